@@ -1,0 +1,46 @@
+# Every target sets up what it needs: a virtual environment of its own in .venv, by uv where it is there, else by pip.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+SOURCES := examples
+
+.PHONY: run demo test test-all check bench fmt clean
+
+run: $(READY)  ## the MCP server on the example tools
+	@$(BIN)/toolcrib serve $(SOURCES)
+
+demo: $(READY)  ## a transcript: the official MCP client calls the example tools
+	@$(BIN)/python examples/client/demo.py
+
+test: $(READY)  ## what every change must pass; at most six minutes
+	@$(BIN)/python -m pytest -m "not full"
+
+test-all: $(READY) check  ## the rest: node clients, wheels in clean environments, type checkers; at most sixty minutes
+	@$(BIN)/python -m pytest -m full
+
+check: $(READY)  ## style, types, floors
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/pyright
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(READY)  ## side by side with peers; writes benchmarks/results.md
+	@$(BIN)/python benchmarks/run.py
+
+fmt: $(READY)
+	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format -q .
+
+clean:
+	rm -rf $(VENV) .node .cache dist build
+
+$(READY): pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[serve]' --group dev; \
+	else \
+	  $(PYTHON) -m venv $(VENV) && \
+	  $(BIN)/python -m pip install -q --upgrade 'pip>=25.1' && \
+	  $(BIN)/python -m pip install -q -c constraints.txt -e '.[serve]' --group dev; \
+	fi
+	@touch $(READY)

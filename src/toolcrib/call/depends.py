@@ -1,0 +1,136 @@
+"""What the host provides: opened when first needed, shared within its scope, closed in reverse order.
+
+Each value is opened and closed in one task of its own, on one event loop: what holds a cancel scope or a task group
+(most clients do) may only be left by the task that entered it.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from typing import Any
+
+from ..core import Context, Need, Needs, ToolcribError
+from .threads import in_thread
+
+_log = logging.getLogger("toolcrib")
+
+Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
+
+
+class Provided:
+    """The values of one scope on one event loop.
+
+    *outer* holds the longer-lived scopes; *overrides* puts other providers in the place of some.
+    """
+
+    def __init__(self, *scopes: str, overrides: Overrides | None = None, outer: "Provided | None" = None) -> None:
+        self._scopes = frozenset(scopes)
+        self._overrides = overrides or {}
+        self._outer = outer
+        self._held: dict[Callable[..., Any], _Held] = {}
+
+    async def arguments(self, needs: Needs, context: Context | None) -> dict[str, Any]:
+        """The values of *needs* by parameter name. Raises what a provider raises."""
+        given: dict[str, Any] = {need.name: await self._value(need, context) for need in needs.depends}
+        if needs.context is not None:
+            given[needs.context] = context
+        return given
+
+    async def close(self) -> None:
+        """Close what was opened, the newest first. One that fails to close is logged, and the others are closed."""
+        while self._held:
+            _, held = self._held.popitem()
+            await held.close()
+
+    async def _value(self, need: Need, context: Context | None) -> Any:
+        if need.how.scope not in self._scopes:
+            if self._outer is None:
+                raise ToolcribError(f"Nobody here keeps values as long as a {need.how.scope}.")
+            return await self._outer._value(need, context)
+        provider = need.how.provider
+        replaced = self._overrides.get(provider)
+        held = self._held.get(provider)
+        if held is None:
+            needs = need.needs if replaced is None else _needs_of(replaced)
+            held = self._held[provider] = _Held(replaced or provider, self.arguments(needs, context))
+        try:
+            return await held.value()
+        except BaseException:
+            if held.failed and self._held.get(provider) is held:
+                del self._held[provider]
+            raise
+
+
+class _Held:
+    """One value: opened, kept and closed by a task of its own."""
+
+    def __init__(self, provider: Callable[..., Any], arguments: Any) -> None:
+        self._provider = provider
+        self._opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._closing = asyncio.Event()
+        self._task = asyncio.create_task(self._live(arguments))
+
+    @property
+    def failed(self) -> bool:
+        return self._opened.done() and (self._opened.cancelled() or self._opened.exception() is not None)
+
+    async def value(self) -> Any:
+        # Shielded: one caller that gives up must not take the value from the others.
+        return await asyncio.shield(self._opened)
+
+    async def close(self) -> None:
+        self._closing.set()
+        try:
+            await self._task
+        except Exception as error:
+            _log.error("The provider %r failed to close: %s: %s", self._provider, type(error).__name__, error)
+
+    async def _live(self, arguments: Any) -> None:
+        try:
+            opened = await self._call(await arguments)
+            value = await _first(opened)
+        except BaseException as error:
+            self._opened.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+            self._opened.exception()  # seen, also when nobody waits any more
+            if not isinstance(error, Exception):
+                raise
+            return
+        self._opened.set_result(value)
+        await self._closing.wait()
+        await _last(opened, self._provider)
+
+    async def _call(self, arguments: dict[str, Any]) -> Any:
+        provider = self._provider
+        if inspect.iscoroutinefunction(provider) or inspect.isasyncgenfunction(provider):
+            opened = provider(**arguments)
+        else:
+            opened = await in_thread(lambda: provider(**arguments))
+        return await opened if inspect.isawaitable(opened) else opened
+
+
+def _needs_of(provider: Callable[..., Any]) -> Needs:
+    from ..schema import read_signature
+
+    return read_signature(provider, label=f"The override {getattr(provider, '__name__', provider)!r}").needs
+
+
+async def _first(opened: Any) -> Any:
+    if isinstance(opened, AsyncGenerator):
+        return await anext(opened)
+    if isinstance(opened, Generator):
+        return await in_thread(lambda: next(opened))
+    return opened
+
+
+async def _last(opened: Any, provider: Callable[..., Any]) -> None:
+    if isinstance(opened, AsyncGenerator):
+        async for _ in opened:
+            await opened.aclose()
+            raise ToolcribError(f"The provider {provider!r} yields more than once. Yield one value, then clean up.")
+    elif isinstance(opened, Generator) and await in_thread(lambda: next(opened, _END)) is not _END:
+        opened.close()
+        raise ToolcribError(f"The provider {provider!r} yields more than once. Yield one value, then clean up.")
+
+
+_END = object()

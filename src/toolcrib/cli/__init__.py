@@ -1,0 +1,4 @@
+"""The command."""
+
+
+def main() -> None: ...

@@ -1,0 +1,103 @@
+"""The two families of errors, and the closed list of codes.
+
+    ToolcribError            told to a developer, at definition or set-up; each names its remedy
+      DefinitionError        a tool that cannot work as it is written
+      NameConflictError      two tools that a model could not tell apart
+      UnknownToolError       a name that a registry or workbench does not have (also a KeyError)
+      LoadError              a source that cannot be read or imported
+      SetupError             a workbench, server or option that cannot work as it is set up
+    ToolError                told to a model: how one call failed
+
+A ToolError is never a ToolcribError: the first is data in a Result, the second is a bug to fix before any call is made.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+Retry = Literal["changed", "later", "never"]
+
+CODES: Final[Mapping[str, Retry]] = {
+    "unknown_tool": "changed",
+    "invalid_arguments": "changed",
+    "unauthorized": "later",
+    "denied": "never",
+    "timeout": "later",
+    "cancelled": "later",
+    "unavailable": "later",
+    "too_large": "changed",
+    "invalid_result": "never",
+    "failed": "later",
+    "limited": "later",
+    "trapped": "never",
+    "conflict": "changed",
+    "lost": "later",
+}
+"""Every code a model can be told, and whether calling again makes sense: with other arguments, later, or not at all."""
+
+
+class ToolcribError(Exception):
+    """What a developer is told. Its text names the thing at fault and the way out."""
+
+
+class DefinitionError(ToolcribError):
+    """A tool that cannot work as it is written."""
+
+
+class NameConflictError(DefinitionError):
+    """Two tools under one name, or under names that differ only in `-` and `_`."""
+
+
+class UnknownToolError(ToolcribError, KeyError):
+    """A name that a registry or workbench does not have."""
+
+    __str__ = Exception.__str__
+
+
+class LoadError(ToolcribError):
+    """A source that cannot be read, imported or understood."""
+
+
+class SetupError(ToolcribError):
+    """A workbench, a server or an option that cannot work as it is set up."""
+
+
+class ToolError(Exception):
+    """How a call failed, in words for the model. A tool raises it to tell the model something.
+
+    *message* is shown to the model as it is. *code* is one of `CODES`; the text of a message may change between
+    releases, a code does not. *retry* says whether calling again makes sense: with other arguments (`"changed"`), the
+    same call `"later"`, or `"never"`; without it, what `CODES` says of the code. *details* are JSON data for programs.
+
+    Raises ValueError for a code that is not on the list.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        code: str = "failed",
+        *,
+        retry: Retry | None = None,
+        details: Mapping[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message)
+        if code not in CODES:
+            raise ValueError(f"'{code}' is no error code. The codes are: {', '.join(CODES)}.")
+        self.message = message
+        self.code = code
+        self.retry: Retry = retry or CODES[code]
+        self.details: Mapping[str, Any] = details or {}
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _restore, (self.message, self.code, self.retry, self.details)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as JSON data."""
+        said: dict[str, Any] = {"code": self.code, "message": self.message, "retry": self.retry}
+        return {**said, "details": dict(self.details)} if self.details else said
+
+
+def _restore(message: str, code: str, retry: Retry, details: Mapping[str, Any]) -> ToolError:
+    return ToolError(message, code, retry=retry, details=details)

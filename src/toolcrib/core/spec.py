@@ -1,0 +1,76 @@
+"""What a tool promises. Data: nothing here runs."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What a tool says of its effects, in the terms of MCP's tool annotations. None where it does not say.
+
+    Hints come from the tool's author: where the author is not trusted, neither are they.
+    """
+
+    read_only: bool | None = None
+    destructive: bool | None = None
+    idempotent: bool | None = None
+    open_world: bool | None = None
+    long_running: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolAuth:
+    """Which provider's credentials a tool needs, by which handler, with which scopes.
+
+    *handler* None means the provider's default one. *scopes* are the provider's own names.
+    """
+
+    provider: str
+    handler: str | None = None
+    scopes: Sequence[str] = ()
+
+
+Auth = ToolAuth | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolSpec:
+    """What a tool promises to whoever calls it.
+
+    `input_schema` and `output_schema` are JSON Schema 2020-12; the input's root is an object, and an output schema of
+    None promises nothing. `strict` asks model providers for their strict mode. `examples` are arguments that work.
+    """
+
+    name: str
+    description: str
+    input_schema: Mapping[str, Any]
+    output_schema: Mapping[str, Any] | None = None
+    title: str | None = None
+    hints: Hints = field(default_factory=Hints)
+    auth: Auth = None
+    tags: frozenset[str] = frozenset()
+    version: str | None = None
+    examples: Sequence[Mapping[str, Any]] = ()
+    strict: bool | None = None
+    timeout_s: float | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """The spec as JSON data, without what it does not say."""
+        hints = {name: value for name in Hints.__slots__ if (value := getattr(self.hints, name)) is not None}
+        said: dict[str, Any] = {
+            "name": self.name,
+            "title": self.title,
+            "description": self.description,
+            "input_schema": dict(self.input_schema),
+            "output_schema": None if self.output_schema is None else dict(self.output_schema),
+            "hints": hints or None,
+            "auth": self.auth
+            and {"provider": self.auth.provider, "handler": self.auth.handler, "scopes": list(self.auth.scopes)},
+            "tags": sorted(self.tags) or None,
+            "version": self.version,
+            "examples": [dict(example) for example in self.examples] or None,
+            "strict": self.strict,
+            "timeout_s": self.timeout_s,
+        }
+        return {name: value for name, value in said.items() if value is not None}

@@ -1,0 +1,71 @@
+"""Strikes known secrets out of text: as they are, and as JSON, URLs, HTML, base64 and hex write them.
+
+Known by value, not by shape: what was never registered cannot be struck out.
+"""
+
+import base64
+import html
+import json
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
+
+from ..core import SetupError
+
+MARK = "[secret]"
+_SHORTEST = 4
+
+
+class Redactor:
+    """Strikes out the secrets it was given. They stay out of its repr.
+
+    Raises SetupError for a secret under 4 characters: striking it out would garble ordinary text.
+    """
+
+    __slots__ = ("_spellings",)
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        self._spellings: tuple[str, ...] = ()
+        for secret in secrets:
+            self.add(secret)
+
+    def add(self, secret: str) -> None:
+        """From now on, strike out *secret* too."""
+        if not isinstance(secret, str) or len(secret) < _SHORTEST:
+            raise SetupError(
+                f"A secret to strike out is text of at least {_SHORTEST} characters: a shorter one would be found in "
+                "ordinary words. Leave it out, or use a longer one."
+            )
+        # The longest first: a shorter one inside it would leave its ends behind.
+        known = {*self._spellings, *_spellings(secret)}
+        self._spellings = tuple(sorted(known, key=lambda spelling: (-len(spelling), spelling)))
+
+    def strike(self, text: str, /) -> str:
+        """*text* with every known secret replaced by `[secret]`."""
+        for spelling in self._spellings:
+            if spelling in text:
+                text = text.replace(spelling, MARK)
+        return text
+
+    def __repr__(self) -> str:
+        return "<Redactor>"
+
+
+def _spellings(secret: str) -> set[str]:
+    data = secret.encode(errors="surrogatepass")
+    found = {
+        secret,
+        json.dumps(secret)[1:-1],
+        json.dumps(secret, ensure_ascii=False)[1:-1],
+        quote(data, safe=""),
+        quote_plus(data),
+        html.escape(secret),
+        data.hex(),
+    }
+    # Inside longer base64 a secret shows in one of three forms, by where it starts; their outer characters also carry
+    # its neighbours' bits, so they are left out.
+    for shift in range(3):
+        encoded = base64.b64encode(bytes(shift) + data).decode().rstrip("=")
+        core = encoded[(0, 2, 3)[shift] : len(encoded) - (1 if (shift + len(data)) % 3 else 0)]
+        if len(core) >= _SHORTEST * 2 or shift == 0:
+            found |= {core, core.replace("+", "-").replace("/", "_")}
+    return {spelling for spelling in found if len(spelling) >= _SHORTEST}

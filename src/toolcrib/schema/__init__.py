@@ -1,0 +1,29 @@
+"""Python types ⇄ JSON Schema: derive one from the other, check what a model sent, repair it, explain it."""
+
+from .bare import admits, require_schema
+from .check import Given, bare_check, typed_check
+from .derive import Arguments
+from .docstring import Doc, read_docstring
+from .encode import describe_return, shapeless, write_any
+from .explain import nearest, spoken
+from .signature import EMPTY, Parameter, Signature, read_signature
+
+__all__ = [
+    "EMPTY",
+    "Arguments",
+    "Doc",
+    "Given",
+    "Parameter",
+    "Signature",
+    "admits",
+    "bare_check",
+    "describe_return",
+    "nearest",
+    "read_docstring",
+    "read_signature",
+    "require_schema",
+    "shapeless",
+    "spoken",
+    "typed_check",
+    "write_any",
+]

@@ -1,0 +1,1 @@
+"""Tools over a socket or a pipe."""

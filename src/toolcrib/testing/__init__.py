@@ -1,0 +1,1 @@
+"""Fixtures and doubles for the tests of those who write tools."""

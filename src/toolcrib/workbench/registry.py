@@ -1,0 +1,164 @@
+"""Names to tools: conflicts, references, serialization."""
+
+import importlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..core import LoadError, NameConflictError, ToolcribError, ToolSpec, UnknownToolError
+from ..tools import Tool, as_tool
+
+
+class Registry:
+    """Tools by name. Looking one up costs the same for any number of them; `specs()` is made once for each change.
+
+    Names that differ only in `-` and `_` are one name to many models and providers, so only one of them is let in.
+    """
+
+    def __init__(self, tools: Iterable[Callable[..., Any]] = ()) -> None:
+        self._tools: dict[str, Tool[..., Any]] = {}
+        self._folded: dict[str, str] = {}
+        self._specs: tuple[ToolSpec, ...] | None = None
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Callable[..., Any]) -> Tool[..., Any]:
+        """Add a Tool, or the Tool of a callable. Raises NameConflictError, DefinitionError."""
+        made = as_tool(tool)
+        taken = self._folded.get(_fold(made.spec.name))
+        if taken is not None:
+            how = "already has a tool" if taken == made.spec.name else "has a tool whose name differs only in - and _,"
+            raise NameConflictError(
+                f"The registry {how} '{taken}'. Give the new one another name, or replace() the old one."
+            )
+        self._put(made)
+        return made
+
+    def replace(self, tool: Callable[..., Any]) -> Tool[..., Any]:
+        """Put a tool in the place of the one of its name. Raises UnknownToolError where there is none."""
+        made = as_tool(tool)
+        self.get(made.spec.name)
+        self._put(made)
+        return made
+
+    def remove(self, name: str) -> Tool[..., Any]:
+        """Take a tool out and give it back. Raises UnknownToolError."""
+        tool = self.get(name)
+        del self._tools[name], self._folded[_fold(name)]
+        self._specs = None
+        return tool
+
+    def get(self, name: str) -> Tool[..., Any]:
+        """The tool of that name. Raises UnknownToolError, naming the nearest."""
+        try:
+            return self._tools[name]
+        except KeyError:
+            raise UnknownToolError(unknown(name, self._tools)) from None
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """What the tools promise, in the order in which they were added."""
+        if self._specs is None:
+            self._specs = tuple(tool.spec for tool in self._tools.values())
+        return self._specs
+
+    def to_dict(self) -> dict[str, Any]:
+        """The registry by reference, as JSON data: `{"tools": [{"name": ..., "ref": "module:name"}]}`.
+
+        Raises ToolcribError for a tool that cannot be imported again: a local function, a lambda, a bound method, or
+        one whose reference leads elsewhere.
+        """
+        return {"tools": [{"name": tool.spec.name, "ref": _checked_reference(tool)} for tool in self]}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any], *, trusted: Sequence[str] | None = None) -> "Registry":
+        """The registry that `to_dict` wrote. Its modules are imported; no source text is ever executed.
+
+        Importing runs a module's code: for *data* from elsewhere, name the *trusted* packages, and no other is
+        imported. Raises LoadError, naming the entry at fault; nothing is registered then.
+        """
+        entries = data.get("tools")
+        if not isinstance(entries, list):
+            raise LoadError('A registry is written as {"tools": [{"name": ..., "ref": "module:name"}, ...]}.')
+        registry = cls()
+        for number, entry in enumerate(entries, 1):
+            if not isinstance(entry, Mapping) or not isinstance(entry.get("ref"), str):
+                raise LoadError(f'Entry {number} of the registry has no "ref" of the form "module:name".')
+            tool = _imported(entry["ref"], trusted)
+            if entry.get("name", tool.spec.name) != tool.spec.name:
+                raise LoadError(
+                    f"Entry {number} of the registry is named '{entry['name']}', and {entry['ref']} is a tool named "
+                    f"'{tool.spec.name}' now."
+                )
+            registry.add(tool)
+        return registry
+
+    def __getitem__(self, name: str) -> Tool[..., Any]:
+        return self.get(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._tools
+
+    def __iter__(self) -> Iterator[Tool[..., Any]]:
+        return iter(tuple(self._tools.values()))
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __repr__(self) -> str:
+        return f"<Registry of {len(self)} tools>"
+
+    def _put(self, tool: Tool[..., Any]) -> None:
+        self._tools[tool.spec.name] = tool
+        self._folded[_fold(tool.spec.name)] = tool.spec.name
+        self._specs = None
+
+
+def unknown(name: str, names: Iterable[str]) -> str:
+    """What is said of a name that is not there."""
+    from ..schema import nearest, spoken
+
+    known = list(names)
+    meant = nearest(name, known)
+    hint = f" Did you mean '{meant}'?" if meant else ""
+    listed = f" The tools are: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}." if known else ""
+    return f"There is no tool '{spoken(name)}'.{hint}{listed or ' There are no tools here.'}"
+
+
+def _fold(name: str) -> str:
+    return name.replace("-", "_")
+
+
+def _checked_reference(tool: Tool[..., Any]) -> str:
+    if tool.ref is None:
+        raise ToolcribError(
+            f"Tool '{tool.spec.name}' cannot be written by reference: its function is local, bound or a lambda. "
+            "Define it at the top of a module."
+        )
+    try:
+        found = _imported(tool.ref, None)
+    except LoadError as error:
+        raise ToolcribError(f"Tool '{tool.spec.name}' cannot be written by reference: {error}") from None
+    if found.spec != tool.spec:
+        raise ToolcribError(
+            f"Tool '{tool.spec.name}' cannot be written by reference: {tool.ref} is another tool. Mark the function "
+            "itself with @tool and its options."
+        )
+    return tool.ref
+
+
+def _imported(ref: str, trusted: Sequence[str] | None) -> Tool[..., Any]:
+    module_name, colon, path = ref.partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
+        raise LoadError(f"'{ref[:100]}' is no reference. It has the form module:name.")
+    if trusted is not None and not any(module_name == name or module_name.startswith(f"{name}.") for name in trusted):
+        raise LoadError(
+            f"'{ref}' is outside the trusted packages ({', '.join(trusted) or 'none'}), so it is not imported."
+        )
+    try:
+        value: Any = importlib.import_module(module_name)
+        for part in path.split("."):
+            value = getattr(value, part)
+    except (ImportError, AttributeError) as error:
+        raise LoadError(f"'{ref}' cannot be imported: {error}.") from None
+    if not callable(value):
+        raise LoadError(f"'{ref}' is a {type(value).__name__}, not a tool.")
+    return as_tool(value)
