@@ -7,7 +7,7 @@ Each value is opened and closed in one task of its own, on one event loop: what 
 import asyncio
 import inspect
 import logging
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from typing import Any
 
 from ..core import Context, Need, Needs, ToolcribError
@@ -29,6 +29,7 @@ class Provided:
         self._overrides = overrides or {}
         self._outer = outer
         self._held: dict[Callable[..., Any], _Held] = {}
+        self._opened: list[_Held] = []  # in the order in which they can be relied on
 
     async def arguments(self, needs: Needs, context: Context | None) -> dict[str, Any]:
         """The values of *needs* by parameter name. Raises what a provider raises."""
@@ -39,9 +40,11 @@ class Provided:
 
     async def close(self) -> None:
         """Close what was opened, the newest first. One that fails to close is logged, and the others are closed."""
-        while self._held:
-            _, held = self._held.popitem()
+        opening = [held for held in self._held.values() if held not in self._opened]
+        self._held.clear()
+        for held in (*opening, *reversed(self._opened)):
             await held.close()
+        self._opened.clear()
 
     async def _value(self, need: Need, context: Context | None) -> Any:
         if need.how.scope not in self._scopes:
@@ -53,7 +56,8 @@ class Provided:
         held = self._held.get(provider)
         if held is None:
             needs = need.needs if replaced is None else _needs_of(replaced)
-            held = self._held[provider] = _Held(replaced or provider, self.arguments(needs, context))
+            arguments = self.arguments(needs, context)
+            held = self._held[provider] = _Held(replaced or provider, arguments, self._opened.append)
         try:
             return await held.value()
         except BaseException:
@@ -65,8 +69,14 @@ class Provided:
 class _Held:
     """One value: opened, kept and closed by a task of its own."""
 
-    def __init__(self, provider: Callable[..., Any], arguments: Any) -> None:
+    def __init__(
+        self,
+        provider: Callable[..., Any],
+        arguments: Coroutine[Any, Any, dict[str, Any]],
+        on_open: Callable[["_Held"], None],
+    ) -> None:
         self._provider = provider
+        self._on_open = on_open
         self._opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._live(arguments))
@@ -86,7 +96,7 @@ class _Held:
         except Exception as error:
             _log.error("The provider %r failed to close: %s: %s", self._provider, type(error).__name__, error)
 
-    async def _live(self, arguments: Any) -> None:
+    async def _live(self, arguments: Coroutine[Any, Any, dict[str, Any]]) -> None:
         try:
             opened = await self._call(await arguments)
             value = await _first(opened)
@@ -96,6 +106,7 @@ class _Held:
             if not isinstance(error, Exception):
                 raise
             return
+        self._on_open(self)
         self._opened.set_result(value)
         await self._closing.wait()
         await _last(opened, self._provider)

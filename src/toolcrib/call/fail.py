@@ -7,10 +7,9 @@ import traceback
 from collections.abc import Iterator
 from functools import partial
 from secrets import token_hex
-from time import time
 from typing import Any
 
-from ..core import Call, Redaction, Result, Text, ToolError
+from ..core import Redaction, ToolError
 from .threads import Escaped
 
 _log = logging.getLogger("toolcrib")
@@ -38,12 +37,6 @@ def told(error: BaseException, tool: str, *, show: bool, redaction: Redaction | 
     kind = _kind(error)
     detail = f" {_text_of(lambda: str(error))}" if show else " The detail is in the log."
     return _struck([ToolError(f"Tool '{tool}' failed: {kind} (reference {reference}).{detail}")], redaction)
-
-
-def refused(call: Call, error: ToolError) -> Result[Any]:
-    """The result of a call that was not begun."""
-    now = time()
-    return Result(None, (Text(error.message),), error, (), now, now, call.id)
 
 
 def _tool_errors(error: BaseException) -> list[ToolError]:

@@ -52,6 +52,15 @@ async def run(tool: Tool, call: Call, scene: Scene) -> Result[Any]:
     return result
 
 
+def refuse(call: Call, error: ToolError, scene: Scene) -> Result[Any]:
+    """The result of a call that was not begun."""
+    now = time()
+    result: Result[Any] = Result(None, (Text(error.message),), error, (), now, now, call.id)
+    if scene.recorder is not None:
+        _record(scene.recorder, call, scene.caller, result)
+    return result
+
+
 async def _approve(policy: Policy, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> None:
     decision = policy(spec, arguments, caller)
     if not isinstance(decision, str):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
-from ..call import Provided, Scene, refused, run
+from ..call import Provided, Scene, refuse, run
 from ..core import Call, Caller, Policy, Recorder, Result, SetupError, Tool, ToolError, ToolSpec, UnknownToolError
 from ..record import Redactor
 from ..tools import LoadProblem, load
@@ -103,9 +103,11 @@ class Workbench:
             await self.start()
         found = self.registry._tools.get(call.tool)
         if found is None:
-            return self._refuse(call, ToolError(unknown(call.tool, self._visible_names()), "unknown_tool"))
+            return refuse(call, ToolError(unknown(call.tool, self._visible_names()), "unknown_tool"), self._scene)
         if found.available is not None and not await self._is_available(found):
-            return self._refuse(call, ToolError(f"Tool '{call.tool}' is not available to you now.", "unavailable"))
+            return refuse(
+                call, ToolError(f"Tool '{call.tool}' is not available to you now.", "unavailable"), self._scene
+            )
         return await run(found, call, self._scene)
 
     async def call_many(
@@ -149,7 +151,7 @@ class Workbench:
                     tasks.add(group.create_task(work()))
         message = "This call was not finished, because another call failed before it."
         return [
-            result or self._refuse(call, ToolError(message, "cancelled"))
+            result or refuse(call, ToolError(message, "cancelled"), self._scene)
             for call, result in zip(queue, results, strict=True)
         ]
 
@@ -247,12 +249,6 @@ class Workbench:
         raise UnknownToolError(
             f"{getattr(tool, '__name__', tool)!r} is no tool of this workbench. Add it: Workbench([...])."
         )
-
-    def _refuse(self, call: Call, error: ToolError) -> Result[Any]:
-        result = refused(call, error)
-        if self._scene.recorder is not None:
-            self._scene.recorder.record(call, self._scene.caller, result)
-        return result
 
     def _session(self) -> Provided:
         loop = asyncio.get_running_loop()

@@ -1,0 +1,150 @@
+"""Names to tools: conflicts, references, serialization."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import LoadError, NameConflictError, Registry, Tool, ToolcribError, UnknownToolError, tool
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(name="read-file")
+async def read(path: str) -> str:
+    return path
+
+
+def test_tools_are_added_found_replaced_and_removed() -> None:
+    registry = Registry([add, read])
+    assert (registry.get("add").spec.name, "add" in registry, len(registry)) == ("add", True, 2)
+    assert [spec.name for spec in registry.specs()] == ["add", "read-file"]
+    other = Tool(lambda a: a, name="add")
+    assert registry.replace(other) is other
+    assert [spec.name for spec in registry.specs()] == ["add", "read-file"]
+    assert registry["add"] is other
+    assert registry.remove("add") is other
+    assert list(registry) == [registry.get("read-file")]
+
+
+def test_names_that_differ_only_in_dash_and_underscore_are_refused() -> None:
+    registry = Registry([read])
+    with pytest.raises(NameConflictError, match="differs only in - and _, 'read-file'"):
+        registry.add(Tool(lambda path: path, name="read_file"))
+    with pytest.raises(NameConflictError, match="already has a tool 'read-file'"):
+        registry.add(read)
+    assert len(registry) == 1
+    registry.remove("read-file")
+    registry.add(Tool(lambda path: path, name="read_file"))
+
+
+def test_an_unknown_name_is_told_with_the_nearest() -> None:
+    with pytest.raises(UnknownToolError) as caught:
+        Registry([add]).get("addd")
+    assert str(caught.value) == "There is no tool 'addd'. Did you mean 'add'? The tools are: add."
+    assert isinstance(caught.value, KeyError)
+    for how in (Registry().remove, Registry().get):
+        with pytest.raises(UnknownToolError, match="There are no tools here"):
+            how("add")
+    with pytest.raises(UnknownToolError):
+        Registry().replace(add)
+
+
+def test_listing_again_costs_nothing_and_changes_with_the_tools() -> None:
+    registry = Registry([add])
+    first = registry.specs()
+    assert registry.specs() is first
+    registry.add(read)
+    assert [spec.name for spec in registry.specs()] == ["add", "read-file"]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    (tmp_path / "some_tools.py").write_text(
+        "from toolcrib import Tool, tool\n"
+        "@tool(name='plus')\ndef add(a: int) -> int:\n    return a\n"
+        "class Shelf:\n    @staticmethod\n    @tool\n    def take(n: int) -> int:\n        return n\n"
+        "def plain(n: int) -> int:\n    return n\n"
+        "number = 3\n"
+        "renamed = Tool(plain, name='other')\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import some_tools  # type: ignore[import-not-found]
+
+    yield some_tools
+    del sys.modules["some_tools"]
+
+
+def test_a_registry_is_written_and_read_by_reference(module: Any) -> None:
+    registry = Registry([module.add, module.Shelf.take, module.plain])
+    written = json.loads(json.dumps(registry.to_dict()))
+    assert written == {
+        "tools": [
+            {"name": "plus", "ref": "some_tools:add"},
+            {"name": "take", "ref": "some_tools:Shelf.take"},
+            {"name": "plain", "ref": "some_tools:plain"},
+        ]
+    }
+    again = Registry.from_dict(written)
+    assert [spec.to_dict() for spec in again.specs()] == [spec.to_dict() for spec in registry.specs()]
+    assert Registry.from_dict(written, trusted=["some_tools"]).specs() == registry.specs()
+
+
+def test_what_cannot_be_imported_again_is_refused_when_it_is_written(module: Any) -> None:
+    for wrong, said in (
+        (Tool(lambda a: a, name="lambda_tool"), "local, bound or a lambda"),
+        (module.renamed, "is another tool"),
+    ):
+        with pytest.raises(ToolcribError, match=said):
+            Registry([wrong]).to_dict()
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        ({"ref": "os"}, "no reference"),
+        ({"ref": "__import__('os').system('true')"}, "no reference"),
+        ({"ref": "no_such_module_here:x"}, "cannot be imported"),
+        ({"ref": "some_tools:missing"}, "cannot be imported"),
+        ({"ref": "some_tools:number"}, "is a int, not a tool"),
+        ({"name": "add", "ref": "some_tools:add"}, "named 'plus' now"),
+        ({"name": "add"}, 'has no "ref"'),
+        ("some_tools:add", 'has no "ref"'),
+    ],
+)
+def test_a_bad_entry_is_named_and_nothing_is_registered(module: Any, entry: Any, said: str) -> None:
+    with pytest.raises(LoadError, match=said):
+        Registry.from_dict({"tools": [{"ref": "some_tools:add"}, entry]})
+
+
+def test_a_module_outside_the_trusted_packages_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "evil_tools.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for trusted in ([], ["evil"], ["other"]):
+        with pytest.raises(LoadError, match="outside the trusted packages"):
+            Registry.from_dict({"tools": [{"ref": "evil_tools:x"}]}, trusted=trusted)
+    assert "evil_tools" not in sys.modules
+    for data in ({}, {"tools": "x"}, {"tools": None}):
+        with pytest.raises(LoadError, match="is written as"):
+            Registry.from_dict(data)
+
+
+def test_looking_up_does_not_slow_down_with_the_number_of_tools() -> None:
+    def lookup_s(registry: Registry) -> float:
+        best = 9.0
+        for _ in range(5):
+            started = time.perf_counter()
+            for _ in range(1000):
+                registry.get("tool_0")
+            best = min(best, time.perf_counter() - started)
+        return best
+
+    small, large = (Registry(Tool(lambda: 1, name=f"tool_{n}") for n in range(count)) for count in (1, 1000))
+    assert lookup_s(large) < 5 * lookup_s(small)

@@ -1,0 +1,265 @@
+"""Calling tools: by name, by function, many at once, from async and sync code anywhere."""
+
+import asyncio
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, Caller, Registry, SetupError, ToolError, UnknownToolError, Workbench, tool
+
+
+@tool
+async def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def shout(text: str) -> str:
+    """Make it loud."""
+    return text.upper()
+
+
+async def test_a_tool_is_called_by_name_by_call_and_by_function() -> None:
+    async with Workbench([add, shout]) as bench:
+        values = [
+            (await bench.call("add", '{"a": 1, "b": 2}')).value,
+            (await bench.call("add", b'{"a": 1, "b": 2}')).value,
+            (await bench.call("add", {"a": 1, "b": 2})).value,
+            (await bench.call(Call("add", {"a": 1, "b": 2}, id="mine"))).value,
+            (await bench.call(add, 1, b=2)).value,
+            (await bench.call(add, 1)).value,
+            (await bench.call(shout, "hey")).value,
+        ]
+    assert values == [3, 3, 3, 3, 3, 3, "HEY"]
+    assert (await Workbench([add]).call(Call("add", {"a": 1}, id="mine"))).call_id == "mine"
+
+
+async def test_a_function_that_is_no_tool_of_the_bench_is_the_program_s_mistake() -> None:
+    with pytest.raises(UnknownToolError, match=r"'shout' is no tool of this workbench. Add it"):
+        await Workbench([add]).call(shout, "x")
+
+
+async def test_an_unknown_tool_is_told_with_the_nearest_name() -> None:
+    result = await Workbench([add, shout]).call("shuot", {})
+    assert result.error is not None
+    assert result.error.code == "unknown_tool"
+    assert result.text == "There is no tool 'shuot'. Did you mean 'shout'? The tools are: add, shout."
+
+
+async def test_a_name_full_of_control_characters_is_told_on_one_line() -> None:
+    result = await Workbench([add]).call("a\n\x1b[31m" + "x" * 1000, {})
+    assert "\n" not in result.text
+    assert "\x1b" not in result.text
+    assert len(result.text) < 300
+
+
+async def test_many_calls_give_their_results_in_the_order_of_the_calls() -> None:
+    @tool
+    async def after(tenths: int) -> int:
+        await asyncio.sleep(tenths / 100)
+        return tenths
+
+    async with Workbench([after]) as bench:
+        order = [5, 1, 3, 0, 2]
+        calls = [("after", {"tenths": n}) for n in order]
+        for how in ({}, {"parallel": False}, {"limit": 2}, {"limit": 1}):
+            assert [r.value for r in await bench.call_many(calls, **how)] == order
+    assert await Workbench([after]).call_many([]) == []
+
+
+async def test_a_limit_is_how_many_run_at_a_time() -> None:
+    running = most = 0
+
+    @tool
+    async def work() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.001)
+        running -= 1
+
+    await Workbench([work]).call_many([("work", None)] * 40, limit=7)
+    assert most == 7
+    with pytest.raises(SetupError, match="1 or more"):
+        await Workbench([work]).call_many([("work", None)], limit=0)
+
+
+async def test_stop_on_error_cancels_what_has_not_ended() -> None:
+    finished: list[str] = []
+
+    @tool
+    async def fail() -> None:
+        raise ToolError("no")
+
+    @tool
+    async def wait() -> None:
+        await asyncio.sleep(30)
+        finished.append("wait")
+
+    async with Workbench([add, fail, wait]) as bench:
+        side_by_side = await bench.call_many([("wait", None), ("fail", None), ("wait", None)], stop_on_error=True)
+        in_order = await bench.call_many(
+            [("add", {"a": 1}), ("fail", None), ("add", {"a": 1})], parallel=False, stop_on_error=True
+        )
+    assert [r.error and r.error.code for r in side_by_side] == ["cancelled", "failed", "cancelled"]
+    assert [r.error and r.error.code for r in in_order] == [None, "failed", "cancelled"]
+    assert finished == []
+
+
+async def test_without_stop_on_error_one_bad_call_harms_no_other() -> None:
+    results = await Workbench([add]).call_many([("add", {"a": 1}), ("add", "{"), ("nope", None), ("add", {"a": 2})])
+    assert [r.value for r in results] == [3, None, None, 4]
+
+
+async def test_cancelling_many_calls_cancels_each() -> None:
+    started = asyncio.Event()
+    ended: list[str] = []
+
+    @tool
+    async def wait() -> None:
+        started.set()
+        try:
+            await asyncio.sleep(30)
+        finally:
+            ended.append("x")
+
+    task = asyncio.create_task(Workbench([wait]).call_many([("wait", None)] * 3))
+    await started.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(ended) == 3
+
+
+def test_sync_code_calls_without_any_ceremony() -> None:
+    assert Workbench([add]).call_sync("add", {"a": 1}).value == 3
+    with Workbench([add, shout]) as bench:
+        assert bench.call_sync(add, 1, b=5).value == 6
+        assert bench.call_sync(shout, "x").value == "X"
+
+
+async def test_call_sync_works_inside_a_running_loop_and_in_a_thread() -> None:
+    assert Workbench([add]).call_sync("add", {"a": 1}).value == 3
+    with Workbench([add]) as bench:
+        assert bench.call_sync("add", {"a": 1}).value == 3
+    async with Workbench([add]) as bench:
+        assert bench.call_sync("add", {"a": 1}).value == 3
+        assert (await asyncio.to_thread(bench.call_sync, "add", {"a": 2})).value == 4
+        assert (await bench.call("add", {"a": 1})).value == 3
+
+
+async def test_call_sync_from_a_thread_runs_on_the_loop_where_the_bench_lives() -> None:
+    @tool
+    async def where() -> int:
+        return id(asyncio.get_running_loop())
+
+    async with Workbench([where]) as bench:
+        assert (await asyncio.to_thread(bench.call_sync, "where")).value == id(asyncio.get_running_loop())
+
+
+def test_tools_may_call_tools_through_the_sync_door_from_anywhere() -> None:
+    bench = Workbench([add])
+
+    @tool
+    async def inline(depth: int) -> int:
+        return Workbench([inline, add]).call_sync("inline", {"depth": depth - 1}).value if depth else 7
+
+    @tool
+    def threaded() -> int:
+        value: int = bench.call_sync("add", {"a": 1}).value
+        return value
+
+    outer = Workbench([inline, threaded])
+    assert outer.call_sync("inline", {"depth": 3}).value == 7
+    assert outer.call_sync("threaded").value == 3
+
+
+def test_many_threads_share_one_bench() -> None:
+    bench = Workbench([add, shout])
+    values: list[Any] = []
+
+    def work(n: int) -> None:
+        values.append((n, bench.call_sync("add", {"a": n, "b": 0}).value))
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(40)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(values) == [(n, n) for n in range(40)]
+
+
+def test_the_interpreter_ends_right_after_a_call_even_if_a_thread_never_returns() -> None:
+    code = """
+import threading
+from toolcrib import Workbench, tool
+@tool(timeout_s=0.2)
+def forever() -> None:
+    threading.Event().wait()
+print(Workbench([forever]).call_sync("forever").error.code)
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "timeout\n", "")
+
+
+async def test_availability_is_per_caller_sync_or_async_and_no_when_it_cannot_be_told() -> None:
+    async def only_alice(caller: Caller) -> bool:
+        return caller.principal == "alice"
+
+    def broken(caller: Caller) -> bool:
+        raise LookupError
+
+    @tool(available=only_alice)
+    async def hers() -> str:
+        return "hers"
+
+    @tool(available=lambda caller: caller.principal != "alice")
+    async def others() -> str:
+        return "others"
+
+    @tool(available=broken)
+    async def nobody() -> str:
+        return "nobody"
+
+    seen = {}
+    for who in ("alice", "bob"):
+        async with Workbench([hers, others, nobody, add], caller=Caller(who)) as bench:
+            results = [await bench.call(name) for name in ("hers", "others", "nobody")]
+            seen[who] = ([spec.name for spec in bench.specs()], [r.error.code if r.error else r.value for r in results])
+        assert [spec.name for spec in Workbench([hers, add], caller=Caller(who)).specs()] == (
+            ["hers", "add"] if who == "alice" else ["add"]
+        )
+    assert seen == {
+        "alice": (["hers", "add"], ["hers", "unavailable", "unavailable"]),
+        "bob": (["others", "add"], ["unavailable", "others", "unavailable"]),
+    }
+
+
+async def test_a_shared_registry_gives_every_bench_its_tools_also_those_added_later() -> None:
+    registry = Registry([add])
+    bench = Workbench(registry)
+    assert [spec.name for spec in bench.specs()] == ["add"]
+    registry.add(shout)
+    assert [spec.name for spec in bench.specs()] == ["add", "shout"]
+    assert (await bench.call("shout", {"text": "x"})).value == "X"
+    registry.remove("shout")
+    assert (await bench.call("shout", {"text": "x"})).status == "error"
+
+
+def test_what_cannot_be_a_workbench_is_said_at_once() -> None:
+    with pytest.raises(SetupError, match="takes a list"):
+        Workbench(add)  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match="takes a list"):
+        Workbench("tools.py")
+    with pytest.raises(SetupError, match="above 0"):
+        Workbench([add], timeout_s=0)
+
+
+async def test_repair_can_be_turned_off() -> None:
+    assert (await Workbench([add]).call("add", {"a": "1"})).value == 3
+    assert (await Workbench([add], repair=False).call("add", {"a": "1"})).status == "error"
