@@ -28,8 +28,9 @@ def execute(tool: Tool, arguments: dict[str, Any], call: Call, scene: "Scene") -
 async def _within(
     limit_s: float, tool: Tool, arguments: dict[str, Any], call: Call, scene: "Scene", needs: Needs | None
 ) -> Any:
+    limit = asyncio.timeout(limit_s)
     try:
-        async with asyncio.timeout(limit_s) as limit:
+        async with limit:
             return await _work(tool, arguments, call, scene, needs, monotonic() + limit_s)
     except TimeoutError:
         if not limit.expired():

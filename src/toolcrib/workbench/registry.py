@@ -11,11 +11,14 @@ from ..tools import Tool, as_tool
 class Registry:
     """Tools by name. Looking one up costs the same for any number of them; `specs()` is made once for each change.
 
+    `find(name)` gives the Tool of a name or None, as fast as a dictionary does.
+
     Names that differ only in `-` and `_` are one name to many models and providers, so only one of them is let in.
     """
 
     def __init__(self, tools: Iterable[Callable[..., Any]] = ()) -> None:
         self._tools: dict[str, Tool[..., Any]] = {}
+        self.find = self._tools.get
         self._folded: dict[str, str] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
         for tool in tools:

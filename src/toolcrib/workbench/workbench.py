@@ -101,7 +101,7 @@ class Workbench:
         call = Call(tool, *args, **kwargs) if type(tool) is str else self._call_of(tool, args, kwargs)
         if self._state != "started":
             await self.start()
-        found = self.registry._tools.get(call.tool)
+        found = self.registry.find(call.tool)
         if found is None:
             return refuse(call, ToolError(unknown(call.tool, self._visible_names()), "unknown_tool"), self._scene)
         if found.available is not None and not await self._is_available(found):
