@@ -1,4 +1,5 @@
-"""The command."""
+"""The command: `toolcrib list`, `show`, `call`, `serve`."""
 
+from .entry import main
 
-def main() -> None: ...
+__all__ = ["main"]

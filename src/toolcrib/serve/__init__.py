@@ -1,1 +1,17 @@
-"""Tools over a socket or a pipe."""
+"""Tools over a socket or a pipe. Needs the extra `toolcrib[serve]`: importing this without it raises SetupError."""
+
+from ..core import SetupError
+
+try:
+    from .http import serve_http
+    from .mcp import server
+    from .stdio import serve_stdio
+except ModuleNotFoundError as missing:
+    package = (missing.name or "").partition(".")[0]
+    if package == "toolcrib":
+        raise
+    raise SetupError(
+        f"Serving tools needs the package '{package}', which is missing: pip install 'toolcrib[serve]'"
+    ) from missing
+
+__all__ = ["serve_http", "serve_stdio", "server"]

@@ -1,0 +1,73 @@
+"""A clean environment with what a user would install: python scripts/clean_env.py FOLDER [--extra serve] [--with PKG]
+
+FOLDER/dist gets the source distribution and the wheel, unless they are there. FOLDER/env gets a new virtual
+environment with the wheel in it, by uv where it is there, else by pip. With --lowest every version is the lowest that
+pyproject.toml allows, and uv is fetched where it is missing; otherwise constraints.txt holds.
+"""
+
+import argparse
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--dist", type=Path, help="where the wheel is or comes; FOLDER/dist")
+    parser.add_argument("--extra", action="append", default=[], help="an extra of Toolcrib")
+    parser.add_argument("--with", action="append", default=[], dest="packages", help="another package")
+    parser.add_argument("--lowest", action="store_true", help="the lowest versions that pyproject.toml allows")
+    asked = parser.parse_args()
+    wheel = built(asked.dist or asked.folder / "dist")
+    extras = f"[{','.join(asked.extra)}]" if asked.extra else ""
+    packages = [f"toolcrib{extras} @ {wheel.resolve().as_uri()}", *asked.packages]
+    if asked.lowest:
+        packages += required(asked.extra)
+    install(asked.folder / "env", packages, asked.lowest)
+    print(asked.folder / "env")
+
+
+def built(dist: Path) -> Path:
+    """The wheel in *dist*, built from a source distribution where it is not there yet."""
+    if not list(dist.glob("*.whl")):
+        run(sys.executable, "-m", "build", "--outdir", dist, REPOSITORY)
+    (wheel,) = dist.glob("*.whl")
+    return wheel
+
+
+def required(extras: list[str]) -> list[str]:
+    """What pyproject.toml asks for. Only what is asked for directly is taken at its lowest."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+    return [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+
+
+def install(env: Path, packages: list[str], lowest: bool) -> None:
+    python = env / "bin" / "python"
+    uv = shutil.which("uv")
+    if lowest and uv is None:
+        tool = env.with_name(f"{env.name}-uv")
+        run(sys.executable, "-m", "venv", tool)
+        run(tool / "bin" / "python", "-m", "pip", "install", "-q", "uv")
+        uv = str(tool / "bin" / "uv")
+    versions = ["--resolution", "lowest-direct"] if lowest else ["-c", REPOSITORY / "constraints.txt"]
+    if uv is not None:
+        run(uv, "venv", "-q", "--python", sys.executable, env)
+        run(uv, "pip", "install", "-q", "--python", python, *versions, *packages)
+    else:
+        run(sys.executable, "-m", "venv", env)
+        run(python, "-m", "pip", "install", "-q", *versions, *packages)
+
+
+def run(*command: object) -> None:
+    done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        sys.exit(f"{' '.join(str(part) for part in command)}\n{done.stdout}")
+
+
+if __name__ == "__main__":
+    main()

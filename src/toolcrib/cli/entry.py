@@ -1,0 +1,65 @@
+"""The way in and the one way out: exit status, signals, and what is said when something went wrong.
+
+Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 130 Ctrl-C, 143 SIGTERM.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import ToolcribError
+from .interrupts import Interrupted, Interrupts
+from .streams import OutputClosed, prepare_streams, put_aside, tell
+from .usage import UsageError
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command; *arguments* are those of the process unless given. Returns the exit status.
+
+    This is a process's way in: after a signal or a timeout it ends the process if nothing else does.
+    """
+    prepare_streams()
+    with Interrupts() as interrupts:
+        try:
+            # Typer is imported here, so that Ctrl-C is as quiet meanwhile as later.
+            from .app import app
+
+            status = _run(app, arguments, interrupts)
+            sys.stdout.flush()
+        except Interrupted as interrupted:
+            return interrupted.status
+        except (OutputClosed, BrokenPipeError):
+            put_aside(sys.stdout)
+            return 1
+        return status
+
+
+def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
+    import typer
+
+    try:
+        command = typer.main.get_command(app)
+        args = None if arguments is None else list(arguments)
+        # Without standalone mode the errors come here, and the value is what the command returned or its exit status.
+        returned = command.main(args, prog_name="toolcrib", standalone_mode=False, obj=interrupts)
+        return returned if isinstance(returned, int) else 0
+    except UsageError as error:
+        return _fail(str(error), 2)
+    except ToolcribError as error:
+        return _fail(str(error), 1)
+    except typer.Abort:
+        return _fail("Aborted.", 1)
+    except Exception as error:
+        # Typer's own, whose class has moved between its releases.
+        said = getattr(error, "format_message", None)
+        if said is None:
+            raise
+        context = getattr(error, "ctx", None)
+        hint = f" Try: {context.command_path} --help" if context is not None else ""
+        message = " ".join(str(said()).split())
+        return _fail(f"{message if message.endswith(('.', '?', ')')) else f'{message}.'}{hint}", 2)
+
+
+def _fail(message: str, status: int) -> int:
+    tell(f"Error: {message}")
+    return status

@@ -1,0 +1,180 @@
+"""Specs for people: the list of tools, and everything about one."""
+
+import json
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..core import Hints, ToolSpec
+from ..schema.words import LIMITS, describe
+from .streams import Output, clean, one_line
+
+Line = Sequence[tuple[str, str]]
+"""Pieces of text, each with its style in Rich's terms."""
+
+_SAID_ELSEWHERE = frozenset(
+    {"type", "$ref", "anyOf", "oneOf", "enum", "const", "items", "properties", "required", "default", "description"}
+    | {"title", "$defs", "format", "additionalProperties", "examples", *LIMITS}
+)
+
+
+def write_list(specs: Sequence[ToolSpec], output: Output) -> None:
+    """A table for a terminal; elsewhere one line a tool: name, what it is, arguments and flags between tabs."""
+    rows = [(spec.name, _summary(spec), _usage(spec), ", ".join(_flags(spec))) for spec in specs]
+    if not output.is_rich:
+        if rows:
+            output.write("\n".join("\t".join(row) for row in rows))
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=SIMPLE_HEAD, pad_edge=False)
+    table.add_column("Tool", style="bold cyan", overflow="fold", no_wrap=True)
+    table.add_column("What it does", overflow="fold", ratio=3)
+    table.add_column("Arguments", overflow="fold", ratio=2)
+    table.add_column("Flags", style="dim", overflow="fold")
+    for row in rows:
+        table.add_row(*map(Text, row))
+    output.print(table, cut_lines=True)
+
+
+def write_spec(spec: ToolSpec, sources: Sequence[str], output: Output) -> None:
+    """Everything that *spec* says, and how to call it from *sources*."""
+    lines = list(_lines(spec, sources))
+    if not output.is_rich:
+        output.write("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
+        return
+    from rich.text import Text
+
+    output.print(Text("\n").join(Text.assemble(*line) for line in lines))
+
+
+def call_line(spec: ToolSpec, sources: Sequence[str]) -> str:
+    """A command line that calls the tool: with its first example, or with its required arguments named by kind."""
+    words = ["toolcrib", "call", *(word for source in sources for word in ("-s", source)), spec.name]
+    if spec.examples:
+        example = spec.examples[0]
+        if all(isinstance(value, str) and not value.startswith("@") for value in example.values()):
+            words += [f"{key}={value}" for key, value in example.items()]
+        elif example:
+            words.append(json.dumps(dict(example), ensure_ascii=False))
+        return clean(shlex.join(words))
+    properties = spec.input_schema.get("properties", {})
+    required = [f"{name}={_placeholder(properties.get(name), spec)}" for name in spec.input_schema.get("required", ())]
+    return one_line(" ".join([shlex.join(words), *required]))
+
+
+def _lines(spec: ToolSpec, sources: Sequence[str]) -> Iterator[Line]:
+    yield [(spec.name, "bold cyan"), (f"  {one_line(spec.title)}" if spec.title else "", "bold")]
+    if spec.description:
+        yield []
+        yield from ([(line, "")] for line in clean(spec.description).splitlines())
+    yield []
+    yield [("Arguments", "bold")]
+    yield from _members(spec.input_schema, spec.input_schema, 1) or [[("  none", "dim")]]
+    if spec.output_schema is not None:
+        yield []
+        yield [("Returns  ", "bold"), (one_line(describe(dict(spec.output_schema), spec.output_schema)), "")]
+        yield from _inside(spec.output_schema, spec.output_schema, 1)
+    facts = [fact for fact in _facts(spec) if fact[1]]
+    if facts:
+        yield []
+        yield from ([(f"{name:<9}", "bold"), (one_line(said), "")] for name, said in facts)
+    yield []
+    yield [("Call it", "bold")]
+    yield [(f"  {call_line(spec, sources)}", "")]
+
+
+def _members(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:
+    """One line for each property of an object, and below it, deeper, those of what is inside."""
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required = schema.get("required", ())
+    indent = "  " * depth
+    names = {name: one_line(name) for name in properties}
+    kinds = {name: one_line(describe(of, root)) for name, of in properties.items()}
+    name_width = max(map(len, names.values()), default=0)
+    kind_width = min(max(map(len, kinds.values()), default=0), 30)
+    lines: list[Line] = []
+    for name, of in properties.items():
+        of = of if isinstance(of, dict) else {}
+        notes = [] if name in required else [f"default {_json(of['default'])}" if "default" in of else "optional"]
+        notes += [f"{key} {_json(value)}" for key, value in of.items() if key not in _SAID_ELSEWHERE]
+        said = one_line(of.get("description", ""))
+        note = f"({', '.join(notes)})" if notes else ""
+        lines.append(
+            [
+                (f"{indent}{names[name]:<{name_width}}  ", "cyan"),
+                (f"{kinds[name]:<{kind_width}}", "green"),
+                (f"  {said}" if said else "", ""),
+                (f"  {note}" if note else "", "dim"),
+            ]
+        )
+        lines += _inside(of, root, depth + 1, seen)
+    others = schema.get("additionalProperties")
+    if isinstance(others, dict) or (others is True and depth == 1):
+        kind = describe(others, root) if isinstance(others, dict) else "any value"
+        lines.append([(f"{indent}…  ", "cyan"), (one_line(kind), "green"), ("  under any other name", "")])
+    return lines
+
+
+def _inside(schema: Any, root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:
+    """The members of the objects that a schema leads to, each object once on the way down."""
+    if not isinstance(schema, dict | Mapping) or depth > 8:
+        return []
+    if isinstance(ref := schema.get("$ref"), str):
+        if ref in seen or not ref.startswith("#/"):
+            return []
+        target: Any = root
+        for part in ref[2:].split("/"):
+            target = target.get(part.replace("~1", "/").replace("~0", "~"), {}) if isinstance(target, Mapping) else {}
+        return _inside(target, root, depth, (*seen, ref))
+    if "properties" in schema:
+        return _members(schema, root, depth, seen)
+    inner = [schema.get("items"), *schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
+    return [line for part in inner for line in _inside(part, root, depth, seen)]
+
+
+def _facts(spec: ToolSpec) -> Iterable[tuple[str, str]]:
+    yield "Hints", ", ".join(_hints(spec.hints))
+    if spec.auth is not None:
+        scopes = f", with the scopes {' '.join(spec.auth.scopes)}" if spec.auth.scopes else ""
+        handler = f", by {spec.auth.handler}" if spec.auth.handler else ""
+        yield "Needs", f"credentials of {spec.auth.provider}{handler}{scopes}"
+    yield "Timeout", "" if spec.timeout_s is None else f"{spec.timeout_s:g} s"
+    yield "Version", spec.version or ""
+    yield "Tags", ", ".join(sorted(spec.tags))
+    yield "Strict", "" if spec.strict is None else "yes" if spec.strict else "no"
+    for number, example in enumerate(spec.examples):
+        yield "" if number else "Examples", _json(dict(example))
+
+
+def _flags(spec: ToolSpec) -> list[str]:
+    flags = [name for name in _hints(spec.hints) if not name.startswith("not ")]
+    return [*flags, f"needs {one_line(spec.auth.provider)}"] if spec.auth is not None else flags
+
+
+def _hints(hints: Hints) -> list[str]:
+    said = {name.replace("_", "-"): getattr(hints, name) for name in Hints.__slots__}
+    return [name if value else f"not {name}" for name, value in said.items() if value is not None]
+
+
+def _summary(spec: ToolSpec) -> str:
+    title = one_line(spec.title or "")
+    first = one_line(spec.description.strip().partition("\n")[0])
+    return f"{title}: {first}" if title and first else title or first
+
+
+def _usage(spec: ToolSpec) -> str:
+    required = spec.input_schema.get("required", ())
+    names = [*spec.input_schema.get("properties", ())]
+    return " ".join(one_line(name) if name in required else f"[{one_line(name)}]" for name in names)
+
+
+def _placeholder(schema: Any, spec: ToolSpec) -> str:
+    kind = describe(schema, spec.input_schema) if isinstance(schema, dict) else "value"
+    return kind.split(" ")[0].upper() if not kind.startswith("one of") else "CHOICE"
+
+
+def _json(value: Any) -> str:
+    return one_line(json.dumps(value, ensure_ascii=False, default=str))

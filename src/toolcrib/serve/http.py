@@ -1,0 +1,111 @@
+"""MCP over Streamable HTTP, for clients on this computer.
+
+Nobody is asked who they are. So nobody else gets in unless the host says so, and no web page does.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from ipaddress import ip_address
+
+import uvicorn
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.types import Receive, Scope, Send
+
+from ..core import SetupError
+from ..workbench import Workbench
+from .mcp import server
+
+_LOOPBACK = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+# For calls that still run when serving ends; then they are cancelled.
+_GRACE_S = 1
+
+
+async def serve_http(
+    bench: Workbench,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    path: str = "/mcp",
+    allowed_hosts: Sequence[str] = (),
+    ready: Callable[[str], None] | None = None,
+    name: str = "toolcrib",
+    version: str | None = None,
+) -> None:
+    """Serve the tools of *bench* until the task is cancelled, as `asyncio.run` does at Ctrl-C.
+
+    Starts *bench*, and stops it at the end. Port 0 takes any free one. *ready* is called with the URL as soon as
+    clients can connect.
+
+    Any client that reaches the port may call the tools. So another *host* than loopback is refused, unless
+    *allowed_hosts* says under which names clients reach it, as the `Host` header has them: `["crib.example:8000"]`.
+    Requests for other names, and from web pages of other origins, are refused (DNS rebinding).
+
+    Raises SetupError where the address cannot be listened on.
+    """
+    if not _is_loopback(host) and not allowed_hosts:
+        raise SetupError(
+            f"Serving on {host} lets anybody who reaches this computer call these tools. If that is meant, say under "
+            f"which names clients reach it: allowed_hosts=['name:{port}']. If not, serve on 127.0.0.1."
+        )
+    hosts = [*_LOOPBACK, *allowed_hosts]
+    app = server(bench, name=name, version=version).streamable_http_app(
+        streamable_http_path=path,
+        transport_security=TransportSecuritySettings(
+            allowed_hosts=hosts,
+            allowed_origins=[f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")],
+        ),
+    )
+    with _listening(host, port) as listener:
+        async with bench, _serving(app, listener) as serving:
+            if ready is not None:
+                shown = f"[{host}]" if ":" in host else host
+                ready(f"http://{shown}:{listener.getsockname()[1]}{path}")
+            await asyncio.shield(serving)
+
+
+@asynccontextmanager
+async def _serving(app: Starlette, listener: socket.socket) -> AsyncGenerator[asyncio.Task[None]]:
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        # A request is only ever cancelled when serving ends, which is no error to log.
+        with suppress(asyncio.CancelledError):
+            await app(scope, receive, send)
+
+    web = _Web(
+        uvicorn.Config(answer, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S)
+    )
+    serving = asyncio.create_task(web.serve(sockets=[listener]))
+    try:
+        # Ended by us and not by uvicorn, which would wait for streams that clients of the older era keep open.
+        async with app.router.lifespan_context(app):
+            yield serving
+    finally:
+        web.should_exit = True
+        await serving
+
+
+class _Web(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        yield  # signals are the host's, who cancels our task
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    try:
+        listener = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, OverflowError) as error:
+        raise SetupError(
+            f"Cannot listen on {host}, port {port}: {error}. Choose another port; 0 takes any free one."
+        ) from None
+    # Connections inherit it. Without it, the body of an answer waits 40 ms for the client to acknowledge its head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener

@@ -1,0 +1,108 @@
+"""MCP over standard input and output, which belong to the protocol while it is served.
+
+What tools and their children print goes to standard error instead, and they find standard input empty. Standard output
+is diverted by the SDK. Standard input is read here: the SDK's read cannot be given up, so that Ctrl-C would wait for
+the client's next line.
+"""
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager, redirect_stdout, suppress
+from typing import Any, BinaryIO, cast
+
+import anyio
+import mcp_types as wire
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from pydantic import ValidationError
+
+from ..workbench import Workbench
+from .mcp import server
+
+
+async def serve_stdio(bench: Workbench, *, name: str = "toolcrib", version: str | None = None) -> None:
+    """Serve the tools of *bench* to the client at the other end, until it closes the pipe.
+
+    Starts *bench*, and stops it at the end.
+    """
+    made = server(bench, name=name, version=version)
+    try:
+        with _standard_input() as stdin:
+            async with (
+                bench,
+                stdio_server(stdin=cast(Any, _lines(stdin))) as (incoming, outgoing),
+                anyio.create_task_group() as tasks,
+            ):
+                send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
+                tasks.start_soon(_relay, incoming, send, outgoing)
+                with _prints_to_stderr():
+                    await made.run(receive, outgoing, made.create_initialization_options())
+                tasks.cancel_scope.cancel()
+    except* BrokenPipeError:
+        pass  # the client has gone, without closing its end of the pipe first
+
+
+@contextmanager
+def _standard_input() -> Generator[BinaryIO]:
+    """Standard input, for us alone."""
+    kept, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(empty, 0)
+    os.close(empty)
+    try:
+        # Never closed: a thread may still wait on it.
+        yield os.fdopen(kept, "rb", closefd=False)
+    finally:
+        os.dup2(kept, 0)
+
+
+@contextmanager
+def _prints_to_stderr() -> Generator[None]:
+    # The SDK diverts the descriptor. What Python holds back in its buffer would come out when that is over, after the
+    # last message: so it is written at once, and what was held back before and by others at the end.
+    stdout = sys.stdout
+    stdout.flush()
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        stdout.flush()
+
+
+async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[bytes] = asyncio.Queue(1)
+
+    def read() -> None:
+        line = b"\n"
+        with suppress(RuntimeError):  # the loop has ended
+            while line:
+                line = stdin.readline()
+                asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+
+    # A daemon: a read that never returns must not keep the process from ending.
+    threading.Thread(target=read, name="toolcrib-stdin", daemon=True).start()
+    while line := await queue.get():
+        yield line.decode(errors="replace")
+
+
+async def _relay(incoming: Any, send: Any, outgoing: Any) -> None:
+    """Messages go on to the server. What is none is answered here: the SDK would drop it without a word."""
+    async with send:
+        async for item in incoming:
+            if isinstance(item, Exception):
+                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                    await outgoing.send(SessionMessage(_refusal(item)))
+            else:
+                await send.send(item)
+
+
+def _refusal(problem: Exception) -> wire.JSONRPCError:
+    # JSON-RPC 2.0 §5.1: the id is null where it cannot be told.
+    if isinstance(problem, ValidationError) and problem.errors()[0]["type"] != "json_invalid":
+        said = wire.ErrorData(code=wire.INVALID_REQUEST, message="This line is no JSON-RPC 2.0 message.")
+    else:
+        said = wire.ErrorData(code=wire.PARSE_ERROR, message="This line is no JSON. A message is one line of UTF-8.")
+    return wire.JSONRPCError(jsonrpc="2.0", id=None, error=said)

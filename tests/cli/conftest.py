@@ -1,0 +1,155 @@
+"""The real command, as a process of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+TOOLS = '''
+import asyncio, os, time
+from typing import Any, Literal
+
+from pydantic import BaseModel, Field
+
+from toolcrib import File, Image, Text, ToolAuth, tool
+
+print("printed while loading")
+
+
+class Options(BaseModel):
+    depth: int = Field(1, ge=0, description="How deep.")
+    label: str | None = None
+
+
+@tool(title="Add [bold]two[/bold]", read_only=True, idempotent=True, examples=[{"a": 1, "b": 2}], version="1.2")
+async def add(a: int, b: int = 0) -> int:
+    """Add two numbers\\x1b[31m.
+
+    More of it.
+
+    Args:
+        a: The first.
+        b: The second.
+    """
+    print("printed by the tool", flush=True)
+    os.system("echo printed by a program")
+    return a + b
+
+
+@tool
+def echo(
+    text: str,
+    tags: list[str] = [],
+    sizes: list[int] | None = None,
+    number: int | None = None,
+    ratio: float = 0.5,
+    on: bool = False,
+    mode: Literal["soft", 1] = "soft",
+    options: Options | None = None,
+    anything: Any = None,
+) -> dict[str, Any]:
+    """Give back what came."""
+    return locals()
+
+
+@tool(destructive=True, auth=ToolAuth("github", scopes=["repo"]))
+def wipe(disk: str) -> str:
+    return "wiped"
+
+
+@tool
+def fail() -> None:
+    raise RuntimeError("the detail")
+
+
+@tool
+def picture() -> list[Text | Image | File]:
+    return [Text("Two files:"), Image(b"PNG!"), File(b"RAW", "application/x-raw", "../../raw")]
+
+
+@tool
+def coloured() -> str:
+    return "\\x1b[31mred\\x1b]0;title\\x07"
+
+
+@tool
+def much() -> str:
+    return "line\\n" * 100_000
+
+
+@tool
+def chatter() -> None:
+    for _ in range(100_000):
+        print("line")
+
+
+@tool
+async def nap() -> None:
+    print("begun", flush=True)
+    await asyncio.sleep(600)
+
+
+@tool
+def doze() -> None:
+    print("begun", flush=True)
+    time.sleep(600)
+
+
+@tool
+async def block() -> None:
+    print("begun", flush=True)
+    time.sleep(600)
+
+
+@tool
+async def executor() -> None:
+    print("begun", flush=True)
+    await asyncio.to_thread(time.sleep, 600)
+
+
+@tool
+async def hush() -> None:
+    import termios
+    settings = termios.tcgetattr(0)
+    settings[3] &= ~termios.ECHO
+    termios.tcsetattr(0, termios.TCSANOW, settings)
+    print("begun", flush=True)
+    await asyncio.sleep(600)
+'''
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with tools.py in it."""
+    (tmp_path / "tools.py").write_text(TOOLS)
+    return tmp_path
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    taken_out = ("PYTHON", "FORCE_", "NO_COLOR", "TTY_", "COLUMNS", "LINES")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(taken_out)}
+    return {**kept, "TERM": "xterm-256color", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@pytest.fixture
+def toolcrib(folder: Path, environment: dict[str, str]) -> Run:
+    """Runs the command in the folder to its end, without a terminal."""
+
+    def run(*arguments: str | bytes, typed: bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [sys.executable, "-m", "toolcrib", *arguments],
+            input=typed,
+            capture_output=True,
+            cwd=folder,
+            env=environment | variables,
+            timeout=60,
+        )
+        return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    return run

@@ -1,0 +1,143 @@
+"""`toolcrib call`: arguments in all their forms, results, and errors with a way out."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LOADING = "printed while loading\n"
+
+
+def test_a_value_is_text_where_the_tool_takes_text_and_json_elsewhere(toolcrib: Run, folder: Path) -> None:
+    (folder / "note.txt").write_text("from a file\n")
+    arguments = ["text=1", "tags=[not json", "tags=2", "sizes=3", "number=null", "ratio=2", "on=true", "mode=1"]
+    arguments += ['options={"depth": 2}', "anything=@note.txt"]
+    for options in ([], ["--no-repair"]):
+        done = toolcrib("call", "-s", "tools.py", "echo", *arguments, *options)
+        assert (done.returncode, done.stderr) == (0, LOADING)
+        assert json.loads(done.stdout) == {
+            "text": "1",
+            "tags": ["[not json", "2"],
+            "sizes": [3],
+            "number": None,
+            "ratio": 2.0,
+            "on": True,
+            "mode": 1,
+            "options": {"depth": 2, "label": None},
+            "anything": "from a file\n",
+        }
+
+
+def test_all_arguments_may_come_as_one_json_object(toolcrib: Run, folder: Path) -> None:
+    (folder / "arguments.json").write_bytes(b'\xef\xbb\xbf{"a": 1, "b": 2}')
+    for argument, typed in (('{"a": 1, "b": 2}', b""), ("@arguments.json", b""), ("-", b'{"a": 1, "b": 2}')):
+        done = toolcrib("call", "-s", "tools.py", "add", argument, typed=typed)
+        assert (done.returncode, done.stderr) == (0, LOADING)
+        assert done.stdout == "printed by the tool\nprinted by a program\n3\n"
+
+
+def test_repairs_of_json_are_named_and_those_of_text_are_not(toolcrib: Run) -> None:
+    repaired = toolcrib("call", "-s", "tools.py", "echo", '{"text": 1, "Number": "2"}')
+    assert repaired.returncode == 0
+    assert repaired.stderr == (
+        f"{LOADING}Repaired: 'text', from integer to string.\n"
+        "Repaired: 'Number' was taken for the argument of nearly that name.\n"
+        "Repaired: 'Number', from string to integer.\n"
+    )
+    by_key = toolcrib("call", "-s", "tools.py", "echo", "text=1", "Number=2")
+    assert (by_key.returncode, json.loads(by_key.stdout)["number"]) == (0, 2)
+    assert by_key.stderr == f"{LOADING}Repaired: 'Number' was taken for the argument of nearly that name.\n"
+    refused = toolcrib("call", "-s", "tools.py", "echo", '{"text": 1}', "--no-repair")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert refused.stderr == f"{LOADING}Error (invalid_arguments): Tool 'echo': 'text': expected string, got integer.\n"
+
+
+def test_json_output_is_the_result_and_nothing_else(toolcrib: Run) -> None:
+    done = toolcrib("call", "-s", "tools.py", "add", '{"a": "1"}', "--json")
+    result = json.loads(done.stdout)
+    assert {key: result[key] for key in ("status", "content", "repairs")} == {
+        "status": "success",
+        "content": [{"type": "data", "data": 1}],
+        "repairs": [{"path": "/a", "from": "string", "to": "integer"}],
+    }
+    assert done.stderr == f"{LOADING}printed by the tool\nprinted by a program\n"
+    failed = toolcrib("call", "-s", "tools.py", "nosuch", "--json")
+    assert (failed.returncode, failed.stderr) == (1, LOADING)
+    assert json.loads(failed.stdout)["error"]["code"] == "unknown_tool"
+
+
+def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
+    (folder / "binary").write_bytes(b"ab\xff")
+
+    def said(*arguments: str | bytes, typed: bytes = b"") -> tuple[int, str, str]:
+        done = toolcrib("call", "-s", "tools.py", *arguments, typed=typed)
+        return done.returncode, done.stdout, done.stderr.removeprefix(LOADING)
+
+    status, stdout, misspelt = said("echo", "texts=1")
+    assert (status, stdout) == (1, "")
+    assert misspelt.startswith("Error (invalid_arguments): Tool 'echo'")
+    assert "Did you mean 'text'?" in misspelt
+    needs = "Error (unauthorized): Tool 'wipe' needs credentials of 'github', and nobody here can provide them.\n"
+    assert said("wipe", "disk=a") == (1, "", needs)
+    status, stdout, broken = said("echo", '{"text": ')
+    assert (status, stdout) == (1, "")
+    assert broken.startswith("Error (invalid_arguments): Tool 'echo': the arguments are not valid JSON: EOF")
+    forms = 'key=value, key=@file, one JSON object \'{"key": "value"}\', @file.json, or - for standard input'
+    assert said("echo", "text") == (2, "", f"Error: 'text' is no argument. Write {forms}.\n")
+    beside = "Error: '{}' is all the arguments, so nothing else can stand beside it.\n"
+    assert said("echo", "{}", "text=1") == (2, "", beside)
+    assert said("echo", "text=@absent") == (
+        1,
+        "",
+        "Error: 'absent' cannot be read: No such file or directory. "
+        'To send text that begins with @, write the arguments as JSON: \'{"text": "@..."}\'.\n',
+    )
+    binary = "is not UTF-8 text (at byte"
+    assert said("echo", "@binary") == (1, "", f"Error: 'binary' {binary} 3), so it cannot be sent.\n")
+    assert said("echo", "-", typed=b"\xff") == (1, "", f"Error: standard input {binary} 1), so it cannot be sent.\n")
+    assert said("echo", b"text=\xff") == (
+        2,
+        "",
+        "Error: 'text=\\udcff' is not UTF-8 text. Put it into a file and write key=@file.\n",
+    )
+
+
+def test_the_text_of_an_exception_is_shown_when_asked_for(toolcrib: Run) -> None:
+    hidden = toolcrib("call", "-s", "tools.py", "fail")
+    assert (hidden.returncode, hidden.stdout, hidden.stderr.count("\n")) == (1, "", 2)
+    assert hidden.stderr.startswith(f"{LOADING}Error (failed): Tool 'fail' failed: RuntimeError (reference ")
+    assert hidden.stderr.endswith("). The detail is in the log. Call it with --show-errors to see it.\n")
+    shown = toolcrib("call", "-s", "tools.py", "fail", "--show-errors")
+    assert "Traceback (most recent call last):" in shown.stderr
+    assert shown.stderr.endswith("). the detail\n")
+
+
+def test_a_timeout_ends_the_process_though_the_work_goes_on(toolcrib: Run) -> None:
+    done = toolcrib("call", "-s", "tools.py", "executor", "--timeout", "0.2")
+    assert (done.returncode, done.stdout) == (1, "begun\n")
+    assert done.stderr.startswith(f"{LOADING}Error (timeout): Tool 'executor' did not answer within 0.2 s.")
+
+
+def test_what_is_no_text_is_named_and_saved(toolcrib: Run, folder: Path) -> None:
+    named = toolcrib("call", "-s", "tools.py", "picture")
+    assert (named.returncode, named.stderr) == (0, f"{LOADING}To save it: --output FILE\n")
+    image, raw = "image: image/png, 4 bytes", "file ../../raw: application/x-raw, 3 bytes"
+    assert named.stdout == f"Two files:\n[{image}]\n[{raw}]\n"
+    saved = toolcrib("call", "-s", "tools.py", "picture", "--output", "out.png")
+    assert (saved.returncode, saved.stdout) == (0, "Two files:\n")
+    assert saved.stderr == f"{LOADING}Saved {image}, to out.png.\nSaved {raw}, to out-2.png.\n"
+    assert ((folder / "out.png").read_bytes(), (folder / "out-2.png").read_bytes()) == (b"PNG!", b"RAW")
+    nowhere = toolcrib("call", "-s", "tools.py", "picture", "--output", "absent/out.png")
+    assert (nowhere.returncode, nowhere.stdout) == (2, "")
+    assert nowhere.stderr == "Error: --output absent/out.png: there is no folder absent. Make it first.\n"
+
+
+def test_text_is_passed_on_as_it_is_when_piped(toolcrib: Run) -> None:
+    assert toolcrib("call", "-s", "tools.py", "coloured").stdout == "\x1b[31mred\x1b]0;title\x07\n"
+
+
+def test_json_stays_json_where_standard_output_is_not_unicode(toolcrib: Run) -> None:
+    done = toolcrib("call", "-s", "tools.py", "echo", "text=é", "--json", PYTHONIOENCODING="ascii")
+    assert json.loads(done.stdout)["content"][0]["data"]["text"] == "é"

@@ -1,0 +1,151 @@
+"""`toolcrib list` and `toolcrib show`, and what is said of sources and command lines that do not work."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from toolcrib import Workbench
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_list_that_is_piped_is_one_plain_line_a_tool(toolcrib: Run) -> None:
+    done = toolcrib("list", "tools.py", FORCE_COLOR="1", COLUMNS="20")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[:3] == [
+        "add\tAdd [bold]two[/bold]: Add two numbers\\x1b[31m.\ta [b]\tread-only, idempotent",
+        "echo\tGive back what came.\ttext [tags] [sizes] [number] [ratio] [on] [mode] [options] [anything]\t",
+        "wipe\t\tdisk\tdestructive, needs github",
+    ]
+    assert done.stderr == "printed while loading\n"
+
+
+def test_a_list_in_json_is_the_specs_and_nothing_else(toolcrib: Run) -> None:
+    listed = json.loads(toolcrib("list", "toolcrib.demo", "tools.py", "--json").stdout)
+    demo = [spec.to_dict() for spec in Workbench(["toolcrib.demo"]).specs()]
+    assert listed[: len(demo)] == demo
+    assert [spec["name"] for spec in listed[len(demo) :]][:3] == ["add", "echo", "wipe"]
+
+
+def test_what_loads_is_listed_beside_what_does_not(toolcrib: Run, folder: Path) -> None:
+    (folder / "broken.py").write_text("x = 1\ndef (:\n")
+    (folder / "more").mkdir()
+    (folder / "more" / "bad.py").write_text("import nowhere_to_be_found\n")
+    (folder / "more" / "again.py").write_text(
+        "from toolcrib import tool\n@tool\ndef add(a: int) -> int: return a\n@tool\ndef other() -> int: return 1\n"
+    )
+    done = toolcrib("list", "broken.py", "tools.py", "more", "absent.py", "no_such_module", "os:nothing", "tools.py")
+    names = [line.split("\t")[0] for line in done.stdout.splitlines()]
+    assert (done.returncode, names[0], names[-1], names.count("add")) == (1, "add", "other", 1)
+    said = done.stderr.replace(f"{folder}/", "").splitlines()
+    begins = [
+        "printed while loading",
+        "Not loaded: broken.py:2: SyntaxError: invalid syntax",
+        "Not loaded: more/bad.py:1: ModuleNotFoundError: No module named 'nowhere_to_be_found'",
+        "Not loaded: more: 'add' is the name of a tool in tools.py too, so only that one is here. "
+        'Give one another name: @tool(name="...").',
+        "Not loaded: There is no file absent.py.",
+        "Not loaded: There is no module 'no_such_module'",
+        "Not loaded: 'os:nothing': there is no 'nothing' in os.",
+    ]
+    assert [line[: len(begin)] for line, begin in zip(said, begins, strict=True)] == begins
+
+
+def test_without_a_source_the_command_says_what_one_is(toolcrib: Run) -> None:
+    done = toolcrib("list")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "Error: No source of tools is given. A source is a .py file, a folder of them, or an importable name: "
+        "'package.module' or 'package.module:name'. To try: toolcrib list toolcrib.demo\n"
+    )
+
+
+def test_a_tool_without_a_schema_is_one_line(toolcrib: Run, folder: Path) -> None:
+    (folder / "odd.py").write_text(
+        "from toolcrib import tool\nclass Odd: ...\n@tool\ndef odd(it: Odd) -> int: return 1\n"
+    )
+    done = toolcrib("list", "odd.py")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: odd.py: Tool 'odd'")
+    assert done.stderr.count("\n") == 1
+
+
+def test_show_says_everything_about_a_tool(toolcrib: Run) -> None:
+    expected = r"""add  Add [bold]two[/bold]
+
+Add two numbers\x1b[31m.
+
+More of it.
+
+Arguments
+  a  integer  The first.
+  b  integer  The second.  (default 0)
+
+Returns  integer
+
+Hints    read-only, idempotent
+Version  1.2
+Examples {"a": 1, "b": 2}
+
+Call it
+  toolcrib call -s tools.py add '{"a": 1, "b": 2}'
+"""
+    assert toolcrib("show", "-s", "tools.py", "add").stdout == expected
+    shown = toolcrib("show", "-s", "tools.py", "echo").stdout
+    assert "\n  options   object or null            (default null)\n    depth  integer" in shown
+    assert '\n  mode      one of "soft", 1          (default "soft")\n' in shown
+    assert shown.endswith("\nCall it\n  toolcrib call -s tools.py echo text=STRING\n")
+
+
+def test_show_names_the_nearest_tool(toolcrib: Run) -> None:
+    done = toolcrib("show", "-s", "tools.py", "ecko")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "Error: There is no tool 'ecko'. Did you mean 'echo'? The tools are: add, echo, wipe," in done.stderr
+
+
+def test_a_command_line_that_cannot_be_understood_ends_with_2_and_one_line(toolcrib: Run) -> None:
+    lines = {
+        "lst": "No such command 'lst'. Did you mean 'list'? Try: toolcrib --help",
+        "call --timeuot 3 x": "No such option: --timeuot (Possible options: --timeout) Try: toolcrib call --help",
+        "call": "Missing argument 'TOOL'. Try: toolcrib call --help",
+        "call --timeout nan x": "Invalid value for '--timeout': a number of seconds above 0. Try: toolcrib call --help",
+    }
+    for line, said in lines.items():
+        done = toolcrib(*line.split())
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {said}\n")
+
+
+def test_help_is_plain_when_piped_and_has_an_example(toolcrib: Run) -> None:
+    done = toolcrib("call", "-h")
+    assert done.returncode == 0
+    assert "Example: toolcrib call -s tools.py search query=lathe limit=3" in done.stdout
+    assert "│" not in done.stdout
+    alone = toolcrib()
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "list   List the tools of sources." in alone.stderr
+
+
+def test_the_command_starts_without_what_only_some_of_it_needs(environment: dict[str, str]) -> None:
+    code = (
+        "import sys; from toolcrib.cli import main; status = main(['--version']);"
+        "print(status, sorted({'pydantic', 'rich', 'mcp', 'jsonschema_rs', 'griffe'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    version, loaded = done.stdout.splitlines()
+    assert (version.split()[0], loaded) == ("toolcrib", "0 []")
+
+
+def test_names_of_tools_complete_in_the_shell(toolcrib: Run) -> None:
+    done = toolcrib(_TOOLCRIB_COMPLETE="complete_bash", COMP_WORDS="toolcrib call -s tools.py e", COMP_CWORD="4")
+    assert (done.stdout.split(), done.stderr) == (["echo", "executor"], "")
+
+
+def test_nobody_reading_on_is_not_worth_a_word(folder: Path, environment: dict[str, str]) -> None:
+    for arguments in ("call -s tools.py much", "call -s tools.py chatter", "call -s tools.py much --json"):
+        line = f"'{sys.executable}' -m toolcrib {arguments} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+        done = subprocess.run(
+            ["bash", "-c", line], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", "printed while loading\n")

@@ -1,0 +1,123 @@
+"""`toolcrib serve`: what it says at its start, and that clients get through."""
+
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+HELLO = {
+    "jsonrpc": "2.0",
+    "id": 1,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-06-18",
+        "capabilities": {},
+        "clientInfo": {"name": "test", "version": "1"},
+    },
+}
+
+
+@contextmanager
+def serving(folder: Path, environment: dict[str, str], *arguments: str) -> Generator[subprocess.Popen[str]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", "serve", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_over_http_it_says_how_to_connect_and_goes_on_without_what_is_broken(
+    folder: Path, environment: dict[str, str]
+) -> None:
+    (folder / "broken.py").write_text("def (:\n")
+    with serving(folder, environment, "broken.py", "tools.py", "--port", "0") as process:
+        assert process.stderr is not None
+        said = ""
+        while not said.endswith("--stdio\n"):
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        urls = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+/mcp) ", said)
+        settings = re.findall(r"^ +(\{.*\})$", said, re.MULTILINE)
+        assert [json.loads(found) for found in settings] == [
+            {"mcpServers": {"toolcrib": {"type": "http", "url": urls[0]}}}
+        ]
+        assert f"Not loaded: {folder}/broken.py:1: SyntaxError: invalid syntax\n" in said
+        assert said.endswith(f" serve {folder}/broken.py {folder}/tools.py --stdio\n")
+        accepts = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+        request = urllib.request.Request(urls[0], json.dumps(HELLO).encode(), accepts)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert '"serverInfo"' in answer.read().decode()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=30)
+        assert (process.returncode, stdout, stderr) == (130, "", "Cancelled.\n")
+
+
+def test_over_stdio_standard_output_is_the_protocol_alone(folder: Path, environment: dict[str, str]) -> None:
+    with serving(folder, environment, "tools.py", "--stdio") as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        wire_in, wire_out = process.stdin, process.stdout
+
+        def ask(message: dict[str, Any]) -> Any:
+            wire_in.write(json.dumps(message) + "\n")
+            wire_in.flush()
+            return json.loads(wire_out.readline())["result"] if "id" in message else None
+
+        assert ask(HELLO)["serverInfo"]["name"] == "toolcrib"
+        ask({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        call = {"name": "add", "arguments": {"a": 1}}
+        answer = ask({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})
+        assert answer["content"] == [{"type": "text", "text": "1"}]
+        stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout) == (0, "")
+    assert stderr == "printed while loading\nprinted by the tool\nprinted by a program\n"
+
+
+def test_a_host_that_others_reach_is_refused(toolcrib: Run) -> None:
+    for host in ("0.0.0.0", "example.com"):
+        done = toolcrib("serve", "tools.py", "--host", host)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr == (
+            f"Error: --host {host}: this server has no authentication, so it serves loopback only: 127.0.0.1, ::1 or "
+            "localhost. Whoever reached it could call every tool.\n"
+        )
+
+
+def test_a_port_in_use_is_one_line_that_names_the_option(toolcrib: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = toolcrib("serve", "tools.py", "--port", str(port))
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 2)
+    assert f"port {port}" in done.stderr
+    assert done.stderr.endswith("The port is set with --port.\n")
+
+
+def test_a_missing_extra_is_named(folder: Path, environment: dict[str, str]) -> None:
+    code = (
+        "import sys; sys.modules['mcp'] = None; sys.modules['uvicorn'] = None; from toolcrib.cli import main;"
+        "sys.exit(main(['serve', 'tools.py']))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
+    )
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 2)
+    assert done.stderr.endswith("pip install 'toolcrib[serve]'\n")

@@ -1,0 +1,161 @@
+"""The command at a terminal: colour, strangers' control characters, Ctrl-C and SIGTERM."""
+
+import os
+import pty
+import signal
+import subprocess
+import sys
+import termios
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+
+class Session:
+    """The command at a pseudo-terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self.seen = b""
+        self._terminal = terminal
+
+    def read_to(self, text: bytes) -> None:
+        while text not in self.seen:
+            chunk = self._read()
+            assert chunk, f"{text!r} never came: {self.seen!r}"
+            self.seen += chunk
+
+    def read_to_end(self) -> tuple[int, str]:
+        while chunk := self._read():
+            self.seen += chunk
+        return self.process.wait(30), self.seen.decode()
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._terminal, keys)
+
+    def settings(self) -> list[Any]:
+        return termios.tcgetattr(self._terminal)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._terminal, 65536)
+        except OSError:  # what Linux says once nobody has the other end open
+            return b""
+
+
+@contextmanager
+def at_terminal(folder: Path, environment: dict[str, str], *arguments: str) -> Generator[Session]:
+    terminal, other = pty.openpty()
+
+    def own_the_terminal() -> None:
+        os.setsid()
+        os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens is its own, with its Ctrl-C
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", *arguments],
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        cwd=folder,
+        env=environment,
+        preexec_fn=own_the_terminal,
+    )
+    os.close(other)
+    try:
+        yield Session(process, terminal)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+def test_a_terminal_gets_a_table_in_colour(folder: Path, environment: dict[str, str]) -> None:
+    with at_terminal(folder, environment, "list", "tools.py") as session:
+        status, seen = session.read_to_end()
+    assert status == 0
+    assert "\x1b[1;36madd" in seen
+    assert "[bold]two[/bold]" in seen
+    assert "\x1b[31m" not in seen
+
+
+@pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
+def test_colour_can_be_declined(folder: Path, environment: dict[str, str], name: str, value: str) -> None:
+    with at_terminal(folder, environment | {name: value}, "list", "tools.py") as session:
+        status, seen = session.read_to_end()
+    assert (status, "add" in seen, "\x1b[3" in seen, "\x1b[1;3" in seen) == (0, True, False, False)
+
+
+def test_no_control_character_of_a_result_reaches_a_terminal(folder: Path, environment: dict[str, str]) -> None:
+    with at_terminal(folder, environment, "call", "-s", "tools.py", "coloured") as session:
+        status, seen = session.read_to_end()
+    assert (status, seen) == (0, "printed while loading\r\n\\x1b[31mred\\x1b]0;title\\x07\r\n")
+
+
+def test_json_is_laid_out_for_reading_at_a_terminal(folder: Path, environment: dict[str, str]) -> None:
+    plain = environment | {"TERM": "dumb"}
+    with at_terminal(folder, plain, "call", "-s", "tools.py", "echo", "text=\u202eé") as session:
+        status, seen = session.read_to_end()
+    assert status == 0
+    assert '{\r\n  "text": "\\u202eé",\r\n  "tags": [],\r\n' in seen
+
+
+@pytest.mark.parametrize("tool", ["nap", "doze", "executor", "block"])
+def test_ctrl_c_cancels_whatever_runs(folder: Path, environment: dict[str, str], tool: str) -> None:
+    with at_terminal(folder, environment, "call", "-s", "tools.py", tool) as session:
+        session.read_to(b"begun\r\n")
+        began = monotonic()
+        session.press(b"\x03")
+        status, seen = session.read_to_end()
+        took_s = monotonic() - began
+    assert (status, seen) == (130, "printed while loading\r\nbegun\r\n^C\r\nCancelled.\r\n")
+    assert took_s < 15
+
+
+def test_a_second_ctrl_c_does_not_wait(folder: Path, environment: dict[str, str]) -> None:
+    with at_terminal(folder, environment, "call", "-s", "tools.py", "block", "--json") as session:
+        session.read_to(b"begun\r\n")
+        session.press(b"\x03")
+        session.read_to(b"Cancelled.\r\n")
+        session.press(b"\x03")
+        status, seen = session.read_to_end()
+    assert (status, seen) == (130, "printed while loading\r\nbegun\r\n^C\r\nCancelled.\r\n^C")
+
+
+def test_ctrl_c_leaves_the_terminal_as_it_was(folder: Path, environment: dict[str, str]) -> None:
+    with at_terminal(folder, environment, "call", "-s", "tools.py", "hush") as session:
+        before = session.settings()
+        session.read_to(b"begun\r\n")
+        during = session.settings()
+        session.press(b"\x03")
+        status = session.process.wait(30)
+        after = session.settings()
+    assert (status, during[3] & termios.ECHO, after) == (130, 0, before)
+
+
+def test_ctrl_c_while_a_source_loads_is_quiet(folder: Path, environment: dict[str, str]) -> None:
+    (folder / "slow.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
+    with at_terminal(folder, environment, "list", "slow.py") as session:
+        session.read_to(b"begun\r\n")
+        session.press(b"\x03")
+        status, seen = session.read_to_end()
+    assert (status, seen) == (130, "begun\r\n^C\r\nCancelled.\r\n")
+
+
+def test_sigterm_cancels_too(folder: Path, environment: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", "call", "-s", "tools.py", "doze"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGTERM)
+    stdout, stderr = process.communicate(timeout=30)
+    assert (process.returncode, stdout, stderr) == (143, "", "printed while loading\nTerminated.\n")

@@ -1,0 +1,640 @@
+"""Every error means what docs/errors.md says, and whoever does what its message says gets further."""
+
+import asyncio
+import re
+import sys
+import threading
+import time
+import typing
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+import typing_extensions
+from pydantic import BaseModel
+
+from toolcrib import (
+    Context,
+    DefinitionError,
+    Depends,
+    Registry,
+    Result,
+    Text,
+    Tool,
+    ToolAuth,
+    ToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.core import CODES
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+SECTIONS = {
+    found["code"]: found["text"]
+    for found in re.finditer(
+        r"^## (?P<code>[a-z_]+)\n(?P<text>.*?)(?=^## |\Z)", (DOCS / "errors.md").read_text(), re.M | re.S
+    )
+}
+
+
+def test_every_code_has_its_section_and_every_section_its_code() -> None:
+    assert list(SECTIONS) == list(CODES)
+
+
+def test_the_table_of_codes_says_what_the_code_says() -> None:
+    rows = re.findall(r"^\| \[(\w+)\]\(#(\w+)\) \| (\w+) \|", (DOCS / "errors.md").read_text(), re.M)
+    assert rows == [(code, code, retry) for code, retry in CODES.items()]
+
+
+def test_every_section_says_what_the_model_and_the_developer_should_do() -> None:
+    for code, text in SECTIONS.items():
+        assert "- **The model** " in text, code
+        assert "- **You** " in text, code
+
+
+def said(result: Result[Any], code: str) -> str:
+    assert result.error is not None
+    assert (result.error.code, result.error.retry) == (code, CODES[code])
+    assert result.content == (Text(result.error.message),)
+    return result.error.message
+
+
+async def unknown_tool() -> Result[Any]:
+    bench = Workbench([add])
+    message = said(await bench.call("ad", '{"a": 1, "b": 2}'), "unknown_tool")
+    (meant,) = re.findall(r"Did you mean '(\w+)'\?", message)
+    return await bench.call(meant, '{"a": 1, "b": 2}')
+
+
+async def invalid_arguments() -> Result[Any]:
+    """A misspelt name, a wrong kind and a missing argument; the message alone is enough to put all of them right."""
+    bench = Workbench([put])
+    sent: dict[str, Any] = {"itme": "nail", "count": "many", "bin": "D"}
+    message = said(await bench.call("put", sent), "invalid_arguments")
+    for line in message.splitlines()[1:]:
+        if found := re.match(r"- there is no argument '(\w+)'. Did you mean '(\w+)'\?", line):
+            sent[found[2]] = sent.pop(found[1])
+        elif found := re.match(r"- '(\w+)': expected integer, got string.", line):
+            sent[found[1]] = 3
+        elif found := re.match(r"- '(\w+)': expected one of \"(\w)\"", line):
+            sent[found[1]] = found[2]
+        else:
+            assert "'item' is missing" in line, line
+    return await bench.call("put", sent)
+
+
+async def invalid_arguments_that_are_no_json() -> Result[Any]:
+    bench = Workbench([add])
+    message = said(await bench.call("add", '{"a": 1, "b": 2'), "invalid_arguments")
+    assert message.endswith("Send one JSON object.")
+    return await bench.call("add", '{"a": 1, "b": 2}')
+
+
+async def unauthorized() -> Result[Any]:
+    """The way out of docs/errors.md: the credentials come by Depends."""
+
+    def issues(repository: str) -> str:
+        return f"no issues in {repository}"
+
+    asks = Tool(issues, auth=ToolAuth("github", scopes=["repo"]))
+    message = said(await Workbench([asks]).call("issues", {"repository": "a/b"}), "unauthorized")
+    assert message == "Tool 'issues' needs credentials of 'github', and nobody here can provide them."
+
+    def token() -> str:
+        return "gh-token"
+
+    def issues_by_token(repository: str, token: Annotated[str, Depends(token)]) -> str:
+        return f"no issues in {repository}" if token == "gh-token" else "not you"
+
+    return await Workbench([Tool(issues_by_token, name="issues")]).call("issues", {"repository": "a/b"})
+
+
+async def denied() -> Result[Any]:
+    """True as long as the policy stands: the same call is denied again, and the tool never ran."""
+    ran: list[int] = []
+
+    def erase(disk: int) -> int:
+        ran.append(disk)
+        return disk
+
+    bench = Workbench([erase], policy=lambda spec, arguments, caller: "deny" if arguments["disk"] == 0 else "allow")
+    for _ in range(2):
+        assert "a policy denies it" in said(await bench.call("erase", {"disk": 0}), "denied")
+    assert ran == []
+    return await bench.call("erase", {"disk": 1})
+
+
+async def timeout_() -> Result[Any]:
+    async def count(to: int) -> int:
+        await asyncio.sleep(to)
+        return to
+
+    bench = Workbench([count], timeout_s=0.2)
+    message = said(await bench.call("count", {"to": 60}), "timeout")
+    assert message == "Tool 'count' did not answer within 0.2 s. Ask for less, or try again later."
+    return await bench.call("count", {"to": 0})
+
+
+async def timeout_of_work_in_a_thread() -> Result[Any]:
+    """What the message says is true: the work went on."""
+    ended: list[float] = []
+
+    def nap(s: float) -> float:
+        time.sleep(s)
+        ended.append(s)
+        return s
+
+    bench = Workbench([nap], timeout_s=0.1)
+    assert "Its work may still be running." in said(await bench.call("nap", {"s": 0.3}), "timeout")
+    assert ended == []
+    async with asyncio.timeout(20):
+        while not ended:
+            await asyncio.sleep(0)
+    return await bench.call("nap", {"s": 0})
+
+
+async def cancelled() -> Result[Any]:
+    bench = Workbench([add, forever])
+    first, second = await bench.call_many(
+        [("forever", None), ("add", '{"a": 1}')],
+        stop_on_error=True,
+    )
+    assert said(first, "cancelled") == "This call was not finished, because another call failed before it."
+    said(second, "invalid_arguments")
+    # Once the failed call is seen to, the others can be made again.
+    again = await bench.call_many([("add", '{"a": 1, "b": 1}'), ("add", '{"a": 1, "b": 2}')], stop_on_error=True)
+    assert [result.status for result in again] == ["success", "success"]
+    return again[1]
+
+
+async def unavailable() -> Result[Any]:
+    is_open = False
+    shop = Tool(add, available=lambda caller: is_open)
+    bench = Workbench([shop])
+    assert said(await bench.call("add", '{"a": 1, "b": 2}'), "unavailable").endswith("is not available to you now.")
+    is_open = True
+    return await bench.call("add", '{"a": 1, "b": 2}')
+
+
+async def too_large() -> Result[Any]:
+    bench = Workbench([length])
+    message = said(await bench.call("length", {"text": "x" * 5_000_000}), "too_large")
+    assert "Send less" in message
+    (limit,) = re.findall(r"limit of (\d+) bytes", message)
+    return await bench.call("length", {"text": "x" * (int(limit) - len('{"text":""}'))})
+
+
+async def invalid_result() -> Result[Any]:
+    """What is said is true: the tool ran, and calling again gives the same."""
+    ran: list[str] = []
+
+    def size(path: str) -> int:
+        ran.append(path)
+        return [path]  # type: ignore[return-value]
+
+    bench = Workbench([size])
+    for _ in range(2):
+        message = said(await bench.call("size", {"path": "a"}), "invalid_result")
+        assert message == ("Tool 'size' returned a value that is not what it promises (expected integer, came array).")
+    assert ran == ["a", "a"]
+
+    def corrected(path: str) -> int:
+        return len(path)
+
+    return await Workbench([Tool(corrected, name="size")]).call("size", {"path": "a"})
+
+
+async def failed() -> Result[Any]:
+    """The cause passes, and the same call works later."""
+    is_up = False
+
+    def fetch() -> str:
+        if not is_up:
+            raise ConnectionError("db.internal refused admin")
+        return "rows"
+
+    bench = Workbench([fetch])
+    message = said(await bench.call("fetch"), "failed")
+    assert "ConnectionError" in message
+    assert "admin" not in message
+    is_up = True
+    return await bench.call("fetch")
+
+
+TRIGGERS: dict[str, list[Callable[[], Awaitable[Result[Any]]]]] = {
+    "unknown_tool": [unknown_tool],
+    "invalid_arguments": [invalid_arguments, invalid_arguments_that_are_no_json],
+    "unauthorized": [unauthorized],
+    "denied": [denied],
+    "timeout": [timeout_, timeout_of_work_in_a_thread],
+    "cancelled": [cancelled],
+    "unavailable": [unavailable],
+    "too_large": [too_large],
+    "invalid_result": [invalid_result],
+    "failed": [failed],
+}
+
+
+@pytest.mark.parametrize("trigger", [trigger for found in TRIGGERS.values() for trigger in found])
+async def test_doing_what_an_error_says_leads_to_success(trigger: Callable[[], Awaitable[Result[Any]]]) -> None:
+    result = await trigger()
+    assert (result.status, result.error) == ("success", None)
+
+
+def test_a_code_without_a_trigger_here_is_said_to_be_not_yet_given() -> None:
+    absent = {code for code, text in SECTIONS.items() if "Not yet given by this version" in text}
+    assert absent == set(CODES) - set(TRIGGERS)
+
+
+async def test_the_log_has_the_reference_that_the_model_was_told(caplog: pytest.LogCaptureFixture) -> None:
+    def fetch() -> str:
+        raise ConnectionError("db.internal refused admin")
+
+    message = said(await Workbench([fetch]).call("fetch"), "failed")
+    (reference,) = re.findall(r"reference (\w+)", message)
+    assert any(reference in line and "db.internal refused admin" in line for line in caplog.messages)
+
+
+async def test_a_tool_may_raise_every_code_itself() -> None:
+    def fail(code: str) -> None:
+        raise ToolError("In my own words.", code)
+
+    bench = Workbench([fail])
+    for code in CODES:
+        assert said(await bench.call("fail", {"code": code}), code) == "In my own words."
+
+
+# What fails at definition: each message of docs/tools.md, and its way out.
+
+
+class Pool:
+    """Nothing that JSON can carry."""
+
+
+def get_pool() -> Pool:
+    return Pool()
+
+
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """Code that is refused, and code that follows the message; the second gives sources and one call that works."""
+
+    wrong: Callable[[], Any]
+    right: Callable[[], Any]
+    name: str = "work"
+    arguments: str = "{}"
+
+
+REMEDIES: list[Remedy] = []
+
+
+def remedy(right: Callable[[], Any], **said: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+    def note(wrong: Callable[[], Any]) -> Callable[[], Any]:
+        REMEDIES.append(Remedy(wrong, right, **said))
+        return wrong
+
+    return note
+
+
+def work() -> str:
+    return "done"
+
+
+def work_on(a: int) -> int:
+    return a
+
+
+def tidy() -> str:
+    return "done"
+
+
+@remedy(lambda: [Tool(lambda: "done", name="work")])
+def a_name_that_models_cannot_say() -> Any:
+    return [Tool(lambda: "done")]
+
+
+@remedy(lambda: [Tool(work, timeout_s=3)])
+def an_option_that_is_none() -> Any:
+    return [tool(timeout=3)(work)]  # type: ignore[call-overload]
+
+
+class Store:
+    def work(self) -> str:
+        return "done"
+
+
+@remedy(lambda: [Store().work])
+def a_class() -> Any:
+    return [Tool(Store)]
+
+
+@remedy(lambda: [Tool(lambda: [1, 2], name="work")])
+def a_generator() -> Any:
+    def work() -> Iterator[int]:
+        yield 1
+
+    return [Tool(work)]
+
+
+def largest(numbers: list[int]) -> int:
+    return max(numbers)
+
+
+@remedy(lambda: [largest], name="largest", arguments='{"numbers": [1, 2]}')
+def a_builtin_without_a_signature() -> Any:
+    return [Tool(max)]
+
+
+def with_pool(pool: Annotated[Pool, Depends(get_pool)]) -> str:
+    return type(pool).__name__
+
+
+@remedy(lambda: [with_pool], name="with_pool")
+def a_parameter_that_json_cannot_carry() -> Any:
+    def work(pool: Pool) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+class Size(BaseModel):
+    bytes: int
+
+
+def size() -> Size:
+    return Size(bytes=1)
+
+
+@remedy(lambda: [size], name="size")
+def a_return_that_has_no_json_form() -> Any:
+    return [Tool(get_pool)]
+
+
+class Search(typing_extensions.TypedDict):
+    deep: bool
+
+
+def search(options: Search) -> str:
+    return f"deep is {options['deep']}"
+
+
+if sys.version_info < (3, 12):
+
+    class OldSearch(typing.TypedDict):
+        deep: bool
+
+    @remedy(lambda: [search], name="search", arguments='{"options": {"deep": true}}')
+    def a_typed_dict_that_pydantic_cannot_read() -> Any:
+        def work(options: OldSearch) -> str:
+            return ""
+
+        return [Tool(work)]
+
+
+@remedy(lambda: [with_pool], name="with_pool")
+def an_annotation_that_is_not_defined() -> Any:
+    def work(pool: "NotImported") -> str:  # type: ignore[name-defined]  # noqa: F821
+        return ""
+
+    return [Tool(work)]
+
+
+def who(context: Context) -> str:
+    return context.caller.principal
+
+
+def with_lock(lock: Annotated[Any, Depends(lambda: threading.Lock())]) -> str:
+    return type(lock).__name__
+
+
+@remedy(lambda: [with_lock], name="with_lock")
+def a_default_that_cannot_be_copied() -> Any:
+    def work(locks: list[Any] = [threading.Lock()]) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+def with_pools(pools: Annotated[list[Any], Depends(lambda: [get_pool()])]) -> int:
+    return len(pools)
+
+
+@remedy(lambda: [with_pools], name="with_pools")
+def depends_inside_another_type() -> Any:
+    def work(pools: list[Annotated[Pool, Depends(get_pool)]]) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+@remedy(lambda: [with_pool], name="with_pool")
+def depends_of_a_value() -> Any:
+    def work(pool: Annotated[Pool, Depends(Pool())]) -> str:  # type: ignore[arg-type]
+        return ""
+
+    return [Tool(work)]
+
+
+@remedy(lambda: [with_pool], name="with_pool")
+def a_scope_that_is_none() -> Any:
+    def work(pool: Annotated[Pool, Depends(get_pool, scope="request")]) -> str:  # type: ignore[arg-type]
+        return ""
+
+    return [Tool(work)]
+
+
+@remedy(lambda: [who], name="who")
+def two_contexts() -> Any:
+    def work(one: Context, other: Context) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+@remedy(lambda: [with_pool], name="with_pool")
+def depends_as_a_default() -> Any:
+    def work(pool: Any = Depends(get_pool)) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+def slash(a: int, /, pool: Annotated[Pool, Depends(get_pool)]) -> int:
+    return a
+
+
+@remedy(lambda: [slash], name="slash", arguments='{"a": 1}')
+def depends_before_the_slash() -> Any:
+    def work(pool: Annotated[Pool, Depends(get_pool)], /) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+def get_named_pool(name: str = "main") -> Pool:
+    return Pool()
+
+
+def with_named_pool(pool: Annotated[Pool, Depends(get_named_pool)]) -> str:
+    return type(pool).__name__
+
+
+@remedy(lambda: [with_named_pool], name="with_named_pool")
+def a_provider_that_asks_for_what_nobody_gives() -> Any:
+    def get(name: str) -> Pool:
+        return Pool()
+
+    def work(pool: Annotated[Pool, Depends(get)]) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+def get_name(context: Context) -> str:
+    return context.caller.principal
+
+
+def by_name(name: Annotated[str, Depends(get_name, scope="call")]) -> str:
+    return name
+
+
+@remedy(lambda: [by_name], name="by_name")
+def a_provider_that_outlives_what_it_needs() -> Any:
+    def work(name: Annotated[str, Depends(get_name)]) -> str:
+        return ""
+
+    return [Tool(work)]
+
+
+INTEGER = {"type": "integer"}
+
+
+def right_parameters() -> Any:
+    return [Tool(work_on, parameters={"properties": {"a": INTEGER}, "required": ["a"]})]
+
+
+@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
+def parameters_that_the_function_does_not_take() -> Any:
+    return [Tool(work_on, parameters={"properties": {"b": INTEGER}})]
+
+
+@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
+def parameters_that_the_function_needs_and_the_schema_does_not() -> Any:
+    return [Tool(work_on, parameters={"properties": {"a": INTEGER}})]
+
+
+@remedy(
+    lambda: [Tool(lambda **arguments: len(arguments), name="work", parameters={"additionalProperties": True})],
+    arguments='{"b": 1}',
+)
+def parameters_that_let_others_through() -> Any:
+    return [Tool(work, parameters={"additionalProperties": True})]
+
+
+@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
+def parameters_whose_root_is_no_object() -> Any:
+    return [Tool(work_on, parameters={"type": "array"})]
+
+
+@remedy(right_parameters, name="work_on", arguments='{"a": 1}')
+def parameters_that_are_no_schema() -> Any:
+    return [Tool(work_on, parameters={"properties": {"a": {"type": "int"}}, "required": ["a"]})]
+
+
+@remedy(lambda: [Tool(work_on, examples=[{"a": 1}])], name="work_on", arguments='{"a": 1}')
+def an_example_that_does_not_work() -> Any:
+    return [Tool(work_on, examples=[{"b": 1}])]
+
+
+@remedy(lambda: [Tool(work, timeout_s=None)])
+def a_timeout_of_nothing() -> Any:
+    return [Tool(work, timeout_s=0)]
+
+
+def see_github() -> Any:
+    """What is right to define cannot be called yet; that it is `unauthorized`, and the way out, are tested above."""
+    assert Tool(work, auth=ToolAuth("github", scopes=["repo"])).spec.auth == ToolAuth("github", scopes=["repo"])
+    return [work]
+
+
+@remedy(see_github)
+def auth_as_text() -> Any:
+    return [Tool(work, auth="github")]  # type: ignore[arg-type]
+
+
+@remedy(lambda: [Tool(Tool(work).fn, title="Work")])
+def a_tool_of_a_tool() -> Any:
+    return [Tool(Tool(work))]
+
+
+@remedy(lambda: [work, Tool(tidy, name="work2")])
+def two_names_that_differ_in_a_dash() -> Any:
+    return Registry([Tool(work, name="the_work"), Tool(tidy, name="the-work")])
+
+
+def replaced() -> Any:
+    registry = Registry([Tool(tidy, name="work")])
+    registry.replace(work)
+    return registry
+
+
+@remedy(replaced)
+def one_name_twice() -> Any:
+    return Registry([work, Tool(tidy, name="work")])
+
+
+@contextmanager
+def refused() -> Iterator[list[str]]:
+    told: list[str] = []
+    with pytest.raises(DefinitionError) as caught:
+        yield told
+    told.append(str(caught.value))
+
+
+@pytest.mark.parametrize("one", REMEDIES, ids=lambda one: one.wrong.__name__)
+async def test_doing_what_a_definition_error_says_leads_to_a_tool_that_works(one: Remedy) -> None:
+    with refused():
+        one.wrong()
+    result = await Workbench(one.right()).call(one.name, one.arguments)
+    assert (result.status, result.error) == ("success", None)
+
+
+def test_the_ways_out_in_the_documentation_are_those_tested_here() -> None:
+    section = (DOCS / "tools.md").read_text().split("## What fails at definition\n")[1]
+    ways_out = [row.rsplit(" | ", 1)[1].strip(" |`") for row in section.splitlines() if row.startswith("| ")][1:]
+    shown_for: dict[str, list[str]] = {way_out: [] for way_out in ways_out}
+    for one in REMEDIES:
+        with refused() as told:
+            one.wrong()
+        said_by = [way_out for way_out in ways_out if re.search(_pattern(way_out), told[0], re.S)]
+        assert len(said_by) == 1, f"{told[0]!r} says {said_by}"
+        shown_for[said_by[0]].append(one.wrong.__name__)
+    if sys.version_info >= (3, 12):
+        del shown_for["Write: from typing_extensions import TypedDict."]
+    assert [way_out for way_out, by in shown_for.items() if not by] == []
+
+
+def _pattern(shown: str) -> str:
+    return ".*?".join(re.escape(part) for part in shown.split("..."))
+
+
+# What every test above may use.
+
+
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def forever() -> None:
+    await asyncio.Event().wait()
+
+
+def length(text: str) -> int:
+    return len(text)
+
+
+def put(item: str, count: int, bin: Annotated[str, "Which bin."] = "A") -> str:
+    return f"{count} {item} in {bin}"

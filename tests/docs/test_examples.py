@@ -1,0 +1,354 @@
+"""The examples of README, CONTRIBUTING and docs/ run, and show what they say they show. CONTRIBUTING has the rules."""
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import json
+import os
+import queue
+import re
+import runpy
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import tomllib
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+TAGS = {"python", "text", "console", "sh", "json", "toml", "pyi"}
+PATIENCE_S = 60
+
+_FENCE = re.compile(r"^(?P<indent> *)```(?P<tag>.*)$")
+_FILE = re.compile(r"^# (?P<name>[\w./-]+\.(py|toml|json))$")
+_SHOWN = re.compile(r"#\s*->\s*(?P<value>.+)$")
+_PORT = re.compile(r"(127\.0\.0\.1:|--port )8642\b")
+_AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A fenced block: its language tag, its text, and the line its text begins on."""
+
+    page: Path
+    tag: str
+    text: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+    @property
+    def file(self) -> str | None:
+        """The name under which the block is saved, where its first line gives one."""
+        named = _FILE.match(self.text.partition("\n")[0])
+        return named["name"] if named else None
+
+
+def blocks(page: Path, *, port: int = 8642) -> list[Block]:
+    """The blocks of *page*. Port 8642 in an example stands for any free one: *port*."""
+    found: list[Block] = []
+    opened: tuple[str, int, str] | None = None
+    lines: list[str] = []
+    for number, line in enumerate(_PORT.sub(rf"\g<1>{port}", page.read_text()).splitlines(), 1):
+        fence = _FENCE.match(line)
+        if opened is None and fence:
+            opened, lines = (fence["tag"].strip(), number + 1, fence["indent"]), []
+        elif opened is not None and fence and not fence["tag"]:
+            found.append(Block(page, opened[0], "\n".join(lines), opened[1]))
+            opened = None
+        elif opened is not None:
+            lines.append(line.removeprefix(opened[2]))
+    assert opened is None, f"{page}: the block that begins on line {opened and opened[1]} is never closed"
+    return found
+
+
+def fits(shown: str, came: str) -> bool:
+    """Whether *came* is what is shown, where `...` stands for anything on the way."""
+    parts = [re.escape(part) for part in _trimmed(shown).split("...")]
+    return re.fullmatch(".*?".join(parts), _trimmed(came), re.S) is not None
+
+
+def _trimmed(text: str) -> str:
+    return "\n".join(line.rstrip() for line in text.strip("\n").splitlines())
+
+
+class Session:
+    """One page: its blocks run from top to bottom, in one namespace, one folder and one event loop."""
+
+    def __init__(self, folder: Path, env: dict[str, str]) -> None:
+        self.folder = folder
+        self.env = env
+        self.module = types.ModuleType("page")
+        self.runner = asyncio.Runner()
+        self.servers: list[subprocess.Popen[str]] = []
+
+    def run(self, every: list[Block]) -> None:
+        for index, block in enumerate(every):
+            follows = every[index + 1] if index + 1 < len(every) else None
+            shown = follows.text if follows is not None and follows.tag == "text" else None
+            if block.file is not None:
+                self.save(block)
+            elif block.tag == "python":
+                self.python(block, shown)
+            elif block.tag == "console":
+                self.console(block)
+
+    def save(self, block: Block) -> None:
+        assert block.file is not None
+        target = self.folder / block.file
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(block.text + "\n")
+        if block.tag == "python":
+            # Not as __main__: what stands under `if __name__ == "__main__"` is for a console block to run.
+            runpy.run_path(str(target), run_name=target.stem)
+
+    def python(self, block: Block, shown: str | None) -> None:
+        tree = ast.parse("\n" * (block.line - 1) + block.text, str(block.page))
+        lines = block.text.splitlines()
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and node.end_lineno is not None:
+                said = _SHOWN.search(lines[node.end_lineno - block.line])
+                if said:
+                    where = ast.Constant(f"{block.page.name}:{node.end_lineno}")
+                    node.value = ast.Call(
+                        ast.Name("_same", ast.Load()), [node.value, ast.Constant(said["value"]), where], []
+                    )
+        code = compile(ast.fix_missing_locations(tree), str(block.page), "exec", flags=_AWAIT)
+        self.module.__dict__["_same"] = _same
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            try:
+                made = eval(code, self.module.__dict__)
+                if inspect.iscoroutine(made):
+                    self.runner.run(made)
+            except Exception as error:
+                if shown is None or isinstance(error, AssertionError):
+                    raise
+                print(f"{type(error).__name__}: {error}")
+        came = printed.getvalue()
+        if shown is None:
+            assert not came, f"{block.place} prints, and no text block shows what:\n{came}"
+        else:
+            assert fits(shown, came), f"{block.place} shows:\n{shown}\nand it printed:\n{came}"
+
+    def console(self, block: Block) -> None:
+        assert block.text.startswith("$ "), f"{block.place}: a console block begins with '$ '"
+        status = 0
+        for part in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+            command, _, shown = part.partition("\n")
+            while command.endswith("\\"):
+                more, _, shown = shown.partition("\n")
+                command = f"{command[:-1]} {more.strip()}"
+            if command.endswith(" &"):
+                self.serve(block, command.removesuffix(" &"), shown)
+                continue
+            if command == "echo $?":
+                came, status = f"{status}\n", 0
+            else:
+                assert status == 0, f"{block.place}: a command failed with {status}; show it with `$ echo $?`"
+                done = subprocess.run(
+                    ["bash", "-c", command],
+                    cwd=self.folder,
+                    env=self.env,
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    text=True,
+                    timeout=PATIENCE_S,
+                )
+                came, status = done.stdout, done.returncode
+            assert fits(shown, came), f"{block.place} shows for `{command}`:\n{shown}\nand it printed:\n{came}"
+        assert status == 0, f"{block.place}: its last command failed with {status}; show it with `$ echo $?`"
+
+    def serve(self, block: Block, command: str, shown: str) -> None:
+        """Start a server that lives as long as the page, and wait until it has printed what is shown."""
+        server = subprocess.Popen(
+            shlex.split(command),
+            cwd=self.folder,
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.servers.append(server)
+        lines: queue.Queue[str] = queue.Queue()
+
+        def read() -> None:
+            assert server.stdout is not None
+            for line in server.stdout:
+                lines.put(line)
+
+        threading.Thread(target=read, daemon=True).start()
+        came = ""
+        for _ in _trimmed(shown).splitlines():
+            try:
+                came += lines.get(timeout=PATIENCE_S)
+            except queue.Empty:
+                break
+        assert fits(shown, came), f"{block.place} shows for `{command}`:\n{shown}\nand it printed:\n{came}"
+
+    def close(self) -> None:
+        self.runner.close()
+        for server in self.servers:
+            server.send_signal(signal.SIGINT)
+            try:
+                server.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.wait()
+            if server.stdout is not None:
+                server.stdout.close()
+
+
+def _same(value: Any, shown: str, place: str) -> None:
+    assert fits(shown, repr(value)), f"{place} shows {shown}, and it is {value!r}"
+
+
+@pytest.fixture
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    for name, value in {"PATH": path, "NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    before = set(sys.modules)
+    made = Session(tmp_path, dict(os.environ))
+    sys.modules["page"] = made.module
+    try:
+        yield made
+    finally:
+        made.close()
+        for name in [name for name, module in list(sys.modules.items()) if name not in before]:
+            file = getattr(sys.modules[name], "__file__", None) or ""
+            if name == "page" or file.startswith(str(tmp_path)):
+                del sys.modules[name]
+
+
+def _names(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=_names)
+def test_the_examples_of_a_page_do_what_they_show(page: Path, session: Session) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+    session.run(blocks(page, port=port))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=_names)
+def test_every_block_says_what_it_is(page: Path) -> None:
+    for block in blocks(page):
+        assert block.tag in TAGS, f"{block.place}: '{block.tag}' is none of {', '.join(sorted(TAGS))}"
+        match block.tag:
+            case "json":
+                json.loads(block.text)
+            case "toml":
+                tomllib.loads(block.text)
+            case "sh":
+                assert "$ " not in block.text, f"{block.place}: a block with prompts is a console block"
+
+
+SETTINGS = [
+    pytest.param(settings, id=f"{block.place}")
+    for page in PAGES
+    for block in blocks(page)
+    if block.tag == "json"
+    for settings in json.loads(block.text).get("mcpServers", {}).values()
+    if "command" in settings
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+async def test_an_mcp_client_connects_with_the_settings_shown(settings: dict[str, Any], session: Session) -> None:
+    from mcp import Client, StdioServerParameters
+
+    async with Client(StdioServerParameters(**settings)) as client:
+        assert "now" in [tool.name for tool in (await client.list_tools()).tools]
+
+
+def commands(page: Path) -> list[str]:
+    """The lines of a page's sh blocks, without their comments."""
+    lines = [line for block in blocks(page) if block.tag == "sh" for line in block.text.splitlines()]
+    return [line.partition(" #")[0].strip() for line in lines]
+
+
+COMMANDS = sorted({command for page in PAGES for command in commands(page)})
+
+
+def test_the_commands_of_sh_blocks_name_what_is_there() -> None:
+    """Without running them: that is the test below."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for command in COMMANDS:
+        match shlex.split(command):
+            case ["make", target]:
+                subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_S)
+            case ["pip", "install", what]:
+                extra = re.fullmatch(r"\.(\[(?P<name>\w+)\])?", what)
+                assert extra is not None, command
+                assert extra["name"] is None or extra["name"] in extras, command
+            case _:
+                raise AssertionError(f"{command}: this test does not know how to try it")
+
+
+@pytest.fixture(scope="session")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the repository as a checkout has it, with one small test in the place of all of them."""
+    folder = tmp_path_factory.mktemp("checkout") / "toolcrib"
+    ignored = shutil.ignore_patterns(".venv", ".git", ".node", ".*_cache", "__pycache__", "dist", "build", "tests")
+    shutil.copytree(ROOT, folder, ignore=ignored)
+    (folder / "tests").mkdir()
+    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    (folder / "tests" / "test_it.py").write_text("from toolcrib import Workbench\n\ndef test_it(): Workbench([len])\n")
+    return folder
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_of_sh_blocks_run(command: str, copy: Path, tmp_path: Path) -> None:
+    env = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    if command.startswith("pip install"):
+        subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
+        env["PATH"] = f"{tmp_path / 'clean' / 'bin'}{os.pathsep}{env['PATH']}"
+        subprocess.run(["bash", "-c", command], cwd=copy, env=env, check=True)
+        listed = ["toolcrib", "call", "-s", "toolcrib.demo", "now"]
+        subprocess.run(listed, cwd=tmp_path, env=env, check=True, timeout=PATIENCE_S)
+        return
+    # Only `make run` goes on until it is stopped, and says so when it is ready.
+    running = subprocess.Popen(
+        ["bash", "-c", f"exec {command}"],
+        cwd=copy,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    said = ""
+    assert running.stdout is not None
+    with running.stdout:
+        for line in running.stdout:
+            said += line
+            if "Serving MCP at http://127.0.0.1:" in line:
+                os.killpg(running.pid, signal.SIGINT)
+                running.wait(PATIENCE_S)
+                return
+    assert running.wait(PATIENCE_S) == 0, said
+    assert command != "make run", said

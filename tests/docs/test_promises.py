@@ -1,0 +1,288 @@
+"""Each promise of docs/promises.md, kept."""
+
+import asyncio
+import base64
+import logging
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from toolcrib import Caller, Context, Depends, LoadError, Registry, Repair, ToolError, Workbench
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "promises.md"
+
+
+def test_every_promise_names_its_test_and_every_test_its_promise() -> None:
+    promises = [line for line in PAGE.read_text().splitlines() if line.startswith("- ")]
+    named = [found[1] if (found := re.search(r"`(test_\w+)`$", line)) else line for line in promises]
+    kept = [name for name in globals() if name.startswith("test_")]
+    kept.remove("test_every_promise_names_its_test_and_every_test_its_promise")
+    assert sorted(named) == sorted(kept)
+
+
+def add(a: int, b: int = 1) -> int:
+    return a + b
+
+
+async def test_the_model_never_says_who_calls_nor_what_the_host_provides() -> None:
+    def key() -> str:
+        return "ada's key"
+
+    def read(context: Context, key: Annotated[str, Depends(key)]) -> str:
+        return f"{context.caller.principal} with {key}"
+
+    bench = Workbench([read], caller=Caller("ada"))
+    (spec,) = bench.specs()
+    assert spec.input_schema == {"type": "object", "properties": {}, "additionalProperties": False}
+    for name in ("caller", "principal", "profile", "thread", "thread_id", "context", "key"):
+        refused = await bench.call("read", {name: "bob"})
+        assert refused.error is not None
+        assert refused.error.code == "invalid_arguments"
+    assert (await bench.call("read")).text == "ada with ada's key"
+
+
+async def test_a_denied_call_has_no_effect() -> None:
+    happened: list[str] = []
+
+    def get() -> str:
+        happened.append("opened")
+        return ""
+
+    def erase(disk: Annotated[str, Depends(get)]) -> None:
+        happened.append("erased")
+
+    result = await Workbench([erase], policy=lambda spec, arguments, caller: "deny").call("erase")
+    assert result.error is not None
+    assert (result.error.code, happened) == ("denied", [])
+
+
+def test_a_registry_from_data_imports_only_what_is_trusted() -> None:
+    with pytest.raises(LoadError, match="outside the trusted packages"):
+        Registry.from_dict({"tools": [{"ref": "antigravity:fly"}]}, trusted=["toolcrib.demo"])
+    assert "antigravity" not in sys.modules
+
+
+async def test_a_misspelt_argument_is_refused_with_the_right_name() -> None:
+    def send(to: str, subject: str = "") -> str:
+        return to
+
+    result = await Workbench([send]).call("send", {"to": "ada", "subjekt": "Hello"})
+    assert result.text == (
+        "Tool 'send': there is no argument 'subjekt'. Did you mean 'subject'? It takes: to, subject."
+    )
+
+
+async def test_all_problems_are_told_at_once_and_no_value_is_quoted() -> None:
+    result = await Workbench([add]).call("add", {"a": "hunter2", "b": ["hunter2"], "c": "hunter2"})
+    assert result.error is not None
+    assert [problem["path"] for problem in result.error.details["problems"]] == ["/a", "/b", "/c"]
+    assert "hunter2" not in f"{result.to_dict()}"
+
+
+async def test_a_stringified_argument_is_repaired_and_noted() -> None:
+    def total(values: list[int]) -> int:
+        return sum(values)
+
+    result = await Workbench([total]).call("total", '{"values": "[1, 2]"}')
+    assert (result.value, result.repairs) == (3, (Repair("/values", "string", "array"),))
+
+
+async def test_valid_arguments_are_never_altered() -> None:
+    def keep(value: str | int, also: Any = None) -> list[Any]:
+        return [value, also]
+
+    for sent in ('{"value": "5"}', '{"value": 5}', '{"value": "[1]", "also": "true"}', '{"value": "null"}'):
+        result = await Workbench([keep]).call("keep", sent)
+        assert result.repairs == ()
+        assert f'"value": {"" if result.value[0] == 5 else chr(34)}{result.value[0]}' in sent
+
+
+async def test_where_there_are_two_readings_none_is_taken() -> None:
+    def tag(tags: list[str]) -> list[str]:
+        return tags
+
+    # Either the list in the text, or a list of the one text.
+    result = await Workbench([tag]).call("tag", {"tags": '["a"]'})
+    assert result.error is not None
+    assert result.error.code == "invalid_arguments"
+
+
+async def test_text_that_two_readers_could_read_differently_is_refused() -> None:
+    def area(width: float) -> float:
+        return width
+
+    bench = Workbench([area])
+    for sent in ('{"width": 1, "width": 2}', '{"width": NaN}', '{"width": -Infinity}', '{"width": 1e999}', "width=1"):
+        result = await bench.call("area", sent)
+        assert result.error is not None, sent
+        assert result.error.code == "invalid_arguments"
+
+
+@dataclass
+class Point:
+    x: int
+
+
+async def test_a_nested_type_arrives_as_an_instance() -> None:
+    def shift(points: dict[str, list[Point]]) -> int:
+        (point,) = points["a"]
+        assert isinstance(point, Point)
+        return point.x
+
+    assert (await Workbench([shift]).call("shift", '{"points": {"a": [{"x": 3}]}}')).value == 3
+
+
+async def test_whatever_a_tool_raises_the_call_ends_with_a_result() -> None:
+    class Nameless(Exception):
+        def __str__(self) -> str:
+            raise ValueError
+
+    for raised in (ValueError("x"), Nameless(), SystemExit(1), StopIteration(), MemoryError(), TimeoutError("x")):
+
+        def work(raised: BaseException = raised) -> None:
+            raise raised
+
+        def fail() -> None:
+            work()
+
+        async def afail() -> None:
+            work()
+
+        for tool in (fail, afail):
+            result = await Workbench([tool]).call(tool.__name__)
+            assert result.error is not None
+            assert result.error.code == "failed"
+            # Python itself makes a RuntimeError of a StopIteration that leaves a coroutine.
+            assert type(raised).__name__ in result.text or isinstance(raised, StopIteration)
+
+
+async def test_the_text_of_an_exception_stays_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def fail() -> None:
+        raise RuntimeError("db password=hunter2")
+
+    result = await Workbench([fail]).call("fail")
+    assert "hunter2" not in f"{result.to_dict()}"
+    assert "hunter2" in caplog.text
+
+
+async def test_a_structured_value_is_shown_as_json() -> None:
+    def look() -> Any:
+        return {"ok": True, "points": [Point(1)], "none": None, "set": {1}}
+
+    assert (await Workbench([look]).call("look")).text == '{"ok":true,"points":[{"x":1}],"none":null,"set":[1]}'
+
+
+async def test_a_named_secret_is_struck_out_everywhere(caplog: pytest.LogCaptureFixture) -> None:
+    secret = 'p&ss "wörd"?'
+    encoded = base64.b64encode(f"user:{secret}".encode()).decode()
+
+    def tell() -> dict[str, str]:
+        return {"plain": secret, "hex": secret.encode().hex(), "basic": encoded, "url": "?p%26ss%20%22w%C3%B6rd%22%3F"}
+
+    def refuse() -> None:
+        raise ToolError(f"no: {secret}", details={"tried": secret})
+
+    def fail() -> None:
+        raise RuntimeError(secret)
+
+    bench = Workbench([tell, refuse, fail], secrets=[secret], show_errors=True)
+    with caplog.at_level(logging.DEBUG):
+        results = await bench.call_many([(name, None) for name in ("tell", "refuse", "fail")])
+    shown = "".join(f"{result.to_dict()}" for result in results)
+    for spelling in (secret, 'p&ss \\"w', secret.encode().hex(), encoded[8:20], "p%26ss"):
+        assert spelling not in shown
+        assert spelling not in caplog.text
+
+
+async def test_a_deadline_is_answered_on_time_and_the_loop_stays_free() -> None:
+    go_on = threading.Event()
+
+    def block() -> None:
+        go_on.wait(30)
+
+    beats = 0
+
+    async def heart() -> None:
+        nonlocal beats
+        while True:
+            beats += 1
+            await asyncio.sleep(0.01)
+
+    beating = asyncio.create_task(heart())
+    started = time.monotonic()
+    result = await Workbench([block], timeout_s=0.3).call("block")
+    assert time.monotonic() - started < 5
+    go_on.set()
+    beating.cancel()
+    assert result.error is not None
+    assert result.error.code == "timeout"
+    assert beats >= 3
+
+
+async def test_many_calls_give_one_result_each_in_order() -> None:
+    async def later(turns: int) -> int:
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        return turns
+
+    bench = Workbench([later])
+    turns = [9, 0, 5, 3]
+    results = await bench.call_many([("later", {"turns": n}) for n in turns] + [("no", None)])
+    assert [result.value for result in results] == [*turns, None]
+
+
+async def test_what_depends_opens_is_opened_once_and_closed_in_reverse() -> None:
+    happened: list[str] = []
+
+    def first() -> Iterator[str]:
+        happened.append("open first")
+        yield "first"
+        happened.append("close first")
+
+    def second(before: Annotated[str, Depends(first)]) -> Iterator[str]:
+        happened.append("open second")
+        yield f"{before}, second"
+        happened.append("close second")
+
+    def use(both: Annotated[str, Depends(second)], one: Annotated[str, Depends(first)]) -> str:
+        return both
+
+    async with Workbench([use]) as bench:
+        results = await bench.call_many([("use", None)] * 20)
+    assert {result.text for result in results} == {"first, second"}
+    assert happened == ["open first", "open second", "close second", "close first"]
+
+
+async def test_a_broken_file_does_not_take_the_others_along(tmp_path: Path) -> None:
+    (tmp_path / "whole.py").write_text("from toolcrib import tool\n\n@tool\ndef ok() -> str:\n    return 'ok'\n")
+    (tmp_path / "broken.py").write_text("import json\ndef oops(:\n")
+    bench = Workbench([tmp_path])
+    assert (await bench.call("ok")).text == "ok"
+    (problem,) = bench.problems
+    assert str(problem) == f"{tmp_path / 'broken.py'}:2: SyntaxError: invalid syntax"
+
+
+async def test_sync_calls_work_from_everywhere() -> None:
+    bench = Workbench([add])
+    assert bench.call_sync("add", {"a": 1}).value == 2
+    assert await asyncio.to_thread(lambda: bench.call_sync("add", {"a": 2}).value) == 3
+    program = "from toolcrib import Workbench\nprint(Workbench([abs, len]).call_sync('len', {'obj': 'abc'}).text)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.returncode) == ("3\n", 0)
+
+
+def test_importing_toolcrib_imports_little() -> None:
+    program = (
+        "import sys, toolcrib; heavy = ('pydantic', 'jsonschema_rs', 'griffe', 'mcp', 'uvicorn', 'typer'); "
+        "print([name for name in heavy if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -1,0 +1,197 @@
+"""The demo of the wheel: dates and time zones."""
+
+import sys
+import zoneinfo
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcrib import Result, Workbench
+
+
+@pytest.fixture
+def bench() -> Workbench:
+    return Workbench(["toolcrib.demo"])
+
+
+@pytest.fixture
+def no_time_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine without time zone data, neither the system's nor the package's."""
+    monkeypatch.setitem(sys.modules, "tzdata", None)
+    zoneinfo.reset_tzpath(to=[])
+    zoneinfo.ZoneInfo.clear_cache()
+    yield
+    zoneinfo.reset_tzpath()
+    zoneinfo.ZoneInfo.clear_cache()
+
+
+def told(result: Result[Any]) -> tuple[str, str]:
+    assert result.error is not None, result.text
+    return result.error.code, result.error.message
+
+
+async def test_now_is_told_as_the_clocks_of_the_zone_show_it(bench: Workbench) -> None:
+    before = datetime.now(UTC).replace(microsecond=0)
+    moment = (await bench.call("now", '{"zone": "Asia/Kolkata"}')).unwrap()
+    assert before <= datetime.fromisoformat(moment.time) <= datetime.now(UTC)
+    assert moment.time.endswith("+05:30")
+    assert (moment.zone, moment.abbreviation) == ("Asia/Kolkata", "IST")
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("Berlin", "Europe/Berlin"),
+        ("europe/paris", "Europe/Paris"),
+        ("New York", "America/New_York"),
+        ("Europe/Londn", "Europe/London"),
+    ],
+)
+async def test_an_unknown_zone_is_refused_with_the_nearest_names(bench: Workbench, name: str, nearest: str) -> None:
+    result = await bench.call("now", {"zone": name})
+    code, message = told(result)
+    assert code == "invalid_arguments"
+    assert message.startswith(f"There is no time zone named '{name}'. The nearest names are: {nearest}")
+    assert result.error is not None
+    assert result.error.details["nearest"][0] == nearest
+
+
+@pytest.mark.parametrize("name", ["", "../../etc/passwd", "/etc/passwd", "Mars/Olympus_Mons", "\0", "qqqq" * 5_000])
+async def test_what_is_like_no_zone_is_refused_with_examples_of_names(bench: Workbench, name: str) -> None:
+    code, message = told(await bench.call("now", {"zone": name}))
+    assert code == "invalid_arguments"
+    assert message.endswith("Names are like Europe/Paris, Asia/Tokyo or UTC.")
+    assert len(message) < 200
+
+
+async def test_without_time_zone_data_the_error_names_the_package_and_utc_still_works(
+    bench: Workbench, no_time_zones: None
+) -> None:
+    assert told(await bench.call("now", {"zone": "Europe/Paris"})) == (
+        "unavailable",
+        "This machine has no time zone data, so only UTC is known. Install it: pip install tzdata.",
+    )
+    assert (await bench.call("now")).unwrap().zone == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "time"),
+    [
+        ({"time": "2025-06-01T09:30:00+02:00", "to_zone": "Asia/Tokyo"}, "2025-06-01T16:30:00+09:00"),
+        ({"time": "2025-06-01T09:30:00", "from_zone": "Europe/Rome", "to_zone": "UTC"}, "2025-06-01T07:30:00+00:00"),
+        # The day before the change and the day after it have other offsets.
+        (
+            {"time": "2025-03-29T12:00:00", "from_zone": "Europe/Berlin", "to_zone": "UTC"},
+            "2025-03-29T11:00:00+00:00",
+        ),
+        (
+            {"time": "2025-03-30T12:00:00", "from_zone": "Europe/Berlin", "to_zone": "UTC"},
+            "2025-03-30T10:00:00+00:00",
+        ),
+        # Local mean time: an offset with seconds is not rounded.
+        ({"time": "1800-01-01T00:00:00Z", "to_zone": "America/New_York"}, "1799-12-31T19:03:58-04:56:02"),
+    ],
+)
+async def test_a_time_is_converted(bench: Workbench, arguments: dict[str, str], time: str) -> None:
+    assert (await bench.call("convert_time", arguments)).unwrap().time == time
+
+
+async def test_a_local_time_that_clocks_skip_is_refused_with_the_times_around_it(bench: Workbench) -> None:
+    arguments = {"time": "2024-03-31T02:30:00", "from_zone": "Europe/Berlin", "to_zone": "UTC"}
+    for more in ({}, {"if_twice": "later"}):
+        assert told(await bench.call("convert_time", arguments | more)) == (
+            "invalid_arguments",
+            "The clocks of Europe/Berlin never show 2024-03-31T02:30:00: they are put forward over it. "
+            "Ask for 2024-03-31T01:30:00+01:00 or 2024-03-31T03:30:00+02:00.",
+        )
+
+
+async def test_a_local_time_that_clocks_show_twice_is_asked_about(bench: Workbench) -> None:
+    arguments = {"time": "2024-10-27T02:30:00", "from_zone": "Europe/Berlin", "to_zone": "UTC"}
+    assert told(await bench.call("convert_time", arguments)) == (
+        "invalid_arguments",
+        "The clocks of Europe/Berlin show 2024-10-27T02:30:00 twice: 2024-10-27T02:30:00+02:00, then "
+        '2024-10-27T02:30:00+01:00. Say which with if_twice: "earlier" or "later".',
+    )
+    earlier = (await bench.call("convert_time", arguments | {"if_twice": "earlier"})).unwrap()
+    later = (await bench.call("convert_time", arguments | {"if_twice": "later"})).unwrap()
+    assert (earlier.time, later.time) == ("2024-10-27T00:30:00+00:00", "2024-10-27T01:30:00+00:00")
+
+
+async def test_the_place_of_a_time_is_said_exactly_once(bench: Workbench) -> None:
+    nowhere = await bench.call("convert_time", {"time": "2025-06-01T09:30:00", "to_zone": "UTC"})
+    assert told(nowhere) == (
+        "invalid_arguments",
+        "2025-06-01T09:30:00 is a local time somewhere. Say where with from_zone, or give it an offset.",
+    )
+    twice = {"time": "2025-06-01T09:30:00+02:00", "from_zone": "Europe/Rome", "to_zone": "UTC"}
+    assert told(await bench.call("convert_time", twice)) == (
+        "invalid_arguments",
+        "2025-06-01T09:30:00+02:00 has an offset already. Leave out from_zone.",
+    )
+
+
+async def test_a_day_across_a_change_of_clocks_has_24_hours(bench: Workbench) -> None:
+    arguments = {"start": "2024-03-30T12:00:00", "duration": "P1D", "zone": "Europe/Berlin"}
+    moment = (await bench.call("add_duration", arguments)).unwrap()
+    assert (moment.time, moment.weekday) == ("2024-03-31T13:00:00+02:00", "Sunday")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments"),
+    [
+        ("add_duration", {"start": "2024-01-01T00:00:00", "duration": "P9000Y"}),
+        ("add_duration", {"start": "2024-01-01T00:00:00", "duration": "-P9000Y"}),
+        ("convert_time", {"time": "0001-01-01T00:00:00", "from_zone": "Asia/Tokyo", "to_zone": "UTC"}),
+        ("convert_time", {"time": "9999-12-31T23:59:59Z", "to_zone": "Asia/Tokyo"}),
+    ],
+)
+async def test_an_answer_outside_the_calendar_is_refused(
+    bench: Workbench, tool: str, arguments: dict[str, str]
+) -> None:
+    assert told(await bench.call(tool, arguments)) == (
+        "invalid_arguments",
+        "The answer lies outside the years 1 to 9999. Ask for less.",
+    )
+
+
+async def test_days_are_counted_all_or_from_monday_to_friday(bench: Workbench) -> None:
+    june = {"start": "2025-06-01", "end": "2025-07-01"}
+    assert (await bench.call("days_between", june)).unwrap() == 30
+    assert (await bench.call("days_between", june | {"count": "monday_to_friday"})).unwrap() == 21
+    back = {"start": june["end"], "end": june["start"]}
+    assert (await bench.call("days_between", back | {"count": "monday_to_friday"})).unwrap() == -21
+    assert told(await bench.call("days_between", june | {"end": "2025-06-31"}))[0] == "invalid_arguments"
+    assert told(await bench.call("days_between", june | {"count": "weekends"}))[0] == "invalid_arguments"
+
+
+@settings(max_examples=100, deadline=None)
+@given(start=st.dates(), length=st.integers(0, 60))
+def test_the_days_from_monday_to_friday_are_those_of_the_calendar(start: date, length: int) -> None:
+    bench = Workbench(["toolcrib.demo"])
+    days = [start + timedelta(days=n) for n in range(length) if (date.max - start).days >= length]
+    end = start + timedelta(days=len(days))
+    arguments = {"start": start.isoformat(), "end": end.isoformat(), "count": "monday_to_friday"}
+    counted = bench.call_sync("days_between", arguments).unwrap()
+    assert counted == sum(day.weekday() < 5 for day in days)
+
+
+def test_the_demo_uses_nothing_but_toolcrib_and_the_standard_library() -> None:
+    import ast
+
+    import toolcrib.demo
+
+    allowed = sys.stdlib_module_names | {"toolcrib"}
+    for file in Path(toolcrib.demo.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                assert node.module is not None
+                assert node.module.partition(".")[0] in allowed
+                assert node.module != "toolcrib" or {name.name for name in node.names} <= set(toolcrib.__all__)
+            elif isinstance(node, ast.Import):
+                assert {name.name.partition(".")[0] for name in node.names} <= allowed

@@ -1,0 +1,59 @@
+"""What `import toolcrib` costs: in a fresh interpreter, by what it loads."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = (
+    "pydantic",
+    "pydantic_core",
+    "griffe",
+    "jsonschema_rs",
+    "jiter",
+    "typer",
+    "rich",
+    "mcp",
+    "mcp_types",
+    "anyio",
+    "starlette",
+    "uvicorn",
+    "opentelemetry",
+    "sqlalchemy",
+    "wasmtime",
+    "pytest",
+)
+DEFINE = """
+from toolcrib import tool
+@tool
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+
+
+def loaded(code: str) -> set[str]:
+    """The packages that a fresh interpreter has loaded after *code*."""
+    show = "import json, sys; print(json.dumps(sorted({name.split('.')[0] for name in sys.modules})))"
+    done = subprocess.run([sys.executable, "-c", f"{code}\n{show}"], capture_output=True, text=True, check=True)
+    return set(json.loads(done.stdout.splitlines()[-1]))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        pytest.param("import toolcrib", id="import toolcrib"),
+        pytest.param("import toolcrib.testing", id="import toolcrib.testing"),
+        pytest.param("import toolcrib.cli", id="import toolcrib.cli"),
+    ],
+)
+def test_nothing_heavy_is_loaded_before_it_is_needed(code: str) -> None:
+    assert loaded(code) & set(HEAVY) == set()
+
+
+def test_a_workbench_loads_what_checks_arguments_and_neither_server_nor_terminal() -> None:
+    found = loaded(
+        f"{DEFINE}\nfrom toolcrib import Workbench\nWorkbench([add]).call_sync('add', '{{\"a\": 1, \"b\": 2}}')"
+    )
+    assert "pydantic" in found
+    assert found & {"typer", "rich", "mcp", "anyio", "starlette", "uvicorn", "opentelemetry", "pytest"} == set()

@@ -1,0 +1,203 @@
+"""The wheel: what is in it, and that it works where nothing else is installed, alone and with each extra."""
+
+import re
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.full
+
+REPOSITORY = Path(__file__).parents[2]
+PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
+
+CleanEnv = Callable[..., Path]
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
+
+TOOLS = '''
+"""A user's tools."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from toolcrib import Workbench, tool
+
+
+@dataclass
+class Part:
+    name: str
+    count: int = 1
+
+
+@tool
+async def order(parts: list[Part], how: Literal["post", "van"] = "post") -> dict[str, int]:
+    """Order parts.
+
+    Args:
+        parts: What to order.
+        how: By which way.
+    """
+    return {part.name: part.count for part in parts}
+
+
+if __name__ == "__main__":
+    bench = Workbench([order])
+    result = bench.call_sync("order", '{"parts": "[{\\\\"name\\\\": \\\\"bolt\\\\", \\\\"count\\\\": \\\\"2\\\\"}]"}')
+    print(result.status, result.text, len(result.repairs))
+    result = bench.call_sync("order", {"parts": [{"name": "bolt"}], "haw": "van"})
+    print(result.status, result.error.code, "Did you mean 'how'?" in result.text)
+    print(bench.specs()[0].input_schema["properties"]["how"])
+'''
+
+TOOLS_OUTPUT = """\
+success {"bolt":2} 2
+error invalid_arguments True
+{'description': 'By which way.', 'enum': ['post', 'van'], 'type': 'string', 'default': 'post'}
+"""
+
+CLIENT = """
+import asyncio
+from mcp import Client, StdioServerParameters
+
+
+async def main():
+    async with Client(StdioServerParameters(command="toolcrib", args=["serve", "tools.py", "--stdio"])) as client:
+        print([tool.name for tool in (await client.list_tools()).tools])
+        print((await client.call_tool("order", {"parts": [{"name": "nut", "count": 3}]})).structured_content)
+
+
+asyncio.run(main())
+"""
+
+CLIENT_OUTPUT = """\
+['order']
+{'nut': 3}
+"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, user_environ: Callable[[Path], dict[str, str]]) -> Run:
+    """Runs a command of an environment in a folder with `tools.py` and `client.py` in it."""
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "client.py").write_text(CLIENT)
+
+    def run(programs: Path, *command: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=user_environ(programs),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    return run
+
+
+def output(done: "subprocess.CompletedProcess[str]") -> str:
+    """What was printed by a command that succeeded."""
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def members(wheel: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def test_the_wheel_holds_the_package_its_licence_and_nothing_else(dist: Path) -> None:
+    (wheel,) = dist.glob("*.whl")
+    info = f"toolcrib-{wheel.name.split('-')[1]}.dist-info/"
+    package = REPOSITORY / "src" / "toolcrib"
+    source = {
+        f"toolcrib/{file.relative_to(package).as_posix()}"
+        for file in package.rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert "toolcrib/py.typed" in source
+    assert set(members(wheel)) == source | {
+        f"{info}{name}" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+    }
+    assert members(wheel)[f"{info}licenses/LICENSE"] == (REPOSITORY / "LICENSE").read_bytes()
+
+
+def test_the_source_distribution_builds_the_wheel_that_the_checkout_builds(dist: Path, tmp_path: Path) -> None:
+    # The wheel in dist was built from the source distribution.
+    command = [sys.executable, "-m", "build", "--wheel", "--outdir", str(tmp_path), str(REPOSITORY)]
+    subprocess.run(command, check=True, capture_output=True)
+    (from_sdist,), (from_checkout,) = dist.glob("*.whl"), tmp_path.glob("*.whl")
+    assert members(from_sdist) == members(from_checkout)
+
+
+def test_the_source_distribution_holds_what_builds_and_no_tests(dist: Path) -> None:
+    (sdist,) = dist.glob("*.tar.gz")
+    with tarfile.open(sdist) as archive:
+        tops = {name.split("/")[1] for name in archive.getnames()}
+    assert tops - {"CHANGELOG.md"} == {"src", "LICENSE", "README.md", "pyproject.toml", "PKG-INFO", ".gitignore"}
+
+
+def test_alone_it_defines_calls_and_lists_tools(clean_env: CleanEnv, run: Run) -> None:
+    programs = clean_env()
+    assert output(run(programs, "python", "-W", "error", "tools.py")) == TOOLS_OUTPUT
+    assert output(run(programs, "toolcrib", "--version")) == f"toolcrib {version(programs, run)}\n"
+    assert "order" in output(run(programs, "toolcrib", "list", "tools.py"))
+    assert "days_between" in output(run(programs, "toolcrib", "list", "toolcrib.demo"))
+    called = run(programs, "toolcrib", "call", "-s", "tools.py", "order", 'parts=[{"name": "bolt"}]')
+    assert output(called) == '{"bolt":1}\n'
+    assert output(run(programs, "python", "-m", "toolcrib", "list", "tools.py", "--json")).startswith("[")
+
+
+def test_alone_it_names_the_extra_that_serving_needs(clean_env: CleanEnv, run: Run) -> None:
+    done = run(clean_env(), "toolcrib", "serve", "tools.py", "--stdio")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "pip install 'toolcrib[serve]'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_alone_its_pytest_plugin_gives_a_bench(clean_env: CleanEnv, run: Run, tmp_path: Path) -> None:
+    (tmp_path / "test_tools.py").write_text(
+        "from tools import order\n\n\n"
+        "def test_it(bench):\n"
+        "    assert bench(order).as_caller('alice').call_sync(order, []).value == {}\n"
+    )
+    programs = clean_env("--with", "pytest")
+    assert "1 passed" in output(run(programs, "python", "-m", "pytest", "-W", "error", "-p", "no:cacheprovider"))
+
+
+def check_serve(programs: Path, run: Run) -> None:
+    assert output(run(programs, "python", "client.py")) == CLIENT_OUTPUT
+
+
+EXTRAS: dict[str, Callable[[Path, Run], None]] = {"serve": check_serve}
+
+
+@pytest.mark.parametrize("extra", sorted(PROJECT["optional-dependencies"]))
+def test_with_an_extra_it_does_what_the_extra_is_for(extra: str, clean_env: CleanEnv, run: Run) -> None:
+    programs = clean_env("--extra", extra)
+    assert output(run(programs, "python", "-W", "error", "tools.py")) == TOOLS_OUTPUT
+    EXTRAS[extra](programs, run)
+
+
+def test_it_works_with_the_lowest_versions_it_allows(clean_env: CleanEnv, run: Run) -> None:
+    extras = [option for extra in sorted(PROJECT["optional-dependencies"]) for option in ("--extra", extra)]
+    programs = clean_env("--lowest", *extras)
+    for name, lowest in re.findall(
+        r"'([\w-]+)>=([\d.]+)", str([PROJECT["dependencies"], PROJECT["optional-dependencies"]])
+    ):
+        show = f"import importlib.metadata as m; print(m.version('{name}') + '.')"
+        assert output(run(programs, "python", "-c", show)).startswith(f"{lowest}."), name
+    assert output(run(programs, "python", "-W", "error", "tools.py")) == TOOLS_OUTPUT
+    assert "days_between" in output(run(programs, "toolcrib", "list", "toolcrib.demo"))
+    assert "Order parts." in output(run(programs, "toolcrib", "show", "-s", "tools.py", "order"))
+    for check in EXTRAS.values():
+        check(programs, run)
+
+
+def version(programs: Path, run: Run) -> str:
+    return output(run(programs, "python", "-c", "import toolcrib; print(toolcrib.__version__)")).strip()

@@ -1,0 +1,39 @@
+"""The server process of `crib.py`, and the official client connected to it: over both transports, in both eras."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from mcp import Client, StdioServerParameters
+
+CRIB = str(Path(__file__).with_name("crib.py"))
+Connect = Callable[[], Client]
+
+
+@pytest.fixture(scope="session")
+def url() -> Iterator[str]:
+    """One server over HTTP, for all tests."""
+    with subprocess.Popen(
+        [sys.executable, CRIB, "http"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+@pytest.fixture(params=["http 2025-11-25", "http 2026-07-28", "stdio 2025-11-25", "stdio 2026-07-28"])
+def connect(request: pytest.FixtureRequest, url: str) -> Connect:
+    """Opens a client over this transport, in this era. Over stdio, each has a server process of its own."""
+    transport, _, version = request.param.partition(" ")
+    mode = "legacy" if version == "2025-11-25" else version
+    if transport == "http":
+        return lambda: Client(url, mode=mode)
+    return lambda: Client(StdioServerParameters(command=sys.executable, args=[CRIB, "stdio"]), mode=mode)
+
+
+@pytest.fixture(params=["2025-11-25", "2026-07-28"])
+def connect_http(request: pytest.FixtureRequest, url: str) -> Connect:
+    """Opens a client over HTTP, in this era."""
+    return lambda: Client(url, mode="legacy" if request.param == "2025-11-25" else request.param)

@@ -1,0 +1,170 @@
+"""Raw HTTP to a real server, where it listens, and how serving ends."""
+
+import asyncio
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from mcp import Client
+
+from toolcrib import SetupError, Workbench, tool
+from toolcrib.serve import serve_http
+
+CRIB = str(Path(__file__).with_name("crib.py"))
+VERSION = "2026-07-28"
+SOUND = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": VERSION,
+    "Mcp-Method": "tools/list",
+}
+META = {"io.modelcontextprotocol/protocolVersion": VERSION, "io.modelcontextprotocol/clientCapabilities": {}}
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def body(method: str = "tools/list", **params: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": {"_meta": META, **params}}).encode()
+
+
+def post(url: str, content: bytes, headers: dict[str, str], path: str = "/mcp") -> tuple[int, str]:
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    try:
+        connection.request("POST", path, content, headers)
+        answer = connection.getresponse()
+        return answer.status, answer.read().decode()
+    finally:
+        connection.close()
+
+
+def test_requests_that_are_not_sound_get_a_clear_error_and_the_server_lives(url: str) -> None:
+    def status(content: bytes = body(), path: str = "/mcp", **headers: str) -> tuple[int, str]:
+        return post(url, content, {**SOUND, **{name.replace("_", "-"): value for name, value in headers.items()}}, path)
+
+    assert status(Host="evil.example") == (421, "Invalid Host header")
+    assert status(Host="127.0.0.1.evil.example:80") == (421, "Invalid Host header")
+    assert status(Origin="http://evil.example") == (403, "Invalid Origin header")
+    assert status(Content_Type="text/plain") == (400, "Invalid Content-Type header")
+    assert status(path="/other")[0] == 404
+    assert status(b" " * 5_000_000) == (413, "Request body too large")
+    for content, code in [(b"{", -32700), (b"[" * 100_000, -32700), (b"[]", -32600), (body("tools/unknown"), -32601)]:
+        number, text = status(content, Mcp_Method="tools/unknown")
+        assert (number, json.loads(text)["error"]["code"]) == (404 if code == -32601 else 400, code)
+    number, text = status(Mcp_Method="tools/call")
+    assert (number, json.loads(text)["error"]["code"]) == (400, -32020)
+    number, text = status()
+    assert (number, len(json.loads(text)["result"]["tools"])) == (200, 22)
+
+
+async def test_an_interrupt_ends_the_server_and_closes_what_was_opened() -> None:
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, CRIB, "http", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    url = (await process.stdout.readline()).decode().strip()
+    # A client of the older era keeps a stream open, which must not hold the server up.
+    async with asyncio.timeout(20), Client(url, mode="legacy") as client:
+        await client.call_tool("use", {})
+        process.send_signal(signal.SIGINT)
+        _, err = await process.communicate()
+    assert b"closed what was opened" in err.splitlines()
+    assert err.splitlines()[-1] == b"KeyboardInterrupt"
+
+
+async def test_serving_ends_with_the_task_that_serves() -> None:
+    bench = Workbench([add])
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(bench, port=0, path="/tools", ready=ready.set_result))
+    url = await ready
+    assert url.endswith("/tools")
+    async with Client(url) as client:
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+    serving.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await serving
+    with pytest.raises(SetupError, match="This workbench is stopped"):
+        await bench.call(add, 1, 2)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", urlsplit(url).port or 0))
+
+
+@asynccontextmanager
+async def served(bench: Workbench, **options: Any) -> AsyncIterator[str]:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(bench, port=0, ready=ready.set_result, **options))
+    yield await ready
+    serving.cancel()
+    await asyncio.wait([serving])
+
+
+async def test_a_call_asks_nothing_of_the_other_tools() -> None:
+    asked: list[str] = []
+
+    @tool(available=lambda caller: not asked.append(caller.principal))
+    async def other() -> int:
+        return 1
+
+    async with served(Workbench([add, other])) as url, Client(url, mode=VERSION) as client:
+        await client.list_tools()
+        asked.clear()
+        assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
+    assert asked == []
+
+
+async def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
+    async with served(Workbench([add])) as url, Client(url, mode=VERSION) as client:
+        seconds: list[float] = []
+        for _ in range(20):
+            began = perf_counter()
+            await client.call_tool("add", {"a": 1, "b": 2})
+            seconds.append(perf_counter() - began)
+    # The wait would be 40 ms, in each of them.
+    assert min(seconds) < 0.03
+
+
+async def test_other_computers_are_let_in_by_name_only() -> None:
+    with pytest.raises(SetupError, match=r"Serving on 0\.0\.0\.0 lets anybody .* allowed_hosts=\['name:8000'\]"):
+        await serve_http(Workbench([add]), host="0.0.0.0")
+    async with served(Workbench([add]), allowed_hosts=["crib.example"]) as url:
+        for host, status in [("crib.example", 200), ("other.example", 421)]:
+            assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": host}))[0] == status
+        origin = {**SOUND, "Host": "crib.example", "Origin": "https://crib.example"}
+        assert (await asyncio.to_thread(post, url, body(), origin))[0] == 200
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(SetupError, match=f"Cannot listen on 127.0.0.1, port {port}: .* Choose another port"):
+            await serve_http(Workbench([add]), port=port)
+
+
+@pytest.mark.parametrize("package", ["mcp", "uvicorn"])
+def test_without_the_extra_the_error_names_it(package: str) -> None:
+    program = f"""
+import sys
+sys.modules[{package!r}] = None
+import toolcrib
+try:
+    import toolcrib.serve
+except toolcrib.SetupError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == (
+        f"Serving tools needs the package '{package}', which is missing: pip install 'toolcrib[serve]'\n"
+    )

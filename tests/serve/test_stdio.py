@@ -1,0 +1,118 @@
+"""Bytes to a real process and back: what no well-behaved client sends, and how serving ends."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CRIB = str(Path(__file__).with_name("crib.py"))
+
+
+class Wire:
+    """A server process, and a connection to it that has shaken hands."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]") -> None:
+        self.process = process
+        client = {"name": "test", "version": "1"}
+        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
+        self.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode())
+
+    def send(self, line: bytes) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(line + b"\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def ask(self, method: str, params: Any) -> dict[str, Any]:
+        self.send(json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params}).encode())
+        answer = self.receive()
+        assert (answer.pop("jsonrpc"), answer.pop("id")) == ("2.0", 1)
+        return answer
+
+    def call(self, name: str, arguments: dict[str, Any] | None = None) -> str:
+        return self.ask("tools/call", {"name": name, "arguments": arguments or {}})["result"]["content"][0]["text"]
+
+    def end(self) -> tuple[bytes, str]:
+        """What is left on standard output, and all of standard error. Closes standard input."""
+        out, err = self.process.communicate(timeout=10)
+        return out, err.decode()
+
+
+@pytest.fixture
+def wire() -> Iterator[Wire]:
+    with subprocess.Popen(
+        [sys.executable, CRIB, "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        yield Wire(process)
+        process.kill()
+
+
+def refusal(code: int, message: str) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+
+
+def test_what_is_no_message_is_answered_and_the_server_lives(wire: Wire) -> None:
+    no_json = refusal(-32700, "This line is no JSON. A message is one line of UTF-8.")
+    no_message = refusal(-32600, "This line is no JSON-RPC 2.0 message.")
+    for line in [b'{"jsonrpc": "2.0", "id": 1, "method":', b"hello", b"", b"\xff\xfe{", b"[" * 100_000]:
+        wire.send(line)
+        assert wire.receive() == no_json, line[:40]
+    for line in [b'{"a": 1}', b"[]", b"7", b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": 5}']:
+        wire.send(line)
+        assert wire.receive() == no_message, line[:40]
+    assert wire.ask("tools/unknown", {})["error"]["code"] == -32601
+    assert wire.ask("tools/call", {"arguments": {}})["error"]["code"] == -32602
+    assert wire.ask("tools/call", {"name": "add", "arguments": [1, 2]})["error"]["code"] == -32602
+    assert wire.call("add", {"a": 1, "b": 2}) == "3"
+
+
+def test_what_tools_and_their_children_print_stays_out_of_the_protocol(wire: Wire) -> None:
+    # And they find standard input empty, so that the next message is not eaten.
+    assert "EOFError" in wire.call("shout", {"text": "{noise"})
+    assert wire.call("add", {"a": 1, "b": 2}) == "3"
+    out, err = wire.end()
+    assert out == b""
+    assert err.splitlines().count("{noise") == 5
+
+
+def test_an_argument_of_many_megabytes_is_refused_and_the_server_lives(wire: Wire) -> None:
+    assert wire.call("length", {"text": "x" * 4_000_000}) == "4000000"
+    assert wire.call("length", {"text": "x" * 20_000_000}).endswith("Send less, or in several calls.")
+    assert wire.call("add", {"a": 1, "b": 2}) == "3"
+
+
+def test_closing_standard_input_ends_the_server_and_closes_what_was_opened(wire: Wire) -> None:
+    assert wire.call("use") == "open for local"
+    params = {"name": "hang", "arguments": {"me": "x"}}
+    wire.send(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}).encode())
+    out, err = wire.end()
+    assert wire.process.returncode == 0
+    # The call that still ran is given up; if it is answered, then with an error.
+    assert all("error" in json.loads(line) for line in out.splitlines())
+    assert err == "closed what was opened\n"
+
+
+def test_an_interrupt_ends_the_server_while_the_client_is_silent(wire: Wire) -> None:
+    assert wire.call("use") == "open for local"
+    wire.process.send_signal(signal.SIGINT)
+    wire.process.wait(timeout=10)  # standard input is still open
+    _, err = wire.end()
+    assert err.splitlines()[0] == "closed what was opened"
+    assert err.splitlines()[-1] == "KeyboardInterrupt"
+
+
+def test_a_client_that_vanishes_ends_the_server_without_a_word(wire: Wire) -> None:
+    assert wire.process.stdout is not None
+    wire.process.stdout.close()
+    wire.send(b'{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}')
+    assert wire.process.wait(timeout=10) == 0
+    assert wire.process.stderr is not None
+    assert wire.process.stderr.read() == b""

@@ -1,0 +1,263 @@
+"""The fixture `bench`, in a pytest of its own, as those who write tools would use it."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from toolcrib import Workbench
+from toolcrib.testing import Settings
+
+pytest_plugins = ["pytester"]
+
+TOOLS = '''
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+from toolcrib import Context, Depends, tool
+
+events = []
+
+
+class Pool:
+    pass
+
+
+async def get_pool() -> AsyncIterator[Pool]:
+    events.append("open")
+    opener = asyncio.current_task()
+    yield Pool()
+    assert asyncio.current_task() is opener
+    events.append("close")
+
+
+@tool
+async def use(pool: Annotated[Pool, Depends(get_pool)]) -> str:
+    """Use the pool."""
+    events.append("use")
+    return type(pool).__name__
+
+
+@tool
+def who(context: Context) -> str:
+    """Who calls."""
+    caller = context.caller
+    return f"{caller.principal}/{caller.profile}/{caller.thread}"
+
+
+@tool
+def fails() -> None:
+    """Fail."""
+    raise ValueError("the reason")
+'''
+
+# The outer fixture is set up first and torn down last: what it sees at the end is what the user is left with.
+CONFTEST = """
+import pytest
+import tools
+
+
+@pytest.fixture(autouse=True)
+def seen(request):
+    tools.events.clear()
+    yield
+    print("SEEN", request.node.name.split("[")[0], *tools.events)
+"""
+
+SYNC = """
+from tools import events, use
+
+
+def test_it(bench):
+    assert bench(use).call_sync(use).unwrap() == "Pool"
+    events.append("end")
+"""
+
+# With `mark` and `fixture` of an async plugin.
+ASYNC = """
+import pytest
+import pytest_asyncio
+from tools import events, use
+
+
+{mark}
+async def test_makes_one(bench):
+    assert (await bench(use).call(use)).unwrap() == "Pool"
+    events.append("end")
+
+
+@pytest.fixture
+def made(bench):
+    return bench(use)
+
+
+{mark}
+async def test_is_given_one(made):
+    await made.call(use)
+    events.append("end")
+
+
+@{fixture}.fixture
+async def made_and_used(bench):
+    made = bench(use)
+    yield made
+    await made.call(use)
+    events.append("end")
+
+
+{mark}
+async def test_is_given_one_used_later(made_and_used):
+    await made_and_used.call(use)
+
+
+{mark}
+async def test_fails(bench):
+    await bench(use).call(use)
+    events.append("end")
+    raise LookupError
+"""
+
+ASYNC_IN_AUTO_MODE = """
+from tools import events, use
+
+
+async def test_it(bench):
+    assert (await bench(use).call(use)).unwrap() == "Pool"
+    events.append("end")
+"""
+
+ASYNCIO = {"mark": "@pytest.mark.asyncio", "fixture": "pytest_asyncio"}
+ASYNCIO_OF_A_MODULE = {"mark": '@pytest.mark.asyncio(loop_scope="module")', "fixture": "pytest_asyncio"}
+ANYIO = {"mark": '@pytest.mark.anyio\n@pytest.mark.parametrize("anyio_backend", ["asyncio"])', "fixture": "pytest"}
+
+
+def run(pytester: pytest.Pytester, source: str, *options: str) -> tuple[pytest.RunResult, dict[str, list[str]]]:
+    """The result of a test file, and what each of its tests left behind."""
+    pytester.makepyfile(tools=TOOLS, conftest=CONFTEST, test_tools=source)
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    if "no:asyncio" not in options:
+        options = ("-o", "asyncio_default_fixture_loop_scope=function", *options)
+    result = pytester.runpytest_subprocess("-s", "-p", "no:cacheprovider", *options)
+    left = [line.split("SEEN")[1].split() for line in result.outlines if "SEEN" in line]
+    return result, {test: events for test, *events in left}
+
+
+def test_what_a_sync_test_opened_is_closed_when_it_ends(pytester: pytest.Pytester) -> None:
+    result, seen = run(pytester, SYNC)
+    result.assert_outcomes(passed=1)
+    assert seen == {"test_it": ["open", "use", "end", "close"]}
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        pytest.param(ASYNCIO, id="pytest-asyncio"),
+        pytest.param(ASYNCIO_OF_A_MODULE, id="pytest-asyncio, one loop for a module"),
+        pytest.param(ANYIO, id="anyio"),
+    ],
+)
+def test_what_an_async_test_opened_is_closed_on_its_loop_after_its_fixtures(
+    pytester: pytest.Pytester, how: dict[str, str]
+) -> None:
+    result, seen = run(pytester, ASYNC.format(**how))
+    result.assert_outcomes(passed=3, failed=1)
+    used_later = ["open", "use", "use", "end", "close"]
+    if how is ASYNCIO_OF_A_MODULE:
+        used_later = ["open", "use", "open", "use", "end", "close", "close"]  # the fixture has a loop of its own
+    assert seen == {
+        "test_makes_one": ["open", "use", "end", "close"],
+        "test_is_given_one": ["open", "use", "end", "close"],
+        "test_is_given_one_used_later": used_later,
+        "test_fails": ["open", "use", "end", "close"],
+    }
+
+
+def test_it_works_in_the_auto_mode_of_pytest_asyncio_and_without_any_async_plugin(pytester: pytest.Pytester) -> None:
+    result, seen = run(pytester, ASYNC_IN_AUTO_MODE, "-o", "asyncio_mode=auto")
+    result.assert_outcomes(passed=1)
+    assert seen == {"test_it": ["open", "use", "end", "close"]}
+    result, seen = run(pytester, SYNC, "-p", "no:asyncio", "-p", "no:anyio")
+    result.assert_outcomes(passed=1)
+    assert seen == {"test_it": ["open", "use", "end", "close"]}
+
+
+def test_two_callers_share_the_tools_and_the_overrides_and_not_what_was_opened(pytester: pytest.Pytester) -> None:
+    result, seen = run(
+        pytester,
+        """
+from toolcrib import Caller
+from tools import events, get_pool, use, who
+
+class Fake:
+    pass
+
+def fake_pool():
+    events.append("open-fake")
+    yield Fake()
+    events.append("close-fake")
+
+def test_it(bench):
+    tools = bench([use, who], overrides={get_pool: fake_pool}, caller=Caller("carol"))
+    alice = tools.as_caller("alice")
+    bob = tools.as_caller("bob", profile="work", thread="t1")
+    assert tools.call_sync("who").text == "carol/default/default"
+    assert alice.call_sync("who").text == "alice/default/default"
+    assert bob.call_sync("who").text == "bob/work/t1"
+    assert alice.specs() == bob.specs() == tools.specs()
+    assert [alice.call_sync(use).unwrap(), bob.call_sync(use).unwrap()] == ["Fake", "Fake"]
+    events.append("end")
+""",
+    )
+    result.assert_outcomes(passed=1)
+    assert seen == {"test_it": ["open-fake", "use", "open-fake", "use", "end", "close-fake", "close-fake"]}
+
+
+def test_a_bench_takes_files_and_a_registry_and_says_what_an_exception_said(pytester: pytest.Pytester) -> None:
+    result, _ = run(
+        pytester,
+        """
+from toolcrib import Registry
+from tools import fails, who
+
+def test_it(bench):
+    assert [spec.name for spec in bench("tools.py").specs()] == ["use", "who", "fails"]
+    assert [spec.name for spec in bench(Registry([who])).specs()] == ["who"]
+    assert "the reason" in bench(fails).call_sync("fails").text
+    assert "the reason" not in bench(fails, show_errors=False).call_sync("fails").text
+""",
+    )
+    result.assert_outcomes(passed=1)
+
+
+def test_a_bench_takes_every_setting_of_a_workbench() -> None:
+    settings = inspect.signature(Workbench).parameters.keys() - {"sources", "caller"}
+    assert Settings.__annotations__.keys() == settings
+
+
+def test_pytest_lists_the_fixture_with_what_it_is_for(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
+    result.stdout.fnmatch_lines(["bench*", "*workbenches for this test*"])
+
+
+def test_a_pytest_that_uses_no_bench_loads_neither_pydantic_nor_a_workbench_for_tests(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile(
+        """
+import sys
+
+def test_it():
+    assert "toolcrib.testing.plugin" in sys.modules
+    assert [name for name in ("pydantic", "jsonschema_rs", "griffe", "mcp", "typer") if name in sys.modules] == []
+"""
+    )
+    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    result.assert_outcomes(passed=1)
+
+
+def test_the_doubles_can_be_imported_without_pytest() -> None:
+    code = "import sys, toolcrib.testing; print([m for m in ('pytest', '_pytest') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
