@@ -229,7 +229,7 @@ async def test_a_policy_decides_on_checked_arguments_and_denies_when_in_doubt() 
     bench = Workbench([add], policy=even_only)
     assert (await bench.call("add", '{"a": "3", "b": 1}')).value == 4
     assert seen == [("add", {"a": 3, "b": 1}, "local")]
-    for a in (1, 2):
+    for a in (1, 2):  # "deny", and an answer that is none
         result = await bench.call("add", {"a": a, "b": 1})
         assert result.error is not None
         assert result.error.code == "denied"
@@ -238,6 +238,12 @@ async def test_a_policy_decides_on_checked_arguments_and_denies_when_in_doubt() 
         return "allow"
 
     assert (await Workbench([add], policy=slow_yes).call("add", {"a": 1, "b": 1})).value == 2
+
+
+async def test_a_policy_that_forgets_to_answer_denies() -> None:
+    result = await Workbench([add], policy=lambda *_: None).call("add", {"a": 1, "b": 1})  # type: ignore[arg-type,return-value]
+    assert result.error is not None
+    assert result.error.code == "denied"
 
 
 async def test_a_policy_that_raises_lets_nothing_run() -> None:
@@ -303,6 +309,19 @@ async def test_values_become_content() -> None:
         "mixed": (Text("before"), Image(b"png"), Data('{"after":1}')),
         "result": (Data("3"),),
     }
+
+
+async def test_what_is_not_as_promised_is_an_invalid_result_whatever_it_is_made_of() -> None:
+    made: list[Any] = ["a", b"a", Image(b"png"), {"a": 1}, None, 1.5]
+
+    @tool
+    async def size(which: int) -> int:
+        value: int = made[which]
+        return value
+
+    bench = Workbench([size])
+    results = await bench.call_many([("size", {"which": which}) for which in range(len(made))])
+    assert [r.error.code if r.error else r.text for r in results] == ["invalid_result"] * len(made)
 
 
 async def test_a_failed_result_of_another_tool_fails_this_one() -> None:

@@ -57,3 +57,10 @@ def test_secrets_show_in_no_repr_and_short_ones_are_refused() -> None:
     for short in ("", "abc"):
         with pytest.raises(SetupError, match="at least 4 characters"):
             Redactor([short])
+
+
+def test_base64_of_a_secret_alone_is_struck_out_whole() -> None:
+    for length in range(6, 15):
+        secret = "hush!me-and-more"[:length]
+        encoded = base64.b64encode(secret.encode()).decode()
+        assert Redactor([secret]).strike(encoded).strip("=") == "[secret]"

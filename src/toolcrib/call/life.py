@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from inspect import isawaitable
 from time import time
 from typing import Any
 
@@ -63,7 +64,7 @@ def refuse(call: Call, error: ToolError, scene: Scene) -> Result[Any]:
 
 async def _approve(policy: Policy, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> None:
     decision = policy(spec, arguments, caller)
-    if not isinstance(decision, str):
+    if isawaitable(decision):
         decision = await decision
     if decision != "allow":
         raise ToolError(f"Tool '{spec.name}' may not be used here in this way: a policy denies it.", "denied")

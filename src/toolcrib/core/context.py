@@ -31,7 +31,8 @@ class Depends:
 
     *provider* is called for the value: plain, async, or a generator of either kind that yields the value once and
     cleans up after it. It may itself have `Context` and `Depends` parameters. *scope* says how long the value lives
-    and who shares it: `"call"`, `"session"` (one workbench) or `"program"` (until the process ends).
+    and who shares it: `"call"`, `"session"` (one workbench) or `"program"` (all that a host runs;
+    a workbench on its own is its own program).
     """
 
     provider: Callable[..., Any]

@@ -13,6 +13,7 @@ from ..core import SetupError
 
 MARK = "[secret]"
 _SHORTEST = 4
+_URL_SAFE = str.maketrans("+/", "-_")
 
 
 class Redactor:
@@ -61,11 +62,11 @@ def _spellings(secret: str) -> set[str]:
         html.escape(secret),
         data.hex(),
     }
-    # Inside longer base64 a secret shows in one of three forms, by where it starts; their outer characters also carry
-    # its neighbours' bits, so they are left out.
+    # Inside longer base64 a secret shows in one of three forms, by where it starts; their outer characters carry its
+    # neighbours' bits too. So each form is known without them, and with the last one as it is where the text ends.
     for shift in range(3):
-        encoded = base64.b64encode(bytes(shift) + data).decode().rstrip("=")
-        core = encoded[(0, 2, 3)[shift] : len(encoded) - (1 if (shift + len(data)) % 3 else 0)]
-        if len(core) >= _SHORTEST * 2 or shift == 0:
-            found |= {core, core.replace("+", "-").replace("/", "_")}
+        encoded = base64.b64encode(bytes(shift) + data).decode().rstrip("=")[(0, 2, 3)[shift] :]
+        inner = encoded[: len(encoded) - (1 if (shift + len(data)) % 3 else 0)]
+        if len(inner) >= _SHORTEST * 2 or shift == 0:
+            found |= {form.translate(alphabet) for form in (encoded, inner) for alphabet in ({}, _URL_SAFE)}
     return {spelling for spelling in found if len(spelling) >= _SHORTEST}

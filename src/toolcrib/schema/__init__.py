@@ -1,6 +1,6 @@
 """Python types ⇄ JSON Schema: derive one from the other, check what a model sent, repair it, explain it."""
 
-from .bare import admits, require_schema
+from .bare import Described, admits, described, require_schema
 from .check import Given, bare_check, typed_check
 from .derive import Arguments
 from .docstring import Doc, read_docstring
@@ -11,6 +11,7 @@ from .signature import EMPTY, Parameter, Signature, read_signature
 __all__ = [
     "EMPTY",
     "Arguments",
+    "Described",
     "Doc",
     "Given",
     "Parameter",
@@ -18,6 +19,7 @@ __all__ = [
     "admits",
     "bare_check",
     "describe_return",
+    "described",
     "nearest",
     "read_docstring",
     "read_signature",

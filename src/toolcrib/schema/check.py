@@ -4,6 +4,7 @@ A call that is valid strictly takes the first road and is never altered. The sec
 refused, and ends either with arguments and what was repaired in them, or with every problem named.
 """
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,12 +14,16 @@ from pydantic import ValidationError
 from ..core import Check, Checked, Repair, ToolError
 from .bare import Validator, validator
 from .derive import Arguments
-from .explain import Problem, other_problems, pointer, refusal, schema_problems
+from .document import Document, kind, named_kinds
+from .explain import Path, Problem, in_question, lead, other_problems, problems, refusal
 from .keys import counter
-from .repair import Repairer, kind
-from .text import LIMIT_BYTES, BadText, TooLong, lossy_numbers, read
+from .repair import mend, with_integers
+from .text import LIMIT_BYTES, BadText, TooLong, may_overflow, read
 
 Given = str | bytes | Mapping[str, Any] | None
+
+_SURELY_SHORT = LIMIT_BYTES // 4
+"""As many characters have at most `LIMIT_BYTES` bytes."""
 
 
 def typed_check(tool: str, arguments: Arguments) -> Check:
@@ -31,7 +36,7 @@ def typed_check(tool: str, arguments: Arguments) -> Check:
     def check(given: Given, repair: bool, /) -> Checked:
         text = given if type(given) is str else _text(tool, given)
         try:
-            if "N" in text or "I" in text or len(text) > LIMIT_BYTES:
+            if "N" in text or "I" in text or len(text) > _SURELY_SHORT:
                 read(text)  # NaN and Infinity: pydantic lets them through inside models and Any
             checked = validate(text, strict=True)
             keys = text.count(":")
@@ -43,7 +48,16 @@ def typed_check(tool: str, arguments: Arguments) -> Check:
         except BadText as error:
             raise _unreadable(tool, error) from None
 
-    return check
+    def guarded(given: Given, repair: bool, /) -> Checked:
+        text = given if type(given) is str else _text(tool, given)
+        if may_overflow(text):
+            try:
+                read(text)
+            except BadText as error:
+                raise _unreadable(tool, error) from None
+        return check(text, repair)
+
+    return guarded if _lets_infinities_in(arguments.schema) else check
 
 
 def bare_check(tool: str, schema: Mapping[str, Any]) -> Check:
@@ -67,33 +81,29 @@ def bare_check(tool: str, schema: Mapping[str, Any]) -> Check:
 
 
 class _Typed:
-    """Acceptance by pydantic."""
+    """Acceptance by pydantic, which judges formats itself."""
+
+    formats = False
 
     def __init__(self, arguments: Arguments) -> None:
-        self._validator = arguments.adapter.validator
+        self._validate = arguments.adapter.validator.validate_json
 
-    def strictly(self, text: bytes, value: Any) -> dict[str, Any]:
-        return self._validator.validate_json(text, strict=True)  # type: ignore[no-any-return]
-
-    def leniently(self, text: bytes, value: Any) -> dict[str, Any]:
-        return self._validator.validate_json(text, strict=False)  # type: ignore[no-any-return]
-
-    explains_formats = True
+    def __call__(self, value: Any) -> dict[str, Any]:
+        return self._validate(pydantic_core.to_json(value), strict=True)  # type: ignore[no-any-return]
 
 
 class _Bare:
     """Acceptance by a JSON Schema, formats included."""
 
+    formats = True
+
     def __init__(self, schema: Mapping[str, Any]) -> None:
         self.validator: Validator = validator(schema, formats=True)
 
-    def strictly(self, text: bytes, value: Any) -> dict[str, Any]:
+    def __call__(self, value: Any) -> dict[str, Any]:
         if not isinstance(value, dict) or not self.validator.is_valid(value):
             raise _Refused
         return value
-
-    leniently = strictly
-    explains_formats = False
 
 
 class _Refused(Exception):
@@ -101,51 +111,76 @@ class _Refused(Exception):
 
 
 class _SecondRoad:
-    """Repair, and where that is not enough, explain. Everything it needs is made at its first use."""
+    """Repair, and where that is not enough, explain. The schema is taken apart at the first use."""
 
     def __init__(self, tool: str, schema: Mapping[str, Any], accepts: _Typed | _Bare) -> None:
         self._tool = tool
         self._schema = schema
         self._accepts = accepts
-        self._repairer: Repairer | None = None
-        self._explainer: Validator | None = None
+
+    @functools.cached_property
+    def _document(self) -> Document:
+        return Document(self._schema, formats=self._accepts.formats)
 
     def __call__(self, text: str, repair: bool, error: ValidationError | None) -> Checked:
-        empty = not text.strip()
+        empty = repair and not text.strip()
         try:
-            value = {} if empty and repair else read(text)
+            value = {} if empty else read(text)
         except BadText as bad:
             raise _unreadable(self._tool, bad) from None
         if not repair:
             raise refusal(self._tool, self._problems(value, error))
-        noted = (Repair("", "empty", "object"),) if empty else ()
-        self._repairer = self._repairer or Repairer(self._schema)
-        mended, repairs = self._repairer.arguments(value, frozenset() if empty else lossy_numbers(text))
-        try:
-            return self._accepts.strictly(pydantic_core.to_json(mended), mended), noted + repairs
-        except (ValidationError, _Refused) as refused:
-            last = refused if isinstance(refused, ValidationError) else None
-        if not self._schema_errors(mended):
-            # The schema that the model was shown admits this; strict reading alone does not (1.0 for an integer).
-            try:
-                arguments = self._accepts.leniently(pydantic_core.to_json(mended), mended)
-                return arguments, noted + repairs + _coercions(last, mended)
-            except (ValidationError, _Refused) as refused:
-                last = refused if isinstance(refused, ValidationError) else None
-        # What could be repaired is no problem; what is still wrong is shown as it was sent.
-        raise refusal(self._tool, self._problems(_unmended(value, mended, repairs, last), last))
+        mended = mend(value, text, self._document, refused=_refused_names(error))
+        unchanged = not empty and not mended.repairs
+        arguments, last = (None, error) if error is not None and unchanged else self._accepted(mended.value)
+        if last is not None and (whole := with_integers(mended, _integers_wanted(last, mended.value))) is not mended:
+            # The schema that the model was shown takes 1.0 for an integer; strict reading does not.
+            mended = whole
+            arguments, last = self._accepted(mended.value)
+        if arguments is None:
+            # What could be repaired is no problem.
+            raise refusal(self._tool, self._problems(mended.value, last))
+        return arguments, ((Repair("", "empty", "object"),) if empty else ()) + mended.repairs
 
-    def _schema_errors(self, value: Any) -> list[Problem]:
-        if self._explainer is None:
-            self._explainer = validator(self._schema, formats=not self._accepts.explains_formats)
-        return schema_problems(self._explainer.iter_errors(value), self._schema, value)
+    def _accepted(self, value: Any) -> tuple[dict[str, Any] | None, ValidationError | None]:
+        try:
+            return self._accepts(value), None
+        except ValidationError as error:
+            return None, error
+        except _Refused:
+            return None, None
 
     def _problems(self, value: Any, error: ValidationError | None) -> list[Problem]:
-        problems = self._schema_errors(value)
-        if error is not None:
-            details: list[Any] = error.errors(include_url=False, include_input=False, include_context=False)
-            problems += other_problems(details, value, problems)
-        return problems or [Problem("", "the arguments were refused.", "other arguments", kind(value))]
+        found = problems(self._document, value)
+        if error is not None and error.error_count() <= _LISTED:
+            details = _details(error)
+            # A validator may take what the schema does not show: what it took is no problem.
+            found = in_question(found, details, value)
+            found += other_problems(details, value, found)
+        return found or [Problem("", "the arguments are not what its schema admits.", "other arguments", kind(value))]
+
+
+_LISTED = 10_000
+"""More errors of pydantic than these are not gone through one by one."""
+
+
+def _refused_names(error: ValidationError | None) -> frozenset[str] | None:
+    """The arguments that pydantic refused, by name. None where it could be any."""
+    if error is None or error.error_count() > _LISTED:
+        return None
+    places = [detail["loc"] for detail in _details(error)]
+    return frozenset(str(place[0]) for place in places) if all(places) else None
+
+
+def _integers_wanted(error: ValidationError, value: Any) -> list[Path]:
+    """The places of those numbers in *value* of which *error* says that they should be integers."""
+    details = error.errors(include_url=False, include_context=False)
+    wanted = (detail for detail in details if detail["type"] == "int_type" and isinstance(detail["input"], float))
+    return [lead(detail["loc"], value)[0] for detail in wanted]
+
+
+def _details(error: ValidationError) -> list[Any]:
+    return error.errors(include_url=False, include_input=False)
 
 
 def _text(tool: str, given: Given) -> str:
@@ -156,38 +191,59 @@ def _text(tool: str, given: Given) -> str:
             return str(given)
         if isinstance(given, bytes | bytearray | memoryview):
             return bytes(given).decode()
-        return pydantic_core.to_json(given, by_alias=True).decode()
+        return pydantic_core.to_json(given, by_alias=True, fallback=_as_dict).decode()
+    except UnicodeDecodeError as error:
+        raise _unreadable(tool, BadText(f"byte {error.start + 1} of it is not UTF-8")) from None
     except (ValueError, RecursionError) as error:
-        said = str(error).partition("\n")[0]
-        raise ToolError(
-            f"Tool '{tool}': the arguments have no JSON form: {said}. Send one JSON object.", "invalid_arguments"
-        ) from None
+        said = str(error).removeprefix("Error serializing to JSON: ").removeprefix("ValueError: ")
+        reason = next((words for sign, words in _NO_JSON.items() if sign in said), said)
+        raise _invalid(tool, f"the arguments have no JSON form: {reason}. Send one JSON object.") from None
+
+
+def _as_dict(value: Any) -> dict[Any, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise ValueError(f"a value of type {type(value).__name__} has none")
+
+
+_NO_JSON = {
+    "surrogates not allowed": "a lone surrogate (half of a character) is among them",
+    "Circular reference": "something among them contains itself",
+    "depth exceeded": "they are nested too deeply",
+    "recursion": "they are nested too deeply",
+    "utf-8": "some bytes among them are not UTF-8",
+}
+"""What pydantic says of values that have no JSON form, in better words."""
 
 
 def _unreadable(tool: str, error: BadText) -> ToolError:
     if isinstance(error, TooLong):
         return ToolError(f"Tool '{tool}': {error}. Send less, or in several calls.", "too_large")
-    return ToolError(
-        f"Tool '{tool}': the arguments are not valid JSON: {error}. Send one JSON object.", "invalid_arguments"
+    return _invalid(tool, f"the arguments are not valid JSON: {error}. Send one JSON object.")
+
+
+def _invalid(tool: str, sentence: str) -> ToolError:
+    return refusal(tool, [Problem("", sentence, "one JSON object", "text")])
+
+
+def _lets_infinities_in(schema: Any, *, in_model: bool = False) -> bool:
+    """Whether pydantic would read `1e999` as infinity somewhere: in a model, or where anything is taken.
+
+    Numbers outside of models it refuses by itself, by the configuration of the arguments.
+    """
+    if not isinstance(schema, dict):
+        return schema is True
+    if not schema.keys() & _SAYING or (schema.get("type") in ("array", "object") and not schema.keys() & _HOLDING):
+        return True
+    if in_model and "number" in named_kinds(schema):
+        return True
+    parts = [schema.get("items", False), schema.get("additionalProperties", False)]
+    parts += [part for word in ("prefixItems", "anyOf", "oneOf", "allOf") for part in schema.get(word, ())]
+    parts += [part for word in ("properties", "patternProperties") for part in schema.get(word, {}).values()]
+    return any(_lets_infinities_in(part, in_model=in_model) for part in parts) or any(
+        _lets_infinities_in(part, in_model=True) for part in schema.get("$defs", {}).values()
     )
 
 
-def _coercions(error: ValidationError | None, value: Any) -> tuple[Repair, ...]:
-    """What strict reading had refused, and so what lenient reading changed."""
-    found: dict[str, Repair] = {}
-    for detail in error.errors(include_url=False, include_context=False) if error else ():
-        place = pointer(part for part in detail["loc"] if not isinstance(part, str) or "[" not in part)
-        wanted = detail["type"].removesuffix("_type")
-        found.setdefault(place, Repair(place, kind(detail["input"]), _KINDS.get(wanted, wanted)))
-    return tuple(found.values())
-
-
-_KINDS = {"int": "integer", "float": "number", "bool": "boolean", "dict": "object", "list": "array"}
-
-
-def _unmended(value: Any, mended: Any, repairs: tuple[Repair, ...], error: ValidationError | None) -> Any:
-    """*mended* without the repairs of arguments that were refused all the same."""
-    if error is None or not isinstance(value, dict) or not isinstance(mended, dict):
-        return mended
-    refused = {str(detail["loc"][0]) for detail in error.errors(include_url=False) if detail["loc"]}
-    return {name: value.get(name, member) if name in refused else member for name, member in mended.items()}
+_SAYING = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
+_HOLDING = frozenset({"items", "prefixItems", "properties", "patternProperties", "additionalProperties"})

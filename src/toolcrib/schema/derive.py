@@ -1,145 +1,262 @@
 """Python types → JSON Schema 2020-12 and the validator behind it. All of it happens at definition."""
 
 import inspect
+import json
+import warnings
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, NotRequired, get_args, get_origin
+from typing import Annotated, Any, NotRequired, get_args, get_origin, get_type_hints
 
 import pydantic_core
-from pydantic import ConfigDict, TypeAdapter
-from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError, PydanticUserError
+from pydantic import ConfigDict, SecretBytes, SecretStr, TypeAdapter
 from pydantic.fields import Field, FieldInfo
 from pydantic.json_schema import GenerateJsonSchema
+from pydantic.warnings import TypedDictExtraConfigWarning
 from typing_extensions import TypedDict, Unpack
 
 from ..core import DefinitionError
 from .bare import admits
 from .signature import EMPTY, Parameter
 
-UNSUITABLE = (PydanticSchemaGenerationError, PydanticInvalidForJsonSchema, PydanticUserError, TypeError)
-
 
 class Quiet(GenerateJsonSchema):
-    """JSON Schema without the titles that only repeat names."""
+    """JSON Schema without the titles that only repeat names, and without warnings of what it leaves out."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 (as in the base)
 
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
+
+    def is_subclass_schema(self, schema: Any) -> dict[str, Any]:
+        # pydantic says `{}` of classes, though no JSON is one.
+        return self.handle_invalid_for_json_schema(schema, "a class")
+
+    def model_fields_schema(self, schema: Any) -> dict[str, Any]:
+        return _required_once(super().model_fields_schema(schema))
+
+    def dataclass_args_schema(self, schema: Any) -> dict[str, Any]:
+        return _required_once(super().dataclass_args_schema(schema))
+
+    def model_schema(self, schema: Any) -> dict[str, Any]:
+        return self._of_class(super().model_schema(schema), schema)
+
+    def dataclass_schema(self, schema: Any) -> dict[str, Any]:
+        return self._of_class(super().dataclass_schema(schema), schema)
+
+    def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
+        return self._of_class(_required_once(super().typed_dict_schema(schema)), schema)
+
+    def encode_default(self, dft: Any) -> Any:
+        encoded = super().encode_default(dft)
+        try:
+            json.dumps(encoded, allow_nan=False)
+        except ValueError as error:
+            raise pydantic_core.PydanticSerializationError(str(error)) from None
+        return encoded
+
+    def _of_class(self, described: dict[str, Any], schema: Any) -> dict[str, Any]:
+        kind: Any = schema.get("cls")
+        config = getattr(kind, "__pydantic_config__", None) or getattr(kind, "model_config", {})
+        if "title" in config or "model_title_generator" in config:
+            return described
+        return _untitled(described, getattr(kind, "__name__", None))
 
 
 class Arguments:
     """The arguments of a function: their JSON Schema, and the adapter that turns JSON text into them.
 
     `countable` where the arguments the adapter gives have just the names that stood in the text: not so where a
-    pydantic `Field` fills in defaults, or reads one name into two.
+    pydantic `Field` fills in defaults, or reads one name into two. `aliases` are names that stand in the text in
+    place of the parameters' own.
     """
 
-    def __init__(self, parameters: Sequence[Parameter], docs: Mapping[str, str], *, label: str) -> None:
-        self.countable = True
+    def __init__(
+        self,
+        parameters: Sequence[Parameter],
+        docs: Mapping[str, str],
+        *,
+        label: str,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
         fields: dict[str, Any] = {}
         extra: Any = None
         for parameter in parameters:
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                unpacked = _unpacked(parameter.annotation)
-                if unpacked is None:
-                    extra = Any if parameter.annotation is EMPTY else parameter.annotation
-                else:
-                    fields |= unpacked
+            if parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                fields[parameter.name] = _field(parameter, docs.get(parameter.name))
+            elif (unpacked := _unpacked(parameter.annotation, docs, label, names)) is not None:
+                fields = {**unpacked, **fields}
             else:
-                fields[parameter.name] = self._field(parameter, docs.get(parameter.name), label)
+                extra = Any if parameter.annotation is EMPTY else parameter.annotation
         # Built anew for every tool: the one way to hand pydantic any names at all (`schema`, `self`, `_x`).
         build: Any = TypedDict
         kind = build("Arguments", fields) if extra is None else build("Arguments", fields, extra_items=extra)
-        kind.__pydantic_config__ = ConfigDict(allow_inf_nan=False, **({"extra": "forbid"} if extra is None else {}))
+        config = ConfigDict(allow_inf_nan=False)
+        kind.__pydantic_config__ = config if extra is not None else {**config, "extra": "forbid"}
         try:
-            self.adapter: TypeAdapter[dict[str, Any]] = TypeAdapter(kind)
-            self.schema = clean(self.adapter.json_schema(schema_generator=Quiet))
-        except UNSUITABLE as error:
-            raise _unsuitable(parameters, label, error) from error
+            with warnings.catch_warnings():
+                # `extra` reaches the TypedDicts inside as well, and one that says itself what it takes is right.
+                warnings.simplefilter("ignore", TypedDictExtraConfigWarning)
+                self.adapter = adapter_of(kind, names)
+            self.schema = clean({"properties": {}, **self.adapter.json_schema(schema_generator=Quiet)})
+        except Exception as error:
+            raise _unsuitable(parameters, label, names, error) from error
         self.annotations = {name: _stripped(annotation) for name, annotation in fields.items()}
+        read = _fields_read(self.adapter.core_schema)
+        self.countable = all(field["schema"]["type"] != "default" and not _alias(field) for field in read.values())
+        self.aliases = {name: alias for name, field in read.items() if isinstance(alias := _alias(field), str)}
         self._show_defaults(parameters)
-
-    def _field(self, parameter: Parameter, doc: str | None, label: str) -> Any:
-        annotation = Any if parameter.annotation is EMPTY else parameter.annotation
-        extras = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, FieldInfo | str)]
-        default = parameter.default
-        if isinstance(default, FieldInfo):
-            annotation, default = Annotated[annotation, default], EMPTY
-            extras.append(parameter.default)
-        infos = [extra for extra in extras if isinstance(extra, FieldInfo)]
-        if not any(info.description for info in infos):
-            said = next((extra for extra in extras if isinstance(extra, str)), doc)
-            if said:
-                annotation = Annotated[annotation, Field(description=said)]
-        if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
-            return NotRequired[list[annotation]]  # type: ignore[valid-type]
-        if any(info.validation_alias is not None and not isinstance(info.validation_alias, str) for info in infos):
-            self.countable = False
-        if any(not info.is_required() for info in infos):
-            self.countable = False
-            return NotRequired[annotation]
-        return annotation if default is EMPTY else NotRequired[annotation]
 
     def _show_defaults(self, parameters: Sequence[Parameter]) -> None:
         properties = self.schema.get("properties", {})
         for parameter in parameters:
-            shown = properties.get(parameter.name)
-            if shown is None or parameter.default is EMPTY or isinstance(parameter.default, FieldInfo):
+            name, default = self.aliases.get(parameter.name, parameter.name), parameter.default
+            shown = properties.get(name)
+            if shown is None or default is EMPTY or isinstance(default, FieldInfo | SecretStr | SecretBytes):
                 continue
             try:
-                default = pydantic_core.to_jsonable_python(parameter.default, inf_nan_mode="strings")
-            except (ValueError, RecursionError):
+                # A set has another order in every process, and a schema should not.
+                ordered = sorted(default, key=repr) if isinstance(default, set | frozenset) else default
+                plain = pydantic_core.to_jsonable_python(ordered, inf_nan_mode="strings")
+            except (ValueError, TypeError, RecursionError):
                 continue
             # A default that the schema does not admit (None for an int) would only invite the model to send it.
-            if admits({"$defs": self.schema.get("$defs", {}), **shown}, default):
-                properties[parameter.name] = {**shown, "default": default}
+            if admits({"$defs": self.schema.get("$defs", {}), **shown}, plain):
+                properties[name] = {**shown, "default": plain}
 
 
-def _unsuitable(parameters: Sequence[Parameter], label: str, error: Exception) -> DefinitionError:
-    for parameter in parameters:
-        if parameter.annotation is EMPTY:
-            continue
-        try:
-            TypeAdapter(parameter.annotation).json_schema()
-        except UNSUITABLE as culprit:
-            return DefinitionError(
-                f"{label}: parameter '{parameter.name}' is a {type_name(parameter.annotation)}, which has no JSON "
-                f"Schema ({first_line(culprit)}). A model cannot send one: let the host provide it, "
-                f"{parameter.name}: Annotated[{type_name(parameter.annotation)}, Depends(provider)], or take a type "
-                "that JSON can carry."
-            )
-    return DefinitionError(f"{label}: its parameters have no JSON Schema: {first_line(error)}")
+def adapter_of(kind: Any, names: Mapping[str, Any] | None) -> TypeAdapter[Any]:
+    """pydantic's adapter of *kind*, in which text may use the local *names*."""
+    adapter: TypeAdapter[Any] = TypeAdapter(kind)
+    if not adapter.pydantic_complete and names:
+        adapter.rebuild(raise_errors=False, _types_namespace=dict(names))
+    return adapter
 
 
-def _unpacked(annotation: Any) -> dict[str, Any] | None:
+def _field(parameter: Parameter, doc: str | None) -> Any:
+    annotation = Any if parameter.annotation is EMPTY else parameter.annotation
+    extras = [extra for extra in getattr(annotation, "__metadata__", ()) if isinstance(extra, FieldInfo | str)]
+    default = parameter.default
+    if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+        said = next((extra for extra in extras if isinstance(extra, str)), doc)
+        annotation = list[annotation]  # type: ignore[valid-type]
+        return NotRequired[Annotated[annotation, Field(description=said)] if said else annotation]
+    if isinstance(default, FieldInfo):
+        annotation, default = Annotated[annotation, default], EMPTY
+        extras.append(parameter.default)
+    infos = [extra for extra in extras if isinstance(extra, FieldInfo)]
+    if not any(info.description for info in infos):
+        said = next((extra for extra in extras if isinstance(extra, str)), doc)
+        if said:
+            annotation = Annotated[annotation, Field(description=said)]
+    filled_in = any(not info.is_required() for info in infos)
+    if filled_in and default is not EMPTY:
+        annotation = Annotated[annotation, Field(default=default)]  # as Python has it: what is assigned is the default
+    return annotation if default is EMPTY and not filled_in else NotRequired[annotation]
+
+
+def _unpacked(
+    annotation: Any, docs: Mapping[str, str], label: str, names: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
     """The fields of `**kwargs: Unpack[SomeTypedDict]`."""
     if get_origin(annotation) is not Unpack and str(get_origin(annotation)) != "typing.Unpack":
         return None
     kind = get_args(annotation)[0]
-    required: frozenset[str] = kind.__required_keys__
-    from typing import get_type_hints
+    try:
+        hints = get_type_hints(kind, localns=dict(names or {}), include_extras=True)
+    except NameError as error:
+        raise DefinitionError(
+            f"{label}: the name '{error.name}' in {type_name(kind)} is not defined. "
+            f"Define it at the top of the module of {type_name(kind)}."
+        ) from None
+    fields: dict[str, Any] = {}
+    for name, hint in hints.items():
+        bare = _stripped(hint)
+        field = _field(Parameter(name, inspect.Parameter.KEYWORD_ONLY, bare, EMPTY), docs.get(name))
+        # `__required_keys__` cannot see marks in annotations that are text.
+        marks = _marks(hint)
+        optional = "NotRequired" in marks or ("Required" not in marks and name not in kind.__required_keys__)
+        fields[name] = NotRequired[_stripped(field)] if optional else field
+    return fields
 
-    hints = get_type_hints(kind, include_extras=True)
-    return {name: hint if name in required else NotRequired[_stripped(hint)] for name, hint in hints.items()}
+
+def _marks(annotation: Any) -> set[str]:
+    """The marks around a type that say whether a key must be there."""
+    mark = getattr(get_origin(annotation), "_name", None)
+    return {mark} | _marks(get_args(annotation)[0]) if mark in _MARKS else set()
 
 
 def _stripped(annotation: Any) -> Any:
     """Without the marks that say only whether a key must be there."""
-    while getattr(get_origin(annotation), "_name", None) in ("NotRequired", "Required"):
+    while getattr(get_origin(annotation), "_name", None) in _MARKS:
         annotation = get_args(annotation)[0]
     return annotation
 
 
+_MARKS = ("NotRequired", "Required", "ReadOnly")
+
+
+def _fields_read(schema: Any) -> dict[str, Any]:
+    """The fields of a TypedDict, as pydantic-core reads them."""
+    while schema["type"] == "definitions":
+        schema = schema["schema"]
+    fields: dict[str, Any] = schema["fields"]
+    return fields
+
+
+def _alias(field: Mapping[str, Any]) -> Any:
+    return field.get("validation_alias")
+
+
+def _unsuitable(
+    parameters: Sequence[Parameter], label: str, names: Mapping[str, Any] | None, error: Exception
+) -> DefinitionError:
+    for parameter in parameters:
+        if parameter.annotation is EMPTY:
+            continue
+        try:
+            adapter_of(parameter.annotation, names).json_schema(schema_generator=Quiet)
+        except Exception as culprit:
+            kind = type_name(parameter.annotation)
+            remedy = other_remedy(culprit) or (
+                f"A model cannot send one: let the host provide it, {parameter.name}: Annotated[{kind}, "
+                "Depends(provider)], or take a type that JSON can carry."
+            )
+            return DefinitionError(
+                f"{label}: parameter '{parameter.name}' is a {kind}, which has no JSON Schema "
+                f"({first_line(culprit)}). {remedy}"
+            )
+    return DefinitionError(f"{label}: its parameters have no JSON Schema: {first_line(error)}")
+
+
+def other_remedy(error: Exception) -> str | None:
+    """What to do about a type that has no JSON Schema only as it is written."""
+    code = getattr(error, "code", None)
+    if isinstance(error, NameError) or code in ("class-not-fully-defined", "undefined-annotation"):
+        return "Define every name in it before the tool is made, at the top of its module."
+    if code == "typed-dict-version":
+        return "Write: from typing_extensions import TypedDict."
+    return None
+
+
 def clean(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without titles that repeat the name of a class; with an object's usual order of keywords."""
-    schema.pop("title", None)
-    definitions = schema.get("$defs", {})
-    for name, definition in definitions.items():
-        if definition.get("title") == name.rpartition("__")[2]:
-            del definition["title"]
+    """Without the titles of enumerations, and with an object's usual order of keywords."""
+    for definition in schema.get("$defs", {}).values():
+        if "enum" in definition or "const" in definition:
+            definition.pop("title", None)
     if schema.get("type") == "object":
         order = ("type", "description", "properties", "required", "additionalProperties", "$defs")
-        schema.setdefault("properties", {})
         return {key: schema[key] for key in (*order, *(k for k in schema if k not in order)) if key in schema}
     return schema
+
+
+def _untitled(schema: dict[str, Any], name: str | None) -> dict[str, Any]:
+    """Without the title, if that is just the *name* of the class."""
+    return {key: value for key, value in schema.items() if key != "title" or value != name}
+
+
+def _required_once(schema: dict[str, Any]) -> dict[str, Any]:
+    """Two fields that read one name: pydantic requires it twice, which JSON Schema does not take."""
+    required = list(dict.fromkeys(schema.get("required", ())))
+    return {**schema, "required": required} if required else schema
 
 
 def type_name(annotation: Any) -> str:

@@ -1,6 +1,5 @@
 """What a docstring says: the description, and a sentence for each parameter. Google, NumPy and Sphinx styles."""
 
-import inspect
 import re
 from dataclasses import dataclass, field
 from typing import Literal
@@ -23,23 +22,29 @@ class Doc:
 
 
 def read_docstring(text: str | None) -> Doc:
-    """The description and the parameters' descriptions in *text*. What is not understood is description."""
+    """The description and the parameters' descriptions in *text*, which is indented as `inspect.getdoc` leaves it.
+
+    What is not understood is description.
+    """
     if not text:
         return Doc()
-    cleaned = inspect.cleandoc(text)
-    style = next((style for style, sign in _SIGNS if sign.search(cleaned)), None)
+    style: Style | None = next((style for style, sign in _SIGNS if sign.search(text)), None)
     if style is None:
-        return Doc(cleaned)
+        return Doc(text.strip())
 
     # Imported only where there are sections to parse: it takes longer than the rest of the package.
     import griffe
 
     description: list[str] = []
     parameters: dict[str, str] = {}
-    for section in griffe.Docstring(cleaned, lineno=1).parse(style, warnings=False):
+    # The line break: griffe takes the indentation of all lines but the first away, and it is away already.
+    for section in griffe.Docstring("\n" + text, lineno=1).parse(style, warnings=False):
         if isinstance(section, griffe.DocstringSectionText):
             description.append(section.value.strip())
         elif isinstance(section, griffe.DocstringSectionParameters | griffe.DocstringSectionOtherParameters):
             for parameter in section.value:
                 parameters[parameter.name.lstrip("*")] = " ".join(parameter.description.split())
+        elif isinstance(section, griffe.DocstringSectionAdmonition):
+            # "Note:" and its like are no part of the signature's story, so they stay among the words.
+            description.append(f"{section.title}: {section.value.contents.strip()}")
     return Doc("\n\n".join(part for part in description if part), parameters)

@@ -1,24 +1,38 @@
 """What a tool returned → JSON text: never a Python repr, and never other than the output schema promised."""
 
 import logging
+import types
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import Any, Never, NoReturn, Union, get_args, get_origin
 
 import pydantic_core
-from pydantic import TypeAdapter
+from pydantic import BaseModel
 
 from ..core import Audio, Data, DefinitionError, File, Image, Result, Text, ToolError
 from .bare import Validator, validator
-from .derive import UNSUITABLE, Quiet, clean, first_line, type_name
+from .derive import Quiet, adapter_of, clean, first_line, other_remedy, type_name
 from .explain import schema_problems
 
 _log = logging.getLogger("toolcrib")
 _CONTENT = (Text, Data, Image, Audio, File, Result)
+_LISTS = (list, tuple)
+_SHAPELESS = (Any, object, NoReturn, Never, bytes, bytearray)
 
 
 def shapeless(returns: Any) -> bool:
-    """Whether a return annotation promises no JSON: Any, or content that is shown as it is."""
-    return returns in (Any, object) or returns in _CONTENT or any(map(shapeless, get_args(returns)))
+    """Whether a return annotation promises no JSON: Any, bytes, or what is or may hold content, shown as it is."""
+    origin, inner = get_origin(returns), get_args(returns)
+    if origin in (Union, types.UnionType):
+        return any(map(shapeless, inner))
+    if returns in _LISTS or (origin in _LISTS and (Any in inner or object in inner)):
+        return True
+    return any(returns is kind for kind in _SHAPELESS) or _holds_content(returns)
+
+
+def _holds_content(returns: Any) -> bool:
+    return any(returns is kind or get_origin(returns) is kind for kind in _CONTENT) or any(
+        map(_holds_content, get_args(returns))
+    )
 
 
 def write_any(tool: str, value: Any) -> str:
@@ -35,26 +49,39 @@ def write_any(tool: str, value: Any) -> str:
         ) from error
 
 
-def describe_return(returns: Any, *, label: str, tool: str) -> tuple[Mapping[str, Any], Callable[[Any], str]]:
+def describe_return(
+    returns: Any, *, label: str, tool: str, names: Mapping[str, Any] | None = None
+) -> tuple[Mapping[str, Any], Callable[[Any], str]]:
     """The output schema of a return annotation, and what writes a value of it as JSON text.
 
-    The writer raises ToolError `invalid_result` for a value that is not what the schema promises. Raises
-    DefinitionError for a type that has no JSON form.
+    Names in both are the aliases that a model's author gave for them. The writer raises ToolError `invalid_result` for
+    a value that is not what the schema promises. Raises DefinitionError for a type that has no JSON form.
     """
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(returns)
+        adapter = adapter_of(returns, names)
         output_schema = clean(adapter.json_schema(schema_generator=Quiet, mode="serialization"))
-    except UNSUITABLE as error:
+    except Exception as error:
+        remedy = other_remedy(error) or (
+            "Return a type that pydantic can describe, a toolcrib Image, Audio or File, or annotate the return as Any."
+        )
         raise DefinitionError(
-            f"{label} returns {type_name(returns)}, which has no JSON form ({first_line(error)}). Return a type "
-            "that pydantic can describe, a toolcrib Image, Audio or File, or annotate the return as Any."
+            f"{label} returns {type_name(returns)}, which has no JSON form ({first_line(error)}). {remedy}"
         ) from error
     to_json = adapter.serializer.to_json
+    keeps = _promise_of(returns)
+    models_only = _is_model(returns) or (get_origin(returns) is list and _is_model(get_args(returns)[0]))
+    # What is exactly this keeps its promise; to have pydantic say so takes ten times as long as to write it.
+    exact = returns if returns in (int, bool, str) else None
     promised: list[Validator] = []
 
     def write(value: Any) -> str:
+        if type(value) is exact:
+            return to_json(value).decode()
         try:
-            return to_json(value, warnings="error").decode()
+            text = to_json(value, by_alias=True, warnings="error").decode()
+            # pydantic writes None for any type, and NaN as null; but an instance of a model is what its fields say.
+            if keeps(value) and (models_only or "null" not in text):
+                return text
         except (ValueError, TypeError, AttributeError, RecursionError):
             # Another type than the one annotated; its JSON may still be what the schema promises (a dict for a model).
             text = write_any(tool, value)
@@ -72,3 +99,38 @@ def describe_return(returns: Any, *, label: str, tool: str) -> tuple[Mapping[str
         )
 
     return output_schema, write
+
+
+def _promise_of(kind: Any) -> Callable[[Any], bool]:
+    """Whether a value is surely written as *kind* promises, so that the JSON need not be looked at.
+
+    pydantic complains of most values of another type while it writes them. It does not of an object in the place of a
+    model, whose other attributes it leaves out, nor of literals and limits.
+    """
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return lambda value: True
+    if kind in _SCALARS or _is_model(kind):
+        return lambda value: isinstance(value, kind)
+    if origin in (Union, types.UnionType):
+        branches = [_promise_of(branch) for branch in inner]
+        return lambda value: any(branch(value) for branch in branches)
+    if origin is list and _is_model(inner[0]):
+        only = {inner[0]}
+        return lambda value: isinstance(value, list) and (
+            only.issuperset(map(type, value)) or all(isinstance(item, inner[0]) for item in value)
+        )
+    if origin in (list, dict) and all(_is_plain(part) for part in inner):
+        return lambda value: isinstance(value, origin)
+    return lambda value: False
+
+
+def _is_model(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, BaseModel)
+
+
+def _is_plain(kind: Any) -> bool:
+    return kind is Any or kind in _SCALARS or (get_origin(kind) in (list, dict) and all(map(_is_plain, get_args(kind))))
+
+
+_SCALARS = (str, int, float, bool)

@@ -1,202 +1,279 @@
 """Repairs, made only where a schema leaves one reading of what a model sent.
 
-The rules, and there are no others: JSON in a string where no string is admitted; a number or boolean where text is;
-null for a name that may be left out; one item for a list; a name that differs in case or in `-` and `_`. Every rule
-proposes readings; where more than one reading is valid, none is taken. Valid data is never touched.
+The rules, and there are no others: JSON in a string where no string is admitted; a number or boolean where text is, if
+it would be written the same; null for a name that may be left out; one item for a list (null is no item, and a list is
+one only where items are lists); a name that differs in case or in `-` and `_`. Every rule proposes readings; where more
+than one reading is valid, none is taken. Valid data is never touched.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import chain
 from typing import Any
+
+import pydantic_core
 
 from ..core import Repair
 from .bare import Validator, validator
-from .text import BadText, read
+from .document import Document, Effort, kind, named_kinds, token
+from .text import BadText, read, respelled
+
+__all__ = ["Mended", "Repairer", "kind", "mend", "with_integers"]
 
 Reading = tuple[Any, tuple[Repair, ...]]
 
-_STEPS = 5_000
-"""How many places are looked at before a value is called hopeless. Ordinary calls take tens."""
+_EFFORT = 2_000_000
+_EACH = 100
+"""Together at most 20,000 places, fewer where they are large. Ordinary calls look at tens."""
+
+_DEEPEST = 64
 
 _PARSED = frozenset({"object", "array", "number", "integer", "boolean"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """Arguments after repair. *written* leads from places in *value* to those they were written at, if they moved."""
+
+    value: Any
+    repairs: tuple[Repair, ...]
+    written: Mapping[tuple[str, str | int], str]
+    respelled: Mapping[str, set[str]]
 
 
 class _Ambiguous(Exception):
     """More than one reading is valid, or it would take too long to tell."""
 
 
-def kind(value: Any) -> str:
-    """The JSON type of a decoded value."""
-    match value:
-        case None:
-            return "null"
-        case bool():
-            return "boolean"
-        case int():
-            return "integer"
-        case float():
-            return "number"
-        case str():
-            return "string"
-        case list():
-            return "array"
-        case _:
-            return "object"
+def mend(value: Any, text: str, document: Document, *, refused: frozenset[str] | None) -> Mended:
+    """*value*, read from *text*, each argument repaired for which there is one reading; others stay as they are.
+
+    *refused* are the names of the arguments in question. Where that is not known (None), the schema decides.
+    """
+    search = _Search(document, respelled(text) if text.strip() else {})
+    noted: tuple[Repair, ...] = ()
+    if isinstance(value, str):
+        inner, numbers = search.parsed(value)
+        if not isinstance(inner, dict):
+            return Mended(value, (), {}, {})
+        value, noted, search.numbers = inner, (Repair("", "string", "object"),), numbers
+    if isinstance(value, dict) and document.walkable:
+        value, repairs = search.arguments(value, document.resolved(""), refused)
+        noted += repairs
+    return Mended(value, noted, search.written, search.all_numbers)
 
 
-class Repairer:
-    """Finds the one reading of a value under one schema. Made once for a tool."""
+def with_integers(mended: Mended, places: Iterable[Sequence[str | int]]) -> Mended:
+    """*mended* with whole numbers at *places* (`1.0`) as the integers that they are."""
+    value = pydantic_core.from_json(pydantic_core.to_json(mended.value))
+    repairs: list[Repair] = []
+    for path in places:
+        holder = value
+        for part in path[:-1]:
+            holder = holder[part]
+        number = holder[path[-1]] if path else None
+        if isinstance(number, float) and _is_whole(number, mended.respelled):
+            holder[path[-1]] = int(number)
+            written = ""
+            for part in path:
+                written = mended.written.get((written, part), f"{written}/{token(part)}")
+            repairs.append(Repair(written, "number", "integer"))
+    if not repairs:
+        return mended
+    return Mended(value, (*mended.repairs, *repairs), mended.written, mended.respelled)
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._root = schema
-        self._validators: dict[int, Validator] = {}
 
-    def arguments(self, value: Any, lossy: frozenset[float]) -> Reading:
-        """*value* with each argument repaired for which there is one reading; the others stay as they are.
-
-        *lossy* are numbers that would not be spelled the same again, and so are never turned into text.
-        """
-        search = _Search(self, lossy)
-        if isinstance(value, str):
-            parsed = _parsed(value)
-            if not isinstance(parsed, dict):
-                return value, ()
-            inner, repairs = self.arguments(parsed, lossy)
-            return inner, (Repair("", "string", "object"), *repairs)
-        if not isinstance(value, dict):
-            return value, ()
-        return search.keys_then_values(value, self._root, "", partial=True)
-
-    def valid(self, value: Any, schema: Any) -> bool:
-        if isinstance(schema, bool):
-            return schema
-        found = self._validators.get(id(schema))
-        if found is None:
-            whole = schema if schema is self._root else {"$defs": self._root.get("$defs", {}), **schema}
-            found = self._validators[id(schema)] = validator(whole, formats=False)
-        return found.is_valid(value)
-
-    def resolved(self, schema: Any) -> Any:
-        """*schema*, its `$ref` into this document followed."""
-        for _ in range(32):
-            if not isinstance(schema, dict) or not isinstance(ref := schema.get("$ref"), str):
-                return schema
-            if not ref.startswith("#"):
-                return {}
-            target: Any = self._root
-            for part in ref[1:].split("/")[1:]:
-                target = target.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
-            if target is None:
-                return {}
-            schema = target
-        return {}
+def _is_whole(number: float, respelled: Mapping[str, set[str]]) -> bool:
+    """Whether *number* is an integer, and was one as it was written."""
+    if not number.is_integer() or not math.fabs(number) < 2**53:
+        return False
+    return all(Decimal(spelled) == int(number) for spelled in respelled.get(repr(number), ()))
 
 
 class _Search:
-    """One value being read. Counts its steps, so that no schema and no data make it long."""
+    """One call being read. What a value means at a place is found out once: the branches of unions meet again."""
 
-    def __init__(self, repairer: Repairer, lossy: frozenset[float]) -> None:
-        self._repairer = repairer
-        self._lossy = lossy
-        self._steps = 0
+    def __init__(self, document: Document, numbers: dict[str, set[str]]) -> None:
+        self._document = document
+        self._effort = Effort(_EFFORT, each=_EACH)
+        self._texts: dict[str, tuple[Any, dict[str, set[str]]]] = {}
+        self._known: dict[tuple[int, str, str], list[Reading]] = {}
+        self.numbers = numbers
+        self.all_numbers = dict(numbers)
+        self.written: dict[tuple[str, str | int], str] = {}
 
-    def readings(self, value: Any, schema: Any, path: str, *, depth: int = 0) -> list[Reading]:
+    def parsed(self, text: str) -> tuple[Any, dict[str, set[str]]]:
+        """The JSON in a string (None where there is none), and how its numbers were written."""
+        found = self._texts.get(text)
+        if found is None:
+            try:
+                found = read(text), respelled(text)
+            except BadText:
+                found = None, {}
+            self._texts[text] = found
+            for again, spelled in found[1].items():
+                self.all_numbers[again] = self.all_numbers.get(again, set()) | spelled
+        return found
+
+    def readings(self, value: Any, place: str, path: str, depth: int) -> list[Reading]:
         """The valid readings of *value*: one is certain, none is hopeless. Raises _Ambiguous for more."""
-        self._steps += 1
-        if self._steps > _STEPS or depth > 24:
-            raise _Ambiguous
-        schema = self._repairer.resolved(schema)
-        if self._repairer.valid(value, schema):
-            return [(value, ())]
+        # The values live as long as the search, in the arguments or among the parsed texts, so an id means one value.
+        key = id(value), place, path
+        found = self._known.get(key)
+        if found is None:
+            if depth > _DEEPEST or not self._effort.take(value):
+                raise _Ambiguous
+            if self._document.valid(value, place):
+                found = [(value, ())]
+            else:
+                found = self._one_or_none(value, list(self._proposed(value, place, path, depth + 1)), place)
+            self._known[key] = found
+        return found
+
+    def _proposed(self, value: Any, place: str, path: str, depth: int) -> Iterator[Reading]:
+        schema = self._document.at(place)
         if not isinstance(schema, dict):
-            return []
-        found: list[Reading] = []
-        for branch in (*schema.get("anyOf", ()), *schema.get("oneOf", ()), *_single(schema.get("allOf"))):
-            found += self.readings(value, branch, path, depth=depth + 1)
-        found += self._by_kind(value, schema, path, depth)
-        return self._one_or_none(found, schema)
-
-    def _by_kind(self, value: Any, schema: dict[str, Any], path: str, depth: int) -> Iterable[Reading]:
-        admitted = _kinds(schema)
+            return
+        branches = [*self._document.branches(place, "anyOf"), *self._document.branches(place, "oneOf")]
+        if (target := self._document.target(place)) is not None:
+            branches.append(target)
+        if len(every := self._document.branches(place, "allOf")) == 1:
+            branches += every
+        for branch in branches:
+            yield from self.readings(value, branch, path, depth)
+        admitted = named_kinds(schema)
         if isinstance(value, dict) and "object" in admitted:
-            yield self.keys_then_values(value, schema, path, partial=False, depth=depth)
-        if isinstance(value, list) and "array" in admitted:
-            yield from self._items(value, schema, path, depth)
+            yield from self._object(value, place, path, depth)
         if isinstance(value, str) and admitted & _PARSED:
-            parsed = _parsed(value)
-            if parsed is not None and not isinstance(parsed, str):
-                for reading, repairs in self.readings(parsed, schema, path, depth=depth + 1):
-                    yield reading, (Repair(path, "string", kind(parsed)), *repairs)
-        if isinstance(value, bool | int | float) and "string" in admitted and value not in self._lossy:
-            yield json.dumps(value), (Repair(path, kind(value), "string"),)
-        if "array" in admitted and not isinstance(value, list) and value is not None:
-            for reading, repairs in self.readings([value], schema, path, depth=depth + 1):
-                if isinstance(reading, list):
-                    inner = tuple(Repair(path, r.from_kind, r.to_kind) if r.path == f"{path}/0" else r for r in repairs)
-                    yield reading, (Repair(path, kind(value), "array"), *inner)
+            yield from self._in_text(value, place, path, depth)
+        if isinstance(value, bool | int | float) and "string" in admitted:
+            text = json.dumps(value)
+            # A format is judged here too: a number is no date, though some readers take it for one.
+            if text not in self.numbers and self._document.valid(text, place, formats=True):
+                yield text, (Repair(path, kind(value), "string"),)
+        if "array" in admitted:
+            if isinstance(value, list):
+                yield from self._each_item(value, place, path, depth)
+            if self._may_be_item(value, place):
+                yield from self._one_item(value, place, path, depth)
 
-    def _items(self, value: list[Any], schema: dict[str, Any], path: str, depth: int) -> Iterable[Reading]:
-        firsts: list[Any] = schema.get("prefixItems", [])
-        rest = schema.get("items", True)
-        items: list[Any] = []
-        repairs: list[Repair] = []
-        for index, item in enumerate(value):
-            of = firsts[index] if index < len(firsts) else rest
-            readings = self.readings(item, of, f"{path}/{index}", depth=depth + 1)
+    def _in_text(self, text: str, place: str, path: str, depth: int) -> Iterator[Reading]:
+        if not self._effort.take(text):
+            raise _Ambiguous
+        value, numbers = self.parsed(text)
+        if value is None or isinstance(value, str):
+            return
+        outside, self.numbers = self.numbers, numbers
+        try:
+            for reading, repairs in self.readings(value, place, path, depth):
+                yield reading, (Repair(path, "string", kind(value)), *repairs)
+        finally:
+            self.numbers = outside
+
+    def _each_item(self, value: list[Any], place: str, path: str, depth: int) -> Iterator[Reading]:
+        items, repairs = list(value), list[Repair]()
+        firsts = min(len(self._document.branches(place, "prefixItems")), len(value))
+        wrong = (firsts + index for index in self._document.wrong_items(value[firsts:], f"{place}/items"))
+        for index in chain(range(firsts), wrong):
+            readings = self.readings(value[index], self._item(place, index), f"{path}/{index}", depth)
             if not readings:
                 return
-            items.append(readings[0][0])
+            items[index] = readings[0][0]
             repairs += readings[0][1]
         yield items, tuple(repairs)
 
-    def keys_then_values(
-        self, value: dict[str, Any], schema: Mapping[str, Any], path: str, *, partial: bool, depth: int = 0
-    ) -> Reading:
-        """*value* with its keys and then its members repaired; with *partial*, hopeless members stay as they are.
+    def _may_be_item(self, value: Any, place: str) -> bool:
+        """Whether *value* could be meant as the one item of a list: null never, a list only where items are lists."""
+        if isinstance(value, list):
+            return bool(value) and self._names_arrays(self._item(place, 0))
+        return value is not None
 
-        Without *partial* an object with a hopeless member comes back invalid, and the caller drops it.
-        """
-        properties: Mapping[str, Any] = schema.get("properties", {})
-        required = frozenset(schema.get("required", ()))
-        open_to = schema.get("additionalProperties", True)
-        renamed = _renamed(value, properties, required, open_to is not False or "patternProperties" in schema)
+    def _names_arrays(self, place: str, depth: int = 0) -> bool:
+        document = self._document
+        unions = [branch for word in ("anyOf", "oneOf") for branch in document.branches(document.resolved(place), word)]
+        return "array" in document.kinds(place) or (depth < 6 and any(self._names_arrays(b, depth + 1) for b in unions))
+
+    def _one_item(self, value: Any, place: str, path: str, depth: int) -> Iterator[Reading]:
+        for item, repairs in self.readings(value, self._item(place, 0), path, depth):
+            self.written[path, 0] = path
+            yield [item], (Repair(path, kind(value), "array"), *repairs)
+
+    def _item(self, place: str, index: int) -> str:
+        firsts = self._document.branches(place, "prefixItems")
+        return firsts[index] if index < len(firsts) else f"{place}/items"
+
+    def arguments(self, value: dict[str, Any], place: str, refused: frozenset[str] | None) -> Reading:
+        """*value*, the *refused* of its members repaired, or left as they are where they are hopeless."""
         result: dict[str, Any] = {}
         repairs: list[Repair] = []
-        for key, member in value.items():
-            name = renamed.get(key, key)
-            place = f"{path}/{key.replace('~', '~0').replace('/', '~1')}"
-            if name != key:
-                repairs.append(Repair(place, "key", "key"))
-            of = properties.get(name, open_to if "patternProperties" not in schema else True)
-            may_be_left_out = name in properties and name not in required
-            if member is None and may_be_left_out and not self._repairer.valid(None, self._repairer.resolved(of)):
-                repairs.append(Repair(place, "null", "default"))
-                continue
+        for key, name in self._names(value, place):
+            in_question = refused is None or key in refused or name in refused
             try:
-                readings = self.readings(member, of, place, depth=depth + 1) if name in properties or open_to else []
+                readings = self._member(value[key], key, name, place, "", 0) if in_question else []
             except _Ambiguous:
-                if not partial:
-                    raise
                 readings = []
-            if readings:
-                result[name] = readings[0][0]
-                repairs += readings[0][1]
-            else:
-                result[name] = member
+            members, noted = readings[0] if readings else ({name: value[key]}, self._renaming(key, name, ""))
+            result |= members
+            repairs += noted
         return result, tuple(repairs)
 
-    def _one_or_none(self, found: list[Reading], schema: dict[str, Any]) -> list[Reading]:
+    def _object(self, value: dict[str, Any], place: str, path: str, depth: int) -> Iterator[Reading]:
+        result: dict[str, Any] = {}
+        repairs: list[Repair] = []
+        for key, name in self._names(value, place):
+            readings = self._member(value[key], key, name, place, path, depth)
+            if not readings:
+                return
+            result |= readings[0][0]
+            repairs += readings[0][1]
+        yield result, tuple(repairs)
+
+    def _member(self, value: Any, key: str, name: str, place: str, path: str, depth: int) -> list[Reading]:
+        """The readings of one member, each an object with it alone, or without it."""
+        schema, here, renaming = self._document.at(place), f"{path}/{token(key)}", self._renaming(key, name, path)
+        fits = self._document.of_member(name, place)
+        may_be_left_out = name in schema.get("properties", ()) and name not in schema.get("required", ())
+        if value is None and may_be_left_out and not all(self._document.valid(None, fit) for fit in fits):
+            return [({}, (*renaming, Repair(here, "null", "default")))]
+        if len(fits) != 1:
+            return [({name: value}, renaming)]
+        readings = self.readings(value, fits[0], here, depth)
+        return [({name: reading}, (*renaming, *repairs)) for reading, repairs in readings]
+
+    def _renaming(self, key: str, name: str, path: str) -> tuple[Repair, ...]:
+        if key == name:
+            return ()
+        here = self.written[path, name] = f"{path}/{token(key)}"
+        return (Repair(here, "key", "key"),)
+
+    def _names(self, value: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
+        """Each key of an object, and the name that it means."""
+        schema = self._document.at(place)
+        open_to_others = schema.get("additionalProperties", True) is not False or "patternProperties" in schema
+        required = frozenset(schema.get("required", ()))
+        renamed = _renamed(value, schema.get("properties", {}), required, open_to_others=open_to_others)
+        return [(key, renamed.get(key, key)) for key in value]
+
+    def _one_or_none(self, value: Any, proposed: list[Reading], place: str) -> list[Reading]:
         distinct: dict[str, Reading] = {}
-        for value, repairs in found:
-            if self._repairer.valid(value, schema):
-                distinct.setdefault(json.dumps(value, sort_keys=True), (value, repairs))
+        for reading in proposed:
+            if not self._effort.take(value):
+                raise _Ambiguous
+            if self._document.valid(reading[0], place):
+                written = json.dumps(reading[0], sort_keys=True) if len(proposed) > 1 else ""
+                known = distinct.setdefault(written, reading)
+                if len(reading[1]) < len(known[1]):
+                    distinct[written] = reading
         if len(distinct) > 1:
             raise _Ambiguous
         return list(distinct.values())
 
 
 def _renamed(
-    value: Mapping[str, Any], properties: Mapping[str, Any], required: frozenset[str], open_to_others: bool
+    value: Mapping[str, Any], properties: Mapping[str, Any], required: frozenset[str], *, open_to_others: bool
 ) -> dict[str, str]:
     """Keys that are a property but for case, `-` and `_`: each to the one property it can mean."""
     by_fold: dict[str, list[str]] = {}
@@ -215,26 +292,23 @@ def _fold(name: str) -> str:
     return name.lower().replace("-", "_")
 
 
-def _single(schemas: Any) -> list[Any]:
-    return schemas if isinstance(schemas, list) and len(schemas) == 1 else []
+class Repairer:
+    """Validity under the subschemas of one schema, by the subschema itself."""
 
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._root = schema
+        self._validators: dict[int, Validator] = {}
 
-def _parsed(text: str) -> Any:
-    try:
-        return read(text)
-    except BadText:
-        return None
+    def valid(self, value: Any, schema: Any) -> bool:
+        if isinstance(schema, bool):
+            return schema
+        found = self._validators.get(id(schema))
+        if found is None:
+            whole = schema if schema is self._root else {"$defs": self._root.get("$defs", {}), **schema}
+            found = self._validators[id(schema)] = validator(whole, formats=False)
+        return found.is_valid(value)
 
-
-def _kinds(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The JSON types that a schema names, by itself or by what it lists; none where it names none."""
-    named = schema.get("type")
-    if isinstance(named, str):
-        return frozenset({named})
-    if isinstance(named, list):
-        return frozenset(named)
-    if "enum" in schema:
-        return frozenset(kind(choice) for choice in schema["enum"])
-    if "const" in schema:
-        return frozenset({kind(schema["const"])})
-    return frozenset()
+    def resolved(self, schema: Any) -> Any:
+        """*schema*, its `$ref` into this document followed."""
+        document = Document({**self._root, "$toolcrib": schema}, formats=False)
+        return document.at(document.resolved("/$toolcrib"))

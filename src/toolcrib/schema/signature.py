@@ -1,10 +1,12 @@
 """A callable's signature, read once: what a model may fill in, what the host provides, what comes back."""
 
+import builtins
 import functools
 import inspect
+import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -26,93 +28,150 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A callable, read. `is_async` where calling it gives an awaitable."""
+    """A callable, read. `is_async` where calling it gives an awaitable; `returns` is what comes of awaiting it.
+
+    `written` are all parameters as Python has them, also those a model never sees. `hidden` are names that are taken
+    (`self`, the Context, what a partial has fixed), so that `**kwargs` must not carry them. `names` are local names
+    that annotations may use, here and in the types they name.
+    """
 
     parameters: tuple[Parameter, ...]
     needs: Needs
     returns: Any
     is_async: bool
     doc: str | None
+    written: tuple[inspect.Parameter, ...]
+    hidden: frozenset[str]
+    names: Mapping[str, Any]
 
 
-def read_signature(fn: Callable[..., Any], *, label: str, names: Mapping[str, Any] | None = None) -> Signature:
+def read_signature(
+    fn: Callable[..., Any], *, label: str, names: Mapping[str, Any] | None = None, within: tuple[Any, ...] = ()
+) -> Signature:
     """Read *fn*: a function, method, partial, class or object with `__call__`.
 
     *label* names it in errors; *names* are the local names of the function it was defined in, which its annotations
-    may use. Raises DefinitionError where annotations cannot be resolved or ask for the Context twice.
+    may use; *within* are the providers that are being read, to notice one that needs itself. Raises DefinitionError
+    where annotations cannot be resolved or what they ask for cannot be given.
     """
-    plain = _plain(fn)
     try:
         written = inspect.signature(fn)
     except (TypeError, ValueError):
         raise DefinitionError(
             f"{label} has no signature that Python can read. Wrap it in a function with annotated parameters."
         ) from None
-    hints = _hints(plain, label, {**enclosing_names(plain), **(names or {})})
+    plain = _plain(fn)
+    local = {**_of_class(fn, plain), **_of_function(plain), **enclosing_names(plain), **(names or {})}
+    hints = _hints(plain, written, label, local)
     decided = _decided_by_partial(fn)
     visible: list[Parameter] = []
     context: str | None = None
     depends: list[Need] = []
     for name, parameter in written.parameters.items():
-        annotation = hints.get(name, parameter.annotation)
         if name in decided:
             continue
-        if _is_context(annotation):
-            if context is not None:
-                raise DefinitionError(
-                    f"{label} has two Context parameters, '{context}' and '{name}'. Keep one: both would be the same."
-                )
-            context = name
-            continue
+        annotation = hints.get(name, EMPTY)
+        is_context, how = _is_context(annotation), _dependency(annotation, label, name)
         if isinstance(parameter.default, Depends):
             raise DefinitionError(
                 f"{label}: parameter '{name}' has Depends as its default. "
                 f"Write it as an annotation: {name}: Annotated[..., Depends(...)]."
             )
-        if (how := _dependency(annotation)) is not None:
-            if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
-                raise DefinitionError(f"{label}: parameter '{name}' is provided by name; move it behind the '/'.")
-            provider = read_signature(how.provider, label=f"{label}: the provider of '{name}'")
-            required = [p.name for p in provider.parameters if p.default is EMPTY and p.kind in _BY_NAME]
-            if required:
+        if (is_context or how) and parameter.kind not in _BY_NAME:
+            raise DefinitionError(
+                f"{label}: parameter '{name}' is provided by name; let it stand behind the '/', and without '*'."
+            )
+        if is_context:
+            if context is not None:
                 raise DefinitionError(
-                    f"{label}: the provider of '{name}' takes {', '.join(required)}, and nobody gives it that. "
-                    "A provider's parameters are Context or Depends themselves, or have defaults."
+                    f"{label} has two Context parameters, '{context}' and '{name}'. Keep one: both would be the same."
                 )
-            _require_lives_long_enough(how, provider.needs, label, name)
-            depends.append(Need(name, how, provider.needs))
-            continue
-        visible.append(Parameter(name, parameter.kind, annotation, parameter.default))
-    needs = Needs(context, tuple(depends))
-    return Signature(tuple(visible), needs, hints.get("return", EMPTY), _gives_awaitable(fn), _doc(fn))
+            context = name
+        elif how:
+            depends.append(_need(name, how, label, names, within))
+        else:
+            visible.append(Parameter(name, parameter.kind, annotation, parameter.default))
+    is_async, returns = _gives_awaitable(fn), hints.get("return", EMPTY)
+    if not is_async and get_origin(returns) in (Awaitable, Coroutine):
+        is_async, returns = True, get_args(returns)[-1]
+    return Signature(
+        tuple(visible),
+        Needs(context, tuple(depends)),
+        returns,
+        is_async,
+        _doc(fn),
+        tuple(written.parameters.values()),
+        _names_taken(fn) - {parameter.name for parameter in visible},
+        local,
+    )
 
 
-_BY_NAME = (
-    inspect.Parameter.POSITIONAL_ONLY,
-    inspect.Parameter.POSITIONAL_OR_KEYWORD,
-    inspect.Parameter.KEYWORD_ONLY,
-)
+def _need(name: str, how: Depends, label: str, names: Mapping[str, Any] | None, within: tuple[Any, ...]) -> Need:
+    if not callable(how.provider):
+        raise DefinitionError(
+            f"{label}: Depends of '{name}' takes what is called for the value, not {type(how.provider).__name__}."
+        )
+    if how.scope not in _LIVES:
+        raise DefinitionError(f"{label}: '{name}' has the scope {how.scope!r}. Scopes are: {', '.join(_LIVES)}.")
+    if how.provider in within:
+        raise DefinitionError(f"{label}: the provider of '{name}' needs itself, by way of what it needs.")
+    provider = read_signature(
+        how.provider, label=f"{label}: the provider of '{name}'", names=names, within=(*within, how.provider)
+    )
+    if required := [p.name for p in provider.parameters if p.default is EMPTY and p.kind not in _VARIADIC]:
+        raise DefinitionError(
+            f"{label}: the provider of '{name}' takes {', '.join(required)}, and nobody gives it that. "
+            "A provider's parameters are Context or Depends themselves, or have defaults."
+        )
+    _require_lives_long_enough(how, provider.needs, label, name)
+    return Need(name, how, provider.needs)
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def enclosing_names(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The local names of the function in which *fn* is being defined, as long as that function runs.
+    """The names that the annotations of *fn* use, and those of the classes they name, of all names of the functions and
+    classes in which it is being defined.
 
-    Annotations written as text (`from __future__ import annotations`) may use them, and Python keeps no other trace.
+    Annotations written as text (`from __future__ import annotations`) may use them, and Python keeps no other trace:
+    they can be found as long as the function or class body around *fn* runs.
     """
-    code = getattr(fn, "__code__", None)
-    outer, _, _ = getattr(fn, "__qualname__", "").rpartition(".<locals>.")
-    if code is None or not outer:
+    plain = _plain(fn)
+    code = getattr(plain, "__code__", None)
+    outers = _outers(getattr(plain, "__qualname__", ""))
+    if code is None or not outers:
         return {}
     found: dict[str, Any] = {}
     for frame in _frames(sys._getframe(1)):
-        if frame.f_code.co_filename == code.co_filename and frame.f_code.co_qualname in _outers(outer):
-            found = {**frame.f_locals, **found}
-    return found
+        if frame.f_code.co_filename == code.co_filename and frame.f_code.co_qualname in outers:
+            is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
+            found = {**(frame.f_locals if is_function else _unshadowing(frame.f_locals, plain)), **found}
+    used: dict[str, Any] = {}
+    waiting = _mentioned(plain.__annotations__)
+    while waiting:
+        name = waiting.pop()
+        if name in found and name not in used:
+            used[name] = found[name]
+            waiting |= _mentioned(getattr(found[name], "__annotations__", {}))
+    return used
+
+
+def _unshadowing(names: Mapping[str, Any], plain: Any) -> dict[str, Any]:
+    """*names* of a class body. A method `list` does not make `list[int]` mean something else in the next method."""
+    known = {*plain.__globals__, *vars(builtins)}
+    return {name: value for name, value in names.items() if name not in known}
+
+
+def _mentioned(annotations: Mapping[str, Any]) -> set[str]:
+    return set(re.findall(r"[^\W\d]\w*", " ".join(map(str, annotations.values()))))
 
 
 def _outers(qualname: str) -> set[str]:
-    parts = qualname.split(".<locals>.")
-    return {".<locals>.".join(parts[: i + 1]) for i in range(len(parts))}
+    """The qualified names of the functions and classes around the one named."""
+    parts = qualname.split(".")
+    return {".".join(parts[:i]) for i in range(1, len(parts)) if parts[i - 1] != "<locals>"}
 
 
 def _frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
@@ -136,24 +195,44 @@ def _plain(fn: Any) -> Any:
             return _plain(type(fn).__call__)
 
 
-def _hints(plain: Any, label: str, names: Mapping[str, Any]) -> dict[str, Any]:
-    target: Any = vars(plain).get("__init__", object) if isinstance(plain, type) else plain
+def _hints(plain: Any, written: inspect.Signature, label: str, local: dict[str, Any]) -> dict[str, Any]:
+    """The annotations of *written*, the names in them resolved where *plain* was defined."""
+    annotations = {name: p.annotation for name, p in written.parameters.items() if p.annotation is not EMPTY}
+    if written.return_annotation is not EMPTY:
+        annotations["return"] = written.return_annotation
+    holder = types.SimpleNamespace(__annotations__=annotations)
+    carrier: Any = inspect.getattr_static(plain, "__init__") if isinstance(plain, type) else plain
     try:
-        hints = get_type_hints(target, localns=dict(names) or None, include_extras=True)
+        return get_type_hints(holder, getattr(carrier, "__globals__", {}), local, include_extras=True)
     except NameError as error:
         raise DefinitionError(
             f"{label}: the name '{error.name}' in its annotations is not defined. "
-            "Import it at the top of the module, outside `if TYPE_CHECKING:`."
+            "Import it at the top of the module, outside `if TYPE_CHECKING:`; where it is local to a function, "
+            "mark the tool there with @tool."
         ) from None
-    except TypeError as error:
-        if not isinstance(plain, type) and not hasattr(plain, "__annotations__"):
-            return {}
-        raise DefinitionError(f"{label}: its annotations cannot be read: {error}.") from None
-    except SyntaxError as error:
-        raise DefinitionError(f"{label}: the annotation {error.text!r} is not valid Python.") from None
-    if isinstance(plain, type):
-        hints.pop("return", None)
-    return hints
+    except Exception as error:
+        raise DefinitionError(f"{label}: its annotations cannot be read: {error}.") from error
+
+
+def _of_class(fn: Any, plain: Any) -> Mapping[str, Any]:
+    """The names in the body of the class that a bound method was defined in."""
+    if not inspect.ismethod(fn) or not inspect.isfunction(plain):
+        return {}
+    owner = fn.__self__ if isinstance(fn.__self__, type) else type(fn.__self__)
+    home = plain.__qualname__.rpartition(".")[0]
+    return next((_unshadowing(vars(base), plain) for base in owner.__mro__ if base.__qualname__ == home), {})
+
+
+def _of_function(plain: Any) -> dict[str, Any]:
+    """What a function carries with it: its type parameters (PEP 695), and what it closes over."""
+    found = {parameter.__name__: parameter for parameter in getattr(plain, "__type_params__", ())}
+    cells = getattr(plain, "__closure__", None) or ()
+    for name, cell in zip(plain.__code__.co_freevars if cells else (), cells, strict=True):
+        try:
+            found[name] = cell.cell_contents
+        except ValueError:
+            continue  # not assigned yet
+    return found
 
 
 def _decided_by_partial(fn: Any) -> frozenset[str]:
@@ -163,6 +242,15 @@ def _decided_by_partial(fn: Any) -> frozenset[str]:
         decided |= fn.keywords.keys()
         fn = fn.func
     return frozenset(decided)
+
+
+def _names_taken(fn: Any) -> frozenset[str]:
+    """The names that the function behind *fn* has parameters for."""
+    try:
+        written = inspect.signature(_plain(fn)).parameters.values()
+    except (TypeError, ValueError):
+        return frozenset()
+    return frozenset(parameter.name for parameter in written if parameter.kind in _BY_NAME) | _decided_by_partial(fn)
 
 
 def _require_lives_long_enough(how: Depends, needs: Needs, label: str, name: str) -> None:
@@ -189,8 +277,13 @@ def _is_context(annotation: Any) -> bool:
     return annotation is Context
 
 
-def _dependency(annotation: Any) -> Depends | None:
+def _dependency(annotation: Any, label: str, name: str) -> Depends | None:
     if get_origin(annotation) is not Annotated:
+        if any(_dependency(part, label, name) for part in get_args(annotation)):
+            raise DefinitionError(
+                f"{label}: Depends of '{name}' is inside another type, where nobody provides it. "
+                f"Write it around the whole: {name}: Annotated[..., Depends(...)]."
+            )
         return None
     return next((extra for extra in annotation.__metadata__ if isinstance(extra, Depends)), None)
 
@@ -209,4 +302,6 @@ def _doc(fn: Any) -> str | None:
         return _doc(fn.func)
     if isinstance(fn, type) or inspect.isroutine(fn):
         return inspect.getdoc(fn)
-    return inspect.getdoc(type(fn).__call__) or inspect.getdoc(type(fn))
+    # Not getdoc of `__call__`: where that says nothing, Python finds "Call self as a function." in `type`.
+    said = next((vars(base)["__call__"].__doc__ for base in type(fn).__mro__ if "__call__" in vars(base)), None)
+    return inspect.cleandoc(said) if said else inspect.getdoc(type(fn))

@@ -6,6 +6,7 @@ readers would see two different calls), numbers beyond any bound, lone surrogate
 
 import json
 import math
+import re
 from typing import Any
 
 import jiter
@@ -33,30 +34,45 @@ def read(text: str | bytes) -> Any:
     try:
         value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
     except ValueError as error:
-        raise BadText(_reason(str(error))) from None
+        raise BadText(_reason(str(error), data)) from None
     if b"e" in data or b"E" in data or len(data) > 300:
         _refuse_infinities(value)
     return value
 
 
-def lossy_numbers(text: str | bytes) -> frozenset[float]:
-    """The numbers in *text* (JSON that `read` accepts) that would be spelled differently when written again.
+def may_overflow(text: str) -> bool:
+    """Whether *text* may hold a number too large for any type, like `1e999`. A yes may be wrong, a no is not."""
+    if _EXPONENT.search(text) or ("E" in text and _EXPONENT_UPPER.search(text)):
+        return True
+    # A run of 200 digits covers two neighbours among every hundredth character.
+    return len(text) > 200 and bool(_TWO_DIGITS.search(text[::100]) and _LONG_RUN.search(text))
+
+
+# Each begins with a letter and not with a set of two: that is five times as fast.
+_EXPONENT = re.compile(r"e\+?[0-9]{2}")
+_EXPONENT_UPPER = re.compile(r"E\+?[0-9]{2}")
+_TWO_DIGITS = re.compile(r"[0-9]{2}")
+_LONG_RUN = re.compile(r"[0-9]{200}")
+
+
+def respelled(text: str | bytes) -> dict[str, set[str]]:
+    """The numbers in *text* (JSON that `read` accepts) that would be written otherwise again: how → how they were.
 
     `1.50` is one: as text it would become `1.5`.
     """
-    lossy: set[float] = set()
+    found: dict[str, set[str]] = {}
 
-    def note(kind: type[float] | type[int]) -> Any:
+    def note(number_type: type[float] | type[int]) -> Any:
         def parse(spelled: str) -> float:
-            number = kind(spelled)
-            if repr(number) != spelled:
-                lossy.add(number)
+            number = number_type(spelled)
+            if (again := repr(number)) != spelled:
+                found.setdefault(again, set()).add(spelled)
             return number
 
         return parse
 
     json.loads(text, parse_float=note(float), parse_int=note(int))
-    return frozenset(lossy)
+    return found
 
 
 def _encoded(text: str | bytes) -> bytes:
@@ -65,20 +81,48 @@ def _encoded(text: str | bytes) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise BadText(f"a lone surrogate (half of a character) at character {error.start + 1}") from None
+        line = text.count("\n", 0, error.start) + 1
+        column = error.start - text.rfind("\n", 0, error.start)
+        raise BadText(f"a lone surrogate (half of a character) at line {line} column {column}") from None
 
 
-def _reason(said: str) -> str:
-    lowered = said.lower()
+def _reason(said: str, data: bytes) -> str:
+    """jiter's words, or better ones, and the place in characters."""
+    found = _PLACE.search(said)
+    if found is None:
+        return said
+    words, line, column = said[: found.start()], int(found[1]), int(found[2])
+    text_line = data.split(b"\n", line)[line - 1]
+    before = text_line[: max(column - 1, 0)]
+    place = f"at line {line} column {len(before.decode(errors='replace')) + 1}"
+    lowered = words.lower()
+    if not data.strip():
+        return "the text is empty"
+    if data.startswith(b"\xef\xbb\xbf"):
+        return "a byte order mark stands before it"
     if "duplicate key" in lowered:
-        return said[0].lower() + said[1:]
+        name = words.partition('"')[2].rstrip('"')
+        return f"the name '{name[:64]}' stands twice in an object, {place}"
     if "recursion limit" in lowered:
-        return f"nested too deeply ({said})"
+        return f"nested too deeply {place}"
     if "hex escape" in lowered or "surrogate" in lowered:
-        return f"a broken or lone \\u escape ({said})"
+        return f"a broken or lone \\u escape {place}"
     if "number out of range" in lowered:
-        return f"a number with too many digits ({said})"
-    return said
+        return f"a number with too many digits {place}"
+    if "control character" in lowered:
+        return f"a line break or other control character inside a string {place}; write it as an escape, like \\n"
+    if word := _WORD.search(text_line[max(column - 2, 0) :]):
+        wrong, right = word[0].decode().lstrip("-"), _RIGHT.get(word[0].lstrip(b"-"))
+        if word[0].lstrip(b"-") in (b"NaN", b"Infinity"):
+            return f"NaN and Infinity are not JSON, {place}"
+        if right:
+            return f"{wrong} is not JSON, {place}; JSON has {right}"
+    return f"{words} {place}"
+
+
+_PLACE = re.compile(r" at line (\d+) column (\d+)$")
+_WORD = re.compile(rb"-?\b[A-Za-z]+")
+_RIGHT = {b"None": "null", b"undefined": "null", b"True": "true", b"False": "false"}
 
 
 def _refuse_infinities(value: Any) -> None:

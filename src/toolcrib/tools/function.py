@@ -7,13 +7,15 @@ import copy
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, Unpack, overload
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
 
-from ..core import Availability, Check, DefinitionError, Encode, Hints, Needs, Runs, ToolAuth, ToolSpec
+from ..core import Availability, Check, Checked, DefinitionError, Encode, Hints, Needs, Runs, ToolError, ToolSpec
+from .options import Options, require_options
 
 if TYPE_CHECKING:
-    from ..schema import Parameter, Signature
+    from ..schema import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,53 +24,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-class Options(TypedDict, total=False):
-    """What can be said of a tool beside its function. Every one has a default.
-
-    - `name`: what models call it by, `^[a-zA-Z0-9_-]{1,64}$`; the function's name.
-    - `title`: what people call it by.
-    - `description`: the docstring without its sections.
-    - `parameters`: a JSON Schema 2020-12 of an object, instead of the one derived from the signature; arguments are
-      validated against it and handed to the function by name.
-    - `read_only`, `destructive`, `idempotent`, `open_world`, `long_running`: hints of its effects, as in MCP.
-    - `tags`, `version`: for those who choose among tools.
-    - `examples`: arguments that work; checked at definition.
-    - `timeout_s`: how long a call may take, in seconds.
-    - `available`: whether a caller may see and call it; plain or async, given the Caller.
-    - `strict`: ask model providers for their strict mode.
-    - `auth`: the credentials it needs.
-    """
-
-    name: str | None
-    title: str | None
-    description: str | None
-    parameters: Mapping[str, Any] | None
-    read_only: bool | None
-    destructive: bool | None
-    idempotent: bool | None
-    open_world: bool | None
-    long_running: bool | None
-    tags: Sequence[str] | frozenset[str]
-    version: str | None
-    examples: Sequence[Mapping[str, Any]]
-    timeout_s: float | None
-    available: Availability | None
-    strict: bool | None
-    auth: ToolAuth | None
-
-
 class Tool(Generic[P, R]):
     """A function that models can call: its spec, the check of its arguments, and the work.
 
     Calling a Tool calls the function, unchecked, as if it were undecorated. *fn* is a sync or async function, a bound
-    method, a `functools.partial` or an object with `__call__`.
+    method, a `functools.partial` or an object with `__call__`. If it is marked with `@tool`, what was said there holds
+    where *options* say nothing.
 
     Raises DefinitionError, with the remedy, for what cannot work as a tool.
     """
 
-    __slots__ = ("available", "check", "encode", "fn", "needs", "ref", "runs", "spec", "work")
+    __slots__ = ("_aliases", "available", "check", "encode", "fn", "home", "needs", "ref", "runs", "spec", "work")
 
     spec: ToolSpec
+    home: str
     runs: Runs
     needs: Needs | None
     available: Availability | None
@@ -76,56 +45,69 @@ class Tool(Generic[P, R]):
     check: Check
     encode: Encode
 
-    def __init__(self, fn: Callable[P, R], **options: Unpack[Options]) -> None:
-        self._build(fn, options, {})
+    def __init__(self, fn: Callable[P, R], /, **options: Unpack[Options]) -> None:
+        self.home = _caller()
+        marked = _definition(fn)
+        if marked is None:
+            self._build(fn, options, {})
+        else:
+            self._build(fn, {**marked.options, **options}, marked.names)
 
     def _build(self, fn: Callable[P, R], options: Options, names: Mapping[str, Any]) -> None:
         # pydantic and jsonschema-rs are imported with the first tool, not with the package.
         from .. import schema
 
-        if isinstance(fn, Tool):
-            raise DefinitionError(f"'{fn.spec.name}' is a Tool already. To change it, make a Tool of its function.")
+        if isinstance(inner := _unwrapped(fn), Tool):
+            raise DefinitionError(
+                f"'{inner.spec.name}' is a Tool already. To change it, make a Tool of its function, `fn`."
+            )
         if not callable(fn):
             raise DefinitionError(f"A tool is made of something that can be called, not of {type(fn).__name__}.")
         name = _name(fn, options)
         label = f"Tool '{name}'"
-        if isinstance(fn, type):
-            raise DefinitionError(f"{label} is a class. Make a tool of a function, or of a method of an instance.")
-        signature = schema.read_signature(fn, label=label, names=names)
+        require_options(options, label)
+        if isinstance(inner, type):
+            raise DefinitionError(f"{label} is a class. {_INSTEAD_OF_A_CLASS}")
         if _is_generator(fn):
             raise DefinitionError(f"{label} is a generator. Return a list of what it yields.")
+        signature = schema.read_signature(fn, label=label, names=names)
         doc = schema.read_docstring(signature.doc)
+        self._aliases: Mapping[str, str] = {}
         if (bare := options.get("parameters")) is not None:
             input_schema = _closed(schema.require_schema(bare, label=label), signature, label)
             self.check = schema.bare_check(name, input_schema)
         else:
-            arguments = schema.Arguments(signature.parameters, doc.parameters, label=label)
+            arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
             input_schema = arguments.schema
             self.check = schema.typed_check(name, arguments)
-        output_schema, self.encode = _output(signature.returns, label, name)
+            self._aliases = arguments.aliases
+        if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
+            self.check = _keeping(signature.hidden, self.check, name)
+        output_schema, self.encode = _output(signature, label, name)
         self.spec = _spec(name, options, doc.description, input_schema, output_schema)
         self.fn = fn
         self.ref = reference(fn)
         self.runs = "async" if signature.is_async else "sync"
         self.needs = signature.needs if signature.needs.context or signature.needs.depends else None
         self.available = options.get("available")
-        self.work = _work(fn, signature.parameters)
+        self.work = _work(fn, signature, label)
         for number, example in enumerate(self.spec.examples, 1):
             try:
                 self.check(example, False)
             except Exception as error:
                 raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
 
-    def arguments(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
+    def arguments(self, /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """Python arguments by name, as a Call carries them. Raises TypeError where the function would."""
-        given: dict[str, Any] = dict(inspect.signature(self.fn).bind_partial(*args, **kwargs).arguments)
-        for parameter in inspect.signature(self.fn).parameters.values():
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+        written = inspect.signature(self.fn)
+        given: dict[str, Any] = dict(written.bind_partial(*args, **kwargs).arguments)
+        for parameter in written.parameters.values():
+            if parameter.kind is _VAR_KEYWORD:
                 given |= given.pop(parameter.name, {})
-        return given
+        return {self._aliases.get(name, name): value for name, value in given.items()}
 
     def __toolcrib__(self) -> "Tool[P, R]":
         return self
@@ -135,12 +117,16 @@ class Tool(Generic[P, R]):
 
 
 class Definition:
-    """What `@tool` leaves on a function: how to make a Tool of it. The Tool is made when it is first asked for."""
+    """What `@tool` leaves on a function: how to make a Tool of it. The Tool is made when it is first asked for.
 
-    __slots__ = ("_made", "fn", "names", "options")
+    `home` is the name of the module in which the tool was defined.
+    """
 
-    def __init__(self, fn: Callable[..., Any], options: Options, names: Mapping[str, Any]) -> None:
+    __slots__ = ("_made", "fn", "home", "names", "options")
+
+    def __init__(self, fn: Callable[..., Any], options: Options, names: Mapping[str, Any], home: str) -> None:
         self.fn = fn
+        self.home = home
         self.options = options
         self.names = names
         self._made: Tool[..., Any] | None = None
@@ -153,6 +139,7 @@ class Definition:
     def over(self, fn: Callable[..., Any]) -> Tool[..., Any]:
         """A Tool of *fn*, which is the function bound to its object, or a wrapper of it."""
         made: Tool[..., Any] = Tool.__new__(Tool)
+        made.home = self.home
         made._build(fn, self.options, self.names)
         return made
 
@@ -164,22 +151,26 @@ def tool(**options: Unpack[Options]) -> Callable[[F], F]: ...
 def tool(fn: Any = None, /, **options: Unpack[Options]) -> Any:
     """Mark a function as a tool: `@tool`, or `@tool(name=..., timeout_s=...)` with any of `Options`.
 
+    Where it is marked already, or is a partial or wrapper of what is, what was said before holds where nothing else is
+    said now.
+
     The function stays what it was, for callers and type checkers; a workbench makes the Tool of it. Bound methods,
     partials of them and builtins come back as an equivalent `functools.partial`, since they cannot be marked.
 
     Raises DefinitionError where name or options cannot work; whatever concerns types is told when the Tool is made.
     """
+    home = _caller()
     if fn is None:
-        return lambda fn: _mark(fn, options)
-    return _mark(fn, options)
+        return lambda fn: _mark(fn, options, home)
+    return _mark(fn, options, home)
 
 
 def as_tool(fn: Callable[..., Any]) -> Tool[..., Any]:
     """The Tool of a callable, marked or not. Raises DefinitionError."""
     if isinstance(fn, Tool):
         return fn
-    definition = getattr(fn, "__toolcrib__", None)
-    if not isinstance(definition, Definition):
+    definition = _definition(fn)
+    if definition is None:
         return Tool(fn)
     return definition() if definition.fn is fn else definition.over(fn)
 
@@ -192,20 +183,50 @@ def reference(fn: Any) -> str | None:
     return f"{module}:{name}"
 
 
-def _mark(fn: Any, options: Options) -> Any:
+def _definition(fn: Any) -> Definition | None:
+    """What `@tool` said of *fn*, or of the function that *fn* is a partial of, or of its `__call__`."""
+    fn = _unwrapped(fn)
+    if not hasattr(fn, "__toolcrib__") and callable(fn) and not isinstance(fn, type):
+        fn = type(fn).__call__
+    found = getattr(fn, "__toolcrib__", None)
+    return found if isinstance(found, Definition) else None
+
+
+def _unwrapped(fn: Any) -> Any:
+    """What is called behind partials that are not marked themselves."""
+    while isinstance(fn, functools.partial) and not hasattr(fn, "__toolcrib__"):
+        fn = fn.func
+    return fn
+
+
+def _caller() -> str:
+    """The name of the module that called what asks."""
+    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    return name
+
+
+def _mark(fn: Any, options: Options, home: str) -> Any:
     from ..schema.signature import enclosing_names
 
     if isinstance(fn, staticmethod | classmethod):
-        _mark(fn.__func__, options)
+        _mark(fn.__func__, options, home)
         return fn
+    if isinstance(fn, Tool):
+        raise DefinitionError(f"'{fn.spec.name}' is a Tool already. Mark its function, or make a Tool of that.")
     if not callable(fn):
         raise DefinitionError(f"@tool marks functions and methods, not {type(fn).__name__}.")
-    if unknown := [option for option in options if option not in Options.__annotations__]:
-        raise DefinitionError(f"@tool has no option '{unknown[0]}'. It has: {', '.join(Options.__annotations__)}.")
-    _name(fn, options)
+    if isinstance(fn, type):
+        raise DefinitionError(f"@tool cannot mark the class {fn.__name__}. {_INSTEAD_OF_A_CLASS}")
+    before = _definition(fn)
+    said: Options = {**before.options, **options} if before else options
+    names = {**(before.names if before else {}), **enclosing_names(fn)}
+    require_options(said, f"Tool '{_name(fn, said)}'")
     marked: Any = fn if inspect.isfunction(fn) else _markable(fn)
-    marked.__toolcrib__ = Definition(marked, options, enclosing_names(fn))
+    marked.__toolcrib__ = Definition(marked, said, names, fn.__module__ if inspect.isfunction(fn) else home)
     return marked
+
+
+_INSTEAD_OF_A_CLASS = "Make a tool of a function, or of a method of an instance."
 
 
 def _markable(fn: Any) -> Any:
@@ -221,7 +242,9 @@ def _name(fn: Any, options: Options) -> str:
     plain = fn
     while isinstance(plain, functools.partial):
         plain = plain.func
-    name = options.get("name") or getattr(plain, "__name__", None) or type(plain).__name__
+    name: Any = options.get("name")
+    if name is None:
+        name = getattr(plain, "__name__", None) or type(plain).__name__
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DefinitionError(
             f"{name!r} cannot be the name of a tool: model providers take 1 to 64 letters, digits, '_' and '-'. "
@@ -237,11 +260,6 @@ def _spec(
     input_schema: Mapping[str, Any],
     output_schema: Mapping[str, Any] | None,
 ) -> ToolSpec:
-    timeout_s, auth = options.get("timeout_s"), options.get("auth")
-    if timeout_s is not None and not (isinstance(timeout_s, int | float) and timeout_s > 0):
-        raise DefinitionError(f"Tool '{name}': timeout_s is a number of seconds above 0, or None for no limit.")
-    if auth is not None and not isinstance(auth, ToolAuth):
-        raise DefinitionError(f'Tool \'{name}\': auth is a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"]).')
     return ToolSpec(
         name=name,
         description=said if (said := options.get("description")) is not None else description,
@@ -255,65 +273,92 @@ def _spec(
             open_world=options.get("open_world"),
             long_running=options.get("long_running"),
         ),
-        auth=auth,
-        tags=frozenset(options.get("tags", ())),
+        auth=options.get("auth"),
+        tags=frozenset(options.get("tags") or ()),
         version=options.get("version"),
-        examples=tuple(options.get("examples", ())),
+        examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),
-        timeout_s=timeout_s,
+        timeout_s=options.get("timeout_s"),
     )
 
 
 def _closed(schema: dict[str, Any], signature: "Signature", label: str) -> dict[str, Any]:
     """*schema*, made sure that the function can take every argument it lets through."""
-    takes = {parameter.name for parameter in signature.parameters if parameter.kind not in _VARIADIC}
-    takes_any = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in signature.parameters)
-    properties = schema.get("properties", {})
-    if not takes_any and (lost := [name for name in properties if name not in takes]):
+    from ..schema import described
+
+    takes = {parameter.name for parameter in signature.parameters if parameter.kind is not _VAR_KEYWORD}
+    takes_any = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
+    names = described(schema)
+    lost = [name for name in names.known if name in signature.hidden or not (takes_any or name in takes)]
+    if lost:
         raise DefinitionError(
-            f"{label}: parameters= describes '{lost[0]}', and the function takes no such argument. "
+            f"{label}: parameters= describes '{lost[0]}', and the function takes no such argument from a model. "
             "Add it to the function, or let the function take **arguments."
         )
-    required = schema.get("required", ())
     for parameter in signature.parameters:
-        if (
-            parameter.kind not in _VARIADIC
-            and parameter.default is inspect.Parameter.empty
-            and parameter.name not in required
-        ):
+        must_be_given = parameter.kind not in _VARIADIC and parameter.default is inspect.Parameter.empty
+        if must_be_given and parameter.name not in names.required:
             raise DefinitionError(
                 f"{label}: the function needs '{parameter.name}', and parameters= does not require it. "
                 'Add it to "required", or give it a default.'
             )
     if takes_any:
         return schema
-    if schema.get("additionalProperties", False) is not False or "patternProperties" in schema:
+    if unknown := sorted(names.required - takes):
+        raise DefinitionError(
+            f"{label}: parameters= requires '{unknown[0]}', and the function takes no such argument. "
+            "Add it to the function, or let the function take **arguments."
+        )
+    if names.others:
         raise DefinitionError(
             f"{label}: parameters= lets other arguments through, and the function cannot take them. "
             'Let the function take **arguments, or set "additionalProperties" to false.'
         )
-    return {**schema, "additionalProperties": False}
+    return {**schema, "unevaluatedProperties" if names.composed else "additionalProperties": False}
 
 
-_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, _VAR_KEYWORD)
 
 
-def _output(returns: Any, label: str, name: str) -> tuple[Mapping[str, Any] | None, Callable[[Any], str]]:
+def _keeping(hidden: frozenset[str], check: Check, tool: str) -> Check:
+    """*check*, and no name among the others that would overrule what the host or a partial decides."""
+
+    def keeps(given: Any, repair: bool, /) -> Checked:
+        arguments, repairs = check(given, repair)
+        if taken := sorted(hidden & arguments.keys()):
+            raise ToolError(f"Tool '{tool}' takes no argument '{taken[0]}'. Leave it out.", "invalid_arguments")
+        return arguments, repairs
+
+    return keeps
+
+
+def _output(signature: "Signature", label: str, name: str) -> tuple[Mapping[str, Any] | None, Callable[[Any], str]]:
     from .. import schema
 
-    if returns is schema.EMPTY or returns is None or returns is type(None) or schema.shapeless(returns):
-        return None, functools.partial(schema.write_any, name)
-    return schema.describe_return(returns, label=label, tool=name)
+    returns = signature.returns
+    if returns is not schema.EMPTY and returns not in (None, type(None)) and not schema.shapeless(returns):
+        output_schema, encode = schema.describe_return(returns, label=label, tool=name, names=signature.names)
+        if output_schema:
+            return output_schema, encode
+    return None, functools.partial(schema.write_any, name)
 
 
-def _work(fn: Callable[..., Any], parameters: Sequence["Parameter"]) -> Callable[..., Any]:
+def _work(fn: Callable[..., Any], signature: "Signature", label: str) -> Callable[..., Any]:
     """What takes checked arguments by name and calls *fn* with them: *fn* itself wherever that does."""
-    firsts = [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_ONLY]
-    rest = next((p for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
-    if rest is not None:
-        # What stands before *args can only be given by position once *args has anything in it.
-        firsts += [p for p in parameters if p.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
-    fresh = {p.name: p.default for p in parameters if _mutable(p.default)}
+    rest = next((p.name for p in signature.written if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    # What stands before *args can only be given by position once *args has anything in it.
+    by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)[: 1 if rest is None else 2]
+    firsts = [p for p in signature.written if p.kind in by_place]
+    fresh = {p.name: p.default for p in signature.parameters if _mutable(p.default)}
+    for name, default in fresh.items():
+        try:
+            copy.deepcopy(default)
+        except Exception as error:
+            raise DefinitionError(
+                f"{label}: the default of '{name}' cannot be copied, so all calls would share it ({error}). "
+                "Take None as the default and make the value in the function, or let the host provide it with Depends."
+            ) from error
     if not firsts and rest is None and not fresh:
         return fn
 
@@ -321,7 +366,7 @@ def _work(fn: Callable[..., Any], parameters: Sequence["Parameter"]) -> Callable
         for name, default in fresh.items():
             if name not in given:
                 given[name] = copy.deepcopy(default)
-        given_last = rest is not None and bool(given.get(rest.name))
+        given_last = rest is not None and bool(given.get(rest))
         positions: list[Any] = []
         for index, first in enumerate(firsts):
             if first.name in given:
@@ -331,7 +376,7 @@ def _work(fn: Callable[..., Any], parameters: Sequence["Parameter"]) -> Callable
             else:
                 break
         if rest is not None:
-            positions += given.pop(rest.name, ())
+            positions += given.pop(rest, ())
         return fn(*positions, **given)
 
     return work

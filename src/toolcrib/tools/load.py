@@ -3,11 +3,12 @@
 import hashlib
 import importlib
 import importlib.util
+import inspect
 import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -78,6 +79,8 @@ def _from_object(source: Any) -> list[Tool[..., Any]]:
 
 
 def _from_text(source: str) -> Loaded:
+    if not source.strip():
+        raise LoadError(f"An empty text is no source of tools. A source is {KINDS}.")
     path = Path(source)
     name = ""
     if not path.exists() and ".py:" in source:
@@ -105,57 +108,111 @@ def _from_text(source: str) -> Loaded:
 
 def _from_path(path: Path, name: str = "") -> Loaded:
     if path.is_dir():
-        files = sorted(file for file in path.glob("*.py") if not file.name.startswith(("_", ".")))
-        if not files:
-            raise LoadError(f"The folder {path} holds no .py file.")
-        loaded = Loaded()
-        for file in files:
-            try:
-                loaded.tools += _tools_of(_module_of(file), str(file), may_be_none=True)
-            except ToolcribError as error:
-                loaded.problems.append(LoadProblem(str(file), str(error).removeprefix(f"{file}: ")))
-        if not loaded.tools and not loaded.problems:
-            raise LoadError(f"No file in the folder {path} defines a tool. Mark its functions with @tool.")
-        return loaded
+        return _from_folder(path)
     if not path.is_file():
         raise LoadError(f"There is no file {path}. A source is {KINDS}.")
     if path.suffix != ".py":
         raise LoadError(f"{path} is no Python file. A source is {KINDS}.")
-    module = _module_of(path)
-    return Loaded(_named(module, name, f"{path}:{name}") if name else _tools_of(module, str(path)))
+    file = path.resolve()
+    with _siblings_of(file):
+        module = _module_of(file)
+        return Loaded(_named(module, name, f"{path}:{name}") if name else _tools_of(module, str(path)))
+
+
+def _from_folder(path: Path) -> Loaded:
+    files = sorted(file for file in path.resolve().glob("*.py") if not file.name.startswith(("_", ".")))
+    if not files:
+        raise LoadError(f"The folder {path} holds no .py file.")
+    loaded = Loaded()
+    found: set[Any] = set()
+    with _siblings_of(files[0]):
+        for file in files:
+            try:
+                tools = _tools_of(_module_of(file), str(file), may_be_none=True)
+            except _Broken as broken:
+                loaded.problems.append(broken.problem)
+            except ToolcribError as error:
+                loaded.problems.append(LoadProblem(str(file), str(error)))
+            else:
+                # A file may export what it imported from the next one: one tool, found twice.
+                loaded.tools += [tool for tool in tools if _origin(tool) not in found]
+                found |= set(map(_origin, tools))
+    if not loaded.tools and not loaded.problems:
+        raise LoadError(f"No file in the folder {path} defines a tool. Mark its functions with @tool.")
+    return loaded
+
+
+def _origin(tool: Tool[..., Any]) -> Any:
+    code = getattr(inspect.unwrap(tool.fn), "__code__", None)
+    return id(tool) if code is None else (code.co_filename, code.co_firstlineno, tool.spec.name)
+
+
+class _Broken(LoadError):
+    """A file that cannot be imported."""
+
+    def __init__(self, problem: LoadProblem) -> None:
+        super().__init__(str(problem))
+        self.problem = problem
 
 
 def _module_of(file: Path) -> ModuleType:
     """The module in *file*, imported under a name of its own; an import again gives the file as it is now."""
-    file = file.resolve()
     plain, digest = re.sub(r"\W", "_", file.stem), hashlib.sha256(str(file).encode()).hexdigest()
-    name = f"toolcrib_{plain}_{digest[:12]}"
+    name = f"{_OURS}{plain}_{digest[:12]}"
     spec = importlib.util.spec_from_file_location(name, file)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    with _importing, _on_path(str(file.parent)):
-        before = sys.modules.get(name)
-        sys.modules[name] = module  # pydantic and pickle look a class's module up by name
-        try:
-            spec.loader.exec_module(module)
-        except (Exception, SystemExit) as error:
-            if before is None:
-                del sys.modules[name]
-            else:
-                sys.modules[name] = before
-            raise LoadError(str(_problem(error, str(file)))) from error
+    before = sys.modules.get(name)
+    sys.modules[name] = module  # pydantic and pickle look a class's module up by name
+    try:
+        spec.loader.exec_module(module)
+    except (Exception, SystemExit) as error:
+        if before is None:
+            del sys.modules[name]
+        else:
+            sys.modules[name] = before
+        raise _Broken(_problem(error, str(file))) from error
     return module
 
 
+_OURS = "toolcrib_"
+
+
 @contextmanager
-def _on_path(folder: str) -> Iterator[None]:
-    """*folder* can be imported from, for now: files next to each other may import each other while they load."""
-    sys.path.insert(0, folder)
-    try:
-        yield
-    finally:
-        sys.path.remove(folder)
+def _siblings_of(file: Path) -> Generator[None]:
+    """The files next to *file* can be imported, for now.
+
+    What was imported so is forgotten afterwards, and what it stood in the way of is back: another folder, or the
+    program, may have a module of the same name.
+    """
+    folder = file.parent
+    with _importing:
+        if any(Path(entry).resolve() == folder for entry in sys.path):
+            yield
+            return
+        siblings = {other.stem for other in folder.glob("*.py")} - sys.stdlib_module_names - {"toolcrib"}
+        others = [name for name in list(sys.modules) if name.partition(".")[0] in siblings]
+        hidden = {name: sys.modules.pop(name) for name in others if not _is_sibling(folder, name)}
+        before = set(sys.modules)
+        sys.path.insert(0, str(folder))
+        try:
+            yield
+        finally:
+            if str(folder) in sys.path:
+                sys.path.remove(str(folder))
+            for name in [name for name in list(sys.modules) if name not in before and not name.startswith(_OURS)]:
+                if _is_sibling(folder, name):
+                    del sys.modules[name]
+            sys.modules.update(hidden)
+
+
+def _is_sibling(folder: Path, name: str) -> bool:
+    """Whether the imported module *name* stands in *folder* itself: an environment may lie in it, too."""
+    module = sys.modules[name]
+    places = [Path(place) for place in (getattr(module, "__file__", None), *getattr(module, "__path__", ())) if place]
+    firsts = [place.relative_to(folder).parts[0] for place in places if folder in place.parents]
+    return any(first.partition(".")[0] == name.partition(".")[0] for first in firsts)
 
 
 def _tools_of(module: ModuleType, place: str, *, may_be_none: bool = False) -> list[Tool[..., Any]]:
@@ -163,16 +220,22 @@ def _tools_of(module: ModuleType, place: str, *, may_be_none: bool = False) -> l
     found: dict[int, Tool[..., Any]] = {}
     exported: Iterable[str] | None = getattr(module, "__all__", None)
     for name, value in list(vars(module).items()):
-        offers = getattr(value, "__toolcrib__", None)
-        if isinstance(value, type) or not (isinstance(value, Tool) or isinstance(offers, Definition)):
-            continue
-        home = getattr(value.fn if isinstance(value, Tool) else value, "__module__", module.__name__)
-        if home == module.__name__ or (exported is not None and name in exported):
-            tool = as_tool(value)
-            found[id(value)] = tool
+        marked = None if isinstance(value, type) else _mark_of(value)
+        if marked and (marked.home == module.__name__ or (exported is not None and name in exported)):
+            found[id(value)] = as_tool(value)
     if not found and not may_be_none:
         raise LoadError(f"{place} defines no tool. Mark its functions with @tool, or name one: {place}:name.")
     return list(found.values())
+
+
+def _mark_of(value: Any) -> Tool[..., Any] | Definition | None:
+    if isinstance(value, Tool):
+        return value
+    try:
+        offers = getattr(value, "__toolcrib__", None)
+    except Exception:  # a stand-in for something that is not there yet
+        return None
+    return offers if isinstance(offers, Definition) else None
 
 
 def _named(module: ModuleType, name: str, source: str) -> list[Tool[..., Any]]:
@@ -186,10 +249,16 @@ def _named(module: ModuleType, name: str, source: str) -> list[Tool[..., Any]]:
 
 
 def _problem(error: BaseException, place: str) -> LoadProblem:
-    """Where an import failed: the innermost line of the file itself."""
+    """Where an import failed: the innermost line of the file itself, or of what a module's name led to."""
     kind = type(error).__name__
-    if isinstance(error, SyntaxError) and error.filename:
-        return LoadProblem(f"{error.filename}:{error.lineno}", f"{kind}: {error.msg}")
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
-    at = f"{place}:{frames[-1].lineno}" if frames else place
+    if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
+        line = f":{error.lineno}" if error.lineno else ""
+        return LoadProblem(f"{error.filename}{line}", f"{kind}: {error.msg}")
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_importing(frame.filename)]
+    own = [frame for frame in frames if frame.filename == place] or ([] if place.endswith(".py") else frames)
+    at = f"{own[-1].filename}:{own[-1].lineno}" if own else place
     return LoadProblem(at, f"{kind}: {error}" if str(error) else kind)
+
+
+def _is_importing(filename: str) -> bool:
+    return filename.startswith("<") or filename in (__file__, importlib.__file__)

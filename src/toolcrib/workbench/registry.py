@@ -21,6 +21,7 @@ class Registry:
         self.find = self._tools.get
         self._folded: dict[str, str] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
+        self._conditional: tuple[Tool[..., Any], ...] = ()
         for tool in tools:
             self.add(tool)
 
@@ -29,9 +30,13 @@ class Registry:
         made = as_tool(tool)
         taken = self._folded.get(_fold(made.spec.name))
         if taken is not None:
-            how = "already has a tool" if taken == made.spec.name else "has a tool whose name differs only in - and _,"
+            if taken == made.spec.name:
+                raise NameConflictError(
+                    f"The registry already has a tool '{taken}'. Give the new one another name, or replace() the old one."
+                )
             raise NameConflictError(
-                f"The registry {how} '{taken}'. Give the new one another name, or replace() the old one."
+                f"The registry has a tool whose name differs only in - and _, '{taken}'. "
+                f"Give '{made.spec.name}' another name, or remove() the old one first."
             )
         self._put(made)
         return made
@@ -61,7 +66,13 @@ class Registry:
         """What the tools promise, in the order in which they were added."""
         if self._specs is None:
             self._specs = tuple(tool.spec for tool in self._tools.values())
+            self._conditional = tuple(tool for tool in self._tools.values() if tool.available is not None)
         return self._specs
+
+    def conditional(self) -> Sequence[Tool[..., Any]]:
+        """The tools that not every caller may see at every time."""
+        self.specs()
+        return self._conditional
 
     def to_dict(self) -> dict[str, Any]:
         """The registry by reference, as JSON data: `{"tools": [{"name": ..., "ref": "module:name"}]}`.

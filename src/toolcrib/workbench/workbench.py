@@ -175,10 +175,10 @@ class Workbench:
         Plain `available` predicates are asked now; async ones were asked at `start`, and are again at each call.
         """
         every = self.registry.specs()
-        asked = [tool for tool in self.registry if tool.available is not None]
-        if not asked:
+        conditional = self.registry.conditional()
+        if not conditional:
             return every
-        hidden = {tool.spec.name for tool in asked if not self._looks_available(tool)}
+        hidden = {tool.spec.name for tool in conditional if not self._looks_available(tool)}
         return tuple(spec for spec in every if spec.name not in hidden)
 
     # Life
@@ -272,9 +272,8 @@ class Workbench:
         return [spec.name for spec in self.specs()]
 
     async def _ask_available(self) -> None:
-        for tool in self.registry:
-            if tool.available is not None:
-                await self._is_available(tool)
+        for tool in self.registry.conditional():
+            await self._is_available(tool)
 
     async def _is_available(self, tool: Tool) -> bool:
         answer = self._asked(tool)

@@ -1,0 +1,311 @@
+"""Measures, in one process and one interpreter, and says what it finds as JSON lines on stdout. Run by run.py.
+
+Machines are noisy, and noise only ever adds time. So what is compared takes turns: in each round every subject makes a
+batch of calls that lasts about two milliseconds, in an order that changes from round to round. A time is that of a
+subject's fastest round, and a ratio is one of fastest rounds: in quiet and in noise it comes out the same within two in
+a hundred, while ratios of averages do not. Where a round takes long there are few of them, and a ratio is the median
+over the rounds of the ratio within a round. Garbage is collected as ever; what was there before the first call is
+frozen, so that the peers' modules are not searched each time.
+"""
+
+import argparse
+import asyncio
+import gc
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import toolcrib_calls
+from cases import CALLS, PAUSE, TINY, Case, Loop, floor, fresh, thousand
+from peer_calls import PEERS, Peer
+from toolcrib_calls import BARE, SERVED
+
+FLOOR = "floor"
+ONE = "one"
+MANY = 12
+"""So many rounds have a quiet one among them."""
+Work = Callable[[int], Awaitable[Any]]
+"""Does something so many times."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much time is spent: rounds of the near comparison and of the one with peers, seconds a batch lasts."""
+
+    rounds: int
+    peer_rounds: int
+    batch_s: float
+    import_rounds: int
+    at_once: int
+
+
+FULL = Effort(rounds=200, peer_rounds=40, batch_s=0.002, import_rounds=11, at_once=10_000)
+QUICK = Effort(rounds=60, peer_rounds=16, batch_s=0.002, import_rounds=7, at_once=10_000)
+
+
+def say(**event: Any) -> None:
+    print(json.dumps(event), flush=True)
+
+
+def report(case: str, rounds: Mapping[str, Sequence[float]], tell: Iterable[str], *, base: str = FLOOR) -> None:
+    """Tell of some subjects: *rounds* are the seconds for one piece of work of each, round by round."""
+    for subject in tell:
+        say(
+            event="row",
+            case=case,
+            subject=subject,
+            best_us=min(rounds[subject]) * 1e6,
+            times_floor=_ratio(rounds[subject], rounds[base]) if base in rounds else None,
+            times_toolcrib=_ratio(rounds[subject], rounds[BARE]) if BARE in rounds and base != ONE else None,
+        )
+
+
+def _ratio(one: Sequence[float], other: Sequence[float]) -> float:
+    if len(one) >= MANY:
+        return min(one) / min(other)
+    return median(mine / theirs for mine, theirs in zip(one, other, strict=True))
+
+
+async def in_turns(subjects: Mapping[str, Work], rounds: int, batch_s: float) -> dict[str, list[float]]:
+    """Seconds for one piece of work of each subject, round by round."""
+    sizes = {name: await _batch_size(work, batch_s) for name, work in subjects.items()}
+    found: dict[str, list[float]] = {name: [] for name in subjects}
+    order = list(subjects)
+    shuffled = random.Random(1)
+    gc.collect()
+    gc.freeze()
+    for _ in range(rounds):
+        shuffled.shuffle(order)
+        for name in order:
+            work, size = subjects[name], sizes[name]
+            began = perf_counter()
+            await work(size)
+            found[name].append((perf_counter() - began) / size)
+    return found
+
+
+async def _batch_size(work: Work, batch_s: float) -> int:
+    """How many pieces of *work* take about *batch_s*. Warms it up, too."""
+    size = 1
+    while True:
+        began = perf_counter()
+        await work(size)
+        took = perf_counter() - began
+        if took >= batch_s / 4:
+            return max(1, round(size * batch_s / took))
+        size *= 4
+
+
+async def one_call_after_the_other(peers: Mapping[str, Peer], effort: Effort) -> None:
+    for case in CALLS:
+        say(event="doing", what=case.title)
+        near = {FLOOR: floor(case), BARE: toolcrib_calls.bare(case), SERVED: toolcrib_calls.served(case)}
+        far: dict[str, Loop] = {}
+        for peer in peers.values():
+            far |= await peer.calls(case)
+        await _answers_are_right(case, near, far)
+        report(case.title, await in_turns(near, effort.rounds, effort.batch_s), near)
+        if far:
+            # Again with the floor and Toolcrib among them, as what the peers are compared with.
+            both = {FLOOR: near[FLOOR], BARE: near[BARE]} | far
+            report(case.title, await in_turns(both, effort.peer_rounds, effort.batch_s), far)
+
+
+async def _answers_are_right(case: Case, near: Mapping[str, Loop], far: Mapping[str, Loop]) -> None:
+    """A subject that is fast because it fails is no subject."""
+    for name, loop in near.items():
+        said = await loop(1)
+        if json.loads(said) != case.json_answer:
+            raise SystemExit(f"{name} answered {said[:200]!r} to '{case.title}'.")
+    last = case.json_answer[-1]["name"] if isinstance(case.json_answer, list) else str(case.json_answer)
+    for name, loop in far.items():
+        said = await loop(1)
+        if last not in said or (isinstance(case.json_answer, int) and said != last):
+            raise SystemExit(f"{name} answered {said[:200]!r} to '{case.title}'.")
+
+
+async def among_a_thousand(peers: Mapping[str, Peer], effort: Effort) -> None:
+    title = "one tool among 1,000"
+    say(event="doing", what=title)
+    tools = thousand()
+    pairs = {BARE: (toolcrib_calls.bare(TINY), toolcrib_calls.among(tools, TINY))}
+    for peer in peers.values():
+        one, many = await peer.among([TINY.fn], TINY), await peer.among(tools, TINY)
+        if one is not None and many is not None:
+            pairs[peer.label] = (one, many)
+    for subject, (one, many) in pairs.items():
+        effort_here = effort.rounds if subject == BARE else effort.peer_rounds
+        # Here the floor is the same library with one tool.
+        report(title, await in_turns({ONE: one, subject: many}, effort_here, effort.batch_s), [subject], base=ONE)
+    await _listing(peers, tools, effort)
+
+
+async def _listing(peers: Mapping[str, Peer], tools: list[Callable[..., Any]], effort: Effort) -> None:
+    title = "listing 1,000 tools again"
+    say(event="doing", what=title)
+    specs = toolcrib_calls.lister(tools)
+    ours = _sync(specs)
+    report(title, await in_turns({BARE: ours}, effort.rounds, effort.batch_s), [BARE])
+    for peer in peers.values():
+        listed = await peer.lister(tools)
+        if listed is not None:
+            assert len(await listed()) == len(specs()) == 1000
+            rounds = await in_turns({BARE: ours, peer.label: _async(listed)}, 3, effort.batch_s)
+            report(title, rounds, [peer.label])
+
+
+async def at_once(peers: Mapping[str, Peer], effort: Effort) -> None:
+    say(event="doing", what=PAUSE.title)
+    subjects = {FLOOR: floor(PAUSE), BARE: toolcrib_calls.bare(PAUSE), SERVED: toolcrib_calls.served(PAUSE)}
+    near: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(5):
+        for name, loop in subjects.items():
+            near[name].append(await _all_at_once(loop, effort.at_once))
+    report(PAUSE.title, near, near)
+    for peer in peers.values():
+        label, loop = list((await peer.calls(PAUSE)).items())[-1]
+        say(event="doing", what=f"{PAUSE.title}: {label}")
+        # Once: some take ten seconds.
+        turn = {FLOOR: subjects[FLOOR], BARE: subjects[BARE], label: loop}
+        rounds = {name: [await _all_at_once(each, effort.at_once)] for name, each in turn.items()}
+        report(PAUSE.title, rounds, [label])
+
+
+async def _all_at_once(loop: Loop, times: int) -> float:
+    """Seconds for one call of many that wait at the same time."""
+    gc.collect()
+    began = perf_counter()
+    await asyncio.gather(*(loop(1) for _ in range(times)))
+    return (perf_counter() - began) / times
+
+
+async def definitions(peers: Mapping[str, Peer], effort: Effort) -> None:
+    title = "defining a tool"
+    say(event="doing", what=title)
+    near = {FLOOR: _each(_define_by_hand), BARE: _each(toolcrib_calls.define)}
+    report(title, await in_turns(near, effort.rounds // 4, 0.01), near)
+    if peers:
+        far = {name: _each(peer.define) for name, peer in peers.items()}
+        report(title, await in_turns(near | far, MANY, 0.01), far)
+
+
+def _define_by_hand(fn: Callable[..., Any]) -> None:
+    """The least there is to it: pydantic's validator and JSON Schema of the arguments, and its writer of the result."""
+    from typing import get_type_hints
+
+    from pydantic import TypeAdapter
+    from typing_extensions import TypedDict
+
+    hints = get_type_hints(fn)
+    returns = hints.pop("return")
+    arguments: Any = TypedDict("Arguments", hints)  # type: ignore[misc]
+    TypeAdapter(arguments).json_schema()
+    _ = TypeAdapter(returns).serializer
+
+
+async def imports(peers: Mapping[str, Peer], effort: Effort) -> None:
+    """In new interpreters, so that nothing is imported yet."""
+    for base in ("import asyncio, pydantic", "import asyncio; from pydantic import BaseModel"):
+        title = f"importing, over `{base}`"
+        say(event="doing", what=title)
+        near = {FLOOR: base, BARE: "import toolcrib"}
+        report(title, _in_new_interpreters(near, effort.import_rounds), near)
+        for name, peer in peers.items() if base.endswith("pydantic") else ():
+            report(title, _in_new_interpreters(near | {name: peer.imported}, 3), [name])
+    title = "importing, and defining a first tool"
+    say(event="doing", what=title)
+    near = {FLOOR: _FIRST_BY_HAND, BARE: _FIRST}
+    report(title, _in_new_interpreters(near, effort.import_rounds), near)
+
+
+_FIRST_BY_HAND = """
+import asyncio
+from pydantic import TypeAdapter
+from typing_extensions import TypedDict
+TypeAdapter(TypedDict("Arguments", {"a": int, "b": int})).json_schema()
+TypeAdapter(int)
+"""
+_FIRST = """
+from toolcrib import Workbench, tool
+@tool
+async def add(a: int, b: int) -> int:
+    return a + b
+Workbench([add])
+"""
+
+
+def _in_new_interpreters(programs: Mapping[str, str], rounds: int) -> dict[str, list[float]]:
+    for program in programs.values():
+        _in_new_interpreter(program)  # writes the bytecode
+    found: dict[str, list[float]] = {name: [] for name in programs}
+    for _ in range(rounds):
+        for name, program in programs.items():
+            found[name].append(_in_new_interpreter(program))
+    return found
+
+
+def _in_new_interpreter(program: str) -> float:
+    """Seconds that *program* takes in a new interpreter, its own start left out."""
+    code = f"from time import perf_counter\nbegan = perf_counter()\n{program}\nprint(perf_counter() - began)"
+    run = subprocess.run([sys.executable, "-I", "-c", code], capture_output=True, text=True, check=True)
+    return float(run.stdout.split()[-1])
+
+
+def _sync(work: Callable[[], Any]) -> Work:
+    async def times(count: int) -> None:
+        for _ in range(count):
+            work()
+
+    return times
+
+
+def _async(work: Callable[[], Awaitable[Any]]) -> Work:
+    async def times(count: int) -> None:
+        for _ in range(count):
+            await work()
+
+    return times
+
+
+def _each(define: Callable[[Callable[..., Any]], None]) -> Work:
+    return _sync(lambda: define(fresh()))
+
+
+async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> None:
+    await one_call_after_the_other(peers, effort)
+    await among_a_thousand({} if quick else peers, effort)
+    await at_once({} if quick else peers, effort)
+    await definitions(peers, effort)
+    await imports({} if quick else peers, effort)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--no-peers", action="store_true")
+    options = parser.parse_args()
+    effort = QUICK if options.quick else FULL
+    peers: dict[str, Peer] = {}
+    for name, make in ({} if options.no_peers else PEERS).items():
+        say(event="doing", what=f"importing {name}")
+        peers[name] = make()
+    packages = ["pydantic", "pydantic-core"]
+    if peers:
+        packages += ["autogen-core", "fastmcp", "langchain-core", "openai-agents", "pydantic-ai-slim"]
+    say(event="versions", versions={package: version(package) for package in packages})
+    asyncio.run(measure(peers, effort, quick=options.quick))
+    say(event="done")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -1,0 +1,191 @@
+"""What was measured → tables: on a terminal, and in results.md. This file does no I/O."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+FLOOR, BARE, SERVED, AUTOGEN = "floor", "Toolcrib", "Toolcrib as served", "AutoGen workbench"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One subject in one case: its fastest time, and how many times the floor's and Toolcrib's it is."""
+
+    case: str
+    subject: str
+    best_us: float
+    times_floor: float | None
+    times_toolcrib: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    target: str
+    came: str
+    met: bool
+
+    @property
+    def word(self) -> str:
+        return "PASS" if self.met else "miss"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    rows: Sequence[Row]
+    about: Mapping[str, Any]
+    """date, python, machine, versions, and whether it was a quick run."""
+
+    def cases(self) -> Iterator[tuple[str, list[Row]]]:
+        for case in dict.fromkeys(row.case for row in self.rows):
+            yield case, [row for row in self.rows if row.case == case]
+
+    def verdicts(self) -> dict[tuple[str, str], Verdict]:
+        """By case and subject. None for what was not measured."""
+        found = {(row.case, row.subject): row for row in self.rows}
+        return {key: judge(found[key], found.get((key[0], FLOOR))) for key, judge in TARGETS.items() if key in found}
+
+    def to_dict(self) -> dict[str, Any]:
+        verdicts = self.verdicts()
+        return {
+            **self.about,
+            "rows": [
+                {
+                    "case": row.case,
+                    "subject": row.subject,
+                    "best_us": round(row.best_us, 3),
+                    "times_floor": _rounded(row.times_floor),
+                    "times_toolcrib": _rounded(row.times_toolcrib),
+                    **(
+                        {"target": verdict.target, "came": verdict.came, "met": verdict.met}
+                        if (verdict := verdicts.get((row.case, row.subject)))
+                        else {}
+                    ),
+                }
+                for row in self.rows
+            ],
+        }
+
+
+Judge = Callable[[Row, Row | None], Verdict]
+
+
+def _above_floor(limit_us: float, aim_us: float) -> Judge:
+    def judge(row: Row, floor: Row | None) -> Verdict:
+        assert floor is not None
+        above = row.best_us - floor.best_us
+        came = f"{above:.2f} µs, {above / floor.best_us:.1f} times the floor"
+        return Verdict(f"at most {limit_us:g} µs above the floor (aim: {aim_us:g})", came, above <= limit_us)
+
+    return judge
+
+
+def _at_most_us(limit_us: float) -> Judge:
+    return lambda row, floor: Verdict(f"at most {limit_us:g} µs", f"{row.best_us:.2f} µs", row.best_us <= limit_us)
+
+
+def _at_most_times(limit: float, what: str = "the floor") -> Judge:
+    def judge(row: Row, floor: Row | None) -> Verdict:
+        times = row.times_floor or 0.0
+        return Verdict(f"at most {limit:g} times {what}", f"{times:.3f}", times <= limit)
+
+    return judge
+
+
+def _toolcrib_faster(limit: float) -> Judge:
+    def judge(row: Row, floor: Row | None) -> Verdict:
+        times = row.times_toolcrib or 0.0
+        return Verdict(f"Toolcrib at least {limit:g} times as fast", f"{times:.1f} times", times >= limit)
+
+    return judge
+
+
+TARGETS: Mapping[tuple[str, str], Judge] = {
+    ("tiny async tool", BARE): _above_floor(3, 2),
+    ("tiny async tool", SERVED): _at_most_us(12),
+    ("tiny async tool", AUTOGEN): _toolcrib_faster(6),
+    ("50 models as argument", BARE): _at_most_times(1.15),
+    ("50 models, fields optional", BARE): _at_most_times(1.15),
+    ("50 models as result", BARE): _at_most_times(1.15),
+    ("50 dicts as result", BARE): _at_most_times(1.15),
+    ("one tool among 1,000", BARE): _at_most_times(1.1, "the same alone"),
+    ("importing, over `import asyncio, pydantic`", BARE): _at_most_times(1.3),
+    ("importing, over `import asyncio; from pydantic import BaseModel`", BARE): _at_most_times(1.3),
+}
+
+_METHOD = """\
+How: everything runs in one interpreter and one run. What is compared takes turns, round by round, in a changing order;
+a batch of calls lasts about 2 ms. A time is that of a subject's fastest round, and a ratio is one of fastest rounds:
+noise only ever adds time. Where a round is long (imports, listings of peers, many calls at once) there are few of them,
+and a ratio is the median of the ratios within each round. Times depend on the machine: trust the ratios.
+
+- *floor*: the same by hand, for one tool: pydantic validates the JSON text straight into arguments, the function is
+  awaited, pydantic writes the value as JSON text. A sync function runs in asyncio's executor. Nothing is checked beyond
+  types. For *one tool among 1,000* the floor is the same library with one tool.
+- *Toolcrib*: `(await bench.call(name, text)).text`. *As served*: with a deadline, a caller, a secret to strike out, a
+  policy and a call log.
+- Peers are called in their own public way, from JSON text to text; what they can set up once is set up before. They do
+  not all do the same: some write a Python repr where JSON is meant, and none looks for keys that stand twice.
+"""
+
+
+def terminal_lines(report: Report) -> Iterator[str]:
+    """Lines in rich's markup, 80 columns wide where that is possible."""
+    verdicts = report.verdicts()
+    for case, rows in report.cases():
+        yield f"[bold]{case:38}[/][dim]{'time':>12}{'x floor':>12}{'x Toolcrib':>12}[/]"
+        for row in rows:
+            times = f"{_times(row.times_floor):>12}{_times(row.times_toolcrib):>12}"
+            yield f"  {row.subject:36}{_time(row.best_us):>12}{times}"
+            if verdict := verdicts.get((case, row.subject)):
+                colour = "green" if verdict.met else "red"
+                yield f"    [{colour}]{verdict.word}[/] [dim]{verdict.target}:[/] {verdict.came}"
+        yield ""
+    yield summary(report)
+
+
+def summary(report: Report) -> str:
+    verdicts = report.verdicts()
+    missed = [f"{case} ({subject})" for (case, subject), verdict in verdicts.items() if not verdict.met]
+    said = f"{len(verdicts) - len(missed)} of {len(verdicts)} targets met."
+    return f"{said} Missed: {'; '.join(missed)}." if missed else said
+
+
+def markdown(report: Report) -> str:
+    about = report.about
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    lines = [
+        "# Toolcrib beside its floor and its peers",
+        "",
+        f"Written by `make bench` on {about['date']}: {about['python']}, {about['machine']}; {versions}.",
+        "",
+        f"{summary(report)}",
+        "",
+        _METHOD,
+    ]
+    verdicts = report.verdicts()
+    for case, rows in report.cases():
+        lines += [f"## {case[0].upper()}{case[1:]}", "", "| | time | x floor | x Toolcrib |", "|---|--:|--:|--:|"]
+        lines += [
+            f"| {row.subject} | {_time(row.best_us)} | {_times(row.times_floor)} | {_times(row.times_toolcrib)} |"
+            for row in rows
+        ]
+        judged = [(row, verdict) for row in rows if (verdict := verdicts.get((case, row.subject)))]
+        lines += ["", *(f"- {row.subject}: {v.target}. It is {v.came}: **{v.word}**." for row, v in judged)]
+        lines += [""] if judged else []
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _time(us: float) -> str:
+    if us >= 100_000:
+        return f"{us / 1e6:.2f} s"
+    if us >= 1_000:
+        return f"{us / 1e3:.1f} ms"
+    return f"{us:.2f} µs" if us < 10 else f"{us:.1f} µs"
+
+
+def _times(ratio: float | None) -> str:
+    return "" if ratio is None else f"{ratio:.2f}" if ratio < 10 else f"{ratio:,.0f}"
+
+
+def _rounded(ratio: float | None) -> float | None:
+    return None if ratio is None else round(ratio, 4)

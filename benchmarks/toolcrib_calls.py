@@ -1,0 +1,58 @@
+"""How Toolcrib is called: bare, and as a server would call it, with everything on."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cases import Case, Loop
+
+from toolcrib import Caller, CallLog, Tool, ToolSpec, Workbench
+
+BARE = "Toolcrib"
+SERVED = "Toolcrib as served"
+
+
+def bare(case: Case) -> Loop:
+    return _loop(Workbench([case.fn]), case)
+
+
+def served(case: Case) -> Loop:
+    """With a deadline, a caller, a secret to strike out, a policy, and a record of each call."""
+    return _loop(
+        Workbench(
+            [case.fn],
+            timeout_s=60,
+            caller=Caller("alice"),
+            secrets=["s3cr3t-value-1"],
+            policy=_allow,
+            recorder=CallLog(),
+        ),
+        case,
+    )
+
+
+def among(tools: list[Callable[..., Any]], case: Case) -> Loop:
+    return _loop(Workbench(tools), case)
+
+
+def define(fn: Callable[..., Any]) -> None:
+    Tool(fn)
+
+
+def lister(tools: list[Callable[..., Any]]) -> Callable[[], Any]:
+    return Workbench(tools).specs
+
+
+def _allow(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> str:
+    return "allow"
+
+
+def _loop(bench: Workbench, case: Case) -> Loop:
+    name, text = case.name, case.text
+
+    async def loop(times: int) -> str:
+        said = ""
+        for _ in range(times):
+            said = (await bench.call(name, text)).text
+        return said
+
+    return loop

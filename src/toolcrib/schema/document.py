@@ -1,0 +1,222 @@
+"""A JSON Schema as a document: its parts by JSON pointer, and whether a value is valid under one of them.
+
+Repair and explanation go through a schema place by place. Asking only for validity at each place stays linear where
+listing every error of every branch of nested unions doubles with each level.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+from urllib.parse import quote, unquote
+
+import jsonschema_rs
+
+from .bare import Validator
+
+_BASE = "urn:toolcrib:arguments"
+
+
+class Document:
+    """One JSON Schema 2020-12. A *place* is a JSON pointer (RFC 6901) to one of its subschemas; `""` is the whole."""
+
+    def __init__(self, root: Mapping[str, Any], *, formats: bool) -> None:
+        identity = root.get("$id")
+        self._base = identity.partition("#")[0] if isinstance(identity, str) and ":" in identity else _BASE
+        self._root = {key: part for key, part in root.items() if key not in ("$id", "$schema")}
+        self._formats = formats
+        self._registry: jsonschema_rs.Registry | None = None
+        self._judges: dict[tuple[str, str, bool], Validator | None] = {}
+        self._kinds: dict[str, frozenset[str]] = {}
+        # Where a part has an `$id` of its own, pointers from the root do not mean what they seem to.
+        self.walkable = not any(_renamed_inside(part) for part in self._root.values())
+
+    def at(self, place: str) -> Any:
+        """The subschema at *place*; `{}`, which says nothing, where there is none."""
+        part: Any = self._root
+        for token in place.split("/")[1:]:
+            if isinstance(part, list):
+                part = part[int(token)] if token.isdecimal() and int(token) < len(part) else {}
+            else:
+                part = part.get(token.replace("~1", "/").replace("~0", "~"), {}) if isinstance(part, dict) else {}
+        return part
+
+    def target(self, place: str) -> str | None:
+        """The place that the `$ref` at *place* leads to, if it has one that stays in this document."""
+        schema = self.at(place)
+        ref = schema.get("$ref") if isinstance(schema, dict) else None
+        if not isinstance(ref, str):
+            return None
+        base, _, fragment = ref.partition("#")
+        return unquote(fragment) if base in ("", self._base) and (not fragment or fragment[0] == "/") else None
+
+    def resolved(self, place: str) -> str:
+        """*place*, or where its `$ref` leads. What stands beside the `$ref` is left behind."""
+        *_, last = self.chain(place)
+        return last
+
+    def chain(self, place: str) -> Iterator[str]:
+        """*place*, where its `$ref` leads, and so on."""
+        for _ in range(32):
+            yield place
+            if (target := self.target(place)) is None:
+                return
+            place = target
+
+    def branches(self, place: str, keyword: str) -> list[str]:
+        """The places of what *keyword* lists at *place*."""
+        schema = self.at(place)
+        listed = schema.get(keyword) if isinstance(schema, dict) else None
+        return [f"{place}/{keyword}/{index}" for index in range(len(listed))] if isinstance(listed, list) else []
+
+    def alternatives(self, place: str, keyword: str, *, depth: int = 0) -> Iterator[str]:
+        """The branches of a union, and those of the unions that are all that a branch is, `$ref`s followed."""
+        for branch in self.branches(place, keyword):
+            resolved = self.resolved(branch)
+            schema = self.at(resolved)
+            inner = [word for word in ("anyOf", "oneOf") if isinstance(schema, dict) and word in schema]
+            if len(inner) == 1 and "type" not in schema and depth < 8:
+                yield from self.alternatives(resolved, inner[0], depth=depth + 1)
+            else:
+                yield resolved
+
+    def kinds(self, place: str) -> frozenset[str]:
+        """The JSON types that are named at *place*, directly or by what is listed; none where none is named."""
+        found = self._kinds.get(place)
+        if found is None:
+            found = self._kinds[place] = named_kinds(self.at(self.resolved(place)))
+        return found
+
+    def valid(self, value: Any, place: str, *, formats: bool | None = None) -> bool:
+        """Whether *value* is valid at *place*. Where that cannot be told of a part, the whole decides: True."""
+        judge = self.judge(place, formats=formats)
+        return judge is None or judge.is_valid(value)
+
+    def of_member(self, name: str, place: str) -> list[str]:
+        """The places that speak of the member *name* of an object at *place*."""
+        schema = self.at(place)
+        fits = [f"{place}/properties/{token(name)}"] if name in schema.get("properties", ()) else []
+        patterns = [pattern for pattern in schema.get("patternProperties", ()) if self._matches(name, pattern)]
+        fits += [f"{place}/patternProperties/{token(pattern)}" for pattern in patterns]
+        return fits or ([f"{place}/additionalProperties"] if "additionalProperties" in schema else [])
+
+    def wrong_items(self, items: Sequence[Any], place: str) -> Iterator[int]:
+        """Which of *items* are not valid at *place*: looked for by halves, since of many items most are valid."""
+        waiting = [(0, len(items))]
+        while waiting:
+            start, stop = waiting.pop()
+            if stop - start == 1:
+                if not self.valid(items[start], place):
+                    yield start
+            elif start < stop and not self._all_valid(items[start:stop], place):
+                middle = (start + stop) // 2
+                waiting += [(middle, stop), (start, middle)]
+
+    def _all_valid(self, items: Sequence[Any], place: str) -> bool:
+        judge = self._judge(("every", place), {"items": {"$ref": self._ref(place)}}, self._formats)
+        return judge is None or judge.is_valid(items)
+
+    def keeps(self, value: Any, place: str, keyword: str) -> bool:
+        """Whether *value* keeps to one keyword of what stands at *place*, the others aside."""
+        judge = self._judge((keyword, place), {keyword: self.at(place)[keyword]}, self._formats)
+        return judge is None or judge.is_valid(value)
+
+    def _matches(self, name: str, pattern: str) -> bool:
+        judge = self._judge(("pattern", pattern), {"pattern": pattern}, False)
+        return judge is None or judge.is_valid(name)
+
+    def judge(self, place: str, *, formats: bool | None = None) -> Validator | None:
+        """The validator of what stands at *place*. None where the part cannot be taken by itself."""
+        return self._judge(("", place), {"$ref": self._ref(place)}, self._formats if formats is None else formats)
+
+    def _ref(self, place: str) -> str:
+        return f"{self._base}#{quote(place, safe='/~')}"
+
+    def _judge(self, about: tuple[str, str], schema: dict[str, Any], formats: bool) -> Validator | None:
+        key = *about, formats
+        if key not in self._judges:
+            try:
+                if self._registry is None:
+                    self._registry = jsonschema_rs.Registry([(self._base, self._root)])
+                self._judges[key] = Validator(
+                    schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value"
+                )
+            except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
+                self._judges[key] = None
+        return self._judges[key]
+
+
+class Effort:
+    """How much may still be looked at, so that no schema and no data make a search long."""
+
+    def __init__(self, allowed: int, *, each: int) -> None:
+        self._left = allowed
+        self._each = each
+        self._weights: dict[int, int] = {}
+        self._kept: list[Any] = []  # keeps alive what was weighed: an id may be used again
+
+    def take(self, value: Any) -> bool:
+        """Whether *value* may be looked at once more."""
+        self._left -= self._each + (self._weigh(value) if isinstance(value, dict | list | str) else 0)
+        return self._left >= 0
+
+    def _weigh(self, value: Any) -> int:
+        if isinstance(value, str):
+            return len(value) // 32
+        if not isinstance(value, dict | list):
+            return 1
+        known = self._weights.get(id(value))
+        if known is None:
+            members = value.values() if isinstance(value, dict) else value
+            known = self._weights[id(value)] = 1 + sum(map(self._weigh, members))
+            self._kept.append(value)
+        return known
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """A JSON pointer (RFC 6901)."""
+    return "".join("/" + token(part) for part in path)
+
+
+def token(part: str | int) -> str:
+    """One step of a JSON pointer."""
+    return str(part).replace("~", "~0").replace("/", "~1")
+
+
+def kind(value: Any) -> str:
+    """The JSON type of a decoded value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def named_kinds(schema: Any) -> frozenset[str]:
+    """The JSON types that a schema names, directly or by what it lists; none where it names none."""
+    if not isinstance(schema, dict):
+        return frozenset()
+    named = schema.get("type")
+    if isinstance(named, str):
+        return frozenset({named})
+    if isinstance(named, list):
+        return frozenset(named)
+    if "enum" in schema:
+        return frozenset(kind(choice) for choice in schema["enum"])
+    if "const" in schema:
+        return frozenset({kind(schema["const"])})
+    return frozenset()
+
+
+def _renamed_inside(part: Any) -> bool:
+    if isinstance(part, dict):
+        return isinstance(part.get("$id"), str) or any(map(_renamed_inside, part.values()))
+    return isinstance(part, list) and any(map(_renamed_inside, part))

@@ -1,0 +1,87 @@
+"""What can be said of a tool beside its function."""
+
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, TypedDict
+
+from ..core import Availability, DefinitionError, ToolAuth
+
+
+class Options(TypedDict, total=False):
+    """What can be said of a tool beside its function. Every one has a default.
+
+    - `name`: what models call it by, `^[a-zA-Z0-9_-]{1,64}$`; the function's name.
+    - `title`: what people call it by.
+    - `description`: the docstring without its sections.
+    - `parameters`: a JSON Schema 2020-12 of an object, instead of the one derived from the signature; arguments are
+      validated against it and handed to the function by name.
+    - `read_only`, `destructive`, `idempotent`, `open_world`, `long_running`: hints of its effects, as in MCP.
+    - `tags`, `version`: for those who choose among tools.
+    - `examples`: arguments that work; checked at definition.
+    - `timeout_s`: how long a call may take, in seconds.
+    - `available`: whether a caller may see and call it; plain or async, given the Caller.
+    - `strict`: ask model providers for their strict mode.
+    - `auth`: the credentials it needs.
+    """
+
+    name: str | None
+    title: str | None
+    description: str | None
+    parameters: Mapping[str, Any] | None
+    read_only: bool | None
+    destructive: bool | None
+    idempotent: bool | None
+    open_world: bool | None
+    long_running: bool | None
+    tags: Sequence[str] | frozenset[str]
+    version: str | None
+    examples: Sequence[Mapping[str, Any]]
+    timeout_s: float | None
+    available: Availability | None
+    strict: bool | None
+    auth: ToolAuth | None
+
+
+def require_options(options: Options, label: str) -> None:
+    """Raises DefinitionError for an option that does not exist, or a value that is none for it."""
+    for option, value in options.items():
+        if option not in Options.__annotations__:
+            raise DefinitionError(f"{label} has no option '{option}'. It has: {', '.join(Options.__annotations__)}.")
+        fits, wanted = _WANTED.get(option, _FLAG)
+        if value is not None and not fits(value):
+            raise DefinitionError(f"{label}: {option} is {wanted}.")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_flag(value: object) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_duration(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and math.isfinite(value)
+
+
+def _is_tags(value: object) -> bool:
+    return not isinstance(value, str) and isinstance(value, Collection) and all(map(_is_text, value))
+
+
+def _are_examples(value: object) -> bool:
+    return isinstance(value, Sequence) and all(isinstance(example, Mapping) for example in value)
+
+
+_FLAG: tuple[Callable[[Any], bool], str] = (_is_flag, "True, False or None")
+_WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    "name": (_is_text, "text"),
+    "title": (_is_text, "text"),
+    "description": (_is_text, "text"),
+    "parameters": (lambda value: isinstance(value, Mapping), "a JSON Schema, as a mapping"),
+    "tags": (_is_tags, 'a list of texts, as in tags=["mail"]'),
+    "version": (_is_text, 'text, as in version="1.2"'),
+    "examples": (_are_examples, 'a list of arguments, as in examples=[{"a": 1}]'),
+    "timeout_s": (_is_duration, "a number of seconds above 0, or None for no limit"),
+    "available": (callable, "a function that is given the Caller"),
+    "auth": (lambda value: isinstance(value, ToolAuth), 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"])'),
+}

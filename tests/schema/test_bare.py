@@ -1,0 +1,150 @@
+"""A raw JSON Schema is validated offline: whatever its references name, nothing is fetched."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import DefinitionError, Tool, Workbench
+
+
+@pytest.fixture
+def server() -> Iterator[tuple[str, list[str]]]:
+    """A web server that would answer with a schema, its address and the paths that were asked for."""
+    asked: list[str] = []
+
+    class Answers(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            body = b'{"type": "integer", "$defs": {"a": {"type": "integer"}}}'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/schema+json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Answers) as http:
+        thread = threading.Thread(target=http.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{http.server_port}", asked
+        http.shutdown()
+        thread.join()
+
+
+def use(a: Any) -> Any:
+    return a
+
+
+def test_the_server_of_these_tests_counts(server: tuple[str, list[str]]) -> None:
+    import urllib.request
+
+    address, asked = server
+    assert urllib.request.urlopen(f"{address}/a.json").status == 200
+    assert asked == ["/a.json"]
+
+
+def remote(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """*schema* at every place of a schema that may hold one."""
+    return [
+        {"properties": {"a": schema}, "required": ["a"]},
+        {"properties": {"a": {"items": schema}}, "required": ["a"]},
+        {"properties": {"a": {"anyOf": [{"type": "string"}, schema]}}, "required": ["a"]},
+        {"properties": {"a": {"$ref": "#/$defs/x"}}, "required": ["a"], "$defs": {"x": schema}},
+        {"allOf": [schema], "properties": {"a": True}, "required": ["a"]},
+        {"properties": {"a": True}, "required": ["a"], "if": schema, "then": True},
+    ]
+
+
+@pytest.mark.parametrize("place", range(6))
+@pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef"])
+def test_a_remote_reference_is_refused_and_never_fetched(
+    server: tuple[str, list[str]], keyword: str, place: int
+) -> None:
+    address, asked = server
+    for target in (f"{address}/a.json", f"{address}/a.json#/$defs/a"):
+        with pytest.raises(DefinitionError, match=r"A \$ref may only lead to a place in the schema itself"):
+            Tool(use, parameters=remote({keyword: target})[place])
+    assert asked == []
+
+
+def test_a_reference_below_a_remote_id_is_never_fetched(server: tuple[str, list[str]]) -> None:
+    address, asked = server
+    for schema in (
+        {"$id": f"{address}/base.json", "properties": {"a": {"$ref": "other.json"}}, "required": ["a"]},
+        {"properties": {"a": {"$id": f"{address}/base.json", "$ref": "other.json"}}, "required": ["a"]},
+    ):
+        with pytest.raises(DefinitionError):
+            Tool(use, parameters=schema)
+    assert asked == []
+
+
+async def test_the_version_that_a_schema_names_is_never_fetched(server: tuple[str, list[str]]) -> None:
+    address, asked = server
+    schema = {"$schema": f"{address}/own.json", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    made = Tool(use, parameters=schema)
+    assert "$schema" not in made.spec.input_schema
+    async with Workbench([made]) as bench:
+        assert (await bench.call("use", {"a": 1})).value == 1
+        assert (await bench.call("use", {"a": "x"})).error is not None
+    inner = {"properties": {"a": {"$schema": f"{address}/own.json", "type": "integer"}}, "required": ["a"]}
+    with contextlib.suppress(DefinitionError):
+        Tool(use, parameters=inner).check('{"a": 1}', True)
+    assert asked == []
+
+
+@pytest.mark.parametrize("target", ["file://{}", "{}", "{}#/$defs/a", "file://{}#/$defs/a"])
+def test_a_reference_to_a_file_is_refused(tmp_path: Path, target: str) -> None:
+    file = tmp_path / "secret.json"
+    file.write_text('{"type": "integer", "$defs": {"a": {"type": "integer"}}}')
+    with pytest.raises(DefinitionError, match=r"A \$ref may only lead to a place in the schema itself"):
+        Tool(use, parameters={"properties": {"a": {"$ref": target.format(file)}}, "required": ["a"]})
+
+
+async def test_references_inside_the_schema_hold_when_a_call_is_checked_repaired_and_explained() -> None:
+    schema = {
+        "properties": {"a": {"$ref": "#/definitions/number"}, "b": {"$ref": "#/$defs/tree"}, "c": {"$ref": "#named"}},
+        "required": ["a"],
+        "definitions": {"number": {"type": "integer", "minimum": 1}},
+        "$defs": {
+            "tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
+            "named": {"$anchor": "named", "type": "boolean"},
+        },
+    }
+
+    def take(a: int, b: Any = None, c: Any = None) -> list[Any]:
+        return [a, b, c]
+
+    async with Workbench([Tool(take, parameters=schema)]) as bench:
+        assert (await bench.call("take", '{"a": 1, "b": [[], [[]]], "c": true}')).unwrap() == [1, [[], [[]]], True]
+        assert (await bench.call("take", '{"a": "5"}')).unwrap()[0] == 5
+        for wrong in ('{"a": 0}', '{"a": 1, "b": [1]}', '{"a": 1, "c": 1}', '{"a": {}}', '{"a": 1, "d": 1}'):
+            error = (await bench.call("take", wrong)).error
+            assert error is not None
+            assert error.code == "invalid_arguments"
+
+
+@pytest.mark.parametrize(
+    ("format", "right", "wrong"),
+    [
+        ("date", "2024-02-29", "2023-02-29"),
+        ("date-time", "2024-02-29T12:00:00Z", "2024-02-29"),
+        ("email", "a@b.example", "a"),
+        ("uuid", "12345678-1234-5678-1234-567812345678", "1234"),
+        ("uri", "https://a.example/b", "a b"),
+        ("ipv4", "127.0.0.1", "127.0.0.256"),
+        ("hostname", "a.example", "-a-"),
+    ],
+)
+async def test_formats_are_checked(format: str, right: str, wrong: str) -> None:
+    schema = {"properties": {"a": {"type": "string", "format": format}}, "required": ["a"]}
+    async with Workbench([Tool(use, parameters=schema)]) as bench:
+        assert (await bench.call("use", {"a": right})).value == right
+        error = (await bench.call("use", {"a": wrong})).error
+    assert error is not None
+    assert error.code == "invalid_arguments"

@@ -1,0 +1,572 @@
+"""Repairs: each rule where it is certain, none where it is not, and nothing else ever."""
+
+import datetime
+import enum
+import inspect
+import json
+import time
+from typing import Annotated, Any, Literal, NotRequired
+
+import pytest
+from pydantic import BaseModel, Field, SecretStr
+from typing_extensions import TypedDict
+
+from toolcrib import Repair, Result, Tool, Workbench
+
+
+class Opts(BaseModel):
+    depth: int = 1
+    tags: list[str] = []
+    limit: int | None = None
+
+
+class Closed(BaseModel, extra="forbid"):
+    max_depth: int
+    note: str = "none"
+
+
+class Entry(TypedDict):
+    name: str
+    count: NotRequired[int]
+
+
+class Color(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    barks: int
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    names: list[str]
+
+
+Pet = Annotated[Dog | Cat, Field(discriminator="kind")]
+
+
+def takes(kind: Any, *default: Any) -> Tool[..., Any]:
+    """A tool with one argument `v` of this type, which it returns."""
+
+    def give(**given: Any) -> Any:
+        return given.get("v", "left out")
+
+    parameter = inspect.Parameter(
+        "v", inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default[0] if default else inspect.Parameter.empty
+    )
+    give.__signature__ = inspect.Signature([parameter])  # type: ignore[attr-defined]
+    give.__annotations__ = {"v": kind}
+    return Tool(give, name="give")
+
+
+async def called(source: Any, arguments: Any, *, repair: bool = True) -> Result[Any]:
+    async with Workbench([source], repair=repair) as bench:
+        [spec] = bench.specs()
+        return await bench.call(spec.name, arguments)
+
+
+def noted(result: Result[Any]) -> list[tuple[str, str, str]]:
+    return [(repair.path, repair.from_kind, repair.to_kind) for repair in result.repairs]
+
+
+CERTAIN: list[tuple[Any, str, Any, list[tuple[str, str, str]]]] = [
+    # JSON in a string, where no string is admitted
+    (list[int], '"[1, 2]"', [1, 2], [("/v", "string", "array")]),
+    (dict[str, int], '"{\\"a\\": 1}"', {"a": 1}, [("/v", "string", "object")]),
+    (Opts, '"{\\"depth\\": 2}"', Opts(depth=2), [("/v", "string", "object")]),
+    (Entry, '"{\\"name\\": \\"a\\"}"', {"name": "a"}, [("/v", "string", "object")]),
+    (int, '"5"', 5, [("/v", "string", "integer")]),
+    (int, '" -5 "', -5, [("/v", "string", "integer")]),
+    (float, '"2.50"', 2.5, [("/v", "string", "number")]),
+    (float, '"2"', 2.0, [("/v", "string", "integer")]),
+    (bool, '"true"', True, [("/v", "string", "boolean")]),
+    (int | None, '"5"', 5, [("/v", "string", "integer")]),
+    (int | bool, '"false"', False, [("/v", "string", "boolean")]),
+    (Literal[1, 2], '"2"', 2, [("/v", "string", "integer")]),
+    (int | Literal["auto"], '"7"', 7, [("/v", "string", "integer")]),
+    (tuple[int, str], '"[1, \\"a\\"]"', (1, "a"), [("/v", "string", "array")]),
+    (set[int], '"[1, 2]"', {1, 2}, [("/v", "string", "array")]),
+    (Pet, '"{\\"kind\\": \\"dog\\", \\"barks\\": 3}"', Dog(kind="dog", barks=3), [("/v", "string", "object")]),
+    # ... at any depth, and in one another
+    (list[int], '["1", 2, "3"]', [1, 2, 3], [("/v/0", "string", "integer"), ("/v/2", "string", "integer")]),
+    (dict[str, bool], '{"a/b": "true"}', {"a/b": True}, [("/v/a~1b", "string", "boolean")]),
+    (
+        Opts,
+        '{"depth": "2", "limit": "3"}',
+        Opts(depth=2, limit=3),
+        [
+            ("/v/depth", "string", "integer"),
+            ("/v/limit", "string", "integer"),
+        ],
+    ),
+    (
+        list[Opts],
+        '["{\\"depth\\": \\"2\\"}"]',
+        [Opts(depth=2)],
+        [
+            ("/v/0", "string", "object"),
+            ("/v/0/depth", "string", "integer"),
+        ],
+    ),
+    (
+        list[list[int]],
+        json.dumps(json.dumps([json.dumps([1]), "[2]"])),
+        [[1], [2]],
+        [
+            ("/v", "string", "array"),
+            ("/v/0", "string", "array"),
+            ("/v/1", "string", "array"),
+        ],
+    ),
+    (tuple[int, bool], '["1", "true"]', (1, True), [("/v/0", "string", "integer"), ("/v/1", "string", "boolean")]),
+    (Pet, '{"kind": "dog", "barks": "3"}', Dog(kind="dog", barks=3), [("/v/barks", "string", "integer")]),
+    # a number or boolean as text
+    (str, "5", "5", [("/v", "integer", "string")]),
+    (str, "1.5", "1.5", [("/v", "number", "string")]),
+    (str, "1e+16", "1e+16", [("/v", "number", "string")]),
+    (str, "true", "true", [("/v", "boolean", "string")]),
+    (str | None, "-5", "-5", [("/v", "integer", "string")]),
+    (Literal["1", "2"], "2", "2", [("/v", "integer", "string")]),
+    (list[str], '[1, "a", false]', ["1", "a", "false"], [("/v/0", "integer", "string"), ("/v/2", "boolean", "string")]),
+    (dict[str, str], '{"a": 1.25}', {"a": "1.25"}, [("/v/a", "number", "string")]),
+    # one item for a list
+    (list[int], "5", [5], [("/v", "integer", "array")]),
+    (list[str], '"a"', ["a"], [("/v", "string", "array")]),
+    (list[Opts], '{"depth": 2}', [Opts(depth=2)], [("/v", "object", "array")]),
+    (list[int] | None, "5", [5], [("/v", "integer", "array")]),
+    (list[tuple[int, int]], "[1, 2]", [(1, 2)], [("/v", "array", "array")]),
+    (set[str], '"a"', {"a"}, [("/v", "string", "array")]),
+    (list[bool], '"true"', [True], [("/v", "string", "boolean"), ("/v", "boolean", "array")]),
+    (
+        list[Closed],
+        '{"max-depth": "5"}',
+        [Closed(max_depth=5)],
+        [
+            ("/v", "object", "array"),
+            ("/v/max-depth", "key", "key"),
+            ("/v/max-depth", "string", "integer"),
+        ],
+    ),
+    (list[Any], '{"a": 1}', [{"a": 1}], [("/v", "object", "array")]),
+    # a name that differs in case, `-` or `_`
+    (Closed, '{"maxDepth": 5}', None, []),
+    (
+        Closed,
+        '{"Max-Depth": 5, "NOTE": "x"}',
+        Closed(max_depth=5, note="x"),
+        [
+            ("/v/Max-Depth", "key", "key"),
+            ("/v/NOTE", "key", "key"),
+        ],
+    ),
+    (
+        Dog,
+        '{"Kind": "dog", "BARKS": 1}',
+        Dog(kind="dog", barks=1),
+        [
+            ("/v/Kind", "key", "key"),
+            ("/v/BARKS", "key", "key"),
+        ],
+    ),
+    # null for a name that may be left out
+    (Closed, '{"max_depth": 5, "note": null}', Closed(max_depth=5), [("/v/note", "null", "default")]),
+    (Entry, '{"name": "a", "count": null}', {"name": "a"}, [("/v/count", "null", "default")]),
+]
+
+
+@pytest.mark.parametrize(("kind", "sent", "value", "repairs"), CERTAIN, ids=range(len(CERTAIN)))
+async def test_what_has_one_reading_is_repaired_and_noted(kind: Any, sent: str, value: Any, repairs: Any) -> None:
+    result = await called(takes(kind), f'{{"v": {sent}}}')
+    if value is None:
+        assert result.error is not None
+        return
+    assert (result.unwrap(), noted(result)) == (value, repairs)
+    assert type(result.unwrap()) is type(value)
+
+    refused = await called(takes(kind), f'{{"v": {sent}}}', repair=False)
+    assert refused.error is not None
+    assert refused.error.code == "invalid_arguments"
+
+
+async def test_null_for_an_argument_with_a_default_is_left_out() -> None:
+    result = await called(takes(int, 7), '{"v": null}')
+    assert (result.unwrap(), noted(result)) == ("left out", [("/v", "null", "default")])
+    result = await called(takes(int | None, 7), '{"v": null}')
+    assert (result.unwrap(), noted(result)) == (None, [])
+
+
+async def test_names_of_arguments_are_repaired_like_any_other() -> None:
+    def search(query_text: str, max_results: int = 5) -> list[Any]:
+        return [query_text, max_results]
+
+    result = await called(search, '{"Query-Text": "a", "MAX_RESULTS": "3"}')
+    assert result.unwrap() == ["a", 3]
+    assert noted(result) == [
+        ("/Query-Text", "key", "key"),
+        ("/MAX_RESULTS", "key", "key"),
+        ("/MAX_RESULTS", "string", "integer"),
+    ]
+
+
+async def test_all_arguments_in_one_string_are_read() -> None:
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    result = await called(add, json.dumps('{"a": 1, "b": "2"}'))
+    assert (result.unwrap(), noted(result)) == (3, [("", "string", "object"), ("/b", "string", "integer")])
+
+
+# Nothing else
+
+
+REFUSED: list[tuple[Any, str]] = [
+    # more than one reading
+    (list[str], '"[\\"a\\"]"'),
+    (list[str], '"[1]"'),
+    (list[list[int]], "[1, 2]"),
+    (list[list[int]], '"[1, 2]"'),
+    (str | list[str], "5"),
+    (list[str] | dict[str, int], '"{\\"a\\": 1}"'),
+    (Literal["1"] | list[str], "1"),
+    (list[Any], '"[1]"'),
+    # text that is not spelled the same
+    (str, "1.50"),
+    (str, "1e2"),
+    (str, "100000000000000000000.0"),
+    (list[str], "[1, 2.50]"),
+    (dict[str, str], '"{\\"a\\": 1.50}"'),
+    # null is nothing
+    (int, "null"),
+    (list[int], "null"),
+    (list[int | None], "null"),
+    (int, '"null"'),
+    (int | None, '"null"'),
+    (str, "null"),
+    # nothing is read into text
+    (bool, '"yes"'),
+    (bool, '"True"'),
+    (bool, "1"),
+    (bool, "0.0"),
+    (int, "true"),
+    (int, '"5 apples"'),
+    (int, '"0x10"'),
+    (int, '"1_000"'),
+    (int, '"1,000"'),
+    (int, '"\uff15"'),
+    (int, '""'),
+    (int, "1.5"),
+    (float, '"NaN"'),
+    (float, '"Infinity"'),
+    (float, '"1e999"'),
+    (Color, '"RED"'),
+    (Color, '" red"'),
+    (Literal["a"], '"A"'),
+    (list[int], '"1, 2"'),
+    (list[int], '"[1, 2"'),
+    (dict[str, int], "\"{'a': 1}\""),
+    (dict[str, int], '"{\\"a\\": 1, \\"a\\": 2}"'),
+    (dict[str, int], '[["a", 1]]'),
+    (int, "[5]"),
+    (str, '["a"]'),
+    (str, '{"a": 1}'),
+    (Annotated[int, Field(le=5)], "9"),
+    (Annotated[int, Field(le=5)], '"9"'),
+    (Annotated[str, Field(max_length=2)], '"abc"'),
+    (Annotated[str, Field(max_length=2)], "123"),
+    (Annotated[list[int], Field(min_length=2)], "1"),
+    (Annotated[list[Any], Field(min_length=1)], "[]"),
+    (Annotated[list[Any], Field(max_length=1)], "[1, 2]"),
+    (Annotated[list[list[int]], Field(min_length=1)], "[]"),
+    # names
+    (Closed, '{"maxdepth": 5}'),
+    (Closed, '{"max_depth": 5, "Max-Depth": 6}'),
+    (Closed, '{"Max-Depth": 5, "max-depth": 6}'),
+    (Closed, '{"max_depth": 5, "notes": "x"}'),
+    (Pet, '{"kind": "Dog", "barks": 3}'),
+]
+
+
+@pytest.mark.parametrize(("kind", "sent"), REFUSED, ids=range(len(REFUSED)))
+async def test_what_has_no_or_more_than_one_reading_is_refused(kind: Any, sent: str) -> None:
+    result = await called(takes(kind), f'{{"v": {sent}}}')
+    assert result.error is not None, result.value
+    assert result.error.code == "invalid_arguments"
+    assert result.error.details["problems"]
+
+
+@pytest.mark.parametrize("sent", ["20200101", "1700000000", "5", "1.5"])
+@pytest.mark.parametrize("kind", ["date", "datetime", "time", "timedelta"])
+async def test_a_number_is_no_date(kind: str, sent: str) -> None:
+    result = await called(takes(getattr(datetime, kind)), f'{{"v": {sent}}}')
+    assert result.error is not None
+
+
+async def test_a_key_that_an_open_object_may_have_is_not_renamed() -> None:
+    def keep(start: str = "", **others: str) -> dict[str, str]:
+        return {"start": start, **others}
+
+    result = await called(keep, '{"Start": "a", "start-": "b"}')
+    assert (result.unwrap(), noted(result)) == ({"start": "", "Start": "a", "start-": "b"}, [])
+
+
+async def test_of_names_that_differ_only_in_case_none_is_chosen() -> None:
+    tool = Tool(
+        lambda **given: given,
+        name="bare",
+        parameters={"type": "object", "properties": {"a_b": {}, "A-B": {}}, "additionalProperties": False},
+    )
+    result = await called(tool, '{"a-b": 1}')
+    assert result.error is not None
+    assert result.error.message == "Tool 'bare' takes no argument 'a-b'. Did you mean 'A-B'? It takes: a_b, A-B."
+
+
+async def test_one_hopeless_argument_leaves_no_trace_of_the_others() -> None:
+    def take(a: int, b: int) -> None: ...
+
+    result = await called(take, '{"a": "1", "b": "x"}')
+    assert (result.value, result.repairs) == (None, ())
+    assert result.error is not None
+    assert result.error.message == "Tool 'take': 'b': expected integer, got string."
+
+
+async def test_a_secret_sent_as_a_number_stays_a_secret() -> None:
+    def login(password: SecretStr) -> str:
+        return f"{password}{len(password.get_secret_value())}"
+
+    result = await called(login, '{"password": 12345}')
+    assert (result.unwrap(), noted(result)) == ("**********5", [("/password", "integer", "string")])
+
+
+# Bare JSON Schemas
+
+
+def bare(**schema: Any) -> Tool[..., Any]:
+    return Tool(lambda **given: given, name="bare", parameters={"type": "object", **schema})
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "value", "repairs"),
+    [
+        ({"properties": {"n": {"type": ["integer", "null"]}}}, {"n": "5"}, {"n": 5}, [("/n", "string", "integer")]),
+        (
+            {"patternProperties": {"^n_": {"type": "integer"}}},
+            {"n_a": "5"},
+            {"n_a": 5},
+            [("/n_a", "string", "integer")],
+        ),
+        ({"additionalProperties": {"type": "boolean"}}, {"x": "true"}, {"x": True}, [("/x", "string", "boolean")]),
+        (
+            {"properties": {"n": {"$ref": "#/$defs/a~1b%20c"}}, "$defs": {"a/b c": {"type": "integer"}}},
+            {"n": "5"},
+            {"n": 5},
+            [("/n", "string", "integer")],
+        ),
+        (
+            {"properties": {"me": {"$ref": "#"}, "n": {"type": "integer"}}},
+            {"me": {"me": '{"n": "5"}'}},
+            {"me": {"me": {"n": 5}}},
+            [("/me/me", "string", "object"), ("/me/me/n", "string", "integer")],
+        ),
+        (
+            {"properties": {"n": {"allOf": [{"type": "integer", "maximum": 9}]}}},
+            {"n": "5"},
+            {"n": 5},
+            [("/n", "string", "integer")],
+        ),
+        (
+            {
+                "properties": {
+                    "p": {"type": "array", "prefixItems": [{"type": "integer"}], "items": {"type": "boolean"}}
+                }
+            },
+            {"p": ["1", "true", "false"]},
+            {"p": [1, True, False]},
+            [("/p/0", "string", "integer"), ("/p/1", "string", "boolean"), ("/p/2", "string", "boolean")],
+        ),
+        (
+            {"$ref": "#/$defs/r", "$defs": {"r": {"properties": {"n": {"type": "integer"}}}}},
+            {"n": "5"},
+            {"n": 5},
+            [("/n", "string", "integer")],
+        ),
+    ],
+    ids=["types", "pattern", "additional", "escaped", "root", "allOf", "prefix", "ref"],
+)
+async def test_bare_schemas_are_repaired_by_the_same_rules(schema: Any, sent: Any, value: Any, repairs: Any) -> None:
+    result = await called(bare(**schema), json.dumps(sent))
+    assert (result.unwrap(), noted(result)) == (value, repairs)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"n": {"$ref": "#/$defs/n", "maximum": 4}}, "$defs": {"n": {"type": "integer"}}},
+        {"properties": {"n": {"type": "integer", "not": {"const": 5}}}},
+        {"properties": {"n": {"oneOf": [{"type": "integer"}, {"type": "number"}]}}},
+        {"properties": {"n": {"type": "integer"}}, "if": {"required": ["n"]}, "then": {"required": ["m"]}},
+        {
+            "properties": {"n": {"$ref": "inner"}},
+            "$defs": {"n": {"$id": "inner", "type": "integer"}},
+            "$id": "https://a.b/c",
+        },
+    ],
+    ids=["beside-ref", "not", "oneOf", "then", "inner-id"],
+)
+async def test_a_repair_that_does_not_make_the_call_valid_is_none(schema: Any) -> None:
+    result = await called(bare(**schema), '{"n": "5"}')
+    assert (result.status, result.repairs) == ("error", ())
+
+
+# Bounds
+
+
+def within(seconds: float, started: float) -> bool:
+    return time.perf_counter() - started < seconds
+
+
+def _nested_unions(depth: int) -> Any:
+    schema: Any = {"type": "array", "items": {"type": "integer"}}
+    for level in range(depth):
+        schema = {
+            "anyOf": [{"type": "array", "items": schema}, {"type": "object", "properties": {f"k{level}": schema}}]
+        }
+    return schema
+
+
+def _tower(depth: int) -> Any:
+    schema: Any = {"type": "integer", "maximum": 3}
+    for _ in range(depth):
+        schema = {"anyOf": [schema, schema]}
+    return schema
+
+
+_NODE = {
+    "type": "object",
+    "properties": {"next": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}, {"type": "null"}]}},
+    "required": ["next"],
+}
+_RECURSIVE = {
+    "properties": {"v": {"anyOf": [{"$ref": "#/$defs/a"}, {"$ref": "#/$defs/b"}]}},
+    "$defs": {
+        "a": {**_NODE, "properties": {**_NODE["properties"], "x": {"type": "integer"}}},  # type: ignore[dict-item]
+        "b": {**_NODE, "properties": {**_NODE["properties"], "y": {"type": "integer"}}},  # type: ignore[dict-item]
+        "lists": {"type": "array", "items": {"$ref": "#/$defs/lists"}},
+    },
+}
+
+
+def _chain(depth: int) -> Any:
+    value: Any = 5
+    for _ in range(depth):
+        value = {"next": value}
+    return value
+
+
+def _text_in_text(depth: int) -> str:
+    text = "x"
+    for _ in range(depth):
+        text = json.dumps([text])
+    return text
+
+
+def _arrays(depth: int) -> Any:
+    value: Any = "1"
+    for _ in range(depth):
+        value = [value]
+    return value
+
+
+ADVERSARIES: list[tuple[Any, Any]] = [
+    ({"properties": {"v": _nested_unions(12)}}, _arrays(11)),
+    ({"properties": {"v": _nested_unions(10)}}, json.dumps(_arrays(9))),
+    ({"properties": {"v": _tower(11)}}, "9"),
+    ({"properties": {"v": _tower(11)}}, "2"),
+    (_RECURSIVE, _chain(60)),
+    (_RECURSIVE, _chain(190)),
+    ({**_RECURSIVE, "properties": {"v": {"$ref": "#/$defs/lists"}}}, _text_in_text(12)),
+    ({**_RECURSIVE, "properties": {"v": {"$ref": "#/$defs/lists"}}}, 5),
+    ({"properties": {"v": {"type": "array", "items": {"type": "integer"}}}}, ["x"] * 300_000),
+    ({"properties": {"v": {"type": "array", "items": {"type": "integer"}}}}, ["1"] * 300_000),
+    (
+        {"properties": {"v": {"type": "object", "additionalProperties": {"type": "integer"}}}},
+        {f"k{i}": "x" for i in range(100_000)},
+    ),
+    ({"properties": {"v": {"type": "object", "additionalProperties": False}}}, {f"k{i}": "x" for i in range(100_000)}),
+    ({"properties": {f"name_{i}": {} for i in range(300)}, "additionalProperties": False}, {}),
+    ({"properties": {"v": {"$ref": "#/$defs/loop"}}, "$defs": {"loop": {"$ref": "#/$defs/loop"}}}, "5"),
+    (
+        {
+            "properties": {"v": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "array", "items": {"$ref": "#/$defs/t"}}]}},
+            "$defs": {"t": {"anyOf": [{"type": "array", "items": {"$ref": "#/$defs/t"}}, {"type": "integer"}]}},
+        },
+        _text_in_text(10),
+    ),
+]
+
+
+@pytest.mark.parametrize(("schema", "value"), ADVERSARIES, ids=range(len(ADVERSARIES)))
+async def test_no_schema_and_no_data_make_the_check_long(schema: Any, value: Any) -> None:
+    tool = bare(**schema)
+    text = json.dumps({"v": value, **{f"name {i}": 1 for i in range(300)}} if value == {} else {"v": value})
+    started = time.perf_counter()
+    result = await called(tool, text)
+    assert within(20, started)
+    assert result.error is None or (result.error.code == "invalid_arguments" and result.error.details["problems"])
+    assert result.error is None or len(result.error.message) < 20_000
+
+
+async def test_a_long_list_with_one_item_in_text_is_repaired() -> None:
+    result = await called(takes(list[int]), json.dumps({"v": [*range(100_000), "5"]}))
+    assert result.unwrap()[-1] == 5
+    assert noted(result) == [("/v/100000", "string", "integer")]
+
+
+class Num(BaseModel):
+    kind: Literal["num"]
+    value: int
+
+
+class Add(BaseModel):
+    kind: Literal["add"]
+    left: "Expression"
+    right: "Expression"
+
+
+class Mul(BaseModel):
+    kind: Literal["mul"]
+    left: "Expression"
+    right: "Expression"
+
+
+Expression = Annotated[Num | Add | Mul, Field(discriminator="kind")]
+Add.model_rebuild()
+Mul.model_rebuild()
+
+
+@pytest.mark.parametrize("depth", [3, 15])
+async def test_a_deep_tree_of_tagged_models_is_repaired_and_explained(depth: int) -> None:
+    def tree(leaf: Any) -> Any:
+        value: Any = {"kind": "num", "value": leaf}
+        for _ in range(depth):
+            value = {"kind": "mul", "left": value, "right": {"kind": "num", "value": 1}}
+        return value
+
+    started = time.perf_counter()
+    repaired = await called(takes(Expression), json.dumps({"v": tree("7")}))
+    assert noted(repaired) == [("/v" + "/left" * depth + "/value", "string", "integer")]
+    refused = await called(takes(Expression), json.dumps({"v": tree("seven")}))
+    assert refused.error is not None
+    assert refused.error.message == f"Tool 'give': 'v{'.left' * depth}.value': expected integer, got string."
+    assert within(10, started)
+
+
+async def test_repairs_are_what_the_result_says_they_are() -> None:
+    result = await called(takes(list[int]), '{"V": "5"}')
+    assert result.repairs == (
+        Repair("/V", "key", "key"),
+        Repair("/V", "string", "integer"),
+        Repair("/V", "integer", "array"),
+    )

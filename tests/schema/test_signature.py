@@ -1,0 +1,568 @@
+"""What is read of a callable: which parameters a model sees, which the host fills in, and what cannot work."""
+
+from __future__ import annotations
+
+import functools
+import math
+import operator
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from toolcrib import Context, DefinitionError, Depends, Tool, Workbench, tool
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Item(BaseModel):
+    count: int
+
+
+def properties(fn: Callable[..., Any]) -> dict[str, Any]:
+    [spec] = Workbench([fn]).specs()
+    return dict(spec.input_schema["properties"])
+
+
+async def value_of(fn: Callable[..., Any], arguments: str) -> Any:
+    async with Workbench([fn]) as bench:
+        [spec] = bench.specs()
+        return (await bench.call(spec.name, arguments)).unwrap()
+
+
+def refusal(fn: Callable[..., Any], **options: Any) -> str:
+    with pytest.raises(DefinitionError) as raised:
+        Tool(fn, **options)
+    return str(raised.value)
+
+
+# What can be a tool
+
+
+def plain(a: int, b: int = 2) -> int:
+    return a * b
+
+
+async def eventually(a: int, b: int = 2) -> int:
+    return a * b
+
+
+class Calculator:
+    factor = 10
+
+    class Setting(BaseModel):
+        add: int
+
+    def times(self, a: int) -> int:
+        return a * self.factor
+
+    async def later(self, a: int) -> int:
+        return a * self.factor
+
+    @classmethod
+    def of_class(cls, a: int) -> int:
+        return a * cls.factor
+
+    @staticmethod
+    def of_nothing(a: int) -> int:
+        return a * 100
+
+    def set(self, setting: Setting) -> int:
+        return setting.add
+
+    def list(self, names: list[str]) -> list[str]:
+        return names
+
+    def __call__(self, a: int) -> int:
+        return a + self.factor
+
+
+class AsyncCallable:
+    """Adds a thousand."""
+
+    async def __call__(self, a: int) -> int:
+        return a + 1000
+
+
+class Slotted:
+    __slots__ = ()
+
+    def __call__(self, a: int) -> int:
+        return -a
+
+
+def outside(fn: F) -> F:
+    @functools.wraps(fn)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return wrapper  # type: ignore[return-value]
+
+
+def async_outside(fn: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(fn)
+    async def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return fn(*args, **kwargs)
+
+    return wrapper
+
+
+def _later(a: int) -> Coroutine[Any, Any, int]:
+    return eventually(a)
+
+
+def _awaitable(a: int) -> Awaitable[int]:
+    import asyncio
+
+    return asyncio.ensure_future(eventually(a))
+
+
+@pytest.mark.parametrize(
+    ("fn", "value"),
+    [
+        (plain, 6),
+        (eventually, 6),
+        (lambda a: a, 3),
+        (Calculator().times, 30),
+        (Calculator().later, 30),
+        (Calculator.of_class, 30),
+        (Calculator().of_class, 30),
+        (Calculator.of_nothing, 300),
+        (Calculator(), 13),
+        (AsyncCallable(), 1003),
+        (Slotted(), -3),
+        (functools.partial(plain, b=5), 15),
+        (functools.partial(eventually, b=5), 15),
+        (functools.partial(Calculator().times), 30),
+        (functools.partial(AsyncCallable()), 1003),
+        (functools.partial(functools.partial(plain, b=4), b=5), 15),
+        (outside(plain), 6),
+        (outside(eventually), 6),
+        (async_outside(plain), 6),
+        (outside(outside(Calculator().times)), 30),
+        (functools.lru_cache(plain), 6),
+        (functools.lru_cache(maxsize=None)(plain), 6),
+        (_later, 6),
+        (_awaitable, 6),
+    ],
+)
+async def test_every_kind_of_callable_is_a_tool(fn: Callable[..., Any], value: int) -> None:
+    made = Tool(fn, name="made")
+    assert next(iter(made.spec.input_schema["properties"])) == "a"
+    async with Workbench([made]) as bench:
+        assert (await bench.call("made", '{"a": 3}')).unwrap() == value
+
+
+@pytest.mark.parametrize(
+    ("fn", "runs"),
+    [
+        (plain, "sync"),
+        (eventually, "async"),
+        (functools.partial(eventually, 1), "async"),
+        (AsyncCallable(), "async"),
+        (Calculator().later, "async"),
+        (outside(eventually), "sync"),
+        (async_outside(plain), "async"),
+        (_later, "async"),
+    ],
+)
+def test_only_what_surely_gives_an_awaitable_runs_on_the_event_loop(fn: Callable[..., Any], runs: str) -> None:
+    assert Tool(fn, name="made").runs == runs
+
+
+async def test_builtins_are_tools_where_python_knows_their_signature() -> None:
+    assert await value_of(math.gcd, '{"integers": [12, 18]}') == 6
+    assert await value_of(math.sqrt, '{"x": 9}') == 3.0
+    assert await value_of(operator.add, '{"a": 1, "b": 2}') == 3
+    assert refusal(max) == (
+        "Tool 'max' has no signature that Python can read. Wrap it in a function with annotated parameters."
+    )
+
+
+def test_a_promised_awaitable_is_described_by_what_it_gives() -> None:
+    assert Tool(_later).spec.output_schema == Tool(_awaitable).spec.output_schema == {"type": "integer"}
+
+
+# Partials
+
+
+def _send(to: str, text: str, urgent: bool = False, **headers: str) -> str:
+    return f"{to}: {text} {urgent} {headers}"
+
+
+def test_what_a_partial_has_fixed_is_neither_shown_nor_a_default() -> None:
+    spec = Tool(functools.partial(plain, b=5), name="made").spec
+    assert spec.input_schema == {
+        "type": "object",
+        "properties": {"a": {"type": "integer"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    assert list(properties(functools.partial(_send, "bob", urgent=True))) == ["text"]
+
+
+@pytest.mark.parametrize("name", ["to", "urgent", "secret"])
+async def test_a_model_cannot_overrule_what_a_partial_has_fixed(name: str) -> None:
+    fixed = functools.partial(_send, "bob", urgent=True, secret="s")
+    async with Workbench([fixed]) as bench:
+        result = await bench.call("_send", {"text": "hi", name: "mallory"})
+    assert result.error is not None
+    assert result.error.code == "invalid_arguments"
+    assert name in result.error.message
+
+
+async def test_other_names_reach_a_partial_of_a_function_that_takes_any() -> None:
+    fixed = functools.partial(_send, "bob")
+    assert await value_of(fixed, '{"text": "hi", "cc": "eve"}') == "bob: hi False {'cc': 'eve'}"
+
+
+async def test_a_model_cannot_name_self_in_a_method_that_takes_any_name() -> None:
+    class Open:
+        def take(self, **rest: str) -> dict[str, str]:
+            return rest
+
+    async with Workbench([Open().take]) as bench:
+        refused = await bench.call("take", {"self": "x"})
+        taken = await bench.call("take", {"other": "x"})
+    assert refused.error is not None
+    assert refused.error.code == "invalid_arguments"
+    assert taken.value == {"other": "x"}
+
+
+# Annotations that are text
+
+
+async def test_annotations_may_name_what_is_local_to_the_function_around() -> None:
+    class Local(BaseModel):
+        y: int
+
+    def use(x: Local) -> Local:
+        return x
+
+    result = await value_of(use, '{"x": {"y": 1}}')
+    assert result == Local(y=1)
+    assert type(result) is Local
+
+
+def factory() -> tuple[Callable[..., Any], type[BaseModel]]:
+    class Local(BaseModel):
+        y: int
+
+    class Record(TypedDict):
+        local: Local
+
+    def provide() -> Local:
+        return Local(y=4)
+
+    @tool
+    def made(x: Local, record: Record, given: Annotated[Local, Depends(provide)]) -> Local:
+        return Local(y=x.y + record["local"].y + given.y)
+
+    return made, Local
+
+
+async def test_a_marked_function_remembers_the_local_names_of_the_function_that_made_it() -> None:
+    made, local = factory()
+    result = await value_of(made, '{"x": {"y": 1}, "record": {"local": {"y": 2}}}')
+    assert type(result) is local
+    assert result.model_dump() == {"y": 7}
+
+
+def test_a_marked_function_keeps_nothing_else_of_the_function_that_made_it() -> None:
+    class Big:
+        pass
+
+    def make() -> tuple[Callable[..., Any], Any]:
+        import weakref
+
+        big = Big()
+        local_type = int
+
+        @tool
+        def made(x: local_type) -> int:  # type: ignore[valid-type]
+            return x
+
+        return made, weakref.ref(big)
+
+    made, reference = make()
+    assert reference() is None
+    assert properties(made) == {"x": {"type": "integer"}}
+
+
+def test_without_a_mark_a_local_name_of_a_function_that_ended_is_a_clear_error() -> None:
+    def make() -> Callable[..., Any]:
+        class Gone(BaseModel):
+            y: int
+
+        def made(x: Gone) -> int:
+            return x.y
+
+        return made
+
+    assert refusal(make()) == (
+        "Tool 'made': the name 'Gone' in its annotations is not defined. Import it at the top of the module, outside "
+        "`if TYPE_CHECKING:`; where it is local to a function, mark the tool there with @tool."
+    )
+
+
+def test_a_name_that_the_function_closes_over_is_known() -> None:
+    def make() -> Callable[..., Any]:
+        class Kept(BaseModel):
+            y: int
+
+        def made(x: Kept) -> object:
+            return Kept(y=x.y)
+
+        return made
+
+    assert properties(make()) == {"x": {"$ref": "#/$defs/Kept"}}
+
+
+def test_a_local_class_goes_before_a_global_one_of_its_name() -> None:
+    class Item(BaseModel):
+        local: str
+
+    def use(x: Item) -> None: ...
+
+    [spec] = Workbench([use]).specs()
+    assert list(spec.input_schema["$defs"]["Item"]["properties"]) == ["local"]
+
+
+async def test_annotations_may_name_what_stands_in_the_body_of_the_class() -> None:
+    class Marked:
+        class Setting(BaseModel):
+            add: int
+
+        @tool
+        def apply(self, setting: Setting) -> int:
+            return setting.add
+
+    assert await value_of(Marked().apply, '{"setting": {"add": 4}}') == 4
+    assert await value_of(Calculator().set, '{"setting": {"add": 5}}') == 5
+
+
+async def test_a_method_that_is_called_like_a_type_is_not_taken_for_it() -> None:
+    class Marked:
+        @tool
+        def list(self, names: list[str]) -> list[str]:
+            return names
+
+        @tool
+        def more(self, names: list[str]) -> list[str]:
+            return names
+
+    for method in (Marked().list, Marked().more, Calculator().list):
+        assert await value_of(method, '{"names": ["a"]}') == ["a"]
+
+
+def test_a_name_that_exists_only_for_type_checkers_is_a_clear_error() -> None:
+    def pay(amount: Decimal) -> None: ...
+
+    assert refusal(pay) == (
+        "Tool 'pay': the name 'Decimal' in its annotations is not defined. Import it at the top of the module, outside "
+        "`if TYPE_CHECKING:`; where it is local to a function, mark the tool there with @tool."
+    )
+
+
+def test_an_annotation_that_is_no_python_is_a_clear_error() -> None:
+    def use(x: int) -> None: ...
+
+    use.__annotations__["x"] = "int int"
+    assert refusal(use) == (
+        "Tool 'use': its annotations cannot be read: Forward reference must be an expression -- got 'int int'."
+    )
+
+
+def test_the_annotations_are_those_of_the_signature_that_a_wrapper_shows() -> None:
+    import inspect
+
+    @functools.wraps(plain)
+    def wrapper(*args: Any, **kwargs: Any) -> Any: ...
+
+    shown = [inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation="str | None")]
+    wrapper.__signature__ = inspect.Signature(shown, return_annotation=str)  # type: ignore[attr-defined]
+    made = Tool(wrapper)
+    assert made.spec.input_schema["properties"] == {"a": {"anyOf": [{"type": "string"}, {"type": "null"}]}}
+    assert made.spec.output_schema == {"type": "string"}
+
+
+# What the host provides
+
+
+def get_number() -> int:
+    return 7
+
+
+async def get_async(ctx: Context) -> str:
+    return ctx.caller.principal
+
+
+def get_generated(number: Annotated[int, Depends(get_number)], factor: int = 2) -> Iterator[int]:
+    yield number * factor
+
+
+async def get_async_generated(
+    who: Annotated[str, Depends(get_async, scope="call")], number: Annotated[int, Depends(get_generated)]
+) -> AsyncIterator[str]:
+    yield f"{who} {number}"
+
+
+async def test_what_the_host_provides_is_injected_and_hidden() -> None:
+    def use(
+        ctx: Context,
+        a: int,
+        maybe: Annotated[int, Depends(get_generated), "text"],
+        *,
+        deep: Annotated[str, Depends(get_async_generated, scope="call")],
+    ) -> str:
+        return f"{ctx.call.tool} {a} {maybe} {deep}"
+
+    assert properties(use) == {"a": {"type": "integer"}}
+    assert await value_of(use, '{"a": 1}') == "use 1 14 local 14"
+
+
+@pytest.mark.parametrize("name", ["ctx", "number"])
+async def test_a_model_cannot_send_what_the_host_provides(name: str) -> None:
+    def closed(ctx: Context, number: Annotated[int, Depends(get_number)]) -> int:
+        return number
+
+    def opened(ctx: Context, number: Annotated[int, Depends(get_number)], **rest: Any) -> int:
+        return number
+
+    async with Workbench([closed, opened]) as bench:
+        for tool_name in ("closed", "opened"):
+            result = await bench.call(tool_name, {name: 1})
+            assert result.error is not None
+            assert result.error.code == "invalid_arguments"
+
+
+async def test_the_context_may_stand_before_any_number_of_arguments() -> None:
+    def add(ctx: Context, first: int, *rest: int, scale: int = 1) -> list[Any]:
+        return [ctx.call.tool, (first + sum(rest)) * scale]
+
+    assert await value_of(add, '{"first": 1, "rest": [2, 3], "scale": 10}') == ["add", 60]
+    assert await value_of(add, '{"first": 1}') == ["add", 1]
+
+
+async def test_an_optional_context_is_a_context() -> None:
+    def use(a: int, ctx: Context | None = None, other: int = 0) -> bool:
+        return ctx is not None
+
+    assert list(properties(use)) == ["a", "other"]
+    assert await value_of(use, '{"a": 1}') is True
+
+
+class Pool:
+    def __init__(self, number: Annotated[int, Depends(get_number)], size: int = 3) -> None:
+        self.size = number * size
+
+
+class SmallPool(Pool):
+    pass
+
+
+async def test_a_class_is_a_provider_too_with_what_its_init_needs() -> None:
+    def use(pool: Annotated[Pool, Depends(SmallPool)]) -> str:
+        return f"{type(pool).__name__} {pool.size}"
+
+    assert await value_of(use, "{}") == "SmallPool 21"
+
+
+def _needs_more(a: int) -> int:
+    return a
+
+
+def _needs_context(ctx: Context) -> int:
+    return 1
+
+
+def _one(two: Annotated[int, Depends(_two_late)]) -> int:
+    return two
+
+
+def _two(one: Annotated[int, Depends(_one)]) -> int:
+    return one
+
+
+_two_late = _two
+
+
+def test_two_contexts_are_refused() -> None:
+    def use(one: Context, two: Context) -> None: ...
+
+    assert refusal(use) == ("Tool 'use' has two Context parameters, 'one' and 'two'. Keep one: both would be the same.")
+
+
+def test_depends_as_a_default_is_refused() -> None:
+    def use(number: int = Depends(get_number)) -> None: ...  # type: ignore[assignment]
+
+    assert refusal(use) == (
+        "Tool 'use': parameter 'number' has Depends as its default. "
+        "Write it as an annotation: number: Annotated[..., Depends(...)]."
+    )
+
+
+def test_depends_inside_another_type_is_refused() -> None:
+    def use(number: Annotated[int, Depends(get_number)] | None) -> None: ...
+
+    assert refusal(use) == (
+        "Tool 'use': Depends of 'number' is inside another type, where nobody provides it. "
+        "Write it around the whole: number: Annotated[..., Depends(...)]."
+    )
+
+
+def test_a_provided_parameter_that_cannot_be_given_by_name_is_refused() -> None:
+    def context(ctx: Context, /) -> None: ...
+    def depends(number: Annotated[int, Depends(get_number)], /) -> None: ...
+    def many(*numbers: Annotated[int, Depends(get_number)]) -> None: ...
+
+    for fn in (context, depends, many):
+        assert "is provided by name; let it stand behind the '/', and without '*'." in refusal(fn)
+
+
+def test_a_provider_that_needs_plain_arguments_is_refused() -> None:
+    def use(number: Annotated[int, Depends(_needs_more)]) -> None: ...
+
+    assert refusal(use) == (
+        "Tool 'use': the provider of 'number' takes a, and nobody gives it that. "
+        "A provider's parameters are Context or Depends themselves, or have defaults."
+    )
+
+
+def test_a_value_that_outlives_what_it_is_made_of_is_refused() -> None:
+    def of_session(number: Annotated[int, Depends(_needs_context)]) -> None: ...
+
+    assert refusal(of_session) == (
+        "Tool 'of_session': 'number' lives as long as a session, and its provider needs something that ends with a "
+        'call. Write Depends(..., scope="call").'
+    )
+
+    def shorter(number: Annotated[int, Depends(get_number, scope="session")]) -> int:
+        return number
+
+    def of_program(number: Annotated[int, Depends(shorter, scope="program")]) -> None: ...
+
+    assert 'ends with a session. Write Depends(..., scope="session").' in refusal(of_program)
+
+
+def test_a_provider_that_needs_itself_is_refused() -> None:
+    def use(one: Annotated[int, Depends(_one)]) -> None: ...
+
+    assert refusal(use).endswith("needs itself, by way of what it needs.")
+
+
+def test_a_provider_that_is_none_and_a_scope_that_is_none_are_refused() -> None:
+    def no_provider(number: Annotated[int, Depends(7)]) -> None: ...  # type: ignore[arg-type]
+    def no_scope(number: Annotated[int, Depends(get_number, scope="request")]) -> None: ...  # type: ignore[arg-type]
+
+    assert (
+        refusal(no_provider) == "Tool 'no_provider': Depends of 'number' takes what is called for the value, not int."
+    )
+    assert refusal(no_scope) == (
+        "Tool 'no_scope': 'number' has the scope 'request'. Scopes are: call, session, program."
+    )

@@ -1,0 +1,755 @@
+"""`@tool` and `Tool`: what is marked stays what it was, and what cannot work is refused with the way out."""
+
+import asyncio
+import functools
+import inspect
+import math
+import pickle
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+from toolcrib import (
+    Caller,
+    Context,
+    DefinitionError,
+    Depends,
+    Result,
+    Tool,
+    ToolAuth,
+    ToolError,
+    ToolSpec,
+    Workbench,
+    tool,
+)
+from toolcrib.core import Hints
+
+
+@tool
+def add(a: int, b: int = 2) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool(title="Slowly", timeout_s=3)
+async def later(a: int) -> int:
+    return a + 1
+
+
+class Counter:
+    def __init__(self, start: int) -> None:
+        self.value = start
+
+    @tool
+    def increase(self, by: int = 1) -> int:
+        """Count on."""
+        self.value += by
+        return self.value
+
+    @tool
+    async def wait(self, by: int) -> int:
+        self.value += by
+        return self.value
+
+    @tool
+    @classmethod
+    def above(cls, a: int) -> str:
+        return f"{cls.__name__} {a}"
+
+    @classmethod
+    @tool
+    def below(cls, a: int) -> str:
+        return f"{cls.__name__} {a}"
+
+    @tool
+    @staticmethod
+    def outer(a: int) -> int:
+        return a
+
+    @staticmethod
+    @tool(name="inner_static")
+    def inner(a: int) -> int:
+        return a
+
+
+class Faster(Counter):
+    pass
+
+
+def refusal(make: Callable[[], Any]) -> str:
+    with pytest.raises(DefinitionError) as raised:
+        make()
+    return str(raised.value)
+
+
+async def call(source: Any, arguments: str = "{}", **options: Any) -> Result[Any]:
+    async with Workbench([source], **options) as bench:
+        return await bench.call(bench.specs()[0].name, arguments)
+
+
+# The marked function is the function
+
+
+def test_a_marked_function_is_the_function_itself() -> None:
+    def plain(a: int) -> int:
+        return a
+
+    assert tool(plain) is plain
+    assert tool(name="other")(plain) is plain
+    assert add(1, 3) == 4
+    assert str(inspect.signature(add)) == "(a: int, b: int = 2) -> int"
+    assert add.__doc__ == "Add two numbers."
+    assert pickle.loads(pickle.dumps(add)) is add
+    assert inspect.iscoroutinefunction(later)
+    assert not inspect.iscoroutinefunction(add)
+    assert asyncio.run(later(1)) == 2
+
+
+async def test_a_marked_method_binds_as_it_did() -> None:
+    one, other = Counter(0), Counter(100)
+    assert one.increase() == 1
+    assert await other.wait(5) == 105
+    async with Workbench([one.increase]) as bench, Workbench([other.increase]) as second:
+        assert (await bench.call("increase", {"by": 4})).value == 5
+        assert (await second.call("increase", {})).value == 106
+        assert (await bench.call(one.increase, by=1)).value == 6
+    assert (one.value, other.value) == (6, 106)
+    assert pickle.loads(pickle.dumps(Counter.increase)) is Counter.increase
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        (Counter.above, "Counter 1"),
+        (Counter.below, "Counter 1"),
+        (Faster.above, "Faster 1"),
+        (Faster(1).below, "Faster 1"),
+        (Counter.outer, 1),
+        (Counter(1).outer, 1),
+        (Counter.inner, 1),
+        (Faster(3).increase, 4),
+    ],
+)
+async def test_class_and_static_methods_are_tools_in_either_order_of_decorators(source: Any, value: Any) -> None:
+    arguments = '{"by": 1}' if isinstance(value, int) and value == 4 else '{"a": 1}'
+    assert (await call(source, arguments)).unwrap() == value
+    assert source(1) == (5 if value == 4 else value)
+
+
+async def test_what_cannot_be_marked_comes_back_as_the_same_call() -> None:
+    root = tool(name="root")(math.sqrt)
+    assert root(9.0) == 3.0
+    assert (await call(root, '{"x": 16}')).value == 4.0
+    counter = Counter(0)
+    count = tool(name="count")(counter.increase)
+    assert count() == 1
+    assert Workbench([count]).specs()[0].name == "count"
+    assert Workbench([counter.increase]).specs()[0].name == "increase"
+
+
+async def test_an_object_that_can_be_called_can_be_marked() -> None:
+    class Greets:
+        """Greets."""
+
+        def __call__(self, name: str) -> str:
+            return f"Hello {name}"
+
+    class Marked:
+        @tool(name="hello", timeout_s=4)
+        def __call__(self, name: str) -> str:
+            """Says hello."""
+            return f"Hello {name}"
+
+    greets = tool(name="greet")(Greets())
+    assert greets("you") == "Hello you"
+    assert (await call(greets, '{"name": "A"}')).value == "Hello A"
+    assert Workbench([greets]).specs()[0].description == "Greets."
+    spec = Workbench([Marked()]).specs()[0]
+    assert (spec.name, spec.description, spec.timeout_s) == ("hello", "Says hello.", 4)
+
+
+async def test_the_mark_goes_through_decorators_and_partials() -> None:
+    @tool(name="sum", timeout_s=7)
+    def summed(a: int, b: int) -> int:
+        return a + b
+
+    @functools.wraps(summed)
+    def outside(*args: int, **kwargs: int) -> int:
+        return summed(*args, **kwargs) * 10
+
+    inside = tool(name="sum", timeout_s=7)(functools.wraps(summed)(lambda *args, **kwargs: summed(*args, **kwargs)))
+    for made, value in ((outside, 30), (inside, 3), (functools.lru_cache(summed), 3)):
+        spec = Workbench([made]).specs()[0]
+        assert (spec.name, spec.timeout_s, list(spec.input_schema["properties"])) == ("sum", 7, ["a", "b"])
+        assert (await call(made, '{"a": 1, "b": 2}')).value == value
+    fixed = functools.partial(summed, b=5)
+    spec = Workbench([fixed]).specs()[0]
+    assert (spec.name, spec.timeout_s, list(spec.input_schema["properties"])) == ("sum", 7, ["a"])
+    assert (await call(fixed, '{"a": 1}')).value == 6
+
+
+async def test_a_partial_of_a_tool_that_needs_credentials_still_needs_them() -> None:
+    @tool(auth=ToolAuth("github"))
+    def delete(name: str = "") -> str:
+        raise AssertionError("ran")
+
+    for source in (
+        functools.partial(delete, "x"),
+        functools.lru_cache(delete),
+        Tool(delete, name="other"),
+        tool(title="Other")(functools.partial(delete, "x")),
+        tool(name="other")(functools.lru_cache(delete)),
+        tool(timeout_s=3)(delete),
+    ):
+        result = await call(source)
+        assert result.error is not None
+        assert result.error.code == "unauthorized"
+
+
+def test_a_tool_made_of_a_marked_function_keeps_what_was_said_there() -> None:
+    other = Tool(later, name="other")
+    assert (other.spec.name, other.spec.title, other.spec.timeout_s) == ("other", "Slowly", 3)
+    assert Workbench([later]).specs()[0].name == "later"
+
+
+def test_a_tool_can_be_called_as_its_function() -> None:
+    made = Tool(add)
+    assert made(1, b=3) == 4
+    assert made.fn is add
+    assert repr(made) == "<Tool add>"
+    assert made.arguments(1, b=3) == {"a": 1, "b": 3}
+    with pytest.raises(TypeError, match="unexpected keyword"):
+        made.arguments(c=3)  # type: ignore[call-arg]
+
+
+# Arguments of every kind
+
+
+async def test_positional_only_and_keyword_only_parameters_and_any_number() -> None:
+    def kinds(a: int, b: int = 20, /, c: int = 30, *rest: int, d: int = 40, **named: int) -> list[Any]:
+        return [a, b, c, rest, d, named]
+
+    async with Workbench([kinds]) as bench:
+        for arguments, value in (
+            ({"a": 1}, [1, 20, 30, (), 40, {}]),
+            ({"a": 1, "c": 3}, [1, 20, 3, (), 40, {}]),
+            ({"a": 1, "rest": [5, 6]}, [1, 20, 30, (5, 6), 40, {}]),
+            ({"a": 1, "b": 2, "c": 3, "rest": [5], "d": 4, "x": 9}, [1, 2, 3, (5,), 4, {"x": 9}]),
+        ):
+            assert (await bench.call("kinds", arguments)).unwrap() == value
+        assert (await bench.call(kinds, 1, 2, 3, 5, d=4, x=9)).unwrap() == [1, 2, 3, (5,), 4, {"x": 9}]
+    assert bench.specs()[0].input_schema == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "integer"},
+            "b": {"type": "integer", "default": 20},
+            "c": {"type": "integer", "default": 30},
+            "rest": {"items": {"type": "integer"}, "type": "array"},
+            "d": {"type": "integer", "default": 40},
+        },
+        "required": ["a"],
+        "additionalProperties": {"type": "integer"},
+    }
+
+
+async def test_of_positional_only_parameters_a_later_one_may_be_given_alone() -> None:
+    def place(a: int = 1, b: int = 2, c: int = 3, /) -> list[int]:
+        return [a, b, c]
+
+    assert (await call(place, '{"b": 9}')).unwrap() == [1, 9, 3]
+    assert (await call(place, '{"c": 9}')).unwrap() == [1, 2, 9]
+
+
+async def test_any_name_python_takes_may_be_a_parameter() -> None:
+    def awkward(
+        schema: int, copy: int, self: int, _x: int, cls: int, model_config: int, kwargs: int, args: int, context: int
+    ) -> list[int]:
+        return [schema, copy, self, _x, cls, model_config, kwargs, args, context]
+
+    names = ["schema", "copy", "self", "_x", "cls", "model_config", "kwargs", "args", "context"]
+    given = {name: number for number, name in enumerate(names)}
+    async with Workbench([awkward]) as bench:
+        assert list(bench.specs()[0].input_schema["properties"]) == names
+        assert (await bench.call("awkward", given)).unwrap() == list(range(9))
+        assert (await bench.call(awkward, **given)).unwrap() == list(range(9))
+        assert (await bench.call(Tool(awkward).fn, **given)).unwrap() == list(range(9))
+
+
+async def test_other_awkward_names() -> None:
+    def more(tool: int, given: int, name: int, json: int, validate: int, fields: int, größe: int, total: int) -> int:
+        return tool + given + name + json + validate + fields + größe + total
+
+    given = dict.fromkeys(inspect.signature(more).parameters, 1)
+    async with Workbench([more]) as bench:
+        assert (await bench.call("more", given)).unwrap() == 8
+        assert (await bench.call(more, **given)).unwrap() == 8
+
+
+class Address(BaseModel):
+    street: str
+
+
+class Person(BaseModel):
+    name: str
+    home: Address
+
+
+async def test_nested_models_arrive_as_instances_of_their_own_class() -> None:
+    def of(person: Person, people: list[Person], by_name: dict[str, Person]) -> str:
+        found = [person, *people, *by_name.values()]
+        return " ".join({f"{type(p).__qualname__}/{type(p.home).__qualname__}" for p in found})
+
+    one = {"name": "A", "home": {"street": "B"}}
+    async with Workbench([of]) as bench:
+        assert (await bench.call("of", {"person": one, "people": [one], "by_name": {"x": one}})).value == (
+            "Person/Address"
+        )
+        person = Person(name="A", home=Address(street="B"))
+        assert (await bench.call(of, person, [person], by_name={"x": person})).value == "Person/Address"
+
+
+async def test_a_mutable_default_is_not_shared_between_calls() -> None:
+    def collect(item: int, into: list[int] = [], settings: dict[str, list[int]] = {"seen": []}) -> int:
+        into.append(item)
+        settings["seen"].append(item)
+        return len(into) + len(settings["seen"])
+
+    async with Workbench([collect]) as bench:
+        assert [(await bench.call("collect", {"item": n})).value for n in range(3)] == [2, 2, 2]
+    assert inspect.signature(collect).parameters["into"].default == []
+
+
+async def test_a_default_made_by_a_pydantic_field_is_not_shared_between_calls() -> None:
+    def collect(item: int, into: list[int] = Field(default_factory=list), more: list[int] = Field([])) -> int:
+        into.append(item)
+        more.append(item)
+        return len(into) + len(more)
+
+    async with Workbench([collect]) as bench:
+        assert [(await bench.call("collect", {"item": n})).value for n in range(3)] == [2, 2, 2]
+
+
+async def test_a_default_without_json_is_used_and_not_shown() -> None:
+    nothing = object()
+
+    def find(a: int, start: Any = nothing, key: Any = len, limit: float = math.inf) -> list[bool]:
+        return [start is nothing, key is len, limit == math.inf]
+
+    made = Tool(find)
+    assert made.spec.input_schema["properties"] == {
+        "a": {"type": "integer"},
+        "start": {},
+        "key": {},
+        "limit": {"type": "number"},
+    }
+    assert (await call(made, '{"a": 1}')).value == [True, True, True]
+
+
+def test_a_default_that_cannot_be_copied_is_refused() -> None:
+    import threading
+
+    def use(locks: dict[str, Any] = {"a": threading.Lock()}) -> None: ...
+
+    assert "the default of 'locks' cannot be copied, so all calls would share it" in refusal(lambda: Tool(use))
+
+
+async def test_a_parameter_with_an_alias_is_called_by_it_and_given_by_its_own_name_in_python() -> None:
+    def send(sender: Annotated[str, Field(alias="from")], to: str = "all") -> str:
+        return f"{sender} {to}"
+
+    async with Workbench([send]) as bench:
+        assert list(bench.specs()[0].input_schema["properties"]) == ["from", "to"]
+        assert (await bench.call("send", '{"from": "me"}')).unwrap() == "me all"
+        assert (await bench.call(send, "me", to="you")).unwrap() == "me you"
+        assert (await bench.call(send, sender="me")).unwrap() == "me all"
+
+
+# A schema of one's own
+
+
+BARE = {
+    "type": "object",
+    "properties": {"when": {"type": "string", "format": "date"}, "n": {"type": "integer", "minimum": 1}},
+    "required": ["when"],
+}
+
+
+async def test_arguments_are_validated_against_parameters_and_stay_json() -> None:
+    def use(when: str, n: int = 5) -> list[Any]:
+        return [when, n]
+
+    made = Tool(use, parameters=BARE)
+    assert made.spec.input_schema == {**BARE, "additionalProperties": False}
+    async with Workbench([made]) as bench:
+        assert (await bench.call("use", '{"when": "2024-02-29"}')).unwrap() == ["2024-02-29", 5]
+        for wrong, words in (
+            ('{"when": "2023-02-29"}', "when"),
+            ('{"when": "soon"}', "when"),
+            ('{"when": "2024-02-29", "n": 0}', "n"),
+            ('{"n": 1}', "when"),
+            ('{"when": "2024-02-29", "whem": 1}', "whem"),
+        ):
+            result = await bench.call("use", wrong)
+            assert result.error is not None
+            assert result.error.code == "invalid_arguments"
+            assert words in result.error.message
+
+
+async def test_parameters_that_let_others_through_need_a_function_that_takes_them() -> None:
+    def closed(when: str) -> str:
+        return when
+
+    def opened(when: str, **rest: Any) -> Any:
+        return rest
+
+    schema = {"properties": {"when": {"type": "string"}}, "required": ["when"]}
+    assert (await call(Tool(opened, parameters=schema), '{"when": "a", "x": 1}')).value == {"x": 1}
+    shut = {**schema, "additionalProperties": False}
+    assert (await call(Tool(opened, parameters=shut), '{"when": "a", "x": 1}')).error is not None
+    for loose in (
+        {"additionalProperties": True},
+        {"additionalProperties": {"type": "string"}},
+        {"patternProperties": {"^x": True}},
+    ):
+        assert "lets other arguments through" in refusal(
+            lambda loose=loose: Tool(closed, parameters={**schema, **loose})
+        )
+
+
+async def test_parameters_may_be_composed_of_parts() -> None:
+    def use(a: int, b: int = 0, c: int = 0) -> list[int]:
+        return [a, b, c]
+
+    by_reference = {
+        "$ref": "#/$defs/Use",
+        "$defs": {"Use": {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a"]}},
+    }
+    of_parts = {
+        "allOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}],
+        "anyOf": [{"properties": {"b": {"type": "integer"}}}, {"properties": {"c": {"type": "integer"}}}],
+    }
+    chosen = {
+        "oneOf": [
+            {"properties": {"a": {"const": 1}, "b": {"type": "integer"}}, "required": ["a", "b"]},
+            {"properties": {"a": {"const": 2}, "c": {"type": "integer"}}, "required": ["a"]},
+        ]
+    }
+    assert (await call(Tool(use, parameters=by_reference), '{"a": 1, "b": 2}')).unwrap() == [1, 2, 0]
+    assert (await call(Tool(use, parameters=of_parts), '{"a": 1, "c": 2}')).unwrap() == [1, 0, 2]
+    assert (await call(Tool(use, parameters=chosen), '{"a": 2, "c": 2}')).unwrap() == [2, 0, 2]
+    for schema in (by_reference, of_parts, chosen):
+        result = await call(Tool(use, parameters=schema), '{"a": 2, "other": 2}')
+        assert result.error is not None
+        assert result.error.code == "invalid_arguments"
+
+
+def test_a_change_of_parameters_afterwards_changes_no_tool() -> None:
+    def use(a: int) -> None: ...
+
+    schema: dict[str, Any] = {"properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    made = Tool(use, parameters=schema)
+    schema["properties"]["a"]["type"] = "string"
+    assert made.spec.input_schema["properties"] == {"a": {"type": "integer"}}
+
+
+def _takes(a: int, b: int = 1) -> None: ...
+def _takes_any(ctx: Context, **rest: Any) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("fn", "schema", "words"),
+    [
+        (_takes, "{}", "parameters is a JSON Schema, as a mapping"),
+        (_takes, {"type": "array"}, "the root of parameters= has type 'array'. Arguments are an object"),
+        (_takes, {"type": "objekt"}, "has type 'objekt'"),
+        (_takes, {"properties": {"a": {"type": "int"}}}, "no JSON Schema 2020-12"),
+        (_takes, {"properties": {"a": {"minimum": "1"}}}, "no JSON Schema 2020-12"),
+        (_takes, {"properties": {"a": {"pattern": "("}}, "required": ["a"]}, "no JSON Schema 2020-12"),
+        (
+            _takes,
+            {"properties": {"a": {"$ref": "#/$defs/None"}}, "required": ["a"]},
+            "Pointer '/$defs/None' does not exist",
+        ),
+        (
+            _takes,
+            {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"items": [True]}}},
+            "2020-12",
+        ),
+        (_takes, {"properties": {"a": {"default": object()}}}, "parameters= is no JSON"),
+        (
+            _takes,
+            {"properties": {"a": True, "c": True}, "required": ["a"]},
+            "describes 'c', and the function takes no such",
+        ),
+        (_takes, {"properties": {"a": True}, "required": ["a", "c"]}, "requires 'c', and the function takes no such"),
+        (_takes, {"properties": {"b": True}}, "the function needs 'a', and parameters= does not require it"),
+        (
+            _takes_any,
+            {"properties": {"ctx": True}},
+            "describes 'ctx', and the function takes no such argument from a model",
+        ),
+    ],
+)
+def test_parameters_that_cannot_work_are_refused(fn: Any, schema: Any, words: str) -> None:
+    assert words in refusal(lambda: Tool(fn, parameters=schema))
+
+
+# Options
+
+
+def test_everything_that_can_be_said_of_a_tool_is_in_its_spec() -> None:
+    @tool(
+        name="other-name",
+        title="Other",
+        description="Said otherwise.",
+        read_only=True,
+        destructive=False,
+        idempotent=True,
+        open_world=False,
+        long_running=True,
+        tags=["b", "a"],
+        version="1.2",
+        examples=[{"a": 1}],
+        timeout_s=2.5,
+        strict=True,
+        auth=ToolAuth("github", scopes=["repo"]),
+    )
+    def fn(a: int) -> str:
+        """Not said."""
+        return str(a)
+
+    assert Workbench([fn]).specs() == (
+        ToolSpec(
+            name="other-name",
+            description="Said otherwise.",
+            input_schema={
+                "type": "object",
+                "properties": {"a": {"type": "integer"}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            output_schema={"type": "string"},
+            title="Other",
+            hints=Hints(read_only=True, destructive=False, idempotent=True, open_world=False, long_running=True),
+            auth=ToolAuth("github", scopes=["repo"]),
+            tags=frozenset({"a", "b"}),
+            version="1.2",
+            examples=({"a": 1},),
+            strict=True,
+            timeout_s=2.5,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"colour": "red"}, "Tool 'fn' has no option 'colour'. It has: name, title,"),
+        ({"name": ""}, "'' cannot be the name of a tool"),
+        (
+            {"name": "a b"},
+            "'a b' cannot be the name of a tool: model providers take 1 to 64 letters, digits, '_' and '-'.",
+        ),
+        ({"name": "a.b"}, "Give one with @tool(name="),
+        ({"name": "ä"}, "cannot be the name"),
+        ({"name": "a\n"}, "cannot be the name"),
+        ({"name": "a" * 65}, "cannot be the name"),
+        ({"name": 5}, "cannot be the name"),
+        ({"title": 5}, "Tool 'fn': title is text."),
+        ({"description": ["a"]}, "description is text"),
+        ({"destructive": "no"}, "destructive is True, False or None"),
+        ({"strict": 1}, "strict is True, False or None"),
+        ({"tags": "mail"}, "tags is a list of texts"),
+        ({"tags": [1]}, "tags is a list of texts"),
+        ({"version": 1.2}, "version is text"),
+        ({"examples": {"a": 1}}, "examples is a list of arguments"),
+        ({"examples": ['{"a": 1}']}, "examples is a list of arguments"),
+        ({"timeout_s": 0}, "timeout_s is a number of seconds above 0, or None for no limit"),
+        ({"timeout_s": -1}, "timeout_s"),
+        ({"timeout_s": "3"}, "timeout_s"),
+        ({"timeout_s": True}, "timeout_s"),
+        ({"timeout_s": math.nan}, "timeout_s"),
+        ({"timeout_s": math.inf}, "timeout_s"),
+        ({"available": True}, "available is a function that is given the Caller"),
+        ({"auth": "github"}, 'auth is a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"])'),
+    ],
+)
+def test_an_option_that_cannot_work_is_refused_at_definition(options: dict[str, Any], words: str) -> None:
+    def fn(a: int) -> None: ...
+
+    assert words in refusal(lambda: tool(**options)(fn))
+    assert words in refusal(lambda: Tool(fn, **options))
+
+
+def test_options_of_none_are_as_if_unsaid() -> None:
+    def fn(a: int) -> None: ...
+
+    said: Any = dict.fromkeys(
+        [
+            "name",
+            "title",
+            "description",
+            "parameters",
+            "destructive",
+            "tags",
+            "version",
+            "examples",
+            "timeout_s",
+            "auth",
+        ]
+    )
+    assert Tool(fn, **said).spec == Tool(fn).spec
+
+
+def test_an_empty_description_replaces_the_docstring() -> None:
+    assert Tool(add, description="").spec.description == ""
+
+
+def test_examples_that_do_not_work_are_refused() -> None:
+    said = refusal(lambda: Tool(add, examples=[{"a": 1}, {"a": "x"}]))
+    assert said.startswith("Tool 'add': example 2 is not a call that works: ")
+    assert "example 1 is not a call that works" in refusal(lambda: Tool(add, examples=[{"a": "1"}]))
+
+
+async def test_a_limit_of_time_holds_for_each_call() -> None:
+    @tool(timeout_s=0.05)
+    async def forever() -> None:
+        await asyncio.Event().wait()
+
+    result = await call(forever)
+    assert result.error is not None
+    assert result.error.code == "timeout"
+
+
+async def test_a_tool_that_needs_credentials_is_unauthorized_and_never_runs() -> None:
+    ran: list[int] = []
+
+    @tool(auth=ToolAuth("github", scopes=["repo"]))
+    def delete(a: int) -> None:
+        ran.append(a)
+
+    result = await call(delete, '{"a": 1}')
+    assert result.error is not None
+    assert result.error.to_dict() == {
+        "code": "unauthorized",
+        "message": "Tool 'delete' needs credentials of 'github', and nobody here can provide them.",
+        "retry": "later",
+    }
+    assert ran == []
+
+
+def _for_alice(caller: Caller) -> bool:
+    return caller.principal == "alice"
+
+
+async def _for_alice_later(caller: Caller) -> bool:
+    return caller.principal == "alice"
+
+
+def _broken(caller: Caller) -> bool:
+    raise RuntimeError("secret")
+
+
+async def _broken_later(caller: Caller) -> bool:
+    raise RuntimeError("secret")
+
+
+@pytest.mark.parametrize(
+    ("available", "principals"),
+    [(_for_alice, {"alice"}), (_for_alice_later, {"alice"}), (_broken, set()), (_broken_later, set())],
+)
+async def test_a_tool_is_seen_and_called_by_those_to_whom_it_is_available(available: Any, principals: set[str]) -> None:
+    ran: list[str] = []
+
+    @tool(available=available)
+    def secret(ctx: Context) -> str:
+        ran.append(ctx.caller.principal)
+        return "told"
+
+    for principal in ("alice", "bob"):
+        async with Workbench([secret, add], caller=Caller(principal)) as bench:
+            seen = {spec.name for spec in bench.specs()}
+            result = await bench.call("secret")
+        if principal in principals:
+            assert (seen, result.value) == ({"secret", "add"}, "told")
+        else:
+            assert seen == {"add"}
+            assert result.error is not None
+            assert (result.error.code, result.error.message) == (
+                "unavailable",
+                "Tool 'secret' is not available to you now.",
+            )
+    assert set(ran) == principals
+
+
+# What cannot be a tool
+
+
+def test_classes_are_refused() -> None:
+    said = "Make a tool of a function, or of a method of an instance."
+    assert refusal(lambda: tool(Counter)) == f"@tool cannot mark the class Counter. {said}"
+    assert refusal(lambda: Tool(Counter)) == f"Tool 'Counter' is a class. {said}"
+    assert refusal(lambda: Workbench([Counter])) == f"Tool 'Counter' is a class. {said}"
+    assert refusal(lambda: Tool(functools.partial(Counter, 1))) == f"Tool 'Counter' is a class. {said}"
+
+
+def test_generators_are_refused() -> None:
+    def numbers(n: int) -> Iterator[int]:
+        yield n
+
+    async def more(n: int) -> AsyncIterator[int]:
+        yield n
+
+    class Yields:
+        def __call__(self, n: int) -> Iterator[int]:
+            yield n
+
+    for fn in (numbers, more, functools.partial(numbers, 1), Yields()):
+        assert refusal(lambda fn=fn: Tool(fn, name="n")) == "Tool 'n' is a generator. Return a list of what it yields."
+
+
+def test_lambdas_need_a_name() -> None:
+    assert "'<lambda>' cannot be the name of a tool" in refusal(lambda: tool(lambda a: a))
+    assert Tool(lambda a: a, name="same").spec.name == "same"
+
+
+@pytest.mark.parametrize("thing", [5, None, "add", property(lambda self: 1), [add]])
+def test_what_cannot_be_called_is_refused(thing: Any) -> None:
+    assert "called" in refusal(lambda: Tool(thing))
+    if thing is not None:
+        assert refusal(lambda: tool(thing)) == f"@tool marks functions and methods, not {type(thing).__name__}."
+
+
+def test_a_tool_is_not_made_of_a_tool() -> None:
+    made = Tool(add)
+    said = "'add' is a Tool already. To change it, make a Tool of its function, `fn`."
+    assert refusal(lambda: Tool(made)) == said
+    assert refusal(lambda: Tool(functools.partial(made, b=1))) == said
+    assert refusal(lambda: tool(made)) == "'add' is a Tool already. Mark its function, or make a Tool of that."
+
+
+def test_definition_errors_come_at_the_latest_with_the_workbench() -> None:
+    @tool
+    def fn(a: Iterator[Counter]) -> None: ...
+
+    assert "parameter 'a'" in refusal(lambda: Workbench([fn]))
+
+
+def get_pool() -> int:
+    return 1
+
+
+async def test_a_failing_definition_fails_again_the_same_way() -> None:
+    @tool
+    def fn(a: Annotated[int, Depends(get_pool)] | None) -> None: ...
+
+    assert refusal(lambda: Workbench([fn])) == refusal(lambda: Workbench([fn]))
+
+
+def test_checked_arguments_are_told_apart_from_refused_ones_by_the_tool_itself() -> None:
+    made = Tool(add)
+    assert made.check('{"a": 1}', True) == ({"a": 1}, ())
+    with pytest.raises(ToolError):
+        made.check('{"a": 1, "c": 2}', True)

@@ -1,0 +1,465 @@
+"""Any source becomes tools; a file that cannot be imported is named, with its line, and harms no other."""
+
+import sys
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import DefinitionError, LoadError, SetupError, Tool, Workbench, tool
+from toolcrib.tools import LoadProblem, load
+
+ADD = """
+from toolcrib import tool
+
+@tool
+def add(a: int, b: int) -> int:
+    return a + b
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_changes_for_good() -> Iterator[None]:
+    path, modules = list(sys.path), set(sys.modules)
+    yield
+    assert sys.path == path
+    left = {name for name in set(sys.modules) - modules if not name.startswith("toolcrib_")}
+    assert {name for name in left if "tmp" in str(getattr(sys.modules[name], "__file__", ""))} == set()
+
+
+def names(source: Any) -> list[str]:
+    return [made.spec.name for made in load(source).tools]
+
+
+def refusal(source: Any) -> str:
+    with pytest.raises(LoadError) as raised:
+        load(source)
+    return str(raised.value)
+
+
+def write(folder: Path, **files: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder
+
+
+@tool
+def here(a: int) -> int:
+    """Is here."""
+    return a
+
+
+def unmarked(a: int) -> int:
+    return a
+
+
+class Offers:
+    def __init__(self, offered: Any) -> None:
+        self.offered = offered
+
+    def __toolcrib__(self) -> Any:
+        return self.offered
+
+
+class Holder:
+    @tool
+    def work(self, a: int) -> int:
+        return a
+
+    @tool(name="made_of_class")
+    @classmethod
+    def of_class(cls, a: int) -> int:
+        return a
+
+
+holder = Holder()
+
+
+# Objects
+
+
+def test_callables_tools_and_objects_that_offer_tools() -> None:
+    made = Tool(unmarked)
+    assert names(here) == ["here"]
+    assert names(unmarked) == ["unmarked"]
+    assert names(holder.work) == ["work"]
+    assert names(Holder.of_class) == ["made_of_class"]
+    assert load(made).tools == [made]
+    assert load(Offers(made)).tools == [made]
+    assert load(Offers([made, Tool(here)])).tools[0] is made
+    assert names(Offers((made, Tool(here)))) == ["unmarked", "here"]
+    assert names(Offers([])) == []
+
+
+@pytest.mark.parametrize(
+    ("offered", "kind"), [(None, "NoneType"), ("add", "str"), ([here], "function"), (unmarked, "function"), (5, "int")]
+)
+def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str) -> None:
+    assert refusal(Offers(offered)) == f"Offers.__toolcrib__() gave a {kind}. It gives a Tool or a list."
+
+
+@pytest.mark.parametrize("source", [5, None, [here], {"a": here}, b"tools.py", object()], ids=str)
+def test_what_is_no_source_is_refused(source: Any) -> None:
+    said = refusal(source)
+    assert said.startswith(f"A {type(source).__name__} is no source of tools. A source is a function, a Tool, ")
+
+
+def test_a_class_is_refused() -> None:
+    with pytest.raises(DefinitionError, match="Make a tool of a function, or of a method of an instance"):
+        load(Holder)
+    with pytest.raises(DefinitionError, match="Make a tool of a function, or of a method of an instance"):
+        load(Offers)
+
+
+def test_a_workbench_takes_a_list_of_sources() -> None:
+    with pytest.raises(SetupError, match="list of sources"):
+        Workbench("tools.py")
+    assert [spec.name for spec in Workbench([here, Offers(Tool(unmarked))]).specs()] == ["here", "unmarked"]
+
+
+# Modules and references
+
+
+def test_a_module_gives_what_it_defines_and_marks() -> None:
+    module = sys.modules[__name__]
+    assert names(module) == ["here"]
+    made: Any = types.ModuleType("made")
+    made.here = here
+    assert "made defines no tool. Mark its functions with @tool" in refusal(made)
+    made.__all__ = ["here"]
+    assert names(made) == ["here"]
+
+
+def test_references_name_a_module_or_something_in_it() -> None:
+    assert names("json:dumps") == ["dumps"]
+    assert names(f"{__name__}:here") == ["here"]
+    assert names(f"{__name__}:holder.work") == ["work"]
+    assert names(f"{__name__}:Holder.of_class") == ["made_of_class"]
+    assert names(__name__) == ["here"]
+
+
+@pytest.mark.parametrize(
+    ("source", "words"),
+    [
+        ("", "An empty text is no source of tools."),
+        ("  ", "An empty text is no source of tools."),
+        ("no such", "'no such' is no source of tools, and no such file is here. A source is a function,"),
+        ("nowhere.py", "There is no file nowhere.py."),
+        ("nowhere/tools.py", "There is no file nowhere/tools.py."),
+        ("nowhere.py:add", "There is no file nowhere.py."),
+        (
+            "nowhere_at_all",
+            "There is no module 'nowhere_at_all' to import for 'nowhere_at_all', and no file of that name.",
+        ),
+        ("json.nowhere:a", "There is no module 'json.nowhere' to import for 'json.nowhere:a'"),
+        ("nowhere_at_all.sub:a", "There is no module 'nowhere_at_all' to import"),
+        ("json:nothing", "'json:nothing': there is no 'nothing' in json."),
+        ("json:dumps.nothing", "'json:dumps.nothing': there is no 'nothing' in dumps."),
+        ("json", "json defines no tool. Mark its functions with @tool, or name one: json:name."),
+        ("json:__name__", "A str is no source of tools."),
+        (":add", "is no source of tools"),
+        ("../x:add", "There is no file ../x:add."),
+    ],
+)
+def test_references_that_lead_nowhere_are_refused(source: str, words: str) -> None:
+    assert words in refusal(source)
+
+
+def test_a_module_that_fails_to_import_is_named_with_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(
+        tmp_path, broken_module_of_test="x = 1\n\nraise RuntimeError('oh')\n", asks_for_more="import nowhere_at_all\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    assert refusal("broken_module_of_test") == f"{tmp_path}/broken_module_of_test.py:3: RuntimeError: oh"
+    assert refusal("asks_for_more:add") == (
+        f"{tmp_path}/asks_for_more.py:1: ModuleNotFoundError: No module named 'nowhere_at_all'"
+    )
+    monkeypatch.undo()
+
+
+# Files
+
+
+@pytest.mark.parametrize(
+    "name", ["tools", "my-tools", "my.tools", "my tools", "1st", "größe", "class", "json", "toolcrib", "_hidden"]
+)
+async def test_a_file_gives_its_tools_whatever_its_name(tmp_path: Path, name: str) -> None:
+    file = tmp_path / f"{name}.py"
+    file.write_text(ADD)
+    for source in (file, str(file)):
+        async with Workbench([source]) as bench:
+            assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+    assert names(f"{file}:add") == ["add"]
+
+
+def test_a_file_is_found_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, tools=ADD)
+    monkeypatch.chdir(tmp_path)
+    for source in ("tools.py", "./tools.py", "tools.py:add", Path("tools.py"), ".", Path()):
+        assert names(source) == ["add"]
+
+
+def test_a_file_gives_functions_methods_partials_builtins_and_tools(tmp_path: Path) -> None:
+    text = """
+import functools, json, math
+from toolcrib import Tool, tool
+
+class Counter:
+    @tool
+    def count(self, a: int) -> int:
+        return a
+
+@tool
+def first(a: int) -> int:
+    return a
+
+@tool(name="second")
+@functools.lru_cache
+def cached(a: int) -> int:
+    return a
+
+def plain(a: int) -> int:
+    return a
+
+count = Counter().count
+root = tool(math.sqrt)
+dumps = Tool(json.dumps, name="dumps", parameters={"properties": {"obj": {}}, "required": ["obj"]})
+fixed = tool(name="fixed")(functools.partial(plain, a=1))
+same = first
+"""
+    file = tmp_path / "tools.py"
+    file.write_text(text)
+    assert names(file) == ["first", "second", "count", "sqrt", "dumps", "fixed"]
+
+
+def test_what_a_file_only_imports_is_not_its_own_unless_it_exports_it(tmp_path: Path) -> None:
+    text = (
+        f"from toolcrib import tool\nfrom {__name__} import here, unmarked\n@tool\ndef own(a: int) -> int: return a\n"
+    )
+    write(tmp_path, tools=text, exports=text + "__all__ = ['own', 'here']\n")
+    assert names(tmp_path / "tools.py") == ["own"]
+    assert names(tmp_path / "exports.py") == ["here", "own"]
+    assert names(f"{tmp_path / 'tools.py'}:here") == ["here"]
+
+
+def test_a_file_without_tools_is_refused(tmp_path: Path) -> None:
+    write(tmp_path, empty="", plain="def add(a: int) -> int: return a\n")
+    for name in ("empty", "plain"):
+        file = tmp_path / f"{name}.py"
+        assert refusal(file) == f"{file} defines no tool. Mark its functions with @tool, or name one: {file}:name."
+    assert names(f"{tmp_path / 'plain.py'}:add") == ["add"]
+
+
+BROKEN = {
+    "ImportError": ("import os\nfrom json import nothing_such\n", "2: ImportError: cannot import name"),
+    "SyntaxError": ("a = 1\nb = = 2\n", "2: SyntaxError: invalid syntax"),
+    "IndentationError": ("def a():\nreturn 1\n", "2: IndentationError: "),
+    "NameError": ("\n\n\nundefined\n", "4: NameError: name 'undefined' is not defined"),
+    "exit": ("import sys\nsys.exit(3)\n", "2: SystemExit: 3"),
+    "silent exit": ("raise SystemExit\n", "1: SystemExit"),
+    "deep": ("import json\ndef f():\n    json.loads('{')\n\nf()\n", "3: JSONDecodeError: "),
+    "definition": (
+        "from toolcrib import tool\n\n@tool(name='a b')\ndef add(a: int): ...\n",
+        "DefinitionError: 'a b' cannot",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BROKEN)
+def test_a_file_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path, kind: str) -> None:
+    text, words = BROKEN[kind]
+    file = tmp_path / "broken.py"
+    file.write_text(text)
+    said = refusal(file)
+    assert said.startswith(f"{file}:")
+    assert words in said
+
+
+@pytest.mark.parametrize("data", [b"\x00\x01\x02", b"\xff\xfe\xfa", b"\x7fELF\x00\x00", b"a = '\xe9'\n"])
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, data: bytes) -> None:
+    file = tmp_path / "binary.py"
+    file.write_bytes(data)
+    assert refusal(file).startswith(f"{file}:")
+    assert "SyntaxError" in refusal(file) or "ValueError" in refusal(file)
+
+
+def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "dir.py").mkdir()
+    (tmp_path / "dangling.py").symlink_to(tmp_path / "nowhere.py")
+    (tmp_path / "text.txt").write_text("a")
+    assert "holds no .py file" in refusal(tmp_path / "dir.py")
+    assert "There is no file" in refusal(tmp_path / "dangling.py")
+    assert "is no Python file" in refusal(tmp_path / "text.txt")
+    assert "is no Python file" in refusal(str(tmp_path / "text.txt"))
+
+
+def test_an_import_again_gives_the_file_as_it_is_now(tmp_path: Path) -> None:
+    write(tmp_path, tools="import helper\n" + ADD, helper="")
+    assert names(tmp_path / "tools.py") == ["add"]
+    write(tmp_path, tools="import helper\n" + ADD.replace("def add", "def plus_more"), helper="value = 1\n")
+    assert names(tmp_path / "tools.py") == ["plus_more"]
+    write(tmp_path, tools="broken =")
+    assert "SyntaxError" in refusal(tmp_path / "tools.py")
+
+
+def test_the_types_of_a_file_can_be_pickled(tmp_path: Path) -> None:
+    import pickle
+
+    text = ADD + "\nclass Kept:\n    pass\n"
+    write(tmp_path, tools=text)
+    [made] = load(tmp_path / "tools.py").tools
+    assert pickle.loads(pickle.dumps(made.fn)) is made.fn
+
+
+async def test_annotations_of_a_file_are_read_where_it_stands(tmp_path: Path) -> None:
+    text = """
+from __future__ import annotations
+from dataclasses import dataclass
+from typing_extensions import TypedDict
+from toolcrib import tool
+from shapes import Point
+
+class Line(TypedDict):
+    start: Point
+    next: Line | None
+
+@dataclass
+class Size:
+    width: int
+    inner: Size | None = None
+
+@tool
+def measure(line: Line, size: Size) -> int:
+    return line["start"].x + size.width
+"""
+    write(tmp_path, tools=text, shapes="from pydantic import BaseModel\nclass Point(BaseModel):\n    x: int\n")
+    async with Workbench([tmp_path / "tools.py"]) as bench:
+        arguments = {"line": {"start": {"x": 1}, "next": None}, "size": {"width": 2, "inner": {"width": 3}}}
+        assert (await bench.call("measure", arguments)).unwrap() == 3
+
+
+# Siblings
+
+
+def test_files_next_to_each_other_may_import_each_other(tmp_path: Path) -> None:
+    write(tmp_path, tools="from helper import tool\n" + ADD, helper="from toolcrib import tool\n")
+    assert names(tmp_path / "tools.py") == ["add"]
+    assert names(tmp_path) == ["add"]
+    assert "helper" not in sys.modules
+
+
+async def test_siblings_of_one_name_in_two_folders_stay_apart(tmp_path: Path) -> None:
+    text = "from toolcrib import tool\nimport helper_of_test\n@tool\ndef {}() -> str: return helper_of_test.WHO\n"
+    one = write(tmp_path / "one", tools=text.format("one"), helper_of_test="WHO = 'one'\n")
+    two = write(tmp_path / "two", tools=text.format("two"), helper_of_test="WHO = 'two'\n")
+    async with Workbench([one / "tools.py", two]) as bench:
+        assert [(await bench.call(name)).value for name in ("one", "two")] == ["one", "two"]
+
+
+async def test_a_sibling_goes_before_a_module_of_the_program_of_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = types.ModuleType("helper_of_test")
+    monkeypatch.setitem(sys.modules, "helper_of_test", mine)
+    text = "from toolcrib import tool\nfrom helper_of_test import WHO\n@tool\ndef who() -> str: return WHO\n"
+    folder = write(tmp_path / "tools", tools=text, helper_of_test="WHO = 'sibling'\n")
+    async with Workbench([folder]) as bench:
+        assert (await bench.call("who")).value == "sibling"
+    assert sys.modules["helper_of_test"] is mine
+
+
+def test_a_sibling_that_fails_is_named_with_its_own_line(tmp_path: Path) -> None:
+    write(tmp_path, tools="import os\nimport helper\n", helper="a = 1\n\nb = = 2\n")
+    assert refusal(tmp_path / "tools.py") == f"{tmp_path / 'helper.py'}:3: SyntaxError: invalid syntax"
+    write(tmp_path, helper="raise ValueError('bad')\n")
+    assert refusal(tmp_path / "tools.py") == f"{tmp_path / 'tools.py'}:2: ValueError: bad"
+
+
+def test_packages_of_an_environment_inside_the_folder_stay_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, tools="import installed_of_test, helper.inner\n" + ADD)
+    write(tmp_path / ".venv", installed_of_test="")
+    write(tmp_path / "helper", __init__="", inner="")
+    monkeypatch.syspath_prepend(tmp_path / ".venv")
+    assert names(tmp_path / "tools.py") == ["add"]
+    assert [name for name in ("installed_of_test", "helper", "helper.inner") if name in sys.modules] == [
+        "installed_of_test"
+    ]
+    monkeypatch.undo()
+    del sys.modules["installed_of_test"]
+
+
+def test_siblings_are_shared_by_the_files_of_a_folder(tmp_path: Path) -> None:
+    text = "from toolcrib import tool\nimport shared\nshared.seen.append({0!r})\n"
+    text += "@tool\ndef {0}() -> list: return shared.seen\n"
+    folder = write(tmp_path / "tools", one=text.format("one"), two=text.format("two"), shared="seen = []\n")
+    one, two = load(folder).tools
+    assert one() is two()
+    assert one() == ["one", "two"]
+
+
+# Folders
+
+
+def test_a_folder_gives_the_tools_of_its_files_in_order(tmp_path: Path) -> None:
+    def one(name: str) -> str:
+        return ADD.replace("def add", f"def {name}")
+
+    write(tmp_path, b=one("second"), a=one("first"), _hidden=one("hidden"), __init__=one("init"), plain="x = 1\n")
+    (tmp_path / ".dot.py").write_text(one("dot"))
+    (tmp_path / "notes.txt").write_text("no")
+    write(tmp_path / "inner", deep=one("deep"))
+    assert names(tmp_path) == ["first", "second"]
+    assert names(str(tmp_path)) == ["first", "second"]
+
+
+def test_a_file_that_fails_is_a_problem_and_the_others_load(tmp_path: Path) -> None:
+    folder = write(tmp_path / "tools", good=ADD, **{kind.replace(" ", "_"): text for kind, (text, _) in BROKEN.items()})
+    (folder / "binary.py").write_bytes(b"\x00")
+    (folder / "dangling.py").symlink_to(folder / "nowhere.py")
+    (folder / "folder.py").mkdir()
+    write(
+        folder,
+        untyped="from toolcrib import tool\nclass C: ...\n@tool\ndef use(a: C) -> None: ...\n",
+    )
+    bench = Workbench([folder])
+    assert [spec.name for spec in bench.specs()] == ["add"]
+    problems = {problem.place.removeprefix(f"{folder}/"): problem.reason for problem in bench.problems}
+    assert sorted(problems) == sorted([
+        "ImportError.py:2", "IndentationError.py:2", "NameError.py:4", "SyntaxError.py:2", "binary.py", "dangling.py",
+        "deep.py:3", "definition.py:3", "exit.py:2", "folder.py", "silent_exit.py:1", "untyped.py",
+    ])  # fmt: skip
+    assert problems["NameError.py:4"] == "NameError: name 'undefined' is not defined"
+    assert "which has no JSON Schema" in problems["untyped.py"]
+    assert str(LoadProblem("a.py:1", "b")) == "a.py:1: b"
+
+
+def test_a_folder_without_tools_is_refused(tmp_path: Path) -> None:
+    assert refusal(tmp_path) == f"The folder {tmp_path} holds no .py file."
+    write(tmp_path, plain="x = 1\n")
+    assert refusal(tmp_path) == f"No file in the folder {tmp_path} defines a tool. Mark its functions with @tool."
+
+
+def test_files_of_one_name_in_two_folders_stay_apart(tmp_path: Path) -> None:
+    one = write(tmp_path / "one", tools=ADD)
+    two = write(tmp_path / "two", tools=ADD.replace("def add", "def multiply"))
+    assert [spec.name for spec in Workbench([one, two / "tools.py"]).specs()] == ["add", "multiply"]
+    [first], [second] = load(one).tools, load(two).tools
+    assert first.fn.__module__ != second.fn.__module__
+
+
+def test_two_files_that_import_one_tool_do_not_conflict(tmp_path: Path) -> None:
+    again = f"from toolcrib import tool\nfrom {__name__} import here\nfrom b import add\n__all__ = ['here', 'add']\n"
+    folder = write(tmp_path / "tools", a=again, b=ADD, c=again)
+    assert sorted(spec.name for spec in Workbench([folder]).specs()) == ["add", "here"]
+
+
+def test_things_in_a_file_that_mind_being_looked_at_are_left_alone(tmp_path: Path) -> None:
+    text = ADD + "\nclass Minds:\n    def __getattr__(self, name): raise RuntimeError(name)\nminds = Minds()\n"
+    text += "class Anything:\n    def __getattr__(self, name): return self\nanything = Anything()\n"
+    write(tmp_path, tools=text)
+    assert names(tmp_path / "tools.py") == ["add"]
