@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import CallLog, Caller, Context, Data, File, Image, Result, Text, ToolAuth, ToolError, Workbench, tool
+from toolcrib import Caller, CallLog, Context, Data, File, Image, Result, Text, ToolAuth, ToolError, Workbench, tool
 
 
 @tool

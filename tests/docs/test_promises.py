@@ -75,15 +75,13 @@ async def test_a_misspelt_argument_is_refused_with_the_right_name() -> None:
         return to
 
     result = await Workbench([send]).call("send", {"to": "ada", "subjekt": "Hello"})
-    assert result.text == (
-        "Tool 'send': there is no argument 'subjekt'. Did you mean 'subject'? It takes: to, subject."
-    )
+    assert result.text == ("Tool 'send' takes no argument 'subjekt'. Did you mean 'subject'? It takes: to, subject.")
 
 
 async def test_all_problems_are_told_at_once_and_no_value_is_quoted() -> None:
     result = await Workbench([add]).call("add", {"a": "hunter2", "b": ["hunter2"], "c": "hunter2"})
     assert result.error is not None
-    assert [problem["path"] for problem in result.error.details["problems"]] == ["/a", "/b", "/c"]
+    assert [problem["path"] for problem in result.error.details["problems"]] == ["/c", "/a", "/b"]
     assert "hunter2" not in f"{result.to_dict()}"
 
 

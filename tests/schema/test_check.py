@@ -226,7 +226,7 @@ async def test_a_whole_number_is_taken_for_an_integer_and_noted(spelled: str) ->
     )
 
 
-@pytest.mark.parametrize("spelled", ["1.5", "1.00000000000000000001", "9007199254740993.0", "1e23", "-0.5"])
+@pytest.mark.parametrize("spelled", ["1.5", "1.00000000000000000001", "9007199254740993.0", "1e23", "1e+23", "-0.5"])
 async def test_a_number_that_is_not_surely_an_integer_is_refused(spelled: str) -> None:
     def take(n: int) -> int:
         return n

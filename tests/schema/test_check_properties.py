@@ -10,9 +10,8 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import jsonschema_rs
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
-from hypothesis_jsonschema import from_schema
 from pydantic import BaseModel, Field, TypeAdapter
 
 from toolcrib import Tool, ToolError
@@ -90,6 +89,13 @@ nodes = st.recursive(
     lambda inner: st.builds(Node, leaf=leaves, more=st.lists(inner, max_size=2)),
     max_leaves=4,
 )
+
+
+def unfolded(time: Any) -> Any:
+    """JSON does not say which of two hours with one name is meant."""
+    return time.replace(fold=0)
+
+
 finite = st.floats(allow_nan=False, allow_infinity=False)
 SIMPLE: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (int, st.integers(-(10**30), 10**30)),
@@ -98,8 +104,8 @@ SIMPLE: list[tuple[Any, st.SearchStrategy[Any]]] = [
     (str, st.text(st.characters(exclude_categories=["Cs"]), max_size=10)),
     (type(None), st.none()),
     (datetime.date, st.dates()),
-    (datetime.datetime, st.datetimes(timezones=st.none() | st.just(datetime.UTC))),
-    (datetime.time, st.times()),
+    (datetime.datetime, st.datetimes(timezones=st.none() | st.just(datetime.UTC)).map(unfolded)),
+    (datetime.time, st.times().map(unfolded)),
     (uuid.UUID, st.uuids()),
     (Decimal, st.decimals(allow_nan=False, allow_infinity=False, places=3)),
     (Color, st.sampled_from(Color)),
@@ -130,12 +136,13 @@ def kinds_and_values(draw: st.DrawFn, depth: int = 2) -> tuple[Any, st.SearchStr
 @given(st.data())
 def test_a_value_written_down_by_its_type_arrives_equal_and_unrepaired(data: st.DataObject) -> None:
     kind, values = data.draw(kinds_and_values())
-    tool = typed(kind)
+    tool, written = typed(kind), TypeAdapter(kind)
     for value in data.draw(st.lists(values, min_size=1, max_size=3)):
-        text = '{"v":' + TypeAdapter(kind).dump_json(value).decode() + "}"
-        for given_arguments in (text, text.encode(), {"v": TypeAdapter(kind).dump_python(value, mode="json")}):
+        text = '{"v":' + written.dump_json(value).decode() + "}"
+        for given_arguments in (text, text.encode(), {"v": written.dump_python(value, mode="json")}):
             arguments, repairs = tool.check(given_arguments, True)
-            assert (repr(arguments["v"]), repairs) == (repr(value), ())
+            assert (arguments["v"], repairs) == (value, ())
+            assert written.dump_json(arguments["v"]) == written.dump_json(value)  # 1, 1.0 and true differ
 
 
 @calm(150)
@@ -158,16 +165,12 @@ def test_typed_tools_read_any_json_or_say_what_is_wrong(data: st.DataObject) -> 
 # Repairs, held against every reading that the documented rules allow
 
 
-class Ambiguous(Exception):
-    """Some part of a value has more than one reading."""
-
-
 def admits(value: Json, schema: Json) -> bool:
     """Whether a value is valid, for the few keywords that are used here. Written anew on purpose."""
     if "anyOf" in schema:
         return any(admits(value, branch) for branch in schema["anyOf"])
     if "enum" in schema:
-        return any(same(value, choice) for choice in schema["enum"])
+        return any(equal(value, choice) for choice in schema["enum"])
     match schema["type"]:
         case "null":
             return value is None
@@ -191,6 +194,12 @@ def admits(value: Json, schema: Json) -> bool:
     )
 
 
+def equal(left: Json, right: Json) -> bool:
+    """Equal as JSON Schema has it: 1 and 1.0 are one value."""
+    both_numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in (left, right))
+    return bool(left == right) if both_numbers else same(left, right)
+
+
 def kinds_of(schema: Json) -> set[str]:
     if "enum" in schema:
         names = {str: "string", int: "integer", bool: "boolean", type(None): "null"}
@@ -202,19 +211,19 @@ def may_be_array(schema: Json) -> bool:
     return "array" in kinds_of(schema) or any(map(may_be_array, schema.get("anyOf", ())))
 
 
-def readings(value: Json, schema: Json) -> list[Json]:
-    """Every valid reading of a value by the documented rules. Raises Ambiguous where a part of it has two."""
+def readings(value: Json, schema: Json, unclear: list[Json]) -> list[Json]:
+    """Every valid reading of a value by the documented rules. Parts of it that have several go to *unclear*."""
     if admits(value, schema):
         return [value]
-    found = [reading for branch in schema.get("anyOf", ()) for reading in readings(value, branch)]
-    found += [reading for reading in proposed(value, schema) if admits(reading, schema)]
+    found = [reading for branch in schema.get("anyOf", ()) for reading in readings(value, branch, unclear)]
+    found += [reading for reading in proposed(value, schema, unclear) if admits(reading, schema)]
     distinct = {json.dumps(reading, sort_keys=True): reading for reading in found}
     if len(distinct) > 1:
-        raise Ambiguous
+        unclear.append(value)
     return list(distinct.values())
 
 
-def proposed(value: Json, schema: Json) -> Iterator[Json]:
+def proposed(value: Json, schema: Json, unclear: list[Json]) -> Iterator[Json]:
     kinds = kinds_of(schema)
     if isinstance(value, str) and kinds & {"integer", "number", "boolean", "array", "object"}:
         try:
@@ -222,18 +231,18 @@ def proposed(value: Json, schema: Json) -> Iterator[Json]:
         except (ValueError, RecursionError):
             inner = None
         if inner is not None and not isinstance(inner, str):
-            yield from readings(inner, schema)
+            yield from readings(inner, schema, unclear)
     if isinstance(value, bool | int | float) and "string" in kinds:
         yield json.dumps(value)
     if "array" in kinds:
         if isinstance(value, list):
-            for items in itertools.product(*(readings(item, schema["items"]) for item in value)):
+            for items in itertools.product(*(readings(item, schema["items"], unclear) for item in value)):
                 yield list(items)
         if value is not None and (not isinstance(value, list) or (value and may_be_array(schema["items"]))):
-            for item in readings(value, schema["items"]):
+            for item in readings(value, schema["items"], unclear):
                 yield [item]
     if "object" in kinds and isinstance(value, dict):
-        members = [list(member_readings(key, value, schema)) for key in value]
+        members = [list(member_readings(key, value, schema, unclear)) for key in value]
         for choice in itertools.product(*members):
             yield {name: member for part in choice for name, member in part.items()}
 
@@ -244,7 +253,7 @@ def unique(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     return dict(pairs)
 
 
-def member_readings(key: str, value: dict[str, Json], schema: Json) -> Iterator[dict[str, Json]]:
+def member_readings(key: str, value: dict[str, Json], schema: Json, unclear: list[Json]) -> Iterator[dict[str, Json]]:
     def fold(name: str) -> str:
         return name.lower().replace("-", "_")
 
@@ -260,7 +269,7 @@ def member_readings(key: str, value: dict[str, Json], schema: Json) -> Iterator[
     elif value[key] is None and name not in schema["required"] and not admits(None, properties[name]):
         yield {}
     else:
-        for reading in readings(value[key], properties[name]):
+        for reading in readings(value[key], properties[name], unclear):
             yield {name: reading}
 
 
@@ -362,17 +371,14 @@ def test_a_repair_is_made_just_where_the_rules_leave_one_reading(data: st.DataOb
     tool = bare({"type": "object", "properties": {"v": schema}, "required": ["v"], "additionalProperties": False})
     for sent in data.draw(st.lists(distorted(valid(schema)) | any_json, min_size=1, max_size=5)):
         result = checked(tool, json.dumps({"v": sent}))
-        try:
-            [reading] = readings(sent, schema) or [Ambiguous]
-        except Ambiguous:
-            assert isinstance(result, ToolError), result
-            continue
-        if reading is Ambiguous:
-            assert isinstance(result, ToolError), result
-        else:
-            assert not isinstance(result, ToolError), result
-            assert same(result[0], {"v": reading})
+        event("refused" if isinstance(result, ToolError) else f"{len(result[1])} repairs")
+        unclear: list[Json] = []
+        found = readings(sent, schema, unclear)
+        if not isinstance(result, ToolError):
+            assert same([result[0]], [{"v": reading} for reading in found])
             assert bool(result[1]) == (not admits(sent, schema))
+        else:
+            assert len(found) != 1 or unclear
 
 
 # Any JSON Schema
@@ -465,51 +471,76 @@ def holds_for(judge: jsonschema_rs.Draft202012Validator, tool: Tool[..., Any], s
         assert isinstance(strictly, ToolError)
 
 
-READY_MADE: list[dict[str, Any]] = [
-    {
-        "type": "object",
-        "properties": {"a": {"type": "array", "items": {"type": "integer"}, "minItems": 1}},
-        "required": ["a"],
-    },
-    {
-        "type": "object",
-        "properties": {"e": {"enum": ["x", "y", 3]}, "u": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}},
-        "additionalProperties": False,
-    },
-    {
-        "type": "object",
-        "properties": {"t": {"$ref": "#/$defs/tree"}},
-        "required": ["t"],
-        "$defs": {
-            "tree": {
-                "type": "object",
-                "properties": {"v": {"type": "number"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
-                "required": ["v"],
-            }
+TREE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"v": {"type": "number"}, "kids": {"type": "array", "items": {"$ref": "#/$defs/tree"}}},
+    "required": ["v"],
+}
+trees = st.recursive(
+    st.fixed_dictionaries({"v": numbers}),
+    lambda inner: st.fixed_dictionaries({"v": numbers}, optional={"kids": st.lists(inner, max_size=2)}),
+    max_leaves=4,
+)
+READY_MADE: list[tuple[dict[str, Any], st.SearchStrategy[Json]]] = [
+    (
+        {"properties": {"t": {"$ref": "#/$defs/tree"}}, "required": ["t"], "$defs": {"tree": TREE}},
+        st.fixed_dictionaries({"t": trees}),
+    ),
+    (
+        {
+            "properties": {"k": {"const": "on"}, "n": {"type": "integer", "minimum": 1}},
+            "if": {"properties": {"k": {"const": "on"}}, "required": ["k"]},
+            "then": {"required": ["n"]},
+            "patternProperties": {"^x_": {"type": "string", "maxLength": 3}},
+            "additionalProperties": False,
         },
-    },
-    {
-        "type": "object",
-        "properties": {"k": {"const": "on"}, "n": {"type": "integer", "minimum": 1}},
-        "if": {"properties": {"k": {"const": "on"}}, "required": ["k"]},
-        "then": {"required": ["n"]},
-        "patternProperties": {"^x_": {"type": "string", "maxLength": 3}},
-        "additionalProperties": False,
-    },
-    {"type": "object", "properties": {"d": {"type": "string", "format": "date"}, "o": {"type": ["object", "null"]}}},
+        st.fixed_dictionaries(
+            {"k": st.just("on"), "n": st.integers(1)}, optional={"x_a": st.sampled_from(["", "1", "abc"])}
+        ),
+    ),
+    (
+        {"properties": {"d": {"type": "string", "format": "date"}, "o": {"type": ["object", "null"]}}},
+        st.fixed_dictionaries({"d": st.dates().map(str)}, optional={"o": st.none() | st.just({})}),
+    ),
+    (
+        {
+            "properties": {"pet": {"oneOf": [{"$ref": "#/$defs/dog"}, {"$ref": "#/$defs/cat"}]}},
+            "allOf": [{"properties": {"more": {"items": {"type": "boolean"}, "type": "array"}}}],
+            "unevaluatedProperties": False,
+            "$defs": {
+                "dog": {
+                    "type": "object",
+                    "properties": {"k": {"const": "dog"}, "n": {"type": "integer"}},
+                    "required": ["k"],
+                },
+                "cat": {
+                    "type": "object",
+                    "properties": {"k": {"const": "cat"}, "n": {"type": "string"}},
+                    "required": ["k"],
+                },
+            },
+        },
+        st.fixed_dictionaries(
+            {
+                "pet": st.fixed_dictionaries({"k": st.just("dog"), "n": st.integers()})
+                | st.fixed_dictionaries({"k": st.just("cat"), "n": words})
+            },
+            optional={"more": st.lists(st.booleans(), max_size=2)},
+        ),
+    ),
 ]
 
 
-@calm(120)
+@calm(200)
 @given(st.data())
-def test_instances_made_for_a_schema_arrive_unchanged_and_distorted_ones_do_not_slip_through(
-    data: st.DataObject,
-) -> None:
-    schema = data.draw(st.sampled_from(READY_MADE))
+def test_valid_instances_arrive_unchanged_and_distorted_ones_do_not_slip_through(data: st.DataObject) -> None:
+    schema, instances = data.draw(st.sampled_from(READY_MADE))
+    schema = {"type": "object", **schema}
     judge = jsonschema_rs.Draft202012Validator(schema, validate_formats=True, offline=True)
     tool = bare(schema)
-    instances = from_schema(schema)
-    holds_for(judge, tool, data.draw(instances))
+    instance = data.draw(instances)
+    assert judge.is_valid(instance)
+    holds_for(judge, tool, instance)
     sent = data.draw(distorted(instances))
     if isinstance(sent, dict):
         holds_for(judge, tool, sent)

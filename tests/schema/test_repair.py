@@ -312,6 +312,16 @@ async def test_a_key_that_an_open_object_may_have_is_not_renamed() -> None:
     assert (result.unwrap(), noted(result)) == ({"start": "", "Start": "a", "start-": "b"}, [])
 
 
+async def test_in_an_open_object_only_a_missing_name_is_found_under_another_spelling() -> None:
+    tool = bare(properties={"a": {}, "b": {}, "n": {"type": "integer"}}, required=["b", "n"])
+    result = await called(tool, '{"A": 1, "B": 2, "n": "3"}')
+    assert (result.unwrap(), noted(result)) == (
+        {"A": 1, "b": 2, "n": 3},
+        [("/B", "key", "key"), ("/n", "string", "integer")],
+    )
+    assert (await called(bare(properties={"a_b": {}}, required=["a_b"]), '{"A-B": 1, "a-b": 2}')).status == "error"
+
+
 async def test_of_names_that_differ_only_in_case_none_is_chosen() -> None:
     tool = Tool(
         lambda **given: given,

@@ -4,9 +4,10 @@ import json
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, FiniteFloat
 
 from toolcrib import Tool, Workbench
-from toolcrib.schema.text import LIMIT_BYTES, may_overflow, read
+from toolcrib.schema.text import LIMIT_BYTES, read
 
 
 def any_value(x: Any = None) -> Any:
@@ -135,18 +136,27 @@ async def test_numbers_within_bounds_are_read(text: str) -> None:
         assert (await bench.call("any_value", f'{{"x": {text}}}')).value == json.loads(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["1e309", "1E999", "-1e+309", f"{'1' * 310}.5", f"0.{'0' * 250}1e99", "1" * 220 + "e99"]
-)
-def test_a_number_that_may_overflow_is_never_missed(text: str) -> None:
-    for before in range(0, 300, 7):
-        assert may_overflow(" " * before + text + " " * 40)
+async def test_a_number_too_large_for_any_type_reaches_only_models_whose_fields_let_it() -> None:
+    class Loose(BaseModel):
+        v: float
 
+    class Finite(BaseModel):
+        v: FiniteFloat
 
-def test_ordinary_text_is_not_suspected_of_large_numbers() -> None:
-    assert not may_overflow(
-        json.dumps({"rows": [{"name": f"item {i}", "price": i * 1.25, "id": i} for i in range(500)]})
-    )
+    async def models(loose: Loose | None = None, finite: Finite | None = None, number: float = 0.0) -> str:
+        return str(loose and loose.v)
+
+    async def free(values: dict[str, Any]) -> str:
+        return str(values)
+
+    bench = Workbench([models, free])
+    assert (await bench.call("models", '{"loose": {"v": 1e999}}')).value == "inf"
+    for name, sent in (
+        ("models", '{"finite": {"v": 1e999}}'),
+        ("models", '{"number": 1e999}'),
+        ("free", '{"values": {"v": 1e999}}'),
+    ):
+        assert (await bench.call(name, sent)).status == "error", sent
 
 
 def test_what_is_read_is_what_json_means() -> None:

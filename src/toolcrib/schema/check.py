@@ -14,11 +14,11 @@ from pydantic import ValidationError
 from ..core import Check, Checked, Repair, ToolError
 from .bare import Validator, validator
 from .derive import Arguments
-from .document import Document, kind, named_kinds
+from .document import Document, kind
 from .explain import Path, Problem, in_question, lead, other_problems, problems, refusal
-from .keys import counter
+from .keys import counter, most_keys
 from .repair import mend, with_integers
-from .text import LIMIT_BYTES, BadText, TooLong, may_overflow, read
+from .text import LIMIT_BYTES, BadText, TooLong, read
 
 Given = str | bytes | Mapping[str, Any] | None
 
@@ -30,34 +30,28 @@ def typed_check(tool: str, arguments: Arguments) -> Check:
     """The check of a function's *arguments*, validated by pydantic straight from JSON text."""
     validate = arguments.adapter.validator.validate_json
     inside = counter(arguments.annotations)
-    always_read = not arguments.countable
+    always_read = not arguments.countable or _takes_anything(arguments.schema)
     second_road = _SecondRoad(tool, arguments.schema, _Typed(arguments))
 
     def check(given: Given, repair: bool, /) -> Checked:
         text = given if type(given) is str else _text(tool, given)
         try:
-            if "N" in text or "I" in text or len(text) > _SURELY_SHORT:
-                read(text)  # NaN and Infinity: pydantic lets them through inside models and Any
+            if len(text) > _SURELY_SHORT or ("N" in text and "NaN" in text) or ("I" in text and "Infinity" in text):
+                read(text)  # pydantic lets NaN and Infinity through inside models and Any
             checked = validate(text, strict=True)
-            keys = text.count(":")
-            if always_read or (keys != len(checked) and (inside is None or keys != len(checked) + inside(checked))):
-                read(text)  # perhaps a key stands twice
+            keys, colons = len(checked), text.count(":")
+            if keys != colons or always_read:
+                if inside is not None:
+                    keys += inside(checked)
+                if always_read or (keys != colons and keys != most_keys(text)):
+                    read(text)  # perhaps a key stands twice, or a number is too large
             return checked, ()
         except ValidationError as error:
             return second_road(text, repair, error)
         except BadText as error:
             raise _unreadable(tool, error) from None
 
-    def guarded(given: Given, repair: bool, /) -> Checked:
-        text = given if type(given) is str else _text(tool, given)
-        if may_overflow(text):
-            try:
-                read(text)
-            except BadText as error:
-                raise _unreadable(tool, error) from None
-        return check(text, repair)
-
-    return guarded if _lets_infinities_in(arguments.schema) else check
+    return check
 
 
 def bare_check(tool: str, schema: Mapping[str, Any]) -> Check:
@@ -226,24 +220,16 @@ def _invalid(tool: str, sentence: str) -> ToolError:
     return refusal(tool, [Problem("", sentence, "one JSON object", "text")])
 
 
-def _lets_infinities_in(schema: Any, *, in_model: bool = False) -> bool:
-    """Whether pydantic would read `1e999` as infinity somewhere: in a model, or where anything is taken.
-
-    Numbers outside of models it refuses by itself, by the configuration of the arguments.
-    """
+def _takes_anything(schema: Any) -> bool:
+    """Whether a schema says nothing of some value: there pydantic reads whatever comes, `1e999` as infinity too."""
     if not isinstance(schema, dict):
         return schema is True
-    if not schema.keys() & _SAYING or (schema.get("type") in ("array", "object") and not schema.keys() & _HOLDING):
+    if not schema.keys() & _SAYING:
         return True
-    if in_model and "number" in named_kinds(schema):
-        return True
-    parts = [schema.get("items", False), schema.get("additionalProperties", False)]
+    parts = [schema[word] for word in ("items", "additionalProperties") if word in schema]
     parts += [part for word in ("prefixItems", "anyOf", "oneOf", "allOf") for part in schema.get(word, ())]
-    parts += [part for word in ("properties", "patternProperties") for part in schema.get(word, {}).values()]
-    return any(_lets_infinities_in(part, in_model=in_model) for part in parts) or any(
-        _lets_infinities_in(part, in_model=True) for part in schema.get("$defs", {}).values()
-    )
+    parts += [part for word in ("properties", "patternProperties", "$defs") for part in schema.get(word, {}).values()]
+    return any(map(_takes_anything, parts))
 
 
 _SAYING = frozenset({"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"})
-_HOLDING = frozenset({"items", "prefixItems", "properties", "patternProperties", "additionalProperties"})

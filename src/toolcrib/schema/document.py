@@ -29,20 +29,27 @@ class Document:
         # Where a part has an `$id` of its own, pointers from the root do not mean what they seem to.
         self.walkable = not any(_renamed_inside(part) for part in self._root.values())
 
-    def at(self, place: str) -> Any:
-        """The subschema at *place*; `{}`, which says nothing, where there is none."""
+    def at(self, place: str) -> Mapping[str, Any]:
+        """The subschema at *place*; nothing in it where there is none, or where it is just true or false."""
+        part = self._part(place)
+        return part if isinstance(part, dict) else {}
+
+    def forbids(self, place: str) -> bool:
+        """Whether nothing at all is valid at *place*."""
+        return self._part(place) is False
+
+    def _part(self, place: str) -> Any:
         part: Any = self._root
-        for token in place.split("/")[1:]:
+        for step in place.split("/")[1:]:
             if isinstance(part, list):
-                part = part[int(token)] if token.isdecimal() and int(token) < len(part) else {}
+                part = part[int(step)] if step.isdecimal() and int(step) < len(part) else None
             else:
-                part = part.get(token.replace("~1", "/").replace("~0", "~"), {}) if isinstance(part, dict) else {}
+                part = part.get(step.replace("~1", "/").replace("~0", "~")) if isinstance(part, dict) else None
         return part
 
     def target(self, place: str) -> str | None:
         """The place that the `$ref` at *place* leads to, if it has one that stays in this document."""
-        schema = self.at(place)
-        ref = schema.get("$ref") if isinstance(schema, dict) else None
+        ref = self.at(place).get("$ref")
         if not isinstance(ref, str):
             return None
         base, _, fragment = ref.partition("#")
@@ -63,8 +70,7 @@ class Document:
 
     def branches(self, place: str, keyword: str) -> list[str]:
         """The places of what *keyword* lists at *place*."""
-        schema = self.at(place)
-        listed = schema.get(keyword) if isinstance(schema, dict) else None
+        listed = self.at(place).get(keyword)
         return [f"{place}/{keyword}/{index}" for index in range(len(listed))] if isinstance(listed, list) else []
 
     def alternatives(self, place: str, keyword: str, *, depth: int = 0) -> Iterator[str]:
@@ -72,7 +78,7 @@ class Document:
         for branch in self.branches(place, keyword):
             resolved = self.resolved(branch)
             schema = self.at(resolved)
-            inner = [word for word in ("anyOf", "oneOf") if isinstance(schema, dict) and word in schema]
+            inner = [word for word in ("anyOf", "oneOf") if word in schema]
             if len(inner) == 1 and "type" not in schema and depth < 8:
                 yield from self.alternatives(resolved, inner[0], depth=depth + 1)
             else:
@@ -200,10 +206,8 @@ def kind(value: Any) -> str:
             return "object"
 
 
-def named_kinds(schema: Any) -> frozenset[str]:
+def named_kinds(schema: Mapping[str, Any]) -> frozenset[str]:
     """The JSON types that a schema names, directly or by what it lists; none where it names none."""
-    if not isinstance(schema, dict):
-        return frozenset()
     named = schema.get("type")
     if isinstance(named, str):
         return frozenset({named})

@@ -17,7 +17,6 @@ from .words import (
     SHOWN,
     called,
     choices,
-    describe,
     describe_at,
     did_you_mean,
     either,
@@ -28,7 +27,6 @@ from .words import (
 
 __all__ = [
     "Problem",
-    "describe",
     "lead",
     "nearest",
     "other_problems",
@@ -136,7 +134,7 @@ def in_question(known: list[Problem], errors: Sequence[Mapping[str, Any]], data:
     return [p for p in known if p.path in above or any(f"{p.path}/".startswith(f"{place}/") for place in places)]
 
 
-def lead(loc: Sequence[str | int], data: Any) -> tuple[Path, Any]:
+def lead(loc: Sequence[Any], data: Any) -> tuple[Path, Any]:
     """As far as *loc* leads into the data: pydantic also puts the names of union branches into it."""
     path: list[str | int] = []
     for part in loc:
@@ -182,7 +180,8 @@ class _Look:
 
     def _look(self, value: Any, place: str, path: Path) -> Iterator[Problem]:
         document, schema = self._document, self._document.at(place)
-        if not isinstance(schema, dict):
+        if document.forbids(place):
+            yield _expected(path, "nothing", value)
             return
         if not all(document.keeps(value, place, word) for word in ("type", "enum", "const") if word in schema):
             yield self._another_kind(value, place, path)
@@ -277,7 +276,7 @@ class _Look:
     def _object(self, value: dict[str, Any], schema: Mapping[str, Any], place: str, path: Path) -> Iterator[Problem]:
         document = self._document
         fits = {name: document.of_member(name, place) for name in value}
-        unknown = [name for name in value if any(document.at(fit) is False for fit in fits[name])]
+        unknown = [name for name in value if any(document.forbids(fit) for fit in fits[name])]
         missing = {name: "" for name in schema.get("required", ()) if name not in value}
         for name, needs in schema.get("dependentRequired", {}).items():
             if name in value:
@@ -319,7 +318,7 @@ class _Look:
     def _unevaluated(self, value: Any, place: str, path: Path) -> Iterator[Problem]:
         """Names that no part of a composed schema speaks of. Only the validator can tell which these are."""
         schema = self._document.at(place)
-        if not isinstance(schema, dict) or "unevaluatedProperties" not in schema or not isinstance(value, dict):
+        if "unevaluatedProperties" not in schema or not isinstance(value, dict):
             return
         judge = self._document.judge(place)
         for error in judge.iter_errors(value) if judge is not None and len(value) <= 1000 else ():
@@ -334,7 +333,7 @@ class _Look:
         """The names that a composed schema speaks of."""
         place = self._document.resolved(place)
         schema = self._document.at(place)
-        if not isinstance(schema, dict) or depth > 6:
+        if depth > 6:
             return
         yield from schema.get("properties", {})
         parts = [f"{place}/{word}" for word in ("if", "then", "else") if word in schema]

@@ -17,11 +17,8 @@ from typing import Any
 import pydantic_core
 
 from ..core import Repair
-from .bare import Validator, validator
 from .document import Document, Effort, kind, named_kinds, token
 from .text import BadText, read, respelled
-
-__all__ = ["Mended", "Repairer", "kind", "mend", "with_integers"]
 
 Reading = tuple[Any, tuple[Repair, ...]]
 
@@ -135,8 +132,6 @@ class _Search:
 
     def _proposed(self, value: Any, place: str, path: str, depth: int) -> Iterator[Reading]:
         schema = self._document.at(place)
-        if not isinstance(schema, dict):
-            return
         branches = [*self._document.branches(place, "anyOf"), *self._document.branches(place, "oneOf")]
         if (target := self._document.target(place)) is not None:
             branches.append(target)
@@ -290,25 +285,3 @@ def _renamed(
 
 def _fold(name: str) -> str:
     return name.lower().replace("-", "_")
-
-
-class Repairer:
-    """Validity under the subschemas of one schema, by the subschema itself."""
-
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        self._root = schema
-        self._validators: dict[int, Validator] = {}
-
-    def valid(self, value: Any, schema: Any) -> bool:
-        if isinstance(schema, bool):
-            return schema
-        found = self._validators.get(id(schema))
-        if found is None:
-            whole = schema if schema is self._root else {"$defs": self._root.get("$defs", {}), **schema}
-            found = self._validators[id(schema)] = validator(whole, formats=False)
-        return found.is_valid(value)
-
-    def resolved(self, schema: Any) -> Any:
-        """*schema*, its `$ref` into this document followed."""
-        document = Document({**self._root, "$toolcrib": schema}, formats=False)
-        return document.at(document.resolved("/$toolcrib"))

@@ -4,7 +4,6 @@ import builtins
 import functools
 import inspect
 import re
-import sys
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ class Parameter:
     """One parameter that a model may fill in. `annotation` has its names resolved and keeps its `Annotated` extras."""
 
     name: str
-    kind: inspect._ParameterKind
+    kind: int  # inspect.Parameter.kind
     annotation: Any
     default: Any
 
@@ -144,7 +143,7 @@ def enclosing_names(fn: Callable[..., Any]) -> dict[str, Any]:
     if code is None or not outers:
         return {}
     found: dict[str, Any] = {}
-    for frame in _frames(sys._getframe(1)):
+    for frame in _frames(inspect.currentframe()):
         if frame.f_code.co_filename == code.co_filename and frame.f_code.co_qualname in outers:
             is_function = frame.f_code.co_flags & inspect.CO_OPTIMIZED
             found = {**(frame.f_locals if is_function else _unshadowing(frame.f_locals, plain)), **found}

@@ -40,21 +40,6 @@ def read(text: str | bytes) -> Any:
     return value
 
 
-def may_overflow(text: str) -> bool:
-    """Whether *text* may hold a number too large for any type, like `1e999`. A yes may be wrong, a no is not."""
-    if _EXPONENT.search(text) or ("E" in text and _EXPONENT_UPPER.search(text)):
-        return True
-    # A run of 200 digits covers two neighbours among every hundredth character.
-    return len(text) > 200 and bool(_TWO_DIGITS.search(text[::100]) and _LONG_RUN.search(text))
-
-
-# Each begins with a letter and not with a set of two: that is five times as fast.
-_EXPONENT = re.compile(r"e\+?[0-9]{2}")
-_EXPONENT_UPPER = re.compile(r"E\+?[0-9]{2}")
-_TWO_DIGITS = re.compile(r"[0-9]{2}")
-_LONG_RUN = re.compile(r"[0-9]{200}")
-
-
 def respelled(text: str | bytes) -> dict[str, set[str]]:
     """The numbers in *text* (JSON that `read` accepts) that would be written otherwise again: how → how they were.
 

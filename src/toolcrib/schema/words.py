@@ -11,7 +11,6 @@ from .document import Document
 SHOWN = 20
 """How many names, choices or problems one sentence or answer lists."""
 
-
 ANY = "any value"
 
 
@@ -24,8 +23,10 @@ def describe_at(document: Document, place: str, *, depth: int = 0) -> str:
     """What is expected at *place*, in a few words."""
     *beside, place = document.chain(place)
     schema = document.at(place)
-    if not isinstance(schema, dict) or depth > 6:
-        return ANY if schema is not False else "nothing"
+    if document.forbids(place):
+        return "nothing"
+    if depth > 6:
+        return ANY
     if "enum" in schema or "const" in schema:
         return one_of(choices(document, place))
     for union in ("anyOf", "oneOf"):
@@ -54,7 +55,7 @@ def describe_at(document: Document, place: str, *, depth: int = 0) -> str:
 def _with_keys(document: Document, place: str, words: str) -> str:
     """An object's description with its keys, which is how several objects are told apart."""
     schema = document.at(document.resolved(place))
-    keys = list(schema.get("properties", {})) if isinstance(schema, dict) else []
+    keys = list(schema.get("properties", {}))
     return f"{words} {{{', '.join(map(spoken, keys[:6]))}}}" if keys else words
 
 
@@ -62,7 +63,7 @@ def choices(document: Document, place: str, *, depth: int = 0) -> list[Any]:
     """What is listed at *place* as admitted, in unions too."""
     place = document.resolved(place)
     schema = document.at(place)
-    if not isinstance(schema, dict) or depth > 6:
+    if depth > 6:
         return []
     if "const" in schema:
         return [schema["const"]]

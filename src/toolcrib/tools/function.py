@@ -140,7 +140,7 @@ class Definition:
         """A Tool of *fn*, which is the function bound to its object, or a wrapper of it."""
         made: Tool[..., Any] = Tool.__new__(Tool)
         made.home = self.home
-        made._build(fn, self.options, self.names)
+        made._build(fn, self.options, self.names)  # pyright: ignore[reportPrivateUsage] - one class in two halves
         return made
 
 
@@ -201,7 +201,7 @@ def _unwrapped(fn: Any) -> Any:
 
 def _caller() -> str:
     """The name of the module that called what asks."""
-    name: str = sys._getframe(2).f_globals.get("__name__", "")
+    name: str = sys._getframe(2).f_globals.get("__name__", "")  # pyright: ignore[reportPrivateUsage] - as in logging
     return name
 
 

@@ -32,7 +32,8 @@ class Registry:
         if taken is not None:
             if taken == made.spec.name:
                 raise NameConflictError(
-                    f"The registry already has a tool '{taken}'. Give the new one another name, or replace() the old one."
+                    f"The registry already has a tool '{taken}'. "
+                    "Give the new one another name, or replace() the old one."
                 )
             raise NameConflictError(
                 f"The registry has a tool whose name differs only in - and _, '{taken}'. "
