@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from ..core import Audio, Data, DefinitionError, File, Image, Result, Text, ToolError
 from .bare import Validator, validator
 from .derive import Quiet, adapter_of, clean, first_line, other_remedy, type_name
-from .explain import schema_problems
+from .document import Document, kind
+from .explain import problems
 
 _log = logging.getLogger("toolcrib")
 _CONTENT = (Text, Data, Image, Audio, File, Result)
@@ -90,13 +91,11 @@ def describe_return(
         data = pydantic_core.from_json(text)
         if promised[0].is_valid(data):
             return text
-        problem = schema_problems(promised[0].iter_errors(data), output_schema, data)[0]
-        _log.error("Tool '%s' returned what its output schema does not promise: %s", tool, problem.sentence)
-        raise ToolError(
-            f"Tool '{tool}' returned a value that is not what it promises (expected {problem.expected}, "
-            f"came {problem.came}).",
-            "invalid_result",
-        )
+        found = problems(Document(output_schema, formats=False), data)
+        said = found[0].sentence if found else f"a {kind(data)} came."
+        _log.error("Tool '%s' returned what its output schema does not promise: %s", tool, said)
+        wrong = f" (expected {found[0].expected}, came {found[0].came})" if found else ""
+        raise ToolError(f"Tool '{tool}' returned a value that is not what it promises{wrong}.", "invalid_result")
 
     return output_schema, write
 

@@ -32,7 +32,6 @@ __all__ = [
     "other_problems",
     "problems",
     "refusal",
-    "schema_problems",
     "spoken",
 ]
 
@@ -95,12 +94,6 @@ def problems(document: Document, value: Any) -> list[Problem]:
     if not document.walkable or document.valid(value, ""):
         return []
     return _Look(document).problems(value, "", ())
-
-
-def schema_problems(errors: object, schema: Mapping[str, Any], data: Any) -> list[Problem]:
-    """The `problems` of *data* under *schema*, and at least one."""
-    found = problems(Document(schema, formats=False), data)
-    return found or [_expected((), "what the schema admits", data, exact=False)]
 
 
 def other_problems(errors: Sequence[Mapping[str, Any]], data: Any, known: Sequence[Problem]) -> list[Problem]:
