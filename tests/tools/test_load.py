@@ -104,7 +104,7 @@ def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str
 @pytest.mark.parametrize("source", [5, None, [here], {"a": here}, b"tools.py", object()], ids=str)
 def test_what_is_no_source_is_refused(source: Any) -> None:
     said = refusal(source)
-    assert said.startswith(f"A {type(source).__name__} is no source of tools. A source is a function, a Tool, ")
+    assert said.startswith(f"A {type(source).__name__} is no source of tools. In text, a source is a .py file a Tool, ")
 
 
 def test_a_class_is_refused() -> None:
@@ -146,7 +146,7 @@ def test_references_name_a_module_or_something_in_it() -> None:
     [
         ("", "An empty text is no source of tools."),
         ("  ", "An empty text is no source of tools."),
-        ("no such", "'no such' is no source of tools, and no such file is here. A source is a function,"),
+        ("no such", "'no such' is no source of tools, and no such file is here. In text, a source is a .py file"),
         ("nowhere.py", "There is no file nowhere.py."),
         ("nowhere/tools.py", "There is no file nowhere/tools.py."),
         ("nowhere.py:add", "There is no file nowhere.py."),

@@ -39,10 +39,16 @@ def test_names_that_differ_only_in_dash_and_underscore_are_refused() -> None:
     with pytest.raises(NameConflictError, match="differs only in - and _, 'read-file'"):
         registry.add(Tool(lambda path: path, name="read_file"))
     with pytest.raises(NameConflictError, match="already has a tool 'read-file'"):
-        registry.add(read)
+        registry.add(Tool(lambda path: path, name="read-file"))
     assert len(registry) == 1
     registry.remove("read-file")
     registry.add(Tool(lambda path: path, name="read_file"))
+
+
+def test_the_same_tool_from_two_sources_is_one_tool() -> None:
+    registry = Registry([add, add])
+    assert registry.add(add) is registry.get("add")
+    assert len(registry) == 1
 
 
 def test_an_unknown_name_is_told_with_the_nearest() -> None:

@@ -18,10 +18,8 @@ from typing import Any
 from ..core import LoadError, ToolcribError
 from .function import Definition, Tool, as_tool
 
-KINDS = (
-    "a function, a Tool, an object with __toolcrib__(), 'package.module' or 'package.module:name', "
-    "a .py file or a folder of them"
-)
+TEXTS = "a .py file or a folder of them, 'package.module' or 'package.module:name'"
+KINDS = f"a function, a Tool, an object with __toolcrib__(), {TEXTS}"
 
 _DOTTED = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*(\.[^\W\d]\w*)*)?")
 _importing = threading.RLock()
@@ -80,7 +78,7 @@ def _from_object(source: Any) -> list[Tool[..., Any]]:
 
 def _from_text(source: str) -> Loaded:
     if not source.strip():
-        raise LoadError(f"An empty text is no source of tools. A source is {KINDS}.")
+        raise LoadError(f"An empty text is no source of tools. In text, a source is {TEXTS}.")
     path = Path(source)
     name = ""
     if not path.exists() and ".py:" in source:
@@ -89,7 +87,7 @@ def _from_text(source: str) -> Loaded:
     if path.is_dir() or path.suffix == ".py" or "/" in source:
         return _from_path(path, name)
     if not _DOTTED.fullmatch(source):
-        raise LoadError(f"'{source}' is no source of tools, and no such file is here. A source is {KINDS}.")
+        raise LoadError(f"'{source}' is no source of tools, and no such file is here. In text, a source is {TEXTS}.")
     module_name, _, name = source.partition(":")
     with _importing:
         try:
@@ -110,9 +108,9 @@ def _from_path(path: Path, name: str = "") -> Loaded:
     if path.is_dir():
         return _from_folder(path)
     if not path.is_file():
-        raise LoadError(f"There is no file {path}. A source is {KINDS}.")
+        raise LoadError(f"There is no file {path}. In text, a source is {TEXTS}.")
     if path.suffix != ".py":
-        raise LoadError(f"{path} is no Python file. A source is {KINDS}.")
+        raise LoadError(f"{path} is no Python file. In text, a source is {TEXTS}.")
     file = path.resolve()
     with _siblings_of(file):
         module = _module_of(file)

@@ -29,6 +29,8 @@ class Registry:
         """Add a Tool, or the Tool of a callable. Raises NameConflictError, DefinitionError."""
         made = as_tool(tool)
         taken = self._folded.get(_fold(made.spec.name))
+        if taken is not None and self._tools[taken] is made:
+            return made  # the same Tool, from a second source
         if taken is not None:
             if taken == made.spec.name:
                 raise NameConflictError(
