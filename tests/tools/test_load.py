@@ -104,7 +104,7 @@ def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str
 @pytest.mark.parametrize("source", [5, None, [here], {"a": here}, b"tools.py", object()], ids=str)
 def test_what_is_no_source_is_refused(source: Any) -> None:
     said = refusal(source)
-    assert said.startswith(f"A {type(source).__name__} is no source of tools. In text, a source is a .py file a Tool, ")
+    assert said.startswith(f"A {type(source).__name__} is no source of tools. A source is a function, a Tool, ")
 
 
 def test_a_class_is_refused() -> None:
