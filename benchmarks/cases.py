@@ -8,7 +8,9 @@ object, no error handling, no deadline.
 import asyncio
 import functools
 import json
+import time
 from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +57,12 @@ def add_sync(a: int, b: int) -> int:
 async def pause(a: int, b: int) -> int:
     """Add two numbers, after a millisecond."""
     await asyncio.sleep(0.001)
+    return a + b
+
+
+def hold(a: int, b: int) -> int:
+    """Add two numbers, after a millisecond in which the thread is held."""
+    time.sleep(0.001)
     return a + b
 
 
@@ -140,6 +148,8 @@ class Case:
 _SUM = sum(row["quantity"] for row in ROWS)
 TINY = Case("tiny async tool", add, '{"a": 1, "b": 2}', 3, _Two, int)
 PAUSE = Case("10,000 calls at once, 1 ms sleep each", pause, '{"a": 1, "b": 2}', 3, _Two, int)
+HOLD = Case("10,000 blocking calls at once, 32 threads, 1 ms each", hold, '{"a": 1, "b": 2}', 3, _Two, int)
+APART = Case("warm call in a process", add_sync, '{"a": 1, "b": 2}', 3, _Two, int)
 CALLS: Sequence[Case] = (
     TINY,
     Case("tiny sync tool", add_sync, '{"a": 1, "b": 2}', 3, _Two, int),
@@ -166,8 +176,8 @@ CALLS: Sequence[Case] = (
 )
 
 
-def floor(case: Case) -> Loop:
-    """*case* by hand. A sync function goes to asyncio's executor, so that it does not hold up the event loop."""
+def floor(case: Case, executor: Executor | None = None) -> Loop:
+    """*case* by hand. A sync function goes to *executor*, asyncio's own by default, to not hold up the event loop."""
     kind = case.takes
     kind.__pydantic_config__ = ConfigDict(extra="forbid")
     validate = TypeAdapter(kind).validator.validate_json
@@ -179,7 +189,7 @@ def floor(case: Case) -> Loop:
 
     async def by_hand_in_executor(text: str) -> str:
         work = functools.partial(fn, **validate(text))
-        return write(await asyncio.get_running_loop().run_in_executor(None, work)).decode()
+        return write(await asyncio.get_running_loop().run_in_executor(executor, work)).decode()
 
     call = by_hand if asyncio.iscoroutinefunction(fn) else by_hand_in_executor
 

@@ -12,10 +12,12 @@ import argparse
 import asyncio
 import gc
 import json
+import multiprocessing
 import random
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from statistics import median
@@ -23,7 +25,7 @@ from time import perf_counter
 from typing import Any
 
 import toolcrib_calls
-from cases import CALLS, PAUSE, TINY, Case, Loop, floor, fresh, thousand
+from cases import APART, CALLS, HOLD, PAUSE, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
 from toolcrib_calls import BARE, SERVED
 
@@ -62,6 +64,7 @@ def report(case: str, rounds: Mapping[str, Sequence[float]], tell: Iterable[str]
             case=case,
             subject=subject,
             best_us=min(rounds[subject]) * 1e6,
+            median_us=median(rounds[subject]) * 1e6,
             times_floor=_ratio(rounds[subject], rounds[base]) if base in rounds else None,
             times_toolcrib=_ratio(rounds[subject], rounds[BARE]) if BARE in rounds and base != ONE else None,
         )
@@ -161,21 +164,45 @@ async def _listing(peers: Mapping[str, Peer], tools: list[Callable[..., Any]], e
             report(title, rounds, [peer.label])
 
 
-async def at_once(peers: Mapping[str, Peer], effort: Effort) -> None:
-    say(event="doing", what=PAUSE.title)
-    subjects = {FLOOR: floor(PAUSE), BARE: toolcrib_calls.bare(PAUSE), SERVED: toolcrib_calls.served(PAUSE)}
-    near: dict[str, list[float]] = {name: [] for name in subjects}
-    for _ in range(5):
-        for name, loop in subjects.items():
-            near[name].append(await _all_at_once(loop, effort.at_once))
-    report(PAUSE.title, near, near)
+async def at_once(case: Case, peers: Mapping[str, Peer], effort: Effort, *, peer_rounds: int) -> None:
+    say(event="doing", what=case.title)
+    subjects = {FLOOR: floor(case), BARE: toolcrib_calls.bare(case), SERVED: toolcrib_calls.served(case)}
+    near = await _at_once_in_turns(subjects, 5, effort.at_once)
+    report(case.title, near, near)
     for peer in peers.values():
-        label, loop = list((await peer.calls(PAUSE)).items())[-1]
-        say(event="doing", what=f"{PAUSE.title}: {label}")
-        # Once: some take ten seconds.
+        label, loop = list((await peer.calls(case)).items())[-1]
+        say(event="doing", what=f"{case.title}: {label}")
         turn = {FLOOR: subjects[FLOOR], BARE: subjects[BARE], label: loop}
-        rounds = {name: [await _all_at_once(each, effort.at_once)] for name, each in turn.items()}
-        report(PAUSE.title, rounds, [label])
+        report(case.title, await _at_once_in_turns(turn, peer_rounds, effort.at_once), [label])
+
+
+async def _at_once_in_turns(subjects: Mapping[str, Loop], rounds: int, times: int) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {name: [] for name in subjects}
+    for _ in range(rounds):
+        for name, loop in subjects.items():
+            found[name].append(await _all_at_once(loop, times))
+    return found
+
+
+async def blocking_at_once(peers: Mapping[str, Peer], effort: Effort) -> None:
+    """With as many threads for everybody: the floor and AutoGen run sync functions in the loop's default executor."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS))
+    there = {name: peer for name, peer in peers.items() if name == "AutoGen"}
+    await at_once(HOLD, there, effort, peer_rounds=3)
+
+
+_THREADS = 32
+"""As many as Toolcrib has."""
+
+
+async def apart(effort: Effort) -> None:
+    """The floor is the standard library's pool of processes, spawned like Toolcrib's."""
+    say(event="doing", what=APART.title)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        async with toolcrib_calls.isolated(APART) as isolated:
+            near = {FLOOR: floor(APART, pool), BARE: isolated}
+            await _answers_are_right(APART, near, {})
+            report(APART.title, await in_turns(near, effort.rounds, effort.batch_s), near)
 
 
 async def _all_at_once(loop: Loop, times: int) -> float:
@@ -281,7 +308,10 @@ def _each(define: Callable[[Callable[..., Any]], None]) -> Work:
 async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> None:
     await one_call_after_the_other(peers, effort)
     await among_a_thousand({} if quick else peers, effort)
-    await at_once({} if quick else peers, effort)
+    # Once for each peer: some take ten seconds.
+    await at_once(PAUSE, {} if quick else peers, effort, peer_rounds=1)
+    await apart(effort)
+    await blocking_at_once(peers, effort)
     await definitions(peers, effort)
     await imports({} if quick else peers, effort)
 

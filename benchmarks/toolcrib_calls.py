@@ -1,6 +1,7 @@
 """How Toolcrib is called: bare, and as a server would call it, with everything on."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
 from cases import Case, Loop
@@ -28,6 +29,13 @@ def served(case: Case) -> Loop:
         ),
         case,
     )
+
+
+@asynccontextmanager
+async def isolated(case: Case) -> AsyncIterator[Loop]:
+    """In a worker process, which ends with the context."""
+    async with Workbench([Tool(case.fn, isolation="process")]) as bench:
+        yield _loop(bench, case)
 
 
 def among(tools: list[Callable[..., Any]], case: Case) -> Loop:

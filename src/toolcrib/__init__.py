@@ -1,20 +1,33 @@
 """The tool layer for AI agents: write a tool once, and any model, framework or MCP client can use it."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .core import (
+    AnswerError,
+    Approve,
     Audio,
     Call,
     Caller,
+    CancellationToken,
     Context,
     Data,
     DefinitionError,
+    Deny,
     Depends,
+    Emitted,
     File,
+    Handle,
     Image,
+    Input,
     LoadError,
     NameConflictError,
+    Pending,
+    Progress,
     Repair,
     Result,
     SetupError,
+    Source,
     Text,
     ToolAuth,
     ToolcribError,
@@ -23,28 +36,42 @@ from .core import (
     UnknownToolError,
 )
 from .record import CallLog
-from .tools import Tool, tool
-from .workbench import Registry, Workbench
+from .tools import StatefulTool, Tool, tool
+
+if TYPE_CHECKING:
+    from .workbench import Crib, Registry, Workbench
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnswerError",
+    "Approve",
     "Audio",
     "Call",
     "CallLog",
     "Caller",
+    "CancellationToken",
     "Context",
+    "Crib",
     "Data",
     "DefinitionError",
+    "Deny",
     "Depends",
+    "Emitted",
     "File",
+    "Handle",
     "Image",
+    "Input",
     "LoadError",
     "NameConflictError",
+    "Pending",
+    "Progress",
     "Registry",
     "Repair",
     "Result",
     "SetupError",
+    "Source",
+    "StatefulTool",
     "Text",
     "Tool",
     "ToolAuth",
@@ -56,3 +83,13 @@ __all__ = [
     "__version__",
     "tool",
 ]
+
+# A module that only defines tools needs no workbench, so it comes when it is first asked for.
+_IN_WORKBENCH = ("Crib", "Registry", "Workbench")
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _IN_WORKBENCH:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(".workbench", __name__), name)
+    return value

@@ -1,10 +1,14 @@
 """The real command, as a process of its own."""
 
 import os
+import pty
 import subprocess
 import sys
-from collections.abc import Callable
+import termios
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -132,7 +136,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    taken_out = ("PYTHON", "FORCE_", "NO_COLOR", "TTY_", "COLUMNS", "LINES")
+    taken_out = ("PYTHON", "TOOLCRIB_", "FORCE_", "NO_COLOR", "TTY_", "COLUMNS", "LINES")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(taken_out)}
     return {**kept, "TERM": "xterm-256color", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -153,3 +157,67 @@ def toolcrib(folder: Path, environment: dict[str, str]) -> Run:
         return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
     return run
+
+
+class Session:
+    """The command at a pseudo-terminal of its own."""
+
+    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
+        self.process = process
+        self.seen = b""
+        self._terminal = terminal
+
+    def read_to(self, text: bytes) -> None:
+        while text not in self.seen:
+            chunk = self._read()
+            assert chunk, f"{text!r} never came: {self.seen!r}"
+            self.seen += chunk
+
+    def read_to_end(self) -> tuple[int, str]:
+        while chunk := self._read():
+            self.seen += chunk
+        return self.process.wait(30), self.seen.decode()
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._terminal, keys)
+
+    def settings(self) -> list[Any]:
+        return termios.tcgetattr(self._terminal)
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self._terminal, 65536)
+        except OSError:  # what Linux says once nobody has the other end open
+            return b""
+
+
+@contextmanager
+def _at_terminal(folder: Path, environment: dict[str, str], *arguments: str) -> Generator[Session]:
+    terminal, other = pty.openpty()
+
+    def own_the_terminal() -> None:
+        os.setsid()
+        os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens is its own, with its Ctrl-C
+
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", *arguments],
+        stdin=other,
+        stdout=other,
+        stderr=other,
+        cwd=folder,
+        env=environment,
+        preexec_fn=own_the_terminal,
+    )
+    os.close(other)
+    try:
+        yield Session(process, terminal)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+@pytest.fixture
+def at_terminal() -> Callable[..., AbstractContextManager[Session]]:
+    """Runs the command at a terminal: `with at_terminal(folder, environment, "list", "tools.py") as session: ...`."""
+    return _at_terminal

@@ -1,79 +1,21 @@
 """The command at a terminal: colour, strangers' control characters, Ctrl-C and SIGTERM."""
 
-import os
-import pty
 import signal
 import subprocess
 import sys
 import termios
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
-
-class Session:
-    """The command at a pseudo-terminal of its own."""
-
-    def __init__(self, process: subprocess.Popen[bytes], terminal: int) -> None:
-        self.process = process
-        self.seen = b""
-        self._terminal = terminal
-
-    def read_to(self, text: bytes) -> None:
-        while text not in self.seen:
-            chunk = self._read()
-            assert chunk, f"{text!r} never came: {self.seen!r}"
-            self.seen += chunk
-
-    def read_to_end(self) -> tuple[int, str]:
-        while chunk := self._read():
-            self.seen += chunk
-        return self.process.wait(30), self.seen.decode()
-
-    def press(self, keys: bytes) -> None:
-        os.write(self._terminal, keys)
-
-    def settings(self) -> list[Any]:
-        return termios.tcgetattr(self._terminal)
-
-    def _read(self) -> bytes:
-        try:
-            return os.read(self._terminal, 65536)
-        except OSError:  # what Linux says once nobody has the other end open
-            return b""
+AtTerminal = Callable[..., AbstractContextManager[Any]]
 
 
-@contextmanager
-def at_terminal(folder: Path, environment: dict[str, str], *arguments: str) -> Generator[Session]:
-    terminal, other = pty.openpty()
-
-    def own_the_terminal() -> None:
-        os.setsid()
-        os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens is its own, with its Ctrl-C
-
-    process = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", *arguments],
-        stdin=other,
-        stdout=other,
-        stderr=other,
-        cwd=folder,
-        env=environment,
-        preexec_fn=own_the_terminal,
-    )
-    os.close(other)
-    try:
-        yield Session(process, terminal)
-    finally:
-        process.kill()
-        process.wait()
-        os.close(terminal)
-
-
-def test_a_terminal_gets_a_table_in_colour(folder: Path, environment: dict[str, str]) -> None:
+def test_a_terminal_gets_a_table_in_colour(at_terminal: AtTerminal, folder: Path, environment: dict[str, str]) -> None:
     with at_terminal(folder, environment, "list", "tools.py") as session:
         status, seen = session.read_to_end()
     assert status == 0
@@ -83,19 +25,25 @@ def test_a_terminal_gets_a_table_in_colour(folder: Path, environment: dict[str, 
 
 
 @pytest.mark.parametrize(("name", "value"), [("NO_COLOR", "1"), ("TERM", "dumb")])
-def test_colour_can_be_declined(folder: Path, environment: dict[str, str], name: str, value: str) -> None:
+def test_colour_can_be_declined(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], name: str, value: str
+) -> None:
     with at_terminal(folder, environment | {name: value}, "list", "tools.py") as session:
         status, seen = session.read_to_end()
     assert (status, "add" in seen, "\x1b[3" in seen, "\x1b[1;3" in seen) == (0, True, False, False)
 
 
-def test_no_control_character_of_a_result_reaches_a_terminal(folder: Path, environment: dict[str, str]) -> None:
+def test_no_control_character_of_a_result_reaches_a_terminal(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
     with at_terminal(folder, environment, "call", "-s", "tools.py", "coloured") as session:
         status, seen = session.read_to_end()
     assert (status, seen) == (0, "printed while loading\r\n\\x1b[31mred\\x1b]0;title\\x07\r\n")
 
 
-def test_json_is_laid_out_for_reading_at_a_terminal(folder: Path, environment: dict[str, str]) -> None:
+def test_json_is_laid_out_for_reading_at_a_terminal(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
     plain = environment | {"TERM": "dumb"}
     with at_terminal(folder, plain, "call", "-s", "tools.py", "echo", "text=\u202eé") as session:
         status, seen = session.read_to_end()
@@ -104,7 +52,9 @@ def test_json_is_laid_out_for_reading_at_a_terminal(folder: Path, environment: d
 
 
 @pytest.mark.parametrize("tool", ["nap", "doze", "executor", "block"])
-def test_ctrl_c_cancels_whatever_runs(folder: Path, environment: dict[str, str], tool: str) -> None:
+def test_ctrl_c_cancels_whatever_runs(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], tool: str
+) -> None:
     with at_terminal(folder, environment, "call", "-s", "tools.py", tool) as session:
         session.read_to(b"begun\r\n")
         began = monotonic()
@@ -115,7 +65,7 @@ def test_ctrl_c_cancels_whatever_runs(folder: Path, environment: dict[str, str],
     assert took_s < 15
 
 
-def test_a_second_ctrl_c_does_not_wait(folder: Path, environment: dict[str, str]) -> None:
+def test_a_second_ctrl_c_does_not_wait(at_terminal: AtTerminal, folder: Path, environment: dict[str, str]) -> None:
     with at_terminal(folder, environment, "call", "-s", "tools.py", "block", "--json") as session:
         session.read_to(b"begun\r\n")
         session.press(b"\x03")
@@ -125,7 +75,9 @@ def test_a_second_ctrl_c_does_not_wait(folder: Path, environment: dict[str, str]
     assert (status, seen) == (130, "printed while loading\r\nbegun\r\n^C\r\nCancelled.\r\n^C")
 
 
-def test_ctrl_c_leaves_the_terminal_as_it_was(folder: Path, environment: dict[str, str]) -> None:
+def test_ctrl_c_leaves_the_terminal_as_it_was(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
     with at_terminal(folder, environment, "call", "-s", "tools.py", "hush") as session:
         before = session.settings()
         session.read_to(b"begun\r\n")
@@ -136,7 +88,9 @@ def test_ctrl_c_leaves_the_terminal_as_it_was(folder: Path, environment: dict[st
     assert (status, during[3] & termios.ECHO, after) == (130, 0, before)
 
 
-def test_ctrl_c_while_a_source_loads_is_quiet(folder: Path, environment: dict[str, str]) -> None:
+def test_ctrl_c_while_a_source_loads_is_quiet(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
     (folder / "slow.py").write_text("import time\nprint('begun', flush=True)\ntime.sleep(600)\n")
     with at_terminal(folder, environment, "list", "slow.py") as session:
         session.read_to(b"begun\r\n")
@@ -159,3 +113,19 @@ def test_sigterm_cancels_too(folder: Path, environment: dict[str, str]) -> None:
     process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout, stderr) == (143, "", "printed while loading\nTerminated.\n")
+
+
+def test_a_signal_that_interrupts_nothing_is_answered_all_the_same(environment: dict[str, str]) -> None:
+    # As one that comes just before a step that blocks: here it comes to another thread than the one that sleeps.
+    code = (
+        "import signal, threading, time\n"
+        "from toolcrib.cli.interrupts import Interrupted, Interrupts\n"
+        "try:\n"
+        "    with Interrupts():\n"
+        "        threading.Thread(target=lambda: signal.raise_signal(signal.SIGINT)).start()\n"
+        "        time.sleep(600)\n"
+        "except Interrupted as interrupted:\n"
+        "    print(interrupted.status)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=30)
+    assert (done.stdout, done.stderr) == ("130\n", "Cancelled.\n")

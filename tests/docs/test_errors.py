@@ -1,6 +1,7 @@
 """Every error means what docs/errors.md says, and whoever does what its message says gets further."""
 
 import asyncio
+import os
 import re
 import sys
 import threading
@@ -10,18 +11,27 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from tempfile import NamedTemporaryFile
+from typing import Annotated, Any, get_args
 
 import pytest
 import typing_extensions
-from pydantic import BaseModel
+from pydantic import BaseModel, Field, SecretStr
 
 from toolcrib import (
+    AnswerError,
+    Approve,
+    Call,
+    Caller,
     Context,
     DefinitionError,
+    Deny,
     Depends,
+    Handle,
+    Input,
     Registry,
     Result,
+    StatefulTool,
     Text,
     Tool,
     ToolAuth,
@@ -29,7 +39,10 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import CODES
+from toolcrib.core import CODES, AnswerProblem, CancellationToken
+from toolcrib.sandbox import Limits
+from toolcrib.workbench import Ask, Limit, Limiter
+from toolcrib.workbench.processes import Processes
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SECTIONS = {
@@ -134,7 +147,7 @@ async def timeout_() -> Result[Any]:
 
     bench = Workbench([count], timeout_s=0.2)
     message = said(await bench.call("count", {"to": 60}), "timeout")
-    assert message == "Tool 'count' did not answer within 0.2 s. Ask for less, or try again later."
+    assert message == "Tool 'count' did not answer in time. Ask for less, or try again later."
     return await bench.call("count", {"to": 0})
 
 
@@ -168,6 +181,18 @@ async def cancelled() -> Result[Any]:
     again = await bench.call_many([("add", '{"a": 1, "b": 1}'), ("add", '{"a": 1, "b": 2}')], stop_on_error=True)
     assert [result.status for result in again] == ["success", "success"]
     return again[1]
+
+
+async def cancelled_by_a_token() -> Result[Any]:
+    """As docs/errors.md says, the tool is cancelled, and a call with a fresh token runs."""
+    token = CancellationToken()
+    bench = Workbench([add, forever])
+    waiting = asyncio.ensure_future(bench.call(Call("forever", cancellation=token)))
+    await asyncio.sleep(0)
+    token.cancel()
+    assert said(await waiting, "cancelled") == "Tool 'forever' was cancelled."
+    assert "was cancelled" in said(await bench.call(Call("add", {"a": 1, "b": 2}, cancellation=token)), "cancelled")
+    return await bench.call(Call("add", {"a": 1, "b": 2}, cancellation=CancellationToken()))
 
 
 async def unavailable() -> Result[Any]:
@@ -224,17 +249,78 @@ async def failed() -> Result[Any]:
     return await bench.call("fetch")
 
 
+async def limited() -> Result[Any]:
+    """The message says when to come again, and then there is room."""
+    now = [0.0]
+    bench = Workbench([add], limits=Limiter([Limit(rate="1/min", wait_s=0)], clock=lambda: now[0]))
+    assert (await bench.call("add", {"a": 1, "b": 2})).status == "success"
+    result = await bench.call("add", {"a": 1, "b": 2})
+    message = said(result, "limited")
+    (after_s,) = re.findall(r"Try again in ([\d.]+) s\.$", message)
+    assert result.error is not None
+    assert result.error.details == {"retry_after_s": float(after_s)}
+    now[0] += float(after_s)
+    return await bench.call("add", {"a": 1, "b": 2})
+
+
+async def limited_by_a_tool_that_calls_itself() -> Result[Any]:
+    """The one that makes no sense later: it would wait for itself."""
+
+    @tool(serial=True)
+    async def again(deep: bool) -> str:
+        return (await bench.call("again", {"deep": False})).text if deep else "done"
+
+    bench = Workbench([again])
+    told = await bench.call("again", {"deep": True})
+    assert "was called from within such a call" in told.text
+    return await bench.call("again", {"deep": False})
+
+
+async def lost() -> Result[Any]:
+    """What the message says is true: what was done is done. The next call has another process."""
+    async with Workbench([Tool(die, isolation="process")]) as bench:
+        with NamedTemporaryFile() as file:
+            message = said(await bench.call("die", {"note": file.name, "dies": True}), "lost")
+            assert message.endswith("exited with status 3. What it had done by then is done.")
+            assert Path(file.name).read_text() == "done"
+            return await bench.call("die", {"note": file.name, "dies": False})
+
+
+async def trapped() -> Result[Any]:
+    processes = Processes(limits=Limits(memory_bytes=512 * 2**20))
+    async with processes, Workbench([Tool(hoard, isolation="process")], processes=processes) as bench:
+        message = said(await bench.call("hoard", {"mebibytes": 4096}), "trapped")
+        assert message == "Tool 'hoard' needed more memory than it may have (512 MiB). Ask for less."
+        return await bench.call("hoard", {"mebibytes": 1})
+
+
+async def denied_by_a_person() -> Result[Any]:
+    """Whoever is asked again may say yes."""
+    bench = Workbench([add], policy=lambda spec, arguments, caller: "ask")
+    waits = await bench.call("add", {"a": 1, "b": 2})
+    assert waits.pending is not None
+    await bench.answer(waits.pending.id, Deny("not now"), by="ada")
+    assert said(await bench.call("add", {"a": 1, "b": 2}), "denied").endswith("'ada' denied it: not now")
+    waits = await bench.call("add", {"a": 1, "b": 2})
+    assert waits.pending is not None
+    await bench.answer(waits.pending.id, Approve(), by="ada")
+    return await bench.call("add", {"a": 1, "b": 2})
+
+
 TRIGGERS: dict[str, list[Callable[[], Awaitable[Result[Any]]]]] = {
     "unknown_tool": [unknown_tool],
     "invalid_arguments": [invalid_arguments, invalid_arguments_that_are_no_json],
     "unauthorized": [unauthorized],
-    "denied": [denied],
+    "denied": [denied, denied_by_a_person],
     "timeout": [timeout_, timeout_of_work_in_a_thread],
-    "cancelled": [cancelled],
+    "cancelled": [cancelled, cancelled_by_a_token],
     "unavailable": [unavailable],
     "too_large": [too_large],
     "invalid_result": [invalid_result],
     "failed": [failed],
+    "limited": [limited, limited_by_a_tool_that_calls_itself],
+    "trapped": [trapped],
+    "lost": [lost],
 }
 
 
@@ -265,6 +351,85 @@ async def test_a_tool_may_raise_every_code_itself() -> None:
     bench = Workbench([fail])
     for code in CODES:
         assert said(await bench.call("fail", {"code": code}), code) == "In my own words."
+
+
+# Answers that do not count: each reason, and its way out.
+
+
+@dataclass
+class Waits:
+    """A bench whose call of `add` waits, at a time that can be moved."""
+
+    bench: Workbench
+    clock: list[float]
+
+    async def ask(self) -> str:
+        pending = (await self.bench.call("add", {"a": 1, "b": 2})).pending
+        assert pending is not None
+        return pending.id
+
+
+@pytest.fixture
+def waits() -> Waits:
+    clock = [1_000_000.0]
+
+    def policy(spec: Any, arguments: Any, caller: Any) -> Ask:
+        return Ask(others_only=True)
+
+    bench = Workbench([add], policy=policy, caller=Caller("ada"), pending_s=60, clock=lambda: clock[0])
+    return Waits(bench, clock)
+
+
+async def unknown(waits: Waits) -> tuple[str, str, str]:
+    return "pending_nothing", "grace", await waits.ask()
+
+
+async def expired(waits: Waits) -> tuple[str, str, str]:
+    late = await waits.ask()
+    waits.clock[0] += 61
+    return late, "grace", await waits.ask()
+
+
+async def replayed(waits: Waits) -> tuple[str, str, str]:
+    used = await waits.ask()
+    await waits.bench.answer(used, Deny(), by="grace")
+    await waits.bench.call("add", {"a": 1, "b": 2})
+    return used, "grace", await waits.ask()
+
+
+async def foreign(waits: Waits) -> tuple[str, str, str]:
+    open_ = await waits.ask()
+    return open_, "ada", open_
+
+
+REASONS = (unknown, expired, replayed, foreign)
+
+
+@pytest.mark.parametrize("trigger", REASONS)
+async def test_an_answer_that_does_not_count_says_what_would(
+    trigger: Callable[[Waits], Awaitable[tuple[str, str, str]]], waits: Waits
+) -> None:
+    wrong, by, right = await trigger(waits)
+    with pytest.raises(AnswerError) as caught:
+        await waits.bench.answer(wrong, Approve(), by=by)
+    assert caught.value.reason == trigger.__name__
+    await waits.bench.answer(right, Approve(), by="grace")
+    assert (await waits.bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+async def test_an_answer_of_another_kind_is_invalid_and_the_right_one_still_counts(waits: Waits) -> None:
+    asked = await waits.ask()
+    with pytest.raises(AnswerError, match="answer Approve\\(\\) or Deny") as caught:
+        await waits.bench.answer(asked, Input("yes"), by="grace")
+    assert caught.value.reason == "invalid"
+    await waits.bench.answer(asked, Approve(), by="grace")
+    assert (await waits.bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+def test_every_reason_of_an_answer_error_is_documented() -> None:
+    section = (DOCS / "errors.md").read_text().split("## AnswerError\n")[1].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.M) == [*get_args(AnswerProblem)]
+    assert {one.__name__ for one in REASONS} | {"invalid"} == set(get_args(AnswerProblem))
 
 
 # What fails at definition: each message of docs/tools.md, and its way out.
@@ -329,14 +494,6 @@ class Store:
 @remedy(lambda: [Store().work])
 def a_class() -> Any:
     return [Tool(Store)]
-
-
-@remedy(lambda: [Tool(lambda: [1, 2], name="work")])
-def a_generator() -> Any:
-    def work() -> Iterator[int]:
-        yield 1
-
-    return [Tool(work)]
 
 
 def largest(numbers: list[int]) -> int:
@@ -554,6 +711,150 @@ def a_timeout_of_nothing() -> Any:
     return [Tool(work, timeout_s=0)]
 
 
+@remedy(lambda: [Tool(work, retries=2, read_only=True)])
+def retries_of_what_may_not_be_repeated() -> Any:
+    return [Tool(work, retries=2)]
+
+
+@remedy(lambda: [Tool(work, isolation="process")])
+def a_closure_in_another_process() -> Any:
+    def work() -> str:
+        return "done"
+
+    return [Tool(work, isolation="process")]
+
+
+def renamed() -> str:
+    return "done"
+
+
+not_renamed = renamed
+renamed = tidy
+
+
+@remedy(lambda: [Tool(tidy, isolation="process")], name="tidy")
+def a_name_that_stands_for_something_else() -> Any:
+    return [Tool(not_renamed, isolation="process")]
+
+
+class Shop:
+    @tool(isolation="process")
+    def work(self) -> str:
+        """Work."""
+        return "done"
+
+
+@remedy(lambda: [Tool(work, isolation="process")])
+def a_method_in_another_process() -> Any:
+    return Workbench([Shop()])
+
+
+def with_pool_of_the_call(pool: Annotated[Pool, Depends(get_pool, scope="call")]) -> str:
+    return type(pool).__name__
+
+
+@remedy(lambda: [Tool(with_pool_of_the_call, isolation="process")], name="with_pool_of_the_call")
+def a_pool_of_this_process_in_another() -> Any:
+    return [Tool(with_pool, isolation="process")]
+
+
+def sign(key: str) -> str:
+    return "signed"
+
+
+def sign_secretly(key: SecretStr) -> str:
+    return "signed"
+
+
+@remedy(lambda: [Tool(sign, isolation="process")], name="sign", arguments='{"key": "k"}')
+def a_hidden_value_to_another_process() -> Any:
+    return [Tool(sign_secretly, isolation="process")]
+
+
+class Noted(BaseModel):
+    note: str = Field("", exclude=True)
+
+
+def note(noted: Noted) -> str:
+    return noted.note
+
+
+def note_text(note: str) -> str:
+    return note
+
+
+@remedy(lambda: [Tool(note_text, isolation="process")], name="note_text", arguments='{"note": "a"}')
+def a_field_that_is_never_written_to_another_process() -> Any:
+    return [Tool(note, isolation="process")]
+
+
+def count(rows: Annotated[list[int], Handle]) -> int:
+    return len(rows)
+
+
+@remedy(lambda: [count], name="count", arguments='{"rows": [1]}')
+def handle_inside_another_type() -> Any:
+    def count(rows: list[Annotated[int, Handle]]) -> int:
+        return len(rows)
+
+    return [Tool(count)]
+
+
+@remedy(lambda: [count], name="count", arguments='{"rows": [1]}')
+def handles_of_any_number() -> Any:
+    def count(*rows: Annotated[int, Handle]) -> int:
+        return len(rows)
+
+    return [Tool(count)]
+
+
+class Worked(BaseModel):
+    times: int
+
+
+class Worker(StatefulTool[Worked]):
+    @tool
+    def work(self) -> int:
+        """Work."""
+        self.state.times += 1
+        return self.state.times
+
+
+@remedy(lambda: [Worker(Worked(times=0))])
+def a_state_of_no_type() -> Any:
+    class Worker(StatefulTool):  # type: ignore[type-arg]
+        pass
+
+
+@remedy(lambda: [Worker(Worked(times=0))])
+def a_state_that_is_no_model() -> Any:
+    class Worker(StatefulTool[dict[str, int]]):  # type: ignore[type-var]
+        pass
+
+
+@remedy(lambda: [Worker(Worked(times=0))])
+def a_state_that_needs_values() -> Any:
+    _ = Worker().state
+
+
+@remedy(lambda: [Worker(Worked(times=0))])
+def a_method_in_the_place_of_a_tool() -> Any:
+    class Quiet(Worker):
+        def work(self) -> int:
+            return 0
+
+    return Workbench([Quiet(Worked(times=0))])
+
+
+@remedy(lambda: [Worker(Worked(times=0))])
+def a_start_with_arguments() -> Any:
+    class Begun(Worker):
+        def start(self, at: int) -> None:  # type: ignore[override]
+            pass
+
+    return Workbench([Begun(Worked(times=0))])
+
+
 def see_github() -> Any:
     """What is right to define cannot be called yet; that it is `unauthorized`, and the way out, are tested above."""
     assert Tool(work, auth=ToolAuth("github", scopes=["repo"])).spec.auth == ToolAuth("github", scopes=["repo"])
@@ -598,7 +899,8 @@ def refused() -> Iterator[list[str]]:
 async def test_doing_what_a_definition_error_says_leads_to_a_tool_that_works(one: Remedy) -> None:
     with refused():
         one.wrong()
-    result = await Workbench(one.right()).call(one.name, one.arguments)
+    async with Workbench(one.right()) as bench:
+        result = await bench.call(one.name, one.arguments)
     assert (result.status, result.error) == ("success", None)
 
 
@@ -626,6 +928,17 @@ def _pattern(shown: str) -> str:
 
 async def add(a: int, b: int) -> int:
     return a + b
+
+
+def die(note: str, dies: bool) -> str:
+    Path(note).write_text("done")
+    if dies:
+        os._exit(3)
+    return "alive"
+
+
+def hoard(mebibytes: int) -> int:
+    return len(bytearray(mebibytes * 2**20))
 
 
 async def forever() -> None:

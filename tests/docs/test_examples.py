@@ -26,6 +26,8 @@ from typing import Any
 
 import pytest
 
+import toolcrib
+
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 TAGS = {"python", "text", "console", "sh", "json", "toml", "pyi"}
@@ -220,8 +222,18 @@ def _same(value: Any, shown: str, place: str) -> None:
 
 
 @pytest.fixture
-def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+def session(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Session]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    if os.environ.get("PYTHONPATH"):
+        # The code under test is not the one that is installed, and MCP clients start servers without PYTHONPATH.
+        at = Path(toolcrib.__file__).resolve().parents[1]
+        monkeypatch.setenv("PYTHONPATH", str(at))
+        command = tmp_path_factory.mktemp("bin") / "toolcrib"
+        command.write_text(f'#!/bin/sh\nPYTHONPATH={at} exec {sys.executable} -P -m toolcrib "$@"\n')
+        command.chmod(0o755)
+        path = f"{command.parent}{os.pathsep}{path}"
     for name, value in {"PATH": path, "NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("FORCE_COLOR", raising=False)

@@ -2,7 +2,9 @@
 
 import asyncio
 import base64
+import json
 import logging
+import os
 import re
 import subprocess
 import sys
@@ -14,8 +16,28 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
+from pydantic import BaseModel
 
-from toolcrib import Caller, Context, Depends, LoadError, Registry, Repair, ToolError, Workbench
+from toolcrib import (
+    AnswerError,
+    Approve,
+    Call,
+    Caller,
+    Context,
+    Depends,
+    LoadError,
+    Registry,
+    Repair,
+    SetupError,
+    Source,
+    StatefulTool,
+    Tool,
+    ToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.core import CancellationToken, Emitted
+from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "promises.md"
 
@@ -62,6 +84,55 @@ async def test_a_denied_call_has_no_effect() -> None:
     result = await Workbench([erase], policy=lambda spec, arguments, caller: "deny").call("erase")
     assert result.error is not None
     assert (result.error.code, happened) == ("denied", [])
+
+
+@pytest.mark.parametrize("said", [RuntimeError, None, True, "yes", "ALLOW"])
+async def test_a_policy_that_fails_lets_nothing_run(said: Any) -> None:
+    ran: list[int] = []
+
+    def erase() -> None:
+        ran.append(1)
+
+    def policy(spec: Any, arguments: Any, caller: Any) -> Any:
+        if said is RuntimeError:
+            raise said
+        return said
+
+    result = await Workbench([erase], policy=policy).call("erase")
+    assert result.error is not None
+    assert (result.error.code, ran) == ("denied", [])
+
+
+async def test_an_approval_runs_one_call_once_with_the_arguments_that_were_approved() -> None:
+    ran: list[int] = []
+
+    def pay(amount: int) -> None:
+        ran.append(amount)
+
+    store = MemoryPendings()
+
+    def bench(principal: str = "ada", thread: str = "a") -> Workbench:
+        caller = Caller(principal, thread=thread)
+        return Workbench([pay], policy=lambda spec, arguments, caller: "ask", pendings=store, caller=caller)
+
+    waits = (await bench().call("pay", '{"amount": 5}')).pending
+    assert waits is not None
+    await bench("grace").answer(waits.id, Approve(), by="grace")
+    others = [bench("eve").call("pay", {"amount": 5}), bench(thread="b").call("pay", {"amount": 5})]
+    assert [(await other).status for other in others] == ["pending", "pending"]
+    assert (await bench().call("pay", {"amount": 6})).status == "pending"
+    statuses = [result.status for result in await bench().call_many([("pay", {"amount": 5})] * 10)]
+    assert (sorted(statuses), ran) == (["pending"] * 9 + ["success"], [5])
+
+
+async def test_nobody_approves_their_own_call_where_the_policy_wants_others() -> None:
+    rules = Rules([Rule(do="ask", others_only=True)])
+    bench = Workbench([add], policy=rules, caller=Caller("ada"), may_answer=lambda pending, by: True)
+    waits = (await bench.call("add", {"a": 1})).pending
+    assert waits is not None
+    with pytest.raises(AnswerError, match="Whoever made the call may not answer it"):
+        await bench.answer(waits.id, Approve(), by="ada")
+    assert (await bench.call("add", {"a": 1})).status == "pending"
 
 
 def test_a_registry_from_data_imports_only_what_is_trusted() -> None:
@@ -154,8 +225,8 @@ async def test_whatever_a_tool_raises_the_call_ends_with_a_result() -> None:
         async def afail() -> None:
             work()
 
-        for tool in (fail, afail):
-            result = await Workbench([tool]).call(tool.__name__)
+        for broken in (fail, afail):
+            result = await Workbench([broken]).call(broken.__name__)
             assert result.error is not None
             assert result.error.code == "failed"
             # Python itself makes a RuntimeError of a StopIteration that leaves a coroutine.
@@ -225,6 +296,150 @@ async def test_a_deadline_is_answered_on_time_and_the_loop_stays_free() -> None:
     assert beats >= 3
 
 
+def build(pids: str) -> None:
+    children = [subprocess.Popen(["sleep", "60"]), subprocess.Popen(["sleep", "60"], start_new_session=True)]
+    Path(pids).write_text(" ".join(str(child.pid) for child in children))
+    while True:
+        pass
+
+
+async def test_a_tool_in_a_process_is_stopped_with_all_it_started(tmp_path: Path) -> None:
+    noted = tmp_path / "pids"
+    async with Workbench([Tool(build, isolation="process")], timeout_s=1) as bench:
+        result = await bench.call("build", {"pids": str(noted)})
+        assert result.error is not None
+        assert (result.error.code, "may still be running" in result.text) == ("timeout", False)
+        left = [int(pid) for pid in noted.read_text().split()]
+        assert len(left) == 2
+        async with asyncio.timeout(20):
+            while any(_lives(pid) for pid in left):
+                await asyncio.sleep(0.01)
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{pid}/stat")
+    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
+
+
+def crash() -> None:
+    os._exit(3)
+
+
+def breathe(s: float) -> str:
+    time.sleep(s)
+    return "alive"
+
+
+async def test_a_worker_that_dies_takes_no_other_call_with_it() -> None:
+    async with Workbench([Tool(fn, isolation="process") for fn in (crash, breathe)]) as bench:
+        calls = [("breathe", {"s": 0.2}), ("crash", None), ("breathe", {"s": 0.3}), ("crash", None)]
+        results = await bench.call_many(calls)
+        assert [result.error.code if result.error else result.text for result in results] == [
+            *("alive", "lost", "alive", "lost")
+        ]
+        assert (await bench.call("breathe", {"s": 0})).text == "alive"
+
+
+async def test_what_a_tool_calls_has_no_more_time_than_the_tool() -> None:
+    left: list[float] = []
+
+    def inner(context: Context) -> None:
+        assert context.deadline_s is not None
+        left.append(context.deadline_s - time.monotonic())
+
+    async def outer() -> None:
+        await bench.call("inner")
+
+    bench = Workbench([Tool(inner, timeout_s=60), Tool(outer, timeout_s=10)])
+    assert (await bench.call("outer")).status == "success"
+    assert left[0] <= 10
+
+
+async def test_a_cancelled_token_ends_a_call_with_a_result() -> None:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    token = CancellationToken()
+    waiting = asyncio.ensure_future(Workbench([wait]).call(Call("wait", cancellation=token)))
+    await asyncio.to_thread(token.cancel)
+    result = await waiting
+    assert result.error is not None
+    assert result.error.code == "cancelled"
+
+
+@pytest.mark.parametrize("cut", range(1, 8))
+async def test_a_secret_that_is_split_over_two_pieces_is_struck_out(cut: int) -> None:
+    async def tell(context: Context) -> None:
+        await context.emit("the key is " + "hunter2!"[:cut])
+        await context.emit("hunter2!"[cut:] + " and so on")
+
+    bench = Workbench([tell], secrets=["hunter2!"])
+    events = [event async for event in bench.stream("tell")]
+    told = "".join(part.text for event in events if isinstance(event, Emitted) for part in event.content)
+    assert told == "the key is [secret] and so on"
+
+
+async def test_a_large_result_is_bounded_and_all_of_it_can_be_read_by_whom_it_is_for() -> None:
+    whole = "".join(f"line {n}\n" for n in range(200_000))
+
+    def read() -> str:
+        return whole
+
+    store = MemoryResults()
+    ada, thread, bob = (
+        Workbench([read], results=store, caller=caller)
+        for caller in (Caller("ada"), Caller("ada", thread="other"), Caller("bob"))
+    )
+    result = await ada.call("read")
+    assert len(whole) > 2_000_000
+    assert len(result.text) <= 20_000
+    handle = result.metadata["handle"]
+    part = await ada.call("read_result", {"handle": handle, "by": "lines", "offset": 123_456, "limit": 1})
+    assert "line 123456\n" in f"{part.text}\n"
+    for other in (thread, bob):
+        refused = await other.call("read_result", {"handle": handle})
+        assert refused.error is not None
+        assert "line 0" not in refused.text
+
+
+async def test_no_more_calls_run_at_a_time_than_a_limit_says() -> None:
+    running = most = 0
+    order: list[int] = []
+
+    async def work(number: int) -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        order.append(number)
+        await asyncio.sleep(0)
+        running -= 1
+
+    bench = Workbench([work], limits=[Limit(concurrency=3)])
+    results = await bench.call_many([("work", {"number": number}) for number in range(50)])
+    assert {result.status for result in results} == {"success"}
+    assert (most, order) == (3, list(range(50)))
+
+
+async def test_only_a_tool_that_says_it_can_be_repeated_is_tried_again() -> None:
+    tried: list[str] = []
+
+    def send() -> None:
+        tried.append("send")
+        raise ConnectionError
+
+    def look() -> None:
+        tried.append("look")
+        raise ConnectionError
+
+    bench = Workbench([Tool(send), Tool(look, read_only=True)], retries=[Retries(times=2, first_s=0)])
+    assert [(await bench.call(name)).status for name in ("send", "look")] == ["error", "error"]
+    assert tried == ["send", "look", "look", "look"]
+
+
 async def test_many_calls_give_one_result_each_in_order() -> None:
     async def later(turns: int) -> int:
         for _ in range(turns):
@@ -257,6 +472,53 @@ async def test_what_depends_opens_is_opened_once_and_closed_in_reverse() -> None
         results = await bench.call_many([("use", None)] * 20)
     assert {result.text for result in results} == {"first, second"}
     assert happened == ["open first", "open second", "close second", "close first"]
+
+
+async def test_a_source_that_cannot_start_leaves_nothing_running() -> None:
+    happened: list[str] = []
+
+    class Part(Source):
+        def __init__(self, name: str, works: bool = True) -> None:
+            self.name = name
+            self.works = works
+
+        def tools(self) -> list[Any]:
+            return []
+
+        async def start(self) -> None:
+            happened.append(f"start {self.name}")
+            if not self.works:
+                raise OSError("no")
+
+        async def stop(self) -> None:
+            happened.append(f"stop {self.name}")
+
+    with pytest.raises(SetupError, match="could not be started"):
+        await Workbench([Part("a"), Part("b"), Part("c", works=False), Part("d")]).start()
+    assert happened == ["start a", "start b", "start c", "stop b", "stop a"]
+
+
+class Total(BaseModel):
+    cents: int = 0
+
+
+class Till(StatefulTool[Total]):
+    @tool
+    def take(self, cents: int) -> int:
+        self.state.cents += cents
+        return self.state.cents
+
+
+async def test_saved_state_is_json_and_loads_all_or_nothing() -> None:
+    async with Workbench([Till]) as bench:
+        await bench.call("take", {"cents": 5})
+        saved = json.dumps(await bench.save_state())
+    async with Workbench([Till]) as bench:
+        wrong = {"version": 1, "sources": {"Till": {"cents": 9}, "Tills": {"cents": 9}}}
+        with pytest.raises(SetupError, match="Did you mean 'Till'"):
+            await bench.load_state(wrong)
+        await bench.load_state(json.loads(saved))
+        assert (await bench.call("take", {"cents": 1})).value == 6
 
 
 async def test_a_broken_file_does_not_take_the_others_along(tmp_path: Path) -> None:

@@ -10,6 +10,10 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
+from toolcrib import Approve, Workbench, tool
+from toolcrib.serve import server
+from toolcrib.workbench import Rule, Rules
+
 SECRET = "1234567890123"
 
 
@@ -209,3 +213,42 @@ async def test_a_large_argument_arrives_whole(connect_http) -> None:
     async with connect_http() as client:
         result = await call(client, "length", {"text": "x" * 3_000_000})
     assert result["structuredContent"] == {"result": 3_000_000}
+
+
+async def test_a_large_result_is_whole_for_programs_a_preview_for_models_and_can_be_read_on() -> None:
+    @tool
+    async def numbers(n: int) -> list[int]:
+        return list(range(n))
+
+    async with Workbench([numbers]) as bench, Client(server(bench)) as client:
+        answer = await client.call_tool("numbers", {"n": 20_000})
+        assert answer.structured_content == {"result": list(range(20_000))}
+        assert len(answer.content[0].text) <= 20_000
+        assert not answer.is_error
+        handle = (answer.meta or {})["toolcrib/handle"]
+        assert [listed.name for listed in (await client.list_tools()).tools] == ["numbers", "read_result"]
+        read = await client.call_tool("read_result", {"handle": handle, "pointer": "/12345"})
+        assert "12345" in [block.text for block in read.content]
+        wrong = await client.call_tool("read_result", {"handle": "result_nobody", "pointer": ""})
+        assert wrong.is_error
+
+
+async def test_a_call_that_waits_is_told_in_words_and_with_the_id_of_what_it_waits_for() -> None:
+    ran: list[int] = []
+
+    @tool(destructive=True)
+    async def drop(n: int) -> int:
+        ran.append(n)
+        return n
+
+    rules = Rules([Rule(hint="destructive", do="ask")])
+    async with Workbench([drop], policy=rules) as bench, Client(server(bench)) as client:
+        waits = await client.call_tool("drop", {"n": 2})
+        assert waits.is_error
+        assert waits.structured_content is None
+        pending = (waits.meta or {})["toolcrib/pending"]
+        assert pending["kind"] == "approval"
+        assert ran == []
+        await bench.answer(pending["id"], Approve(), by="bob")
+        assert (await client.call_tool("drop", {"n": 2})).structured_content == {"result": 2}
+        assert ran == [2]

@@ -691,11 +691,10 @@ def test_classes_are_refused() -> None:
     said = "Make a tool of a function, or of a method of an instance."
     assert refusal(lambda: tool(Counter)) == f"@tool cannot mark the class Counter. {said}"
     assert refusal(lambda: Tool(Counter)) == f"Tool 'Counter' is a class. {said}"
-    assert refusal(lambda: Workbench([Counter])) == f"Tool 'Counter' is a class. {said}"
     assert refusal(lambda: Tool(functools.partial(Counter, 1))) == f"Tool 'Counter' is a class. {said}"
 
 
-def test_generators_are_refused() -> None:
+def test_generators_promise_what_they_yield() -> None:
     def numbers(n: int) -> Iterator[int]:
         yield n
 
@@ -706,8 +705,14 @@ def test_generators_are_refused() -> None:
         def __call__(self, n: int) -> Iterator[int]:
             yield n
 
-    for fn in (numbers, more, functools.partial(numbers, 1), Yields()):
-        assert refusal(lambda fn=fn: Tool(fn, name="n")) == "Tool 'n' is a generator. Return a list of what it yields."
+    for fn, runs in (
+        (numbers, "generator"),
+        (more, "async_generator"),
+        (functools.partial(numbers, 1), "generator"),
+        (Yields(), "generator"),
+    ):
+        made = Tool(fn, name="n")
+        assert (made.runs, made.spec.output_schema) == (runs, {"type": "integer"})
 
 
 def test_lambdas_need_a_name() -> None:

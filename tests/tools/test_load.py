@@ -107,9 +107,7 @@ def test_what_is_no_source_is_refused(source: Any) -> None:
     assert said.startswith(f"A {type(source).__name__} is no source of tools. A source is a function, a Tool, ")
 
 
-def test_a_class_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="Make a tool of a function, or of a method of an instance"):
-        load(Holder)
+def test_a_class_without_tools_is_refused() -> None:
     with pytest.raises(DefinitionError, match="Make a tool of a function, or of a method of an instance"):
         load(Offers)
 

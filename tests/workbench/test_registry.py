@@ -2,6 +2,7 @@
 
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,54 @@ def test_tools_are_added_found_replaced_and_removed() -> None:
     assert registry["add"] is other
     assert registry.remove("add") is other
     assert list(registry) == [registry.get("read-file")]
+
+
+def test_tools_are_exchanged_all_or_none_and_each_change_is_told() -> None:
+    registry = Registry([add, read])
+    told: list[list[str]] = []
+    end = registry.on_change(lambda: told.append([spec.name for spec in registry.specs()]))
+    other, more = Tool(lambda a: a, name="add"), Tool(lambda a: a, name="read_file")
+    # In another spelling, where the first one goes.
+    registry.exchange(["read-file"], [more])
+    registry.exchange(["add"], [other])
+    assert (registry["add"], told) == (other, [["add", "read_file"], ["add", "read_file"]])
+    for old, new in [([], [add]), (["add"], [read]), ([], [Tool(add, name="x"), Tool(read, name="x")])]:
+        with pytest.raises(
+            NameConflictError, match=r"cannot be put in: there is a tool '.*' \(.*test_registry\.py:\d+\)"
+        ):
+            registry.exchange(old, new)
+    with pytest.raises(UnknownToolError, match="no tool 'ad'"):
+        registry.exchange(["ad"], [add])
+    assert ([*registry], len(told)) == ([other, more], 2)
+    end()
+    end()
+    registry.exchange(["add", "read_file"], [read])
+    registry.add(add)
+    assert ([spec.name for spec in registry.specs()], len(told)) == (["read-file", "add"], 2)
+
+
+def test_a_tool_that_is_exchanged_in_another_thread_is_never_missing() -> None:
+    registry = Registry([add])
+    made = [Tool(add), Tool(add)]
+    stop = threading.Event()
+
+    def exchange() -> None:
+        while not stop.is_set():
+            registry.exchange(["add"], [made[0]])
+            registry.exchange(["add"], [made[1], Tool(add, name="more")])
+            registry.exchange(["more"], [])
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    try:
+        end_s = time.monotonic() + 0.5
+        while time.monotonic() < end_s:
+            assert registry.find("add") is not None
+            assert registry.specs()[0].name == "add"
+    finally:
+        stop.set()
+        thread.join()
+    assert [spec.name for spec in registry.specs()] == [tool.spec.name for tool in registry]
 
 
 def test_names_that_differ_only_in_dash_and_underscore_are_refused() -> None:

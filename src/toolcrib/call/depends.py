@@ -10,10 +10,12 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
 from typing import Any
 
-from ..core import Context, Need, Needs, ToolcribError
+from ..core import Context, Need, Needs, ToolcribError, Waiting
 from .threads import in_thread
 
 _log = logging.getLogger("toolcrib")
+
+_open: set[asyncio.Task[None]] = set()
 
 Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 
@@ -80,6 +82,9 @@ class _Held:
         self._opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
         self._task = asyncio.create_task(self._live(arguments))
+        # Kept alive until it is closed, also where a workbench was dropped without being stopped.
+        _open.add(self._task)
+        self._task.add_done_callback(_open.discard)
 
     @property
     def failed(self) -> bool:
@@ -101,9 +106,11 @@ class _Held:
             opened = await self._call(await arguments)
             value = await _first(opened)
         except BaseException as error:
-            self._opened.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
+            # A provider may ask too, and then it is the call that waits.
+            told = isinstance(error, Exception | Waiting)
+            self._opened.set_exception(error if told else RuntimeError(type(error).__name__))
             self._opened.exception()  # seen, also when nobody waits any more
-            if not isinstance(error, Exception):
+            if not told:
                 raise
             return
         self._on_open(self)

@@ -1,17 +1,37 @@
 """The life of one call, in the order in which it runs: check, approve, authorize, execute, normalize, record."""
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from inspect import isawaitable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from time import time
 from typing import Any
 
-from ..core import Call, Caller, Policy, Recorder, Redaction, Result, Text, Tool, ToolError, ToolSpec
+from ..core import (
+    Call,
+    Caller,
+    Data,
+    Decided,
+    Pending,
+    Policy,
+    Recorder,
+    Redaction,
+    Repair,
+    Result,
+    Shelf,
+    Text,
+    Tool,
+    ToolError,
+    ToolSpec,
+)
+from .approve import approve, decide, recorded
 from .depends import Overrides, Provided
 from .execute import execute
 from .fail import told
+from .feed import Feed
+from .inside import Retries, retried
+from .isolated import Isolation
 from .normalize import normalize
+from .waiting import Asking, Desk, in_words, waits_for
 
 _log = logging.getLogger("toolcrib")
 
@@ -25,31 +45,79 @@ class Scene:
     repair: bool = True
     policy: Policy | None = None
     timeout_s: float | None = None
+    retries: Sequence[Retries] | None = None
     redaction: Redaction | None = None
     recorder: Recorder | None = None
     overrides: Overrides = field(default_factory=dict[Callable[..., Any], Callable[..., Any]])
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
     show_errors: bool = False
+    desk: Desk | None = None
+    shelf: Shelf | None = None
+    isolation: Isolation | None = None
+    # For the attempts of one call: they share their questions and answers.
+    asked: list[Asking] | None = None
+
+    def asking(self, tool: Tool, call: Call) -> Asking | None:
+        """The questions of one call; None where nobody can be asked."""
+        if self.desk is None:
+            return None
+        if self.asked:
+            return self.asked[0]
+        asking = Asking(self.desk, tool, call, self.caller, repair=self.repair, redaction=self.redaction)
+        if self.asked is not None:
+            self.asked.append(asking)
+        return asking
 
 
-async def run(tool: Tool, call: Call, scene: Scene) -> Result[Any]:
+async def run(tool: Tool, call: Call, scene: Scene, feed: Feed | None = None) -> Result[Any]:
     """Run *call* on *tool*. Whatever happens in the tool, there is a Result; only the caller's own giving up raises."""
     started = time()
+    made = call
     repairs: tuple[Any, ...] = ()
+    followed: tuple[Any, ...] = ()
+    decided: Decided | None = None
+    asking: Asking | None = None
+    tried: list[dict[str, Any]] | None = None
     try:
+        if (shelf := scene.shelf) is not None and (tool.handles is not None or shelf.issued):
+            call, followed = await _followed(shelf, tool, call, scene.repair)
         arguments, repairs = tool.check(call.arguments, scene.repair)
+        if followed:
+            repairs = followed + repairs
         if scene.policy is not None:
-            await _approve(scene.policy, tool.spec, arguments, scene.caller)
+            decided = await decide(scene.policy, tool.spec, arguments, scene.caller, scene.redaction)
+            if decided.do != "allow":
+                asking = scene.asking(tool, call)
+                decided = await approve(decided, tool.spec.name, asking)
         if tool.spec.auth is not None:
             _authorize(tool.spec)
-        value = await execute(tool, arguments, call, scene)
+        if tool.retries is None and scene.retries is None:
+            value = await execute(tool, arguments, call, scene, feed)
+        else:
+            value = await retried(tool, arguments, call, replace(scene, asked=[]), feed, tried := [])
         content = normalize(tool, value, scene.redaction)
         result = Result(value, content, None, repairs, started, time(), call.id)
+        if shelf is not None:
+            part = content[0] if len(content) == 1 else None
+            shown = part.json if type(part) is Data else part.text if type(part) is Text else None
+            if shown is None or len(shown) > shelf.limit_chars:
+                await shelf.bound(result, tool.spec.name)
     except BaseException as raised:
-        error = told(raised, tool.spec.name, show=scene.show_errors, redaction=scene.redaction)
-        result = Result(None, (Text(error.message),), error, repairs, started, time(), call.id)
+        pending = waits_for(raised)
+        if pending is None:
+            error = told(raised, tool.spec.name, show=scene.show_errors, redaction=scene.redaction)
+            if scene.shelf is not None:
+                error = scene.shelf.shorten(error)
+            result = Result(None, (Text(error.message),), error, repairs, started, time(), call.id)
+        else:
+            words = await _suspend(tool.spec.name, pending, asking)
+            result = Result(None, (Text(words),), None, repairs, started, time(), call.id, pending)
+    if decided is not None:
+        result.metadata["decision"] = recorded(decided, result.error)
+    if tried:
+        result.metadata["retries"] = tried
     if scene.recorder is not None:
-        _record(scene.recorder, call, scene.caller, result)
+        _record(scene.recorder, made, scene.caller, result)
     return result
 
 
@@ -62,12 +130,20 @@ def refuse(call: Call, error: ToolError, scene: Scene) -> Result[Any]:
     return result
 
 
-async def _approve(policy: Policy, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> None:
-    decision = policy(spec, arguments, caller)
-    if isawaitable(decision):
-        decision = await decision
-    if decision != "allow":
-        raise ToolError(f"Tool '{spec.name}' may not be used here in this way: a policy denies it.", "denied")
+async def _followed(shelf: Shelf, tool: Tool, call: Call, repair: bool) -> tuple[Call, tuple[Repair, ...]]:
+    """*call* with the values that the handles in it stand for: so everybody who looks at it sees what will run."""
+    given, repairs = await shelf.follow(tool, call.arguments, repair)
+    return call if given is call.arguments else replace(call, arguments=given), repairs
+
+
+async def _suspend(tool: str, pending: Pending, asking: Asking | None) -> str:
+    """What is told of a call that waits. Its approval is kept for when it is made again."""
+    if asking is not None:
+        try:
+            await asking.give_back()
+        except Exception:
+            _log.exception("The approval of a call of '%s' could not be kept; it will be asked for again", tool)
+    return in_words(tool, pending)
 
 
 def _authorize(spec: ToolSpec) -> None:

@@ -1,5 +1,6 @@
 """Any value → content that may be shown, secrets struck out."""
 
+from collections.abc import Callable
 from typing import Any
 
 from ..core import Audio, Content, Data, File, Image, Redaction, Result, Text, Tool
@@ -10,30 +11,36 @@ _BYTES = (bytes, bytearray)
 
 
 def normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Content, ...]:
-    """*value* as content: text as it is, bytes as a file, a list with content in it part by part, the rest as JSON.
+    """The result *value* of a tool as content.
 
-    Raises ToolError `invalid_result` for what has no JSON form, and the error of a failed Result.
+    Raises ToolError `invalid_result` for what is not as promised or has no JSON form, and the error of a failed Result.
     """
-    content: tuple[Content, ...]
     promised = tool.spec.output_schema
-    if type(value) is str:
-        if promised is not None and promised.get("type") != "string":
+    if promised is None:
+        content = content_of(value, tool.encode)
+    elif type(value) is str:
+        if promised.get("type") != "string":
             tool.encode(value)  # raises where no text was promised
         content = (Text(value),)
-    elif promised is not None:
-        content = (Data(tool.encode(value)),)
-    elif isinstance(value, _BYTES):
-        content = (File(bytes(value)),)
-    elif isinstance(value, Result):
-        value.unwrap()
-        content = value.content
-    elif isinstance(value, _READY):
-        content = (value,)
-    elif type(value) in (list, tuple) and not _READY_SET.isdisjoint(map(type, value)):
-        content = tuple(inner for part in value for inner in normalize(tool, part, None))
     else:
         content = (Data(tool.encode(value)),)
     return content if redaction is None else tuple(_struck(part, redaction) for part in content)
+
+
+def content_of(value: Any, encode: Callable[[Any], str]) -> tuple[Content, ...]:
+    """Text as it is, bytes as a file, a list with content in it part by part, the rest as *encode* writes it."""
+    if isinstance(value, str):
+        return (Text(value),)
+    if isinstance(value, _BYTES):
+        return (File(bytes(value)),)
+    if isinstance(value, Result):
+        value.unwrap()
+        return value.content
+    if isinstance(value, _READY):
+        return (value,)
+    if type(value) in (list, tuple) and not _READY_SET.isdisjoint(map(type, value)):
+        return tuple(inner for part in value for inner in content_of(part, encode))
+    return (Data(encode(value)),)
 
 
 def _struck(part: Content, redaction: Redaction) -> Content:

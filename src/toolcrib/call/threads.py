@@ -12,12 +12,15 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
+
+from ..core import ToolError
 
 T = TypeVar("T")
 
 _SIZE = 32
+_SPARE = 64
 
 
 class Escaped(Exception):
@@ -28,14 +31,13 @@ class Escaped(Exception):
         self.error = error
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """The value of *work*, run in a worker thread under this task's context variables.
+def in_thread(work: Callable[[], T]) -> Awaitable[T]:
+    """The value of *work*, run in a worker thread under this task's context variables. To be awaited at once.
 
     Raises what *work* raises; `Escaped` in place of what an event loop cannot carry. Cancelling the wait does not stop
     the work.
     """
-    value: T = await _threads(os.getpid()).run(work)
-    return value
+    return _threads(os.getpid()).begin(work)
 
 
 class _Mailbox:
@@ -70,44 +72,93 @@ class _Mailbox:
                 future.set_exception(error)
 
 
-class _Threads:
-    """At most *size* threads, started as they are needed."""
+class _Job(asyncio.Future[Any]):
+    """Work, and its value, for the task that waits for it.
 
-    def __init__(self, size: int) -> None:
+    One object and no coroutine: where thousands of calls wait at once, most of what a call costs is the memory that it
+    holds meanwhile, which the garbage collector goes through again and again.
+    """
+
+    __slots__ = ("context", "given_up", "mailbox", "pool", "running", "work")
+
+    def __init__(
+        self, work: Callable[[], Any], pool: "_Threads", mailbox: _Mailbox, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(loop=loop)
+        self.context = contextvars.copy_context()
+        self.work = work
+        self.pool = pool
+        self.mailbox = mailbox
+        self.running = self.given_up = False
+
+    def cancel(self, msg: Any = None) -> bool:
+        """The waiting task has been cancelled."""
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self.pool.give_up(self)
+        return cancelled
+
+
+class _Threads:
+    """At most *size* threads that somebody waits for, started as they are needed.
+
+    A thread whose caller has given up is not counted among them, so that work that never returns does not exhaust the
+    pool; of those there may be *spare*, and then no more work is begun.
+    """
+
+    def __init__(self, size: int, spare: int) -> None:
         self._size = size
-        self._jobs: queue.SimpleQueue[tuple[contextvars.Context, Callable[[], Any], _Mailbox, asyncio.Future[Any]]] = (
-            queue.SimpleQueue()
-        )
+        self._spare = spare
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
-        self._started = 0
-        self._busy = 0
+        self._alive = 0
+        self._wanted = 0
+        self._given_up = 0
 
-    async def run(self, work: Callable[[], Any]) -> Any:
+    def begin(self, work: Callable[[], T]) -> Awaitable[T]:
         loop = asyncio.get_running_loop()
         mailbox = self._mailboxes.get(loop)
         if mailbox is None:
             with self._lock:
                 mailbox = self._mailboxes.setdefault(loop, _Mailbox(loop))
-        future: asyncio.Future[Any] = loop.create_future()
         with self._lock:
-            self._busy += 1
-            start = self._busy > self._started and self._started < self._size
-            self._started += start
-        if start:
-            threading.Thread(target=self._serve, name=f"toolcrib-{self._started}", daemon=True).start()
-        self._jobs.put((contextvars.copy_context(), work, mailbox, future))
-        return await future
+            if self._given_up >= self._spare:
+                raise ToolError(
+                    f"{self._given_up} calls have never returned, and no thread is left for this one. "
+                    "Try again when they have ended.",
+                    "limited",
+                )
+            self._wanted += 1
+            self._grow()
+        job = _Job(work, self, mailbox, loop)
+        self._jobs.put(job)
+        return job
+
+    def give_up(self, job: _Job) -> None:
+        """Nobody waits for *job* any more."""
+        with self._lock:
+            if job.running:
+                job.given_up = True
+                self._given_up += 1
+                self._grow()
+
+    def _grow(self) -> None:
+        if self._alive < min(self._wanted, self._size + self._given_up):
+            self._alive += 1
+            threading.Thread(target=self._serve, name=f"toolcrib-{self._alive}", daemon=True).start()
 
     def _serve(self) -> None:
         while True:
-            context, work, mailbox, future = self._jobs.get()
+            job = self._jobs.get()
             value: Any = None
             error: BaseException | None = None
-            # A call that was cancelled before its turn is not begun.
-            if not future.cancelled():
+            with self._lock:
+                # A call that was cancelled before its turn is not begun.
+                job.running = not job.cancelled()
+            if job.running:
                 try:
-                    value = context.run(work)
+                    value = job.context.run(job.work)
                 except (StopIteration, StopAsyncIteration) as raised:
                     error = Escaped(raised)
                 except Exception as raised:
@@ -115,12 +166,18 @@ class _Threads:
                 except BaseException as raised:
                     error = Escaped(raised)
             with self._lock:
-                self._busy -= 1
-            mailbox.post(future, value, error)
-            del context, work, future, value, error  # not kept alive while waiting for the next job
+                job.running = False
+                self._wanted -= 1
+                self._given_up -= job.given_up
+                leave = self._alive > self._size + self._given_up
+                self._alive -= leave
+            job.mailbox.post(job, value, error)
+            del job, value, error  # not kept alive while waiting for the next job
+            if leave:
+                return
 
 
 @functools.cache
 def _threads(process: int) -> _Threads:
     # By process: threads do not survive a fork, and the child needs its own.
-    return _Threads(_SIZE)
+    return _Threads(_SIZE, _SPARE)

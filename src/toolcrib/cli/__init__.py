@@ -1,4 +1,4 @@
-"""The command: `toolcrib list`, `show`, `call`, `serve`."""
+"""The command: `toolcrib list`, `show`, `call`, `serve`, `check`."""
 
 from .entry import main
 

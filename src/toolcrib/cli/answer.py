@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ..core import Audio, Data, File, Image, Repair, Result, ToolcribError
-from .streams import Output, tell
+from ..core import Audio, Data, File, Image, Pending, Repair, Result, ToolcribError
+from .ask import has_person
+from .streams import Output, laid_out, tell
 from .usage import UsageError
 
 
@@ -25,7 +26,9 @@ def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to:
         output.require_reader()  # a tool that prints fails when nobody reads it: that is no news
         hint = " Call it with --show-errors to see it." if result.error.message.endswith("is in the log.") else ""
         tell(f"Error ({result.error.code}): {result.error.message}{hint}")
-    if result.error is not None:
+    elif result.pending is not None:
+        _tell_pending(result.pending)
+    if result.error is not None or result.pending is not None:
         return
     saved = _save(result, save_to) if save_to is not None else ()
     if as_json:
@@ -41,6 +44,20 @@ def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to:
         unsaved = unsaved or isinstance(part, Image | Audio | File)
     if unsaved:
         tell("To save it: --output FILE")
+
+
+def _tell_pending(pending: Pending) -> None:
+    where = f"\nGo to: {pending.url}" if pending.url else ""
+    if pending.others_only:
+        way_out = "Whoever makes the call may not answer it."
+    elif pending.kind in ("approval", "input") and not has_person():
+        way_out = "Nobody can be asked here. Call it at a terminal, with this command."
+    else:
+        way_out = "It was left unanswered."
+    tell(
+        f"Pending ({pending.kind}): Tool '{pending.tool}' has not run. {pending.message}{where}\n"
+        f"{laid_out(pending.arguments)}\n{way_out}"
+    )
 
 
 def tell_repairs(repairs: Sequence[Repair], *, by_key: bool) -> None:

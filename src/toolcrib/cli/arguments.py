@@ -50,11 +50,11 @@ def given(written: Written, schema: Mapping[str, Any]) -> str | dict[str, Any]:
     """What *written* means under *schema*, for `Workbench.call`."""
     if written.json is not None:
         return written.json
-    reader = _Reader(schema)
+    reader = Reader(schema)
     return {key: reader.values(texts, reader.place_of(key)) for key, texts in written.by_key.items()}
 
 
-class _Reader:
+class Reader:
     """Reads texts as the values that a schema admits. A place in it is a JSON pointer (RFC 6901)."""
 
     def __init__(self, schema: Mapping[str, Any]) -> None:
@@ -64,12 +64,42 @@ class _Reader:
 
     def place_of(self, key: str) -> str:
         named = key in self._document.at("/properties")
-        return f"/properties/{key.replace('~', '~0').replace('/', '~1')}" if named else "/additionalProperties"
+        return f"/properties/{_token(key)}" if named else "/additionalProperties"
 
     def values(self, texts: Sequence[str], place: str) -> Any:
         if len(texts) == 1:
             return self._value(texts[0], place)
         return [self._value(text, self._item(place, index)) for index, text in enumerate(texts)]
+
+    def members(self) -> dict[str, tuple[str, bool]]:
+        """The fields of an object, each with its place and whether it has to be there; none for another schema."""
+        root = self._document.resolved("")
+        schema = self._document.at(root)
+        if self._kinds("") != frozenset({"object"}):
+            return {}
+        required = schema.get("required", ())
+        names: list[str] = list(schema.get("properties", ()))
+        return {name: (f"{root}/properties/{_token(name)}", name in required) for name in names}
+
+    def admits(self, value: Any, place: str) -> bool:
+        return self._document.valid(value, place)
+
+    def described(self, place: str) -> str:
+        from ..schema.words import describe_at
+
+        return describe_at(self._document, place)
+
+    def note(self, place: str) -> str:
+        """What the schema says of *place* for people."""
+        return str(self._document.at(place).get("description", "")) if place else ""
+
+    def is_flag(self, place: str) -> bool:
+        return "boolean" in self._kinds(place)
+
+    def is_secret(self, place: str) -> bool:
+        """Whether what is typed should not be seen, as pydantic's SecretStr says."""
+        schema = self._document.at(self._document.resolved(place))
+        return schema.get("format") == "password" or schema.get("writeOnly") is True
 
     def _value(self, text: str, place: str, depth: int = 0) -> Any:
         kinds = self._kinds(place)
@@ -106,6 +136,10 @@ class _Reader:
         branches = [branch for which in ("anyOf", "oneOf", "allOf") for branch in self._document.branches(place, which)]
         lists = [branch for branch in branches if "array" in self._kinds(branch)]
         return self._item(lists[0], index, depth + 1) if len(lists) == 1 and depth < 8 else f"{place}/items"
+
+
+def _token(key: str) -> str:
+    return key.replace("~", "~0").replace("/", "~1")
 
 
 def _parsed(text: str) -> tuple[bool, Any, str]:

@@ -1,6 +1,7 @@
 """The way in and the one way out: exit status, signals, and what is said when something went wrong.
 
-Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 130 Ctrl-C, 143 SIGTERM.
+Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 3 a call that waits for somebody,
+130 Ctrl-C, 143 SIGTERM.
 """
 
 import sys

@@ -15,6 +15,8 @@ from collections.abc import Callable, Coroutine, Generator
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
+from .streams import is_terminal
+
 if sys.platform != "win32":
     import termios
 
@@ -41,12 +43,16 @@ class Interrupts:
     def __init__(self) -> None:
         self._terminal = _terminal()
         self._before: dict[int, Any] = {}
+        self._seen = 0
+        self._woken_by = -1
 
     def __enter__(self) -> Self:
         # A signal that whoever started us ignores (nohup, a job in the background) stays ignored.
         for number in _SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._raise)
+        if self._before and sys.platform != "win32":
+            self._wake_main()
         return self
 
     def __exit__(
@@ -55,6 +61,14 @@ class Interrupts:
         if kind is not None and issubclass(kind, Interrupted):
             return  # the way out may still be cut short by another signal
         self._answer_with(self._before)
+        if self._woken_by >= 0:
+            signal.set_wakeup_fd(-1)
+            os.close(self._woken_by)
+
+    @property
+    def came(self) -> bool:
+        """Whether there was a signal. What was said of it is the last that is said."""
+        return self._seen > 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """The value of *work*, run on an event loop of its own. A signal cancels it, and raises Interrupted."""
@@ -88,16 +102,47 @@ class Interrupts:
         self._first(number)
         raise Interrupted(number)
 
+    def _wake_main(self) -> None:
+        """Let no signal wait until the main thread comes back by itself.
+
+        Python answers a signal between two steps of the main thread. One that comes just before a step that blocks, as
+        `time.sleep` does, would be answered after it. So another thread looks after it, and interrupts that step.
+        """
+        arrived, self._woken_by = os.pipe()
+        os.set_blocking(self._woken_by, False)
+        signal.set_wakeup_fd(self._woken_by, warn_on_full_buffer=False)
+        # Of no meaning to anybody; what it does is end the system call that the main thread is in.
+        signal.signal(signal.SIGURG, lambda number, frame: None)
+        main = threading.main_thread().ident
+        assert main is not None
+
+        def wake() -> None:
+            answered = 0
+            with os.fdopen(arrived, "rb", buffering=0) as signals:
+                while number := signals.read(1):
+                    if number[0] not in self._before:
+                        continue
+                    answered += 1
+                    for _ in range(50):
+                        time.sleep(0.02)
+                        if self._seen >= answered:
+                            break
+                        signal.pthread_kill(main, signal.SIGURG)
+
+        threading.Thread(target=wake, name="toolcrib-signals", daemon=True).start()
+
     def _first(self, number: int) -> None:
+        self._seen += 1
         self._answer_with(dict.fromkeys(self._before, self._at_once))
         # Written past the buffers of `sys.stderr`, which whatever was interrupted may be holding.
-        line_break = "\n" if _is_terminal(2) else ""  # the terminal shows ^C where the cursor is
+        line_break = "\n" if is_terminal(2) else ""  # the terminal shows ^C where the cursor is
         with contextlib.suppress(OSError):
             os.write(2, f"{line_break}{_SAID[signal.Signals(number)]}\n".encode())
         self._restore_terminal()
         self.leave_within(GRACE_S, 128 + number)
 
     def _at_once(self, number: int, frame: FrameType | None) -> None:
+        self._seen += 1
         self._leave(128 + number)
 
     def _leave(self, status: int) -> None:
@@ -125,16 +170,9 @@ class Interrupts:
 
 def _terminal() -> list[Any] | None:
     """The settings of the terminal on standard input, None where there is none."""
-    if sys.platform == "win32" or not _is_terminal(0):
+    if sys.platform == "win32" or not is_terminal(0):
         return None
     try:
         return termios.tcgetattr(0)
     except (OSError, termios.error):
         return None
-
-
-def _is_terminal(descriptor: int) -> bool:
-    try:
-        return os.isatty(descriptor)
-    except OSError:
-        return False

@@ -39,9 +39,9 @@ def write_list(specs: Sequence[ToolSpec], output: Output) -> None:
     output.print(table, cut_lines=True)
 
 
-def write_spec(spec: ToolSpec, sources: Sequence[str], output: Output) -> None:
-    """Everything that *spec* says, and how to call it from *sources*."""
-    lines = list(_lines(spec, sources))
+def write_spec(spec: ToolSpec, options: Sequence[str], output: Output) -> None:
+    """Everything that *spec* says, and how to call it with the *options* that lead to it."""
+    lines = list(_lines(spec, options))
     if not output.is_rich:
         output.write("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
         return
@@ -50,9 +50,9 @@ def write_spec(spec: ToolSpec, sources: Sequence[str], output: Output) -> None:
     output.print(Text("\n").join(Text.assemble(*line) for line in lines))
 
 
-def call_line(spec: ToolSpec, sources: Sequence[str]) -> str:
+def call_line(spec: ToolSpec, options: Sequence[str]) -> str:
     """A command line that calls the tool: with its first example, or with its required arguments named by kind."""
-    words = ["toolcrib", "call", *(word for source in sources for word in ("-s", source)), spec.name]
+    words = ["toolcrib", "call", *options, spec.name]
     if spec.examples:
         example = spec.examples[0]
         if all(isinstance(value, str) and not value.startswith("@") for value in example.values()):
@@ -65,7 +65,7 @@ def call_line(spec: ToolSpec, sources: Sequence[str]) -> str:
     return one_line(" ".join([shlex.join(words), *required]))
 
 
-def _lines(spec: ToolSpec, sources: Sequence[str]) -> Iterator[Line]:
+def _lines(spec: ToolSpec, options: Sequence[str]) -> Iterator[Line]:
     yield [(spec.name, "bold cyan"), (f"  {one_line(spec.title)}" if spec.title else "", "bold")]
     if spec.description:
         yield []
@@ -83,7 +83,7 @@ def _lines(spec: ToolSpec, sources: Sequence[str]) -> Iterator[Line]:
         yield from ([(f"{name:<9}", "bold"), (one_line(said), "")] for name, said in facts)
     yield []
     yield [("Call it", "bold")]
-    yield [(f"  {call_line(spec, sources)}", "")]
+    yield [(f"  {call_line(spec, options)}", "")]
 
 
 def _members(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:

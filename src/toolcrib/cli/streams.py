@@ -36,6 +36,12 @@ def one_line(text: str) -> str:
     return clean(" ".join(text.split()))
 
 
+def laid_out(text: str) -> str:
+    """JSON text for people to read, indented. What is in its texts stays in one place."""
+    shown = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    return "\n".join(f"  {line}" for line in _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", shown).split("\n"))
+
+
 def tell(message: str) -> None:
     """Say *message* to the person, on standard error."""
     try:
@@ -43,6 +49,13 @@ def tell(message: str) -> None:
         sys.stderr.flush()
     except (OSError, ValueError):
         return  # standard error is closed: there is nobody to tell
+
+
+def is_terminal(descriptor: int) -> bool:
+    try:
+        return os.isatty(descriptor)
+    except OSError:
+        return False
 
 
 def is_rich(stream: TextIO) -> bool:

@@ -4,10 +4,15 @@ Floor 0: standard library only, no I/O, no other room. What a lower floor needs 
 """
 
 from .call import Call, Caller
+from .cancel import CancellationToken
 from .content import Audio, Content, Data, File, Image, Text
-from .context import Context, Depends, Scope
+from .context import Context, Depends, Port, Scope
+from .decision import Ask, Decided, Decision, Do
+from .digest import call_digest, canonical, definition_digest
 from .errors import (
     CODES,
+    AnswerError,
+    AnswerProblem,
     DefinitionError,
     LoadError,
     NameConflictError,
@@ -17,14 +22,23 @@ from .errors import (
     ToolError,
     UnknownToolError,
 )
+from .events import Emitted, Event, Progress
+from .gate import Full, Gate, Slot
+from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, Kept, ResultStore, Shelf, is_handle, new_handle
+from .patterns import Patterns, matching, translated
+from .pending import Answer, Approve, Asked, Deny, Input, Pending, PendingKind, StillPending, Waiting
 from .protocols import (
+    Around,
+    Asker,
     Availability,
     Check,
     Checked,
-    Decision,
     Encode,
+    MayAnswer,
     Need,
     Needs,
+    Next,
+    PendingStore,
     Policy,
     Recorder,
     Redaction,
@@ -32,41 +46,77 @@ from .protocols import (
     Tool,
 )
 from .result import Repair, Result, Status
+from .source import Listeners, Source, is_source
 from .spec import Auth, Hints, ToolAuth, ToolSpec
 
 __all__ = [
-    "CODES",
+    "RESULT_CHARS",
+    "Answer",
+    "AnswerError",
+    "AnswerProblem",
+    "Around",
+    "Approve",
+    "Ask",
+    "Asked",
+    "Asker",
     "Audio",
     "Auth",
     "Availability",
+    "CODES",
     "Call",
     "Caller",
+    "CancellationToken",
     "Check",
     "Checked",
     "Content",
     "Context",
     "Data",
+    "Decided",
     "Decision",
     "DefinitionError",
+    "Deny",
     "Depends",
+    "Do",
+    "Emitted",
     "Encode",
+    "Event",
     "File",
+    "Full",
+    "Gate",
+    "HANDLE_PREFIX",
+    "Handle",
     "Hints",
     "Image",
+    "Input",
+    "Kept",
+    "Listeners",
     "LoadError",
+    "MayAnswer",
     "NameConflictError",
+    "Next",
     "Need",
     "Needs",
+    "Patterns",
+    "Pending",
+    "PendingKind",
+    "PendingStore",
     "Policy",
+    "Port",
+    "Progress",
     "Recorder",
     "Redaction",
     "Repair",
     "Result",
+    "ResultStore",
     "Retry",
     "Runs",
     "Scope",
     "SetupError",
+    "Shelf",
+    "Slot",
+    "Source",
     "Status",
+    "StillPending",
     "Text",
     "Tool",
     "ToolAuth",
@@ -74,4 +124,13 @@ __all__ = [
     "ToolSpec",
     "ToolcribError",
     "UnknownToolError",
+    "Waiting",
+    "call_digest",
+    "canonical",
+    "definition_digest",
+    "is_source",
+    "matching",
+    "translated",
+    "is_handle",
+    "new_handle",
 ]

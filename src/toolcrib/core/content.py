@@ -6,14 +6,15 @@ from dataclasses import dataclass
 from typing import Any
 
 
-@dataclass(frozen=True, slots=True)
+# Text and Data are not frozen, for the reason that Result is not: one is made for every call.
+@dataclass(slots=True, unsafe_hash=True)
 class Text:
     """Words."""
 
     text: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Data:
     """A structured value, as JSON text."""
 

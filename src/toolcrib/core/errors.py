@@ -6,6 +6,7 @@
       UnknownToolError       a name that a registry or workbench does not have (also a KeyError)
       LoadError              a source that cannot be read or imported
       SetupError             a workbench, server or option that cannot work as it is set up
+      AnswerError            an answer that nothing waits for, or that is not for this person to give
     ToolError                told to a model: how one call failed
 
 A ToolError is never a ToolcribError: the first is data in a Result, the second is a bug to fix before any call is made.
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any, Final, Literal
 
 Retry = Literal["changed", "later", "never"]
+AnswerProblem = Literal["unknown", "expired", "replayed", "foreign", "invalid"]
 
 CODES: Final[Mapping[str, Retry]] = {
     "unknown_tool": "changed",
@@ -59,6 +61,21 @@ class LoadError(ToolcribError):
 
 class SetupError(ToolcribError):
     """A workbench, a server or an option that cannot work as it is set up."""
+
+
+class AnswerError(ToolcribError):
+    """An answer that does not count. *reason* says why, for programs.
+
+    `unknown`: nothing waits under this id; `expired`: it came too late; `replayed`: somebody has answered before;
+    `foreign`: not for this person to give; `invalid`: not what was asked for.
+    """
+
+    def __init__(self, message: str, reason: AnswerProblem) -> None:
+        super().__init__(message)
+        self.reason: AnswerProblem = reason
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return AnswerError, (str(self), self.reason)
 
 
 class ToolError(Exception):

@@ -6,10 +6,11 @@ from typing import Any, Generic, Literal, TypeVar
 
 from .content import Audio, Content, Data, File, Image, Text
 from .errors import ToolError
+from .pending import Pending, StillPending
 
 T_co = TypeVar("T_co", covariant=True)
 
-Status = Literal["success", "error"]
+Status = Literal["success", "error", "pending"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,14 @@ class Result(Generic[T_co]):
     started_s: float = 0.0
     finished_s: float = 0.0
     call_id: str = ""
+    pending: Pending | None = None
     metadata: dict[str, Any] = field(default_factory=_no_metadata)
 
     @property
     def status(self) -> Status:
-        return "success" if self.error is None else "error"
+        if self.error is not None:
+            return "error"
+        return "success" if self.pending is None else "pending"
 
     @property
     def text(self) -> str:
@@ -67,9 +71,14 @@ class Result(Generic[T_co]):
         return datetime.fromtimestamp(self.finished_s, UTC)
 
     def unwrap(self) -> T_co:
-        """The value of a call that succeeded. Raises its ToolError otherwise."""
+        """The value of a call that succeeded.
+
+        Raises its ToolError otherwise; `unavailable` for a call that is pending.
+        """
         if self.error is not None:
             raise self.error
+        if self.pending is not None:
+            raise StillPending(self.pending)
         return self.value
 
     def to_dict(self) -> dict[str, Any]:
@@ -79,6 +88,7 @@ class Result(Generic[T_co]):
             "call_id": self.call_id,
             "content": [_content_dict(part) for part in self.content],
             "error": self.error and self.error.to_dict(),
+            "pending": self.pending and self.pending.to_dict(),
             "repairs": [{"path": r.path, "from": r.from_kind, "to": r.to_kind} for r in self.repairs] or None,
             "started_at": self.started_at.isoformat(),
             "finished_at": self.finished_at.isoformat(),

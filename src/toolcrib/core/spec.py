@@ -55,6 +55,11 @@ class ToolSpec:
     strict: bool | None = None
     timeout_s: float | None = None
 
+    def defaults(self) -> dict[str, Any]:
+        """What arguments that are left out stand for, by name, as far as the input schema says so."""
+        properties = self.input_schema.get("properties", {})
+        return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
+
     def to_dict(self) -> dict[str, Any]:
         """The spec as JSON data, without what it does not say."""
         hints = {name: value for name in Hints.__slots__ if (value := getattr(self.hints, name)) is not None}

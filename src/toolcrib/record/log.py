@@ -13,7 +13,9 @@ from ..core import Call, Caller, Result
 class CallRecord:
     """One call that ended: who called what, when, and how it ended. No arguments and no results.
 
-    `code` is the error's, None for a success. `started_s` is in seconds since the epoch.
+    `code` is the error's, None for a success; `pending` is the kind of what the call waits for. `decision` is the
+    policy's (`allow`, `deny`, `ask`), `rule` the rule it followed, `answered_by` the person who approved or denied.
+    `started_s` is in seconds since the epoch.
     """
 
     call_id: str
@@ -23,6 +25,10 @@ class CallRecord:
     duration_s: float
     code: str | None
     repairs: int
+    pending: str | None = None
+    decision: str | None = None
+    rule: str | None = None
+    answered_by: str | None = None
 
     @property
     def started_at(self) -> datetime:
@@ -36,8 +42,9 @@ class CallLog:
         self._records: deque[CallRecord] = deque(maxlen=size)
 
     def record(self, call: Call, caller: Caller, result: Result[Any], /) -> None:
-        error = result.error
+        error, pending = result.error, result.pending
         started = result.started_s
+        decision: dict[str, str] = result.metadata.get("decision") or {}
         self._records.append(
             CallRecord(
                 call.id,
@@ -47,6 +54,10 @@ class CallLog:
                 result.finished_s - started,
                 None if error is None else error.code,
                 len(result.repairs),
+                None if pending is None else pending.kind,
+                decision.get("do"),
+                decision.get("rule"),
+                decision.get("by"),
             )
         )
 

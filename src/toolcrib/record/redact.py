@@ -3,11 +3,8 @@
 Known by value, not by shape: what was never registered cannot be struck out.
 """
 
-import base64
-import html
 import json
 from collections.abc import Iterable
-from urllib.parse import quote, quote_plus
 
 from ..core import SetupError
 
@@ -47,11 +44,29 @@ class Redactor:
                 text = text.replace(spelling, MARK)
         return text
 
+    def split(self, text: str, /) -> tuple[str, str]:
+        """Text that goes out in pieces: its end, if that may be the beginning of a secret, and the rest, struck.
+
+        Hold the end back and put it before the next piece: so a secret in two pieces is struck out too.
+        """
+        text = self.strike(text)
+        longest = max((len(spelling) for spelling in self._spellings), default=1) - 1
+        for start in range(max(0, len(text) - longest), len(text)):
+            end = text[start:]
+            if any(spelling.startswith(end) for spelling in self._spellings):
+                return end, text[:start]
+        return "", text
+
     def __repr__(self) -> str:
         return "<Redactor>"
 
 
 def _spellings(secret: str) -> set[str]:
+    # Imported with the first secret, not with the package.
+    import base64
+    import html
+    from urllib.parse import quote, quote_plus
+
     data = secret.encode(errors="surrogatepass")
     found = {
         secret,

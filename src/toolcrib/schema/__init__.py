@@ -6,6 +6,9 @@ from .derive import Arguments
 from .docstring import Doc, read_docstring
 from .encode import describe_return, shapeless, write_any
 from .explain import nearest, spoken
+from .handles import members, takes_handles, with_handles
+from .plain import exact, plain, shown
+from .question import Question
 from .signature import EMPTY, Parameter, Signature, read_signature
 
 __all__ = [
@@ -15,17 +18,24 @@ __all__ = [
     "Doc",
     "Given",
     "Parameter",
+    "Question",
     "Signature",
     "admits",
     "bare_check",
     "describe_return",
+    "exact",
     "described",
+    "members",
     "nearest",
+    "plain",
     "read_docstring",
     "read_signature",
     "require_schema",
     "shapeless",
+    "shown",
     "spoken",
+    "takes_handles",
     "typed_check",
+    "with_handles",
     "write_any",
 ]

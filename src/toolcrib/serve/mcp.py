@@ -10,35 +10,44 @@ from urllib.parse import quote
 
 import mcp_types as wire
 from mcp.server.context import ServerRequestContext
-from mcp.server.lowlevel import Server
+from mcp.server.lowlevel import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 from pydantic_core import from_json
 
 from ..core import Audio, Call, Content, Data, File, Hints, Image, Result, Text, ToolError, ToolSpec, UnknownToolError
 from ..schema import admits
 from ..workbench import Workbench
+from .changes import Changes, following
 
-_Context = ServerRequestContext[Any, Any]
+_Context = ServerRequestContext[Changes, Any]
 
 
 def server(bench: Workbench, *, name: str = "toolcrib", version: str | None = None) -> Server[Any]:
     """An MCP server of the tools of *bench*, which is started at the first call, and is for the caller to stop.
 
+    Clients are told when the list of tools changes, while the server runs.
+
     What became of a call beside its content is in the result's `_meta`, for programs: `toolcrib/repairs`, a list of
-    `{"path", "from", "to"}`, and `toolcrib/error`, `{"code", "retry"}`. *version* is Toolcrib's own unless given.
+    `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`, `toolcrib/pending`, `{"id", "kind"}`, and
+    `toolcrib/handle` of a large result. *version* is Toolcrib's own unless given.
     """
     from .. import __version__
 
     async def list_tools(_: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
         return wire.ListToolsResult(tools=[_tool(spec) for spec in bench.specs()])
 
-    async def call_tool(_: _Context, params: wire.CallToolRequestParams) -> wire.CallToolResult:
+    async def call_tool(context: _Context, params: wire.CallToolRequestParams) -> wire.CallToolResult:
         # Before the call: a tool may be replaced while it runs.
         spec = bench.registry.get(params.name).spec if params.name in bench.registry else None
         result = await bench.call(Call(params.name, params.arguments))
-        if spec is None and result.error is not None:
+        whole = result.content
+        if "handle" in result.metadata:
+            context.lifespan_context.look()  # with the first handle comes the tool that reads results
+            whole = await bench.kept(result.metadata["handle"])
+        if result.error is not None and result.error.code == "unknown_tool":
             raise _unknown(result.error)
-        return _answer(params.name, None if spec is None else spec.output_schema, result)
+        return _answer(params.name, None if spec is None else spec.output_schema, result, whole)
 
     def input_schema(tool: str) -> Mapping[str, Any] | None:
         try:
@@ -46,14 +55,35 @@ def server(bench: Workbench, *, name: str = "toolcrib", version: str | None = No
         except UnknownToolError:
             return None
 
-    return Server(
+    async def listen(
+        context: _Context, params: wire.SubscriptionsListenRequestParams
+    ) -> wire.SubscriptionsListenResult:
+        return await context.lifespan_context.listen(context, params)
+
+    async def greet(context: _Context, _: wire.NotificationParams) -> None:
+        context.lifespan_context.greet(context.session)
+
+    made = _Server(
         name,
         version=version or __version__,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         # Without it the SDK lists every tool at every call of 2026-07-28 over HTTP.
         get_tool_input_schema=input_schema,
+        on_subscriptions_listen=listen,
+        lifespan=lambda _: following(bench),
     )
+    made.add_notification_handler("notifications/initialized", wire.NotificationParams, greet)
+    return made
+
+
+class _Server(Server[Changes]):
+    # Over HTTP, nobody else is asked what a client of the older era is told at the handshake.
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
+    ) -> InitializationOptions:
+        told = notification_options or NotificationOptions(tools_changed=True)
+        return super().create_initialization_options(told, *args, **kwargs)
 
 
 def _tool(spec: ToolSpec) -> wire.Tool:
@@ -90,12 +120,18 @@ def _rooted(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"result": inner}, "required": ["result"], **shared}
 
 
-def _answer(tool: str, promised: Mapping[str, Any] | None, result: Result[Any]) -> wire.CallToolResult:
+def _answer(
+    tool: str, promised: Mapping[str, Any] | None, result: Result[Any], whole: tuple[Content, ...]
+) -> wire.CallToolResult:
+    """*result* as MCP has it: its content for the model; structured, for the program, the *whole* of a large one."""
     content, error = list(_blocks(result.content, result.call_id)), result.error
     structured: dict[str, Any] | None = None
+    if result.pending is not None:
+        # For MCP it has not succeeded, and a tool that promises structured content may only leave it out of an error.
+        return wire.CallToolResult(content=content, is_error=True, _meta=_meta(result, None))
     if error is None and promised is not None:
         try:
-            structured = _structured(promised, result.content)
+            structured = _structured(promised, whole)
         except ValueError:
             # A tool that promises structured content has to give it, so this one has failed, as far as MCP goes. What
             # it did is done, though, and what may be shown of its result is shown.
@@ -151,6 +187,10 @@ def _meta(result: Result[Any], error: ToolError | None) -> dict[str, Any] | None
         meta["toolcrib/repairs"] = [{"path": r.path, "from": r.from_kind, "to": r.to_kind} for r in result.repairs]
     if error is not None:
         meta["toolcrib/error"] = _code(error)
+    if result.pending is not None:
+        meta["toolcrib/pending"] = {"id": result.pending.id, "kind": result.pending.kind}
+    if "handle" in result.metadata:
+        meta["toolcrib/handle"] = result.metadata["handle"]
     return meta or None
 
 

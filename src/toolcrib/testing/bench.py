@@ -6,8 +6,10 @@ This file does not import pytest.
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypedDict, Unpack
 
-from ..core import Caller, Policy, Recorder
-from ..workbench import Registry, Workbench
+from ..call import Retries
+from ..core import Around, Asker, Caller, MayAnswer, PendingStore, Policy, Recorder, ResultStore
+from ..workbench import Limit, Limiter, Registry, Workbench
+from ..workbench.processes import Processes
 
 
 class Settings(TypedDict, total=False):
@@ -21,6 +23,17 @@ class Settings(TypedDict, total=False):
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None
     variables: Mapping[str, Any] | None
     show_errors: bool
+    limits: Limiter | Iterable[Limit]
+    retries: Iterable[Retries]
+    around: Iterable[Around]
+    max_result_chars: int | None
+    results: ResultStore | None
+    ask: Asker | None
+    may_answer: MayAnswer | None
+    pendings: PendingStore | None
+    pending_s: float
+    processes: Processes | None
+    clock: Callable[[], float]
 
 
 class Bench(Workbench):

@@ -1,7 +1,23 @@
 """Kinds of tool, and how any source becomes tools."""
 
 from .function import Definition, Tool, as_tool, reference, tool
-from .load import Loaded, LoadProblem, load
+from .load import Loaded, LoadProblem, load, tools_of_source
 from .options import Options
+from .stateful import Group, Kind, Member, StatefulTool
 
-__all__ = ["Definition", "LoadProblem", "Loaded", "Options", "Tool", "as_tool", "load", "reference", "tool"]
+__all__ = [
+    "Definition",
+    "Group",
+    "Kind",
+    "LoadProblem",
+    "Loaded",
+    "Member",
+    "Options",
+    "StatefulTool",
+    "Tool",
+    "as_tool",
+    "load",
+    "reference",
+    "tool",
+    "tools_of_source",
+]

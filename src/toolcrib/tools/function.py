@@ -9,13 +9,18 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, overload
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
-from ..core import Availability, Check, Checked, DefinitionError, Encode, Hints, Needs, Runs, ToolError, ToolSpec
+from ..core import Availability, Check, Checked, DefinitionError, Encode, Gate, Hints, Needs, Runs, ToolError, ToolSpec
+from .crossing import Crossing, require_importable
 from .options import Options, require_options
 
 if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
     from ..schema import Signature
+    from .stateful import Member
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,14 +39,23 @@ class Tool(Generic[P, R]):
     Raises DefinitionError, with the remedy, for what cannot work as a tool.
     """
 
-    __slots__ = ("_aliases", "available", "check", "encode", "fn", "home", "needs", "ref", "runs", "spec", "work")
+    __slots__ = (
+        *("_aliases", "_speak_as", "_work_of", "available", "check", "crossing", "encode", "fn", "handles", "home"),
+        *("isolation", "needs", "owner", "ref", "retries", "runs", "spec", "turn", "work"),
+    )
 
     spec: ToolSpec
     home: str
     runs: Runs
+    isolation: Literal["process"] | None
+    crossing: Crossing | None
     needs: Needs | None
     available: Availability | None
+    turn: Gate | None
+    retries: int | None
     work: Callable[..., Any]
+    handles: Mapping[str, Any] | None
+    owner: "Member | None"
     check: Check
     encode: Encode
 
@@ -68,29 +82,50 @@ class Tool(Generic[P, R]):
         require_options(options, label)
         if isinstance(inner, type):
             raise DefinitionError(f"{label} is a class. {_INSTEAD_OF_A_CLASS}")
-        if _is_generator(fn):
-            raise DefinitionError(f"{label} is a generator. Return a list of what it yields.")
         signature = schema.read_signature(fn, label=label, names=names)
         doc = schema.read_docstring(signature.doc)
         self._aliases: Mapping[str, str] = {}
+        check_as: Callable[[str], Check]
+        adapter: TypeAdapter[dict[str, Any]] | None = None
         if (bare := options.get("parameters")) is not None:
             input_schema = _closed(schema.require_schema(bare, label=label), signature, label)
-            self.check = schema.bare_check(name, input_schema)
+            check_as = functools.partial(schema.bare_check, schema=input_schema)
         else:
             arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
             input_schema = arguments.schema
-            self.check = schema.typed_check(name, arguments)
+            check_as = functools.partial(schema.typed_check, arguments=arguments)
             self._aliases = arguments.aliases
-        if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
-            self.check = _keeping(signature.hidden, self.check, name)
-        output_schema, self.encode = _output(signature, label, name)
-        self.spec = _spec(name, options, doc.description, input_schema, output_schema)
+            adapter = arguments.adapter
+        hides = signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
+        self.handles = schema.takes_handles(signature.parameters, input_schema, label=label)
+        shown_schema = schema.with_handles(input_schema, self.handles)
+        generates = _generates(fn)
+        returns = _yielded(signature.returns) if generates else signature.returns
+
+        def speak_as(name: str) -> tuple[Check, Mapping[str, Any] | None, Encode]:
+            check = _keeping(signature.hidden, check_as(name), name) if hides else check_as(name)
+            return check, *_output(replace(signature, returns=returns), f"Tool '{name}'", name)
+
+        self._speak_as = speak_as
+        self.check, output_schema, self.encode = speak_as(name)
+        self.spec = _spec(name, options, doc.description, shown_schema, output_schema)
         self.fn = fn
         self.ref = reference(fn)
-        self.runs = "async" if signature.is_async else "sync"
+        self.runs = generates or ("async" if signature.is_async else "sync")
         self.needs = signature.needs if signature.needs.context or signature.needs.depends else None
         self.available = options.get("available")
-        self.work = _work(fn, signature, label)
+        self.turn = Gate(1) if options.get("serial") else None
+        self.retries = options.get("retries")
+        self._work_of = functools.partial(_work, signature=signature, label=label)
+        self.work = self._work_of(fn)
+        self.owner = None
+        self.crossing = None
+        self.isolation = options.get("isolation")
+        if self.isolation is not None:
+            self.crossing = Crossing(
+                fn, self.spec, runs=self.runs, signature=signature, returns=returns, arguments=adapter, bare=bare
+            )
+            self.runs = "process"
         for number, example in enumerate(self.spec.examples, 1):
             try:
                 self.check(example, False)
@@ -108,6 +143,30 @@ class Tool(Generic[P, R]):
             if parameter.kind is _VAR_KEYWORD:
                 given |= given.pop(parameter.name, {})
         return {self._aliases.get(name, name): value for name, value in given.items()}
+
+    def named(self, name: str, description: str | None = None) -> "Tool[P, R]":
+        """The same tool under another name, by which it speaks of itself; None keeps its description.
+
+        A tool that is not what its function says of itself cannot be written by reference, only loaded again. Raises
+        DefinitionError for what cannot be a name.
+        """
+        made = copy.copy(self)
+        made.spec = replace(
+            self.spec,
+            name=_name(self.fn, {"name": name}),
+            description=self.spec.description if description is None else description,
+        )
+        made.check, _, made.encode = self._speak_as(name)
+        return made
+
+    def over(self, fn: Callable[P, R]) -> "Tool[P, R]":
+        """The same tool with another function of the same signature, as a method has for each of its objects."""
+        made = copy.copy(self)
+        made.fn = fn
+        made.work = self._work_of(fn)
+        made.turn = None if self.turn is None else Gate(1)
+        made.ref = reference(fn)
+        return made
 
     def __toolcrib__(self) -> "Tool[P, R]":
         return self
@@ -221,6 +280,8 @@ def _mark(fn: Any, options: Options, home: str) -> Any:
     said: Options = {**before.options, **options} if before else options
     names = {**(before.names if before else {}), **enclosing_names(fn)}
     require_options(said, f"Tool '{_name(fn, said)}'")
+    if said.get("isolation") is not None:
+        require_importable(fn, f"Tool '{_name(fn, said)}'")
     marked: Any = fn if inspect.isfunction(fn) else _markable(fn)
     marked.__toolcrib__ = Definition(marked, said, names, fn.__module__ if inspect.isfunction(fn) else home)
     return marked
@@ -393,8 +454,16 @@ def _mutable(default: Any) -> bool:
     return False
 
 
-def _is_generator(fn: Any) -> bool:
+def _yielded(returns: Any) -> Any:
+    """What a generator annotated like this yields."""
+    inner = get_args(returns)
+    return inner[0] if inner else inspect.Parameter.empty
+
+
+def _generates(fn: Any) -> Runs | None:
     while isinstance(fn, functools.partial):
         fn = fn.func
     plain = fn if inspect.isroutine(fn) else type(fn).__call__
-    return inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain)
+    if inspect.isasyncgenfunction(plain):
+        return "async_generator"
+    return "generator" if inspect.isgeneratorfunction(plain) else None

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict
 
 from ..core import Availability, DefinitionError, ToolAuth
 
@@ -19,6 +19,10 @@ class Options(TypedDict, total=False):
     - `tags`, `version`: for those who choose among tools.
     - `examples`: arguments that work; checked at definition.
     - `timeout_s`: how long a call may take, in seconds.
+    - `serial`: whether its calls run one at a time, in order of arrival.
+    - `retries`: how often a failed call is made again; only for a tool that is idempotent or reads only.
+    - `isolation`: `"process"` runs it in a worker process, which is stopped at the deadline with all it started. The
+      function has to be importable: at the top of a module.
     - `available`: whether a caller may see and call it; plain or async, given the Caller.
     - `strict`: ask model providers for their strict mode.
     - `auth`: the credentials it needs.
@@ -37,6 +41,9 @@ class Options(TypedDict, total=False):
     version: str | None
     examples: Sequence[Mapping[str, Any]]
     timeout_s: float | None
+    serial: bool
+    retries: int | None
+    isolation: Literal["process"] | None
     available: Availability | None
     strict: bool | None
     auth: ToolAuth | None
@@ -50,6 +57,11 @@ def require_options(options: Options, label: str) -> None:
         fits, wanted = _WANTED.get(option, _FLAG)
         if value is not None and not fits(value):
             raise DefinitionError(f"{label}: {option} is {wanted}.")
+    if options.get("retries") and not (options.get("idempotent") or options.get("read_only")):
+        raise DefinitionError(
+            f"{label}: a call that failed may have had its effect all the same, so only a tool that says it can "
+            "be repeated is. Add idempotent=True or read_only=True, or leave out retries."
+        )
 
 
 def _is_text(value: object) -> bool:
@@ -62,6 +74,10 @@ def _is_flag(value: object) -> bool:
 
 def _is_duration(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and value > 0 and math.isfinite(value)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 def _is_tags(value: object) -> bool:
@@ -82,6 +98,8 @@ _WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "version": (_is_text, 'text, as in version="1.2"'),
     "examples": (_are_examples, 'a list of arguments, as in examples=[{"a": 1}]'),
     "timeout_s": (_is_duration, "a number of seconds above 0, or None for no limit"),
+    "retries": (_is_count, "how often a failed call is made again: 0 or more"),
+    "isolation": (lambda value: value == "process", '"process", or None to run it in this one'),
     "available": (callable, "a function that is given the Caller"),
     "auth": (lambda value: isinstance(value, ToolAuth), 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"])'),
 }

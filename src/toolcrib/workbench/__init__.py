@@ -1,6 +1,49 @@
 """More than one tool at once: the registry, and the workbench that calls them for one caller."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ..call import Retries
+from ..core import Ask
+from .crib import Crib
+from .limits import Limit, Limiter, limits_from_data, retries_from_data
+from .pendings import MemoryPendings
 from .registry import Registry
+from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Workbench
 
-__all__ = ["Registry", "Workbench"]
+if TYPE_CHECKING:
+    from .results import MemoryResults
+    from .rules import Rule, Rules, rules_from_data
+
+__all__ = [
+    "Ask",
+    "Crib",
+    "Limit",
+    "Limiter",
+    "MemoryResults",
+    "MemoryPendings",
+    "Registry",
+    "Retries",
+    "Rule",
+    "Rules",
+    "View",
+    "Workbench",
+    "filtered",
+    "joined",
+    "limits_from_data",
+    "prefixed",
+    "renamed",
+    "retries_from_data",
+    "rules_from_data",
+]
+
+
+# Not every program needs these, and `import toolcrib` is for all of them.
+_LATE = {"MemoryResults": "results", "Rule": "rules", "Rules": "rules", "rules_from_data": "rules"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        return getattr(import_module(f".{_LATE[name]}", __name__), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,11 +1,13 @@
 """Names to tools: conflicts, references, serialization."""
 
 import importlib
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core import LoadError, NameConflictError, ToolcribError, ToolSpec, UnknownToolError
 from ..tools import Tool, as_tool
+from ..tools.load import place_of
 
 
 class Registry:
@@ -22,6 +24,8 @@ class Registry:
         self._folded: dict[str, str] = {}
         self._specs: tuple[ToolSpec, ...] | None = None
         self._conditional: tuple[Tool[..., Any], ...] = ()
+        self._lock = threading.Lock()
+        self._told: dict[object, Callable[[], None]] = {}
         for tool in tools:
             self.add(tool)
 
@@ -55,8 +59,45 @@ class Registry:
         """Take a tool out and give it back. Raises UnknownToolError."""
         tool = self.get(name)
         del self._tools[name], self._folded[_fold(name)]
-        self._specs = None
+        self._changed()
         return tool
+
+    def exchange(self, old: Iterable[str], new: Iterable[Callable[..., Any]]) -> None:
+        """Take out the tools of the names *old* and put *new* ones in: all or none, as one change, from any thread.
+
+        What keeps its name keeps its place. Raises UnknownToolError, NameConflictError, DefinitionError.
+        """
+        made = [as_tool(tool) for tool in new]
+        with self._lock:
+            gone = {name: self.get(name) for name in old}
+            taken = {folded: self._tools[name] for folded, name in self._folded.items() if name not in gone}
+            for tool in made:
+                other = taken.setdefault(_fold(tool.spec.name), tool)
+                if other is not tool:
+                    raise NameConflictError(
+                        f"'{tool.spec.name}'{_at(tool)} cannot be put in: there is a tool '{other.spec.name}'"
+                        f'{_at(other)}. Give one of them another name: @tool(name="...").'
+                    )
+            # The new before the old goes: who looks one up meanwhile, in another thread, finds this one or that.
+            for tool in made:
+                self._tools[tool.spec.name] = tool
+                self._folded[_fold(tool.spec.name)] = tool.spec.name
+            names = {tool.spec.name for tool in made}
+            for name in gone.keys() - names:
+                del self._tools[name]
+                if self._folded[_fold(name)] == name:
+                    del self._folded[_fold(name)]
+        self._changed()
+
+    def on_change(self, told: Callable[[], None]) -> Callable[[], None]:
+        """Call *told*, which must not raise, after each change, in the thread that made it. Gives what ends that."""
+        key = object()
+        self._told[key] = told
+
+        def end() -> None:
+            self._told.pop(key, None)
+
+        return end
 
     def get(self, name: str) -> Tool[..., Any]:
         """The tool of that name. Raises UnknownToolError, naming the nearest."""
@@ -67,10 +108,12 @@ class Registry:
 
     def specs(self) -> Sequence[ToolSpec]:
         """What the tools promise, in the order in which they were added."""
-        if self._specs is None:
-            self._specs = tuple(tool.spec for tool in self._tools.values())
-            self._conditional = tuple(tool for tool in self._tools.values() if tool.available is not None)
-        return self._specs
+        specs = self._specs
+        if specs is None:
+            with self._lock:
+                specs = self._specs = tuple(tool.spec for tool in self._tools.values())
+                self._conditional = tuple(tool for tool in self._tools.values() if tool.available is not None)
+        return specs
 
     def conditional(self) -> Sequence[Tool[..., Any]]:
         """The tools that not every caller may see at every time."""
@@ -126,7 +169,13 @@ class Registry:
     def _put(self, tool: Tool[..., Any]) -> None:
         self._tools[tool.spec.name] = tool
         self._folded[_fold(tool.spec.name)] = tool.spec.name
-        self._specs = None
+        self._changed()
+
+    def _changed(self) -> None:
+        with self._lock:
+            self._specs = None
+        for told in list(self._told.values()):
+            told()
 
 
 def unknown(name: str, names: Iterable[str]) -> str:
@@ -138,6 +187,11 @@ def unknown(name: str, names: Iterable[str]) -> str:
     hint = f" Did you mean '{meant}'?" if meant else ""
     listed = f" The tools are: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}." if known else ""
     return f"There is no tool '{spoken(name)}'.{hint}{listed or ' There are no tools here.'}"
+
+
+def _at(tool: Tool[..., Any]) -> str:
+    place = place_of(tool.fn)
+    return "" if place is None else f" ({place})"
 
 
 def _fold(name: str) -> str:

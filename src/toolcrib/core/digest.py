@@ -1,0 +1,42 @@
+"""What binds an answer to one call: a digest of who calls what, as it is defined now, with which arguments."""
+
+import hashlib
+import json
+from typing import Any
+
+from .call import Caller
+from .spec import Hints, ToolSpec
+
+
+def canonical(value: Any) -> str:
+    """A JSON value as the one text for it: names sorted, nothing between. Raises TypeError for what is none.
+
+    1, 1.0 and true stay apart: a tool can tell them from one another.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=True)
+
+
+def definition_digest(spec: ToolSpec) -> str:
+    """A digest of what a tool promises: another description, schema, hint or need of credentials is another tool."""
+    auth = spec.auth
+    return _sha256(
+        spec.name,
+        spec.description,
+        spec.version,
+        spec.input_schema,
+        spec.output_schema,
+        {name: getattr(spec.hints, name) for name in Hints.__slots__},
+        auth and {"provider": auth.provider, "handler": auth.handler, "scopes": list(auth.scopes)},
+    )
+
+
+def call_digest(caller: Caller, spec: ToolSpec, arguments: Any) -> str:
+    """The digest of one call: principal, profile, thread, tool, definition and checked *arguments* (JSON values)."""
+    return _sha256(
+        caller.principal, caller.profile, caller.thread, spec.name, definition_digest(spec), canonical(arguments)
+    )
+
+
+def _sha256(*parts: Any) -> str:
+    # As one JSON array: where a part ends is never in doubt, whatever stands in it.
+    return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,102 @@
+"""Large results: the mark of a parameter that takes one, what is kept of one, and who keeps it."""
+
+import re
+from dataclasses import dataclass
+from secrets import token_urlsafe
+from typing import Any, Protocol, final
+
+from .content import Content, Data, Text
+from .errors import ToolError
+from .protocols import Tool
+from .result import Repair, Result
+
+RESULT_CHARS = 20_000
+"""How many characters of a result are shown, unless the host says otherwise."""
+
+HANDLE_PREFIX = "result_"
+"""How every handle begins."""
+
+_HANDLE = re.compile(HANDLE_PREFIX + r"[A-Za-z0-9_-]{43}")
+
+
+@final
+class Handle:
+    """Marks a parameter that also takes the handle of a large result: `Annotated[list[Row], Handle]`.
+
+    In place of the value a model may send `{"handle": "result_..."}`, or with `"pointer"` a part of it. The value is
+    put in before the arguments are checked, so the function gets rows and never sees a handle.
+    """
+
+
+def new_handle() -> str:
+    """A handle that nobody can guess: 256 random bits."""
+    return HANDLE_PREFIX + token_urlsafe(32)
+
+
+def is_handle(text: str) -> bool:
+    """Whether *text* has the form of a handle."""
+    return _HANDLE.fullmatch(text) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A result that was too large to be shown whole, for the one principal and thread it belongs to.
+
+    `content` is what may be shown: known secrets are struck out of it. `kept_s` is in seconds since the epoch.
+    """
+
+    handle: str
+    principal: str
+    thread: str
+    tool: str
+    content: tuple[Content, ...]
+    kept_s: float
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(
+            len(part.text.encode(errors="surrogatepass")) if isinstance(part, Text | Data) else len(part.data)
+            for part in self.content
+        )
+
+
+class ResultStore(Protocol):
+    """Keeps large results, within bounds of its own. All of it may be asked from any event loop."""
+
+    async def keep(self, kept: Kept, /) -> bool:
+        """Keep it, if need be in the place of others. False where it is too large to be kept at all."""
+        ...
+
+    async def find(self, handle: str, principal: str, thread: str, /) -> Kept | None:
+        """What is kept under *handle* for this principal and thread. None also where it is somebody else's."""
+        ...
+
+    async def holds(self, principal: str, thread: str, /) -> bool:
+        """Whether anything is kept for this principal and thread."""
+        ...
+
+
+class Shelf(Protocol):
+    """Where the life of a call puts results that are too large to be shown, and fetches them again."""
+
+    @property
+    def limit_chars(self) -> int:
+        """How many characters may be shown."""
+        ...
+
+    @property
+    def issued(self) -> bool:
+        """Whether there may be handles."""
+        ...
+
+    async def follow(self, tool: Tool, given: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
+        """*given* with the values that its handles stand for, and what was repaired. Raises ToolError."""
+        ...
+
+    async def bound(self, result: Result[Any], tool: str, /) -> None:
+        """Replace the content of *result* by a preview, if it is too large, and keep the whole."""
+        ...
+
+    def shorten(self, error: ToolError, /) -> ToolError:
+        """*error* with a message that may be shown."""
+        ...

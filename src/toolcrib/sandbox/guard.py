@@ -1,0 +1,163 @@
+"""Stands between a worker and its host, and ends everything that came of the worker when either of them is gone.
+
+Run as a script in a new interpreter, before anything else is imported. It forks once, while it is small and has one
+thread, lets the child become the worker, and waits. What a tool starts, and what that starts, stays below the guard,
+which adopts orphans (Linux), so a session of its own takes nothing out of reach. A worker that hangs in native code, is
+stopped or is killed cannot keep the guard from its work.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+from collections.abc import Iterator
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def main(settings: dict[str, object]) -> None:
+    """Start the worker below this process and see to its end. *settings* are those of `child.main`, and `host`."""
+    channel = settings["channel"]
+    assert isinstance(channel, int)
+    awake, wake = os.pipe()
+    os.set_blocking(awake, False)
+    os.set_blocking(wake, False)
+    ending: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    end_with_parent(signal.SIGTERM)
+    adopt_orphans()
+    if os.getppid() != settings["host"]:
+        os._exit(0)  # the host ended before it could be watched
+    guard = os.getpid()
+    worker = os.fork()
+    if worker:
+        _watch(worker, channel, awake, ending)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    end_with_parent(signal.SIGKILL)
+    if os.getppid() != guard:
+        os._exit(0)
+    # By its full name: a script is in no package.
+    from toolcrib.sandbox.child import main as work
+
+    work(settings)
+
+
+def _watch(worker: int, channel: int, awake: int, ending: list[int]) -> None:
+    """Wait for the end of the worker or the host, end what is left, and end as the worker did."""
+    poll = select.poll()
+    poll.register(channel, 0)  # nothing is read here: a hang-up is told without being asked for
+    poll.register(awake, select.POLLIN)
+    status: int | None = None
+    while (status := _reap(worker)) is None and not ending:
+        if any(fd == channel for fd, _ in poll.poll()):
+            break
+        with contextlib.suppress(BlockingIOError):
+            os.read(awake, 4096)
+    kill_below(os.getpid())
+    while status is None:
+        try:
+            pid, ended = os.waitpid(worker, 0)
+        except ChildProcessError:
+            break
+        status = ended if pid == worker else None
+    if status is not None and os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if number not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status) if status else 0)
+
+
+def _reap(worker: int) -> int | None:
+    """Bury the children that have ended; how the worker did, if it is among them."""
+    status: int | None = None
+    while True:
+        try:
+            pid, ended = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return 0 if status is None else status
+        if pid == 0:
+            return status
+        if pid == worker:
+            status = ended
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a guard and all that is below it: the descendants first, so that none is orphaned out of reach."""
+    kill_below(pid)
+    for kill in (os.killpg, os.kill):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+
+
+def kill_below(pid: int) -> None:
+    """Kill the descendants of *pid*, in whatever session they are, and those they start meanwhile."""
+    killed: set[int] = set()
+    # What has been sent SIGKILL starts nothing more, so this ends; the bound is for what cannot be foreseen.
+    for _ in range(1000):
+        found = [each for each in descendants(pid) if each not in killed]
+        if not found:
+            break
+        killed.update(found)
+        for each in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(each, signal.SIGKILL)
+    if pid == os.getpid() and not os.path.isdir("/proc/self"):  # noqa: PTH112
+        os.killpg(0, signal.SIGKILL)  # where descendants cannot be listed, the group is what can be reached
+
+
+def descendants(pid: int) -> Iterator[int]:
+    """The living processes that came of *pid*, the nearest first. Empty where there is no /proc."""
+    children: dict[int, list[tuple[int, bool]]] = {}
+    try:
+        entries = os.listdir("/proc")  # noqa: PTH208 - pathlib takes longer to import than all of this to run
+    except OSError:
+        return
+    for entry in entries:
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:  # noqa: PTH123
+                # The name in brackets may hold anything, brackets and spaces too.
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except (OSError, ValueError):
+            continue
+        children.setdefault(int(parent), []).append((int(entry), state not in (b"Z", b"X")))
+    waiting = list(children.get(pid, ()))
+    while waiting:
+        child, lives = waiting.pop(0)
+        if lives:
+            yield child
+        waiting += children.get(child, ())
+
+
+def adopt_orphans() -> None:
+    """From now on, descendants whose parent has ended become children of this process (Linux)."""
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
+def end_with_parent(number: int) -> None:
+    """Have the kernel send *number* to this process when the thread that started it ends (Linux)."""
+    _prctl(_PR_SET_PDEATHSIG, number)
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        import ctypes  # only where there is something to guard
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+
+
+if __name__ == "__main__":
+    _settings = json.loads(sys.argv[1])
+    sys.path[:] = _settings["path"]
+    main(_settings)

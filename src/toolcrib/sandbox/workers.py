@@ -1,0 +1,375 @@
+"""The host's side: a warm pool of worker processes, each stopped with all that came of it.
+
+A worker serves one call at a time and is used again while it behaves. Nothing here uses asyncio's transports: a pool
+whose event loop has ended without `close` must still be stoppable, and silent.
+"""
+
+import asyncio
+import contextlib
+import io
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import weakref
+from collections import deque
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from . import guard
+from .wire import LIMIT_BYTES, Frames, TooLarge, pack
+
+Sink = Callable[[bytes], None]
+
+
+class WorkerGone(Exception):
+    """The worker ended, or broke the rules of the channel. Its text completes the sentence "its worker ..."."""
+
+
+class OutputTooLarge(WorkerGone):
+    """The worker sent more at once than its limit, and is not listened to any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker may use.
+
+    - `memory_bytes`: its address space, and that of each process it starts (RLIMIT_AS); None for no limit.
+    - `output_bytes`: the size of one answer, or of one piece that it emits.
+    - `start_s`: how long it may take to start, and to import a tool, in seconds.
+    """
+
+    memory_bytes: int | None = 2 * 1024**3
+    output_bytes: int = LIMIT_BYTES
+    start_s: float = 60.0
+
+
+class Worker:
+    """One worker process, on one event loop. Made by `Workers`.
+
+    `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for whoever uses the worker to note
+    what it has loaded, and for whom it has worked. What it and its children print goes to `sink`, a plain function.
+    """
+
+    def __init__(
+        self, process: "subprocess.Popen[bytes]", sock: socket.socket, output: io.FileIO, limits: Limits
+    ) -> None:
+        self.pid = process.pid
+        self.known: set[Any] = set()
+        self.used_by: dict[Any, Any] = {}
+        self.sink: Sink = _nowhere
+        self._process = process
+        self._sock = sock
+        self._output = output
+        self._limits = limits
+        self._frames = Frames(limit_bytes=limits.output_bytes)
+        self._loop = asyncio.get_running_loop()
+        self._stopping = False
+        # The loop must not keep a worker alive that everybody else has forgotten.
+        self._loop.add_reader(output, _read_output, _weakly(self))
+        self.abandon = weakref.finalize(self, _end, process, sock, output, self._loop)
+        """Ends the worker at once, without its event loop. Happens by itself when nobody holds the worker any more."""
+
+    @property
+    def alive(self) -> bool:
+        if self._stopping or self._process.poll() is not None:
+            return False
+        try:
+            return self._sock.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    async def send(self, message: Mapping[str, Any]) -> None:
+        """Raises WorkerGone, and wire.TooLarge for a message over the limit of what can be sent."""
+        frame = memoryview(pack(message))
+        try:
+            while frame:
+                try:
+                    frame = frame[self._sock.send(frame) :]
+                except BlockingIOError:
+                    await self._ready(self._loop.add_writer, self._loop.remove_writer)
+        except OSError:
+            raise WorkerGone(await self._epitaph()) from None
+
+    async def receive(self) -> dict[str, Any]:
+        """The next message of the worker. Raises WorkerGone, OutputTooLarge."""
+        try:
+            while (message := self._frames.take()) is None:
+                try:
+                    data = self._sock.recv(2**18)
+                except BlockingIOError:
+                    await self._ready(self._loop.add_reader, self._loop.remove_reader)
+                    continue
+                if not data:
+                    raise WorkerGone(await self._epitaph())
+                self._frames.feed(data)
+        except OSError:
+            raise WorkerGone(await self._epitaph()) from None
+        except TooLarge as error:
+            raise OutputTooLarge(f"gave {error.size_bytes} bytes; the limit is {error.limit_bytes}") from None
+        except ValueError as error:
+            raise WorkerGone(f"sent what is no message ({type(error).__name__})") from None
+        return message
+
+    def drain(self) -> None:
+        """Hand on what has been printed up to now."""
+        for _ in range(64):  # a pipe holds less; more than that is printed while we look
+            if not self.read_output():
+                break
+
+    def read_output(self) -> bool:
+        """Hand on some of what has been printed; whether there was any."""
+        if self._output.closed:
+            return False
+        data = self._output.read(2**16)
+        if data:
+            self.sink(data)
+        elif data == b"":
+            self._loop.remove_reader(self._output)
+        return bool(data)
+
+    def kill(self) -> None:
+        """End the worker and every process that came of it, without waiting for it: see `ended`."""
+        if not self._stopping:
+            self._stopping = True
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGTERM)  # the guard's business; it does nothing else
+
+    async def ended(self) -> None:
+        """Wait until the worker and what came of it are gone."""
+        if not await self._ended(1):
+            self.insist()
+            await self._ended(5)
+
+    @property
+    def gone(self) -> bool:
+        return self._process.poll() is not None
+
+    def insist(self) -> None:
+        """`kill` what has not ended: its guard was stopped, or is starved."""
+        if not self.gone:
+            guard.kill_tree(self.pid)
+
+    def let_go(self) -> None:
+        """Let go of all that was held for a worker that is gone. For whoever holds it alone."""
+        self.drain()
+        self._loop.remove_reader(self._output)
+        self._output.close()
+        self.abandon()
+
+    async def _ready(self, add: Callable[..., object], remove: Callable[..., object]) -> None:
+        ready = self._loop.create_future()
+        add(self._sock, _wake, ready)
+        try:
+            await ready
+        finally:
+            remove(self._sock)
+
+    async def _ended(self, at_most_s: float) -> bool:
+        pause_s = 0.001
+        while not self.gone and at_most_s > 0:
+            await asyncio.sleep(pause_s)
+            at_most_s -= pause_s
+            pause_s = min(pause_s * 2, 0.02)
+        return self.gone
+
+    async def _epitaph(self) -> str:
+        if self._stopping:
+            return "was stopped"
+        # The guard hangs up last, when everything else is gone.
+        if not await self._ended(2):
+            return "closed its channel"
+        code: int = self._process.returncode
+        return f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with status {code}"
+
+
+class Workers:
+    """A pool of workers that run *target* (`module:function`, given a `child.Channel`), on one event loop.
+
+    At most *size* serve at once; more wait for their turn. Workers are started when first needed, and kept.
+    """
+
+    def __init__(self, target: str, *, size: int | None = None, limits: Limits | None = None) -> None:
+        self.limits = limits or Limits()
+        self._target = target
+        self._turns = asyncio.Semaphore(size or max(2, os.cpu_count() or 1))
+        self._idle: deque[Worker] = deque()
+        self._busy: set[Worker] = set()
+        self._outdated: set[Worker] = set()
+        self._ending: set[Worker] = set()
+        self._closed = False
+
+    async def enter(self) -> None:
+        """Wait for a turn. Whoever has one may `take` workers, one at a time, and in the end has to `leave`."""
+        await self._turns.acquire()
+
+    def leave(self) -> None:
+        """Give up one's turn."""
+        self._turns.release()
+
+    def take(self, wanted: Any = None) -> Worker:
+        """A worker of one's own until `give_back`: one that knows *wanted*, if there is; a new one, if none is idle."""
+        if self._closed:
+            raise WorkerGone("was stopped")
+        # The one that was used last is the likeliest to be in the processor's caches.
+        newest = [*reversed(self._idle)]
+        for worker in sorted(newest, key=lambda each: wanted not in each.known):
+            self._idle.remove(worker)
+            if worker.alive:
+                break
+            self._stop(worker)
+        else:
+            worker = self._start()
+        self._busy.add(worker)
+        return worker
+
+    def give_back(self, worker: Worker, *, sound: bool) -> None:
+        """Done with *worker*. It is kept if it is *sound*; else it is ended with all that came of it."""
+        self._busy.discard(worker)
+        if sound and not self._closed and worker not in self._outdated:
+            worker.drain()
+            self._idle.append(worker)
+        else:
+            self._outdated.discard(worker)
+            self._stop(worker)
+
+    @contextlib.asynccontextmanager
+    async def lease(self) -> AsyncGenerator[Worker]:
+        """A worker of one's own. It is used again afterwards only if the block ended without an exception."""
+        await self.enter()
+        try:
+            worker = self.take()
+            sound = False
+            try:
+                yield worker
+                sound = True
+            finally:
+                self.give_back(worker, sound=sound)
+        finally:
+            self.leave()
+
+    def forget(self) -> None:
+        """What workers have imported has changed: end the idle ones now, and the others when they are given back."""
+        self._outdated |= self._busy
+        while self._idle:
+            self._stop(self._idle.popleft())
+
+    async def close(self) -> None:
+        """End every worker, also those that are serving, and wait until all are gone."""
+        self._closed = True
+        while self._idle:
+            self._stop(self._idle.popleft())
+        for worker in self._busy:
+            worker.kill()
+        # Those that serve are let go of by whoever they serve.
+        await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
+        for worker in [*self._ending]:
+            self._bury(worker)
+
+    def abandon(self) -> None:
+        """`close`, for when the event loop has ended: it waits for the processes and for nothing else."""
+        self._closed = True
+        for worker in (*self._idle, *self._busy, *self._ending):
+            worker.abandon()
+        self._idle.clear()
+        self._ending.clear()
+
+    def _stop(self, worker: Worker) -> None:
+        worker.kill()
+        self._ending.add(worker)
+        self._bury(worker)
+
+    def _bury(self, worker: Worker, looks: int = 0) -> None:
+        """Let go of *worker* when it is gone. Looks again by a timer: a task could outlive the event loop."""
+        if worker in self._ending and (worker.gone or self._closed):
+            self._ending.discard(worker)
+            worker.let_go()
+        elif worker in self._ending:
+            if looks == 50:
+                worker.insist()
+            pause_s = min(0.001 * 2**looks, 0.02)
+            asyncio.get_running_loop().call_later(pause_s, self._bury, worker, looks + 1)
+
+    def _start(self) -> Worker:
+        ours, theirs = socket.socketpair()
+        ours.setblocking(False)
+        output, print_to = os.pipe()
+        os.set_blocking(output, False)
+        printed = io.FileIO(output)
+        settings = {
+            "target": self._target,
+            "channel": theirs.fileno(),
+            "host": os.getpid(),
+            "path": [str(path) for path in sys.path],
+            "memory_bytes": self.limits.memory_bytes,
+            "output_bytes": self.limits.output_bytes,
+        }
+        try:
+            process = subprocess.Popen(  # noqa: S603 - ourselves
+                [sys.executable, guard.__file__, json.dumps(settings)],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                # Standard output may be a protocol of the host's, and what is printed may hold secrets.
+                stdout=print_to,
+                stderr=print_to,
+                start_new_session=True,  # a Ctrl-C at the terminal is for the host
+            )
+        except BaseException:
+            ours.close()
+            printed.close()
+            raise
+        finally:
+            theirs.close()
+            os.close(print_to)
+        return Worker(process, ours, printed, self.limits)
+
+
+def _nowhere(_: bytes) -> None: ...
+
+
+def _wake(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)
+
+
+def _weakly(worker: Worker) -> weakref.ref[Worker]:
+    return weakref.ref(worker)
+
+
+def _read_output(worker: weakref.ref[Worker]) -> None:
+    if (living := worker()) is not None:
+        living.read_output()
+
+
+def _end(
+    process: "subprocess.Popen[bytes]", sock: socket.socket, output: io.FileIO, loop: asyncio.AbstractEventLoop
+) -> None:
+    """The last of a worker, whoever asks for it: at the end of the program and from the garbage collector too."""
+    sock.close()  # tells the guard
+    if not output.closed:
+        if loop.is_closed():
+            output.close()
+        else:
+            loop.call_soon_threadsafe(_stop_reading, output, loop)
+    try:
+        process.wait(2)
+    except subprocess.TimeoutExpired:
+        guard.kill_tree(process.pid)
+        process.wait(5)
+
+
+def _stop_reading(output: io.FileIO, loop: asyncio.AbstractEventLoop) -> None:
+    loop.remove_reader(output)
+    output.close()
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,134 @@
+"""Parameters that take the handle of a large result in place of a value: which they are, and how a model is told."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from inspect import Parameter as _Parameter
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic.fields import FieldInfo
+
+from ..core import HANDLE_PREFIX, DefinitionError, Handle
+from .signature import Parameter
+
+REFERENCE: Mapping[str, Any] = {
+    "type": "object",
+    "description": "A large result, by its handle. Its whole value is put in here without passing through you.",
+    "properties": {
+        "handle": {"type": "string", "pattern": f"^{HANDLE_PREFIX}", "description": "The handle of the result."},
+        "pointer": {
+            "type": "string",
+            "description": "A JSON pointer (RFC 6901) to the part that is meant, as in /rows; the whole without it.",
+        },
+    },
+    "required": ["handle"],
+    "additionalProperties": False,
+}
+"""The one form in which a handle is sent."""
+
+_AROUND = ("title", "description", "default", "examples", "deprecated")
+"""Keywords that speak of a parameter, not of its type."""
+
+
+def takes_handles(
+    parameters: Sequence[Parameter], schema: Mapping[str, Any], *, label: str
+) -> Mapping[str, Mapping[str, Any]] | None:
+    """The arguments that are marked with `Handle`, and the schemas of their values; None where there are none.
+
+    *schema* is the JSON Schema of the arguments. Raises DefinitionError for a mark where it cannot work.
+    """
+    found: dict[str, Mapping[str, Any]] = {}
+    for parameter in parameters:
+        if not _is_marked(parameter.annotation):
+            if _is_marked_inside(parameter.annotation):
+                raise DefinitionError(
+                    f"{label}: Handle of '{parameter.name}' is inside another type, where no handle is looked for. "
+                    f"Write it around the whole: {parameter.name}: Annotated[..., Handle]."
+                )
+            continue
+        if parameter.kind in (_Parameter.VAR_POSITIONAL, _Parameter.VAR_KEYWORD):
+            raise DefinitionError(
+                f"{label}: '{parameter.name}' takes any number of values, and a handle stands for one. "
+                f"Make it a list: {parameter.name}: Annotated[list[...], Handle]."
+            )
+        name = _sent_as(parameter)
+        if name in schema.get("properties", {}):
+            found[name] = schema["properties"][name]
+    return found or None
+
+
+def with_handles(schema: Mapping[str, Any], handles: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Any]:
+    """*schema*, which a model is shown, with the reference admitted beside the value of each of *handles*."""
+    if handles is None:
+        return schema
+    return {**schema, "properties": {**schema["properties"], **{n: _either(of) for n, of in handles.items()}}}
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One member of a JSON object in a text: its value is written in `text[start:end]`."""
+
+    name: str
+    value: Any
+    start: int
+    end: int
+
+
+def members(text: str) -> Iterator[Member]:
+    """The members of the JSON object that *text* is, in order. Raises ValueError where it is none."""
+    decoder = json.JSONDecoder()
+    at = _past_space(text, 0)
+    if text[at : at + 1] != "{":
+        raise ValueError("no JSON object")
+    at = _past_space(text, at + 1)
+    if text[at : at + 1] == "}":
+        return
+    while True:
+        name, at = decoder.raw_decode(text, at)
+        at = _past_space(text, at)
+        if not isinstance(name, str) or text[at : at + 1] != ":":
+            raise ValueError("no JSON object")
+        start = _past_space(text, at + 1)
+        value, end = decoder.raw_decode(text, start)
+        yield Member(name, value, start, end)
+        at = _past_space(text, end)
+        if text[at : at + 1] != ",":
+            return
+        at = _past_space(text, at + 1)
+
+
+def _past_space(text: str, at: int) -> int:
+    while text[at : at + 1] in (" ", "\t", "\n", "\r"):
+        at += 1
+    return at
+
+
+def _either(of: Mapping[str, Any]) -> dict[str, Any]:
+    around = {key: value for key, value in of.items() if key in _AROUND}
+    value = {key: value for key, value in of.items() if key not in _AROUND}
+    branches = value["anyOf"] if set(value) == {"anyOf"} else [value]
+    return {**around, "anyOf": [*branches, dict(REFERENCE)]}
+
+
+def _is_marked(annotation: Any) -> bool:
+    if get_origin(annotation) is Annotated:
+        return any(extra is Handle or isinstance(extra, Handle) for extra in annotation.__metadata__) or _is_marked(
+            get_args(annotation)[0]
+        )
+    # `Annotated[list[Row], Handle] | None`: the mark is of one branch, and so of the whole.
+    return str(get_origin(annotation)) in _UNIONS and any(_is_marked(branch) for branch in get_args(annotation))
+
+
+_UNIONS = ("typing.Union", "<class 'types.UnionType'>", "<class 'typing.Union'>")
+
+
+def _is_marked_inside(annotation: Any) -> bool:
+    return any(_is_marked(inner) or _is_marked_inside(inner) for inner in get_args(annotation))
+
+
+def _sent_as(parameter: Parameter) -> str:
+    """The name of a parameter in the text, where pydantic's `Field` gives it another."""
+    infos = [extra for extra in getattr(parameter.annotation, "__metadata__", ()) if isinstance(extra, FieldInfo)]
+    if isinstance(parameter.default, FieldInfo):
+        infos.append(parameter.default)
+    return next((info.validation_alias for info in infos if isinstance(info.validation_alias, str)), parameter.name)

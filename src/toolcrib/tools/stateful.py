@@ -1,0 +1,433 @@
+"""Objects and classes whose methods are tools. The tools of one object share it, and one life.
+
+An object is a `Group`, which is a source. A class is a `Kind`: whoever calls its tools has an instance of it for
+themselves, and the tools bound to that.
+"""
+
+import asyncio
+import functools
+import inspect
+import sys
+import threading
+import types
+import weakref
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
+
+from ..core import DefinitionError, Gate, LoadError, ToolcribError
+from .function import Definition, Tool
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+S = TypeVar("S", bound="BaseModel")
+
+
+class StatefulTool(Generic[S]):
+    """Tools that share state: methods marked with `@tool`, of a class with a pydantic model for its state.
+
+        class Counter(StatefulTool[Count]):
+            @tool
+            async def increment(self, by: int = 1) -> int: ...
+
+    An instance is a source, for all who use the workbench or crib. The class is a source, too: each workbench makes
+    its own instance of it, so that in a crib each caller has a state of their own.
+
+    `state` is a `Count()` unless one is given, or set in `__init__`. What a subclass says in `start`, `stop` and
+    `reset`, plain (run in a thread) or async, is run when the workbench starts, stops and is reset; `reset` is run when
+    `state` is already what it was right after `start`. `state_key` is the name under which the state is saved; the name
+    of the class, unless said.
+
+    A class that is no StatefulTool can have tools for methods just the same; its `start`, `stop` and `reset` are run if
+    they are there and no tools, and its `state` is saved if it is a pydantic model.
+
+    Raises DefinitionError where the state is no pydantic model.
+    """
+
+    if TYPE_CHECKING:
+        state: S
+
+    state_key: str = ""
+    _state_type: "type[BaseModel] | None" = None
+    _state_parameter: Any = None
+    _first: "BaseModel | None" = None
+
+    def __init__(self, state: S | None = None) -> None:
+        if state is not None:
+            self.state = state
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for base in vars(cls).get("__orig_bases__", ()):
+            origin = get_origin(base)
+            if isinstance(origin, type) and issubclass(origin, StatefulTool):
+                written: dict[Any, Any] = dict(zip(_parameters(origin), get_args(base), strict=False))
+                said = get_args(base)[0] if origin is StatefulTool else written.get(origin._state_parameter)
+                if isinstance(said, TypeVar):
+                    cls._state_parameter = said
+                elif said is not None:
+                    cls._state_type = _require_model(said, cls)
+        if cls._state_type is None and not _parameters(cls):
+            raise DefinitionError(
+                f"{cls.__name__} does not say what its state is. Write class {cls.__name__}(StatefulTool[State]), "
+                "with State a pydantic model."
+            )
+        first = vars(cls).get("state")
+        if first is not None and cls._state_type is not None and isinstance(first, cls._state_type):
+            # As a class attribute it would be one for all instances.
+            cls._first = first
+            del cls.state
+
+    if not TYPE_CHECKING:
+        # Not in `__init__`, which a subclass need not call, nor in `__new__`, which would hide its signature.
+        def __getattr__(self, name: str) -> Any:
+            if name != "state" or self._state_type is None:
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            with _lock:
+                return self.__dict__.setdefault("state", self._first_state())
+
+    def _first_state(self) -> "BaseModel":
+        if self._first is not None:
+            return self._first.model_copy(deep=True)
+        assert self._state_type is not None
+        name = self._state_type.__name__
+        if needed := [field for field, info in self._state_type.model_fields.items() if info.is_required()]:
+            raise DefinitionError(
+                f"{type(self).__name__} has no state yet, and {name} cannot be made without values "
+                f"({', '.join(needed)}). Set self.state in __init__, or give one: {type(self).__name__}({name}(...))."
+            )
+        return self._state_type()
+
+    def start(self) -> Awaitable[None] | None:
+        """Make ready. What it leaves running where it raises is not stopped."""
+        return None
+
+    def stop(self) -> Awaitable[None] | None:
+        """Give up what `start` took."""
+        return None
+
+    def reset(self) -> Awaitable[None] | None:
+        """Back to how it was right after `start`, as far as that is not in `state`."""
+        return None
+
+
+class Group:
+    """The source that an object is whose methods are tools. There is one for each object, see `group_of`.
+
+    Whoever holds it, the object is started when the first does, and stopped when the last stops.
+    """
+
+    def __init__(self, instance: Any) -> None:
+        self.instance = instance
+        self.name = type(instance).__name__
+        self._tools: list[Tool[..., Any]] | None = None
+        self._turn = Gate(1)
+        self._holders = 0
+        self._initial: BaseModel | None = None
+
+    @property
+    def state_key(self) -> str:
+        return _state_key(self.instance, type(self.instance))
+
+    def tools(self) -> list[Tool[..., Any]]:
+        if self._tools is None:
+            self._tools = []
+            for name, definition in marked_methods(type(self.instance)).items():
+                _require_method(definition, name, type(self.instance))
+                made = definition.over(self.method(name))
+                made.owner = Member(self, name)
+                self._tools.append(made)
+            for name in _HOOKS:
+                self._hook(name)
+        return self._tools
+
+    def method(self, name: str) -> Any:
+        return self.instance if name == "__call__" else getattr(self.instance, name)
+
+    async def start(self) -> None:
+        slot = await self._turn.enter()
+        try:
+            if self._holders == 0:
+                await _run(self._hook("start"))
+                state = self._state()
+                self._initial = None if state is None else state.model_copy(deep=True)
+            self._holders += 1
+        finally:
+            self._turn.release(slot)
+
+    async def stop(self) -> None:
+        slot = await self._turn.enter()
+        try:
+            self._holders -= 1
+            if self._holders == 0:
+                await _run(self._hook("stop"))
+        finally:
+            self._turn.release(slot)
+
+    async def reset(self) -> None:
+        if self._initial is not None:
+            self.instance.state = self._initial.model_copy(deep=True)
+        await _run(self._hook("reset"))
+
+    def on_change(self, _callback: Callable[[], None], /) -> Callable[[], None]:
+        return lambda: None
+
+    async def save_state(self) -> Any:
+        state = self._state()
+        return None if state is None else _dumped(state, self._state_type(state), self.name)
+
+    def check_state(self, saved: Any) -> "BaseModel":
+        """The state that *saved* is. Raises ValueError."""
+        state = self._state()
+        if state is None:
+            raise ValueError("It keeps no state.")
+        return _validated(self._state_type(state), saved)
+
+    async def load_state(self, saved: Any, /) -> None:
+        self.instance.state = self.check_state(saved)
+
+    def _state(self) -> "BaseModel | None":
+        if not isinstance(self.instance, StatefulTool) and "pydantic" not in sys.modules:
+            return None
+        from pydantic import BaseModel
+
+        state = getattr(self.instance, "state", None)
+        if state is None or isinstance(state, BaseModel):
+            return state
+        if isinstance(self.instance, StatefulTool):
+            raise ToolcribError(
+                f"The state of {self.name} has become a {type(state).__name__}; it is a pydantic model, "
+                f"{self._state_type(state).__name__}."
+            )
+        return None
+
+    def _state_type(self, state: Any) -> "type[BaseModel]":
+        declared = getattr(self.instance, "_state_type", None) if isinstance(self.instance, StatefulTool) else None
+        return declared or type(state)
+
+    def _hook(self, name: str) -> Callable[[], Any] | None:
+        cls = type(self.instance)
+        static = inspect.getattr_static(cls, name, None)
+        if static is None or static is vars(StatefulTool).get(name) or _mark(static) is not None:
+            return None
+        hook = getattr(self.instance, name)
+        if not callable(hook):
+            return None
+        needed = _needed_by(hook)
+        if needed:
+            raise DefinitionError(
+                f"{self.name}.{name} takes arguments ({', '.join(needed)}), and is run without any when the workbench "
+                f"{_HOOKS[name]}. Give it another name, or mark it with @tool if a model is to call it."
+            )
+        return hook  # type: ignore[no-any-return]
+
+    def __repr__(self) -> str:
+        return f"<Group of the tools of a {self.name}>"
+
+
+class Kind:
+    """A class whose methods are tools, and a way to make an instance. Its tools are no object's yet.
+
+    Raises LoadError where no instance can be made without arguments.
+    """
+
+    def __init__(self, cls: type, make: Callable[[], Any]) -> None:
+        self.name = cls.__name__
+        self.state_key = _state_key(cls, cls)
+        self._cls = cls
+        self._make = make
+        self._tools: list[Tool[..., Any]] | None = None
+        if inspect.isabstract(cls):
+            raise LoadError(f"The class {self.name} is abstract, so no instance of it can be made. Give a subclass.")
+        if needed := _needed_by(make):
+            raise LoadError(
+                f"An instance of {self.name} cannot be made without arguments ({', '.join(needed)}). Give an instance, "
+                f"{self.name}(...), or, for one in each workbench, functools.partial({self.name}, ...)."
+            )
+
+    def tools(self) -> list[Tool[..., Any]]:
+        if self._tools is None:
+            self._tools = []
+            for name, definition in marked_methods(self._cls).items():
+                _require_method(definition, name, self._cls)
+                if name == "__call__":
+                    raise DefinitionError(
+                        f"{self.name}.__call__ is a tool of an instance only. Give an instance, {self.name}(...)."
+                    )
+                plain = inspect.getattr_static(self._cls, name)
+                is_bound = isinstance(plain, staticmethod | classmethod)
+                # Bound to the class in the place of an instance, which nobody has yet.
+                made = definition.over(getattr(self._cls, name) if is_bound else types.MethodType(plain, self._cls))
+                made.owner = Member(self, name)
+                self._tools.append(made)
+        return self._tools
+
+    def make(self) -> Group:
+        """An instance, as a source that nobody else holds. Raises what its class raises."""
+        return group_of(self._make())
+
+    def __repr__(self) -> str:
+        return f"<Kind {self.name}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Whose life a tool shares, and by which method. The *source* of the tool of a class is bound first."""
+
+    source: Group | Kind
+    method: str
+
+    def bound(self, tool: Tool[..., Any], group: Group) -> Tool[..., Any]:
+        """*tool* of a class as one of the object of *group*."""
+        made = tool.over(group.method(self.method))
+        made.owner = Member(group, self.method)
+        return made
+
+
+def group_of(instance: Any) -> Group:
+    """The one Group of an object."""
+    with _lock:
+        group = _groups.get(id(instance))
+        if group is None:
+            group = _groups[id(instance)] = Group(instance)
+        return group
+
+
+# By identity, for objects that cannot be hashed. A Group keeps its object, so no number in here is anybody else's.
+_groups: "weakref.WeakValueDictionary[int, Group]" = weakref.WeakValueDictionary()
+_lock = threading.Lock()
+
+
+def tools_of_object(source: Any) -> list[Tool[..., Any]] | None:
+    """The tools that methods of *source* are: of an object, of a class, of a partial of a class. None without any."""
+    if isinstance(source, type):
+        return Kind(source, source).tools() if _is_marked(source) else None
+    if isinstance(source, functools.partial) and isinstance(source.func, type):
+        return Kind(source.func, source).tools() if _is_marked(source.func) else None
+    return group_of(source).tools() if _is_marked(type(source)) else None
+
+
+def marked_methods(cls: type) -> Mapping[str, Definition]:
+    """The methods of *cls* that are tools, by their names in the class, those of its bases first.
+
+    Raises DefinitionError for one that takes the place of a tool and is none.
+    """
+    found: dict[str, Definition] = {}
+    for base in reversed(cls.__mro__):
+        for name, value in vars(base).items():
+            if (definition := _mark(value)) is not None:
+                found[name] = definition
+            elif name in found:
+                if value is not None:
+                    raise DefinitionError(
+                        f"{base.__name__}.{name} takes the place of a tool, and is none. Mark it with @tool, too; to "
+                        f"have no such tool, write {name} = None."
+                    )
+                del found[name]
+    return found
+
+
+_HOOKS = {"start": "starts", "stop": "stops", "reset": "is reset"}
+
+
+def _is_marked(cls: type) -> bool:
+    return any(name != "__call__" for name in marked_methods(cls))
+
+
+def _mark(value: Any) -> Definition | None:
+    plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
+    mark = vars(plain).get("__toolcrib__") if hasattr(plain, "__dict__") and not isinstance(plain, type) else None
+    return mark if isinstance(mark, Definition) else None
+
+
+def _require_method(definition: Definition, name: str, cls: type) -> None:
+    if definition.options.get("isolation") is not None:
+        raise DefinitionError(
+            f"{cls.__name__}.{name} is a tool of an object, which stays in this process: it cannot have "
+            'isolation="process". Leave that out, or make it a function at the top of a module.'
+        )
+
+
+def _parameters(cls: Any) -> tuple[Any, ...]:
+    return getattr(cls, "__parameters__", ())
+
+
+def _require_model(said: Any, cls: type) -> "type[BaseModel]":
+    from pydantic import BaseModel
+
+    if isinstance(said, type) and issubclass(said, BaseModel):
+        return said
+    raise DefinitionError(
+        f"The state of {cls.__name__} is a pydantic model, a class that is there already: StatefulTool[State], not "
+        f"{said!r}."
+    )
+
+
+def _state_key(said_by: Any, cls: type) -> str:
+    said = getattr(said_by, "state_key", None)
+    return said if isinstance(said, str) and said else cls.__name__
+
+
+def _needed_by(fn: Callable[..., Any]) -> list[str]:
+    """The parameters of *fn* that have to be given."""
+    try:
+        written = inspect.signature(fn).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return [each.name for each in written if each.default is inspect.Parameter.empty and each.kind not in variadic]
+
+
+async def _run(hook: Callable[[], Any] | None) -> None:
+    if hook is None:
+        return
+    given = hook() if inspect.iscoroutinefunction(hook) else await asyncio.to_thread(hook)
+    if inspect.isawaitable(given):
+        await given
+
+
+def _dumped(state: "BaseModel", kind: "type[BaseModel]", name: str) -> Any:
+    """*state* as JSON data from which it can be made again: what cannot is told now, and not when it is needed."""
+    from pydantic_core import from_json
+
+    try:
+        saved = from_json(state.model_dump_json(round_trip=True, warnings="none"), allow_inf_nan=False)
+        before = state.model_dump(round_trip=True, warnings="none")
+        after = _validated(kind, saved).model_dump(round_trip=True, warnings="none")
+    except Exception as error:
+        raise ToolcribError(f"The state of {name} cannot be saved, or not be loaded again: {error}") from error
+    for field in {**before, **after}:
+        if not _same(before.get(field, _MISSING), after.get(field, _MISSING)):
+            raise ToolcribError(
+                f"The state of {name} cannot be saved: its field '{field}' would come back as something else. What is "
+                "masked or changed in JSON (secrets, sets in Any) does not belong in there; leave a field out with "
+                "Field(exclude=True)."
+            )
+    return saved
+
+
+_MISSING = object()
+
+
+def _same(one: Any, other: Any) -> bool:
+    try:
+        return bool(one == other)
+    except Exception:  # arrays and their like have no opinion
+        return True
+
+
+def _validated(kind: "type[BaseModel]", saved: Any) -> "BaseModel":
+    from pydantic import ValidationError
+    from pydantic_core import to_json
+
+    try:
+        # As JSON: there, text may stand for times, bytes and the like, also where a model is strict.
+        return kind.model_validate_json(to_json(saved))
+    except ValidationError as error:
+        wrong = [
+            f"'{'.'.join(map(str, each['loc']))}': {each['msg']}" if each["loc"] else each["msg"]
+            for each in error.errors(include_input=False, include_url=False, include_context=False)
+        ]
+        more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise ValueError(f"It is no {kind.__name__}: {'; '.join(wrong[:3])}{more}.") from None

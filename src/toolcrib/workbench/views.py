@@ -1,0 +1,161 @@
+"""Views of sources: fewer of the tools, or the tools under other names. Each is a source itself.
+
+A view is a value: it loads what it views when it is loaded itself, and changes nothing in it. A tool in a view does the
+same work as the one it was made of, and speaks of itself by the name it has here.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..core import Hints, NameConflictError, Patterns, SetupError, UnknownToolError, matching
+from ..tools import Loaded, Tool, load
+from .registry import Registry, unknown
+
+AnyTool = Tool[..., Any]
+Renames = Mapping[str, str | tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """*sources*, and the *change* that is made to the list of their tools. `str(view)` says which."""
+
+    said: str
+    sources: tuple[Any, ...]
+    change: Callable[[list[AnyTool]], list[AnyTool]]
+
+    def load(self) -> Loaded:
+        """The tools as this view shows them, and the problems of what is viewed.
+
+        Raises UnknownToolError for a name that is not there, NameConflictError for one that is there twice, and
+        whatever `toolcrib.tools.load` raises.
+        """
+        loaded = Loaded()
+        for source in self.sources:
+            one = loaded_from(source)
+            loaded.tools += one.tools
+            loaded.problems += one.problems
+        loaded.tools = _distinct(self.change(loaded.tools))
+        return loaded
+
+    def __toolcrib__(self) -> list[AnyTool]:
+        return self.load().tools
+
+    def __str__(self) -> str:
+        return self.said
+
+    def __repr__(self) -> str:
+        return f"<View {self.said}>"
+
+
+def filtered(
+    source: Any, *patterns: str, without: Patterns = (), tags: Iterable[str] = (), hint: str | None = None
+) -> View:
+    """The tools of *source* whose names fit one of *patterns* (all, if there are none) and none of *without*.
+
+    Of these, with *tags* only the tools that have one of the tags; with *hint*, as "read_only", only those that say so
+    of themselves. A pattern without `*`, `?` or `[` is the name of a tool, and has to be there.
+    """
+    meant = matching(patterns, of="a filter") if patterns else None
+    unwanted = matching(without, of="without") if without else None
+    wanted_tags = _tags(tags)
+    if hint is not None and hint not in Hints.__slots__:
+        from ..schema import nearest
+
+        near = nearest(str(hint), Hints.__slots__)
+        meant_hint = f" Did you mean '{near}'?" if near else ""
+        raise SetupError(f"There is no hint {hint!r}.{meant_hint} There are: {', '.join(Hints.__slots__)}.")
+
+    def change(tools: list[AnyTool]) -> list[AnyTool]:
+        _require([pattern for pattern in patterns if not set(pattern) & set("*?[")], tools)
+        return [
+            tool
+            for tool in tools
+            if (meant is None or meant.fullmatch(tool.spec.name))
+            and (unwanted is None or not unwanted.fullmatch(tool.spec.name))
+            and (not wanted_tags or wanted_tags & tool.spec.tags)
+            and (hint is None or getattr(tool.spec.hints, hint) is True)
+        ]
+
+    return View(f"filtered({_name_of(source)})", (source,), change)
+
+
+def renamed(source: Any, names: Renames) -> View:
+    """The tools of *source*, some by other names: `{"old": "new"}`, or `{"old": ("new", "its description")}`.
+
+    Names may be swapped. A new name that is the old one changes the description only.
+    """
+    if not isinstance(names, Mapping):
+        raise SetupError('renamed takes a mapping of names, as in renamed(source, {"old": "new"}).')
+    to: dict[str, tuple[str, str | None]] = {}
+    for old, new in names.items():
+        parts: list[Any] = list(new) if isinstance(new, list | tuple) else [new]
+        if len(parts) not in (1, 2) or not all(isinstance(part, str) for part in (old, *parts)):
+            raise SetupError(f'{old!r} is renamed to a name, or to (name, description): {{"old": "new"}}.')
+        to[old] = (parts[0], parts[1] if len(parts) == 2 else None)
+
+    def change(tools: list[AnyTool]) -> list[AnyTool]:
+        _require(to, tools)
+        return [tool.named(*to[tool.spec.name]) if tool.spec.name in to else tool for tool in tools]
+
+    return View(f"renamed({_name_of(source)})", (source,), change)
+
+
+def prefixed(source: Any, prefix: str) -> View:
+    """The tools of *source*, with *prefix* before each name."""
+    if not isinstance(prefix, str) or not prefix:
+        raise SetupError('A prefix is a text, as in prefixed(source, "gh_").')
+
+    def change(tools: list[AnyTool]) -> list[AnyTool]:
+        return [tool.named(prefix + tool.spec.name) for tool in tools]
+
+    return View(f"prefixed({_name_of(source)}, {prefix!r})", (source,), change)
+
+
+def joined(*sources: Any) -> View:
+    """The tools of all *sources*, in their order, as one source."""
+    return View(f"joined({', '.join(map(_name_of, sources))})", sources, lambda tools: tools)
+
+
+def loaded_from(source: Any) -> Loaded:
+    """`toolcrib.tools.load`, also for views, registries and lists of sources."""
+    if isinstance(source, View):
+        return source.load()
+    if isinstance(source, Registry):
+        return Loaded(list(source))
+    return joined(*source).load() if isinstance(source, list | tuple) else load(source)
+
+
+def _distinct(tools: list[AnyTool]) -> list[AnyTool]:
+    """*tools*, if a model can tell them all apart by name."""
+    seen: dict[str, str] = {}
+    for tool in tools:
+        name = tool.spec.name
+        taken = seen.get(name.replace("-", "_"))
+        if taken is not None:
+            differ = "" if taken == name else f", and another '{taken}', which differs only in - and _"
+            many = "two tools" if taken == name else "a tool"
+            raise NameConflictError(
+                f"A view would have {many} named '{name}'{differ}. Give one of them another name with renamed(), or "
+                "one of the sources a prefix with prefixed()."
+            )
+        seen[name.replace("-", "_")] = name
+    return tools
+
+
+def _require(names: Iterable[str], tools: Sequence[AnyTool]) -> None:
+    there = [tool.spec.name for tool in tools]
+    for name in names:
+        if name not in there:
+            raise UnknownToolError(unknown(name, there))
+
+
+def _tags(tags: Iterable[str]) -> frozenset[str]:
+    listed: list[Any] = [tags] if isinstance(tags, str) or not isinstance(tags, Iterable) else list(tags)
+    if not all(isinstance(tag, str) for tag in listed):
+        raise SetupError('tags are texts, as in tags=["read", "admin"].')
+    return frozenset(listed)
+
+
+def _name_of(source: Any) -> str:
+    return str(source) if isinstance(source, str | View) else getattr(source, "__name__", type(source).__name__)

@@ -1,0 +1,874 @@
+"""Calls that wait for a person: what an answer is bound to, how often it counts, and who may give it."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from enum import Enum
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import AfterValidator, BaseModel, Field, GetPydanticSchema, SecretStr
+from pydantic_core import core_schema
+
+from toolcrib import (
+    AnswerError,
+    Approve,
+    Call,
+    Caller,
+    CallLog,
+    Context,
+    Deny,
+    Input,
+    Pending,
+    Result,
+    Text,
+    Tool,
+    ToolAuth,
+    ToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.core import CancellationToken
+from toolcrib.workbench import Ask, MemoryPendings, Rule, Rules
+
+
+def always_ask(*_: Any) -> str:
+    return "ask"
+
+
+class Clock:
+    """Stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now_s = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+@dataclass
+class Bank:
+    """A tool with an effect that can be counted."""
+
+    paid: list[tuple[str, int]]
+
+    def tool(self) -> Callable[..., Any]:
+        async def pay(to: str, amount: int) -> str:
+            """Pay somebody."""
+            self.paid.append((to, amount))
+            await asyncio.sleep(0)
+            return f"paid {amount} to {to}"
+
+        return tool(destructive=True)(pay)
+
+    def bench(self, **options: Any) -> Workbench:
+        return Workbench([self.tool()], **{"policy": always_ask, **options})
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank([])
+
+
+def waiting(result: Result[Any]) -> Pending:
+    assert result.status == "pending", result.text
+    assert result.pending is not None
+    return result.pending
+
+
+def code(result: Result[Any]) -> str | None:
+    return None if result.error is None else result.error.code
+
+
+async def refusal(bench: Workbench, pending_id: str, answer: Any, by: str = "alice") -> tuple[str, str]:
+    with pytest.raises(AnswerError) as refused:
+        await bench.answer(pending_id, answer, by=by)
+    return refused.value.reason, str(refused.value)
+
+
+# Approval
+
+
+async def test_a_call_waiting_for_approval_runs_once_after_the_answer(bank: Bank) -> None:
+    clock = Clock()
+    bench = bank.bench(caller=Caller("bob", thread="t1"), clock=clock)
+    result = await bench.call("pay", {"to": "eve", "amount": 5})
+    pending = waiting(result)
+    assert bank.paid == []
+    assert pending == Pending(
+        id=pending.id,
+        kind="approval",
+        message="May 'pay' run with these arguments?",
+        digest=pending.digest,
+        tool="pay",
+        principal="bob",
+        thread="t1",
+        expires_s=clock.now_s + 900,
+        arguments='{"to": "eve", "amount": 5}',
+    )
+    assert result.content == (
+        Text(
+            "Tool 'pay' has not run: it waits for approval: May 'pay' run with these arguments? "
+            "Call it again with the same arguments when that is done."
+        ),
+    )
+    assert await bench.pendings() == [pending]
+    assert await bench.answer(pending.id, Approve(), by="alice") == pending
+    assert await bench.pendings() == []
+    assert bank.paid == []
+    assert (await bench.call("pay", {"to": "eve", "amount": 5})).value == "paid 5 to eve"
+    again = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    assert again.id != pending.id
+    assert bank.paid == [("eve", 5)]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        '{"amount": 5, "to": "eve"}',
+        {"amount": 5, "to": "eve"},
+        '{"to":"eve","amount":"5"}',
+        b'{"to": "\\u0065ve", "amount": 5.0}',
+    ],
+)
+async def test_the_same_arguments_are_the_same_call_however_they_are_written(bank: Bank, written: Any) -> None:
+    bench = bank.bench()
+    pending = waiting(await bench.call("pay", '{"to": "eve", "amount": 5}'))
+    assert waiting(await bench.call("pay", written)) == pending
+    await bench.answer(pending.id, Approve(), by="alice")
+    assert (await bench.call("pay", written)).status == "success"
+    assert bank.paid == [("eve", 5)]
+
+
+async def test_of_a_hundred_equal_calls_after_one_approval_exactly_one_runs(bank: Bank) -> None:
+    bench = bank.bench()
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    await bench.answer(pending.id, Approve(), by="alice")
+    results = await bench.call_many([("pay", {"to": "eve", "amount": 5})] * 100)
+    assert [result.value for result in results if result.status == "success"] == ["paid 5 to eve"]
+    anew = {waiting(result).id for result in results if result.status != "success"}
+    assert len(anew) == 1
+    assert anew != {pending.id}
+    assert bank.paid == [("eve", 5)]
+
+
+async def test_of_a_hundred_answers_at_once_exactly_one_counts(bank: Bank) -> None:
+    bench = bank.bench()
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    answers = (bench.answer(pending.id, Approve(), by=f"person {n}") for n in range(100))
+    outcomes = await asyncio.gather(*answers, return_exceptions=True)
+    assert outcomes.count(pending) == 1
+    assert {error.reason for error in outcomes if isinstance(error, AnswerError)} == {"replayed"}
+
+
+async def test_after_a_denial_the_call_says_why_and_who_once_and_asks_anew(bank: Bank) -> None:
+    bench = bank.bench()
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    await bench.answer(pending.id, Deny("Eve is no supplier."), by="alice")
+    result = await bench.call("pay", {"to": "eve", "amount": 5})
+    said = "Tool 'pay' was not let run: 'alice' denied it: Eve is no supplier."
+    assert (code(result), result.text) == ("denied", said)
+    assert waiting(await bench.call("pay", {"to": "eve", "amount": 5})).id != pending.id
+    assert bank.paid == []
+
+
+async def test_an_answer_that_nothing_waits_for_is_refused_with_the_reason_and_the_way_out(bank: Bank) -> None:
+    clock = Clock()
+    bench = bank.bench(clock=clock)
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    reason, said = await refusal(bench, "pending_nonsense", Approve())
+    assert (reason, "pending_nonsense" in said, "pendings()" in said) == ("unknown", True, True)
+    reason, said = await refusal(bench, pending.id, Input(True))
+    assert (reason, 'Approve() or Deny("why")' in said) == ("invalid", True)
+    assert (await refusal(bench, pending.id, "yes"))[0] == "invalid"
+    assert (await refusal(bench, pending.id, Approve(), by=""))[0] == "foreign"
+    await bench.answer(pending.id, Approve(), by="alice")
+    reason, said = await refusal(bench, pending.id, Approve(), by="carl")
+    assert (reason, "'alice'" in said, "call again" in said) == ("replayed", True, True)
+    assert (await bench.call("pay", {"to": "eve", "amount": 5})).status == "success"
+    assert (await refusal(bench, pending.id, Approve()))[0] == "replayed"
+
+
+async def test_what_has_expired_can_be_neither_answered_nor_used(bank: Bank) -> None:
+    clock = Clock()
+    bench = bank.bench(clock=clock, pending_s=60)
+    late = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    assert late.expires_at == datetime.fromtimestamp(clock.now_s + 60, UTC)
+    clock.now_s += 60
+    assert await bench.pendings() == []
+    reason, said = await refusal(bench, late.id, Approve())
+    assert (reason, "Call again" in said) == ("expired", True)
+    unused = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    assert unused.id != late.id
+    await bench.answer(unused.id, Approve(), by="alice")
+    clock.now_s += 60
+    assert waiting(await bench.call("pay", {"to": "eve", "amount": 5})).id not in (late.id, unused.id)
+    assert bank.paid == []
+
+
+async def test_nobody_approves_their_own_call_where_the_policy_says_so(bank: Bank) -> None:
+    def others(*_: Any) -> Ask:
+        return Ask("Pay?", others_only=True)
+
+    asked: list[Pending] = []
+
+    async def ask(pending: Pending) -> Approve:
+        asked.append(pending)
+        return Approve()
+
+    # Also not where the host lets everybody answer, and not by whoever sits at the caller's door.
+    bench = bank.bench(caller=Caller("bob"), policy=others, may_answer=lambda *_: True, ask=ask)
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    assert (pending.message, pending.others_only, asked) == ("Pay?", True, [])
+    reason, said = await refusal(bench, pending.id, Approve(), by="bob")
+    assert (reason, "Whoever made the call" in said) == ("foreign", True)
+    await bench.answer(pending.id, Approve(), by="alice")
+    assert (await bench.call("pay", {"to": "eve", "amount": 5})).status == "success"
+
+
+async def test_an_own_approval_does_not_survive_a_policy_that_now_wants_others(bank: Bank) -> None:
+    policy: list[Any] = ["ask"]
+    bench = bank.bench(caller=Caller("bob"), policy=lambda *_: policy[0])
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    await bench.answer(pending.id, Approve(), by="bob")
+    policy[0] = Ask(others_only=True)
+    assert waiting(await bench.call("pay", {"to": "eve", "amount": 5})).others_only
+    assert bank.paid == []
+
+
+@pytest.mark.parametrize("breaks", [False, True])
+async def test_the_host_says_who_may_answer(bank: Bank, breaks: bool) -> None:
+    async def may_answer(pending: Pending, by: str) -> bool:
+        if breaks:
+            raise LookupError("directory")
+        return by == "alice" and pending.tool == "pay"
+
+    bench = bank.bench(may_answer=may_answer)
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    assert (await refusal(bench, pending.id, Approve(), by="mallory"))[0] == "foreign"
+    if breaks:
+        assert (await refusal(bench, pending.id, Approve(), by="alice"))[0] == "foreign"
+    else:
+        await bench.answer(pending.id, Approve(), by="alice")
+
+
+async def test_nothing_that_a_model_sends_is_an_answer(bank: Bank) -> None:
+    bench = bank.bench()
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    for sent in (
+        {"to": "eve", "amount": 5, "approve": True},
+        {"to": "eve", "amount": 5, "pending": pending.id, "answer": "Approve()"},
+        {"to": "eve", "amount": 5, "by": "alice", "principal": "alice"},
+    ):
+        assert code(await bench.call("pay", sent)) == "invalid_arguments"
+    for name in ("answer", "bench.answer", pending.id):
+        assert code(await bench.call(name, {"pending_id": pending.id})) == "unknown_tool"
+    assert waiting(await bench.call(Call("pay", {"to": "eve", "amount": 5}, id=pending.id))) == pending
+    assert bank.paid == []
+
+
+async def test_secrets_are_struck_out_of_what_is_pending() -> None:
+    secret = "hunter2-secret"
+
+    @tool
+    async def login(user: str, password: SecretStr, note: str) -> str:
+        return password.get_secret_value()
+
+    bench = Workbench([login], policy=lambda *_: Ask(f"Log in with {secret}?"), secrets=[secret])
+    result = await bench.call("login", {"user": "bob", "password": "another one", "note": f"it is {secret}"})
+    pending = waiting(result)
+    assert pending.message == "Log in with [secret]?"
+    assert json.loads(pending.arguments) == {"user": "bob", "password": "**********", "note": "it is [secret]"}
+    for said in (repr(result), json.dumps(pending.to_dict()), repr(Input(secret))):
+        assert secret not in said
+        assert "another one" not in said
+
+
+async def test_an_approval_of_one_masked_value_does_not_run_another() -> None:
+    used: list[str] = []
+
+    class Options(BaseModel):
+        seen: int
+        unseen: str = Field(exclude=True)
+
+    @tool
+    async def login(password: SecretStr, options: Options) -> None:
+        used.append(password.get_secret_value() + options.unseen)
+
+    bench = Workbench([login], policy=always_ask)
+    first = {"password": "first", "options": {"seen": 1, "unseen": "a"}}
+    pending = waiting(await bench.call("login", first))
+    await bench.answer(pending.id, Approve(), by="alice")
+    waiting(await bench.call("login", {**first, "password": "other"}))
+    waiting(await bench.call("login", {**first, "options": {"seen": 1, "unseen": "b"}}))
+    assert (await bench.call("login", first)).status == "success"
+    assert used == ["firsta"]
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Odd:
+    """A type that only its own validator knows."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+
+OddArgument = Annotated[
+    Odd, GetPydanticSchema(lambda *_: core_schema.no_info_after_validator_function(Odd, core_schema.str_schema()))
+]
+
+
+async def test_typed_arguments_of_every_kind_are_bound() -> None:
+    ran: list[Any] = []
+
+    @tool
+    async def work(tags: set[str], when: datetime, colour: Colour, odd: OddArgument, raw: bytes) -> None:
+        ran.append((tags, when, colour, odd.text, raw))
+
+    bench = Workbench([work], policy=always_ask)
+    when = "2030-01-02T03:04:05+00:00"
+    sent = {"tags": ["a", "b", "c"], "when": when, "colour": "red", "odd": "x", "raw": "é"}
+    pending = waiting(await bench.call("work", sent))
+    assert waiting(await bench.call("work", {**sent, "tags": ["c", "b", "a"]})) == pending
+    typed = await bench.call(work, {"a", "b", "c"}, datetime.fromisoformat(when), Colour.RED, "x", "é")
+    assert waiting(typed) == pending
+    await bench.answer(pending.id, Approve(), by="alice")
+    for other in ({"tags": ["a"]}, {"odd": "y"}, {"raw": "e"}, {"when": "2031-01-02T03:04:05+00:00"}):
+        assert waiting(await bench.call("work", {**sent, **other})).id != pending.id
+    assert ran == []
+    assert (await bench.call("work", sent)).status == "success"
+    assert len(ran) == 1
+
+
+# An answer for one digest never runs another
+
+PRINCIPALS = st.sampled_from(["bob", "eve", "", "bob\x00", 'bob","t'])
+THREADS = st.sampled_from(["t", "u", 't","pay'])
+NAMES = st.sampled_from(["pay", "pay_", "refund"])
+DEFINITIONS = st.fixed_dictionaries(
+    {"description": st.sampled_from(["Pay.", "Pay!"]), "destructive": st.sampled_from([None, True, False])}
+)
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2) | st.sampled_from([0.0, 1.0, -0.0, "", "1", "true", "null", "[]"]),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from(["a", "b"]), inner, max_size=2),
+    max_leaves=4,
+)
+CALLS = st.tuples(
+    PRINCIPALS, THREADS, NAMES, DEFINITIONS, st.dictionaries(st.sampled_from(["x", "y"]), VALUES, max_size=2)
+)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equal, and of the same types all through: 1 is neither True nor 1.0, and -0.0 is not 0.0."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, list | tuple):
+        return len(one) == len(other) and all(map(same, one, other))
+    return repr(one) == repr(other)
+
+
+@settings(max_examples=300, deadline=None)
+@given(asked=CALLS, made=st.lists(CALLS, max_size=4), kept=st.sets(st.integers(0, 4), max_size=5))
+def test_an_answer_for_one_digest_never_runs_another(
+    asked: tuple[Any, ...], made: list[tuple[Any, ...]], kept: set[int]
+) -> None:
+    # Also calls that differ from the approved one in a single part.
+    for other in tuple(made):
+        for part in kept:
+            made.append((*asked[:part], other[part], *asked[part + 1 :]))
+
+    async def scenario() -> None:
+        store, ran = MemoryPendings(), []
+
+        def bench(call: tuple[Any, ...]) -> tuple[Workbench, str, dict[str, Any]]:
+            principal, thread, name, definition, arguments = call
+
+            async def work(x: Any = None, y: Any = None) -> None:
+                ran.append(call)
+
+            caller = Caller(principal, thread=thread)
+            made = Tool(work, name=name, **definition)
+            return Workbench([made], caller=caller, policy=always_ask, pendings=store), name, arguments
+
+        first, name, arguments = bench(asked)
+        pending = waiting(await first.call(name, arguments))
+        await first.answer(pending.id, Approve(), by="somebody")
+        for other in made:
+            if not same(other, asked):
+                another, other_name, other_arguments = bench(other)
+                assert (await another.call(other_name, other_arguments)).status == "pending"
+        assert ran == []
+        assert (await first.call(name, json.dumps(arguments, sort_keys=True))).status == "success"
+        assert (await first.call(name, arguments)).status == "pending"
+        assert len(ran) == 1
+
+    asyncio.run(scenario())
+
+
+async def test_another_profile_or_need_of_credentials_asks_anew(bank: Bank) -> None:
+    store = MemoryPendings()
+    bench = bank.bench(caller=Caller("bob", "work"), pendings=store)
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    await bench.answer(pending.id, Approve(), by="alice")
+    other = bank.bench(caller=Caller("bob", "home"), pendings=store)
+    assert waiting(await other.call("pay", {"to": "eve", "amount": 5})).id != pending.id
+
+    @tool(destructive=True, auth=ToolAuth("bank"))
+    async def pay(to: str, amount: int) -> str:
+        """Pay somebody."""
+        return "paid"
+
+    changed = Workbench([pay], caller=Caller("bob", "work"), pendings=store, policy=always_ask)
+    assert waiting(await changed.call("pay", {"to": "eve", "amount": 5})).id != pending.id
+
+
+# Policies
+
+
+@pytest.mark.parametrize("said", [None, True, 1, "yes", "Allow", b"allow", object(), ["allow"], Approve()])
+async def test_a_policy_that_answers_nonsense_lets_nothing_run(bank: Bank, said: Any) -> None:
+    async def later(*_: Any) -> Any:
+        return said
+
+    for policy in (lambda *_: said, later):
+        assert code(await bank.bench(policy=policy).call("pay", {"to": "eve", "amount": 5})) == "denied"
+    assert bank.paid == []
+
+
+async def test_a_policy_that_fails_lets_nothing_run_and_tells_no_secret(
+    bank: Bank, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> str:
+        raise LookupError("no rules at hunter2-secret")
+
+    log = CallLog()
+    bench = bank.bench(policy=broken, secrets=["hunter2-secret"], recorder=log)
+    result = await bench.call("pay", {"to": "eve", "amount": 5})
+    assert (code(result), "hunter2" in result.text, "hunter2" in caplog.text) == ("denied", False, False)
+    assert "no rules at [secret]" in caplog.text
+    assert [record.decision for record in log] == ["deny"]
+    assert bank.paid == []
+
+
+async def test_a_policy_from_code_denies_with_its_reason(bank: Bank) -> None:
+    result = await bank.bench(policy=lambda *_: Deny("not on Sundays.")).call("pay", {"to": "eve", "amount": 5})
+    assert result.text == "Tool 'pay' may not be used here in this way: not on Sundays."
+
+
+async def test_a_denial_and_a_question_come_before_credentials_are_asked_for() -> None:
+    @tool(auth=ToolAuth("github"))
+    async def star() -> None: ...
+
+    assert code(await Workbench([star], policy=lambda *_: Deny()).call("star")) == "denied"
+    bench = Workbench([star], policy=always_ask)
+    await bench.answer(waiting(await bench.call("star")).id, Approve(), by="alice")
+    assert code(await bench.call("star")) == "unauthorized"
+
+
+async def test_the_decision_and_who_answered_are_recorded(bank: Bank) -> None:
+    log = CallLog()
+    rules = Rules(
+        [
+            Rule(do="allow", where={"/amount": {"lt": 10}}, name="small change"),
+            Rule(do="deny", where={"/amount": {"gt": 1000}}, message="too much."),
+            Rule(do="ask", tools="pay"),
+        ]
+    )
+    bench = bank.bench(policy=rules, recorder=log)
+    assert (await bench.call("pay", {"to": "eve", "amount": 5})).metadata == {
+        "decision": {"do": "allow", "rule": "small change"}
+    }
+    denied = await bench.call("pay", {"to": "eve", "amount": 2000})
+    assert denied.text == "Tool 'pay' may not be used here in this way: too much."
+    for answer in (Approve(), Deny("no")):
+        pending = waiting(await bench.call("pay", {"to": "eve", "amount": 50}))
+        await bench.answer(pending.id, answer, by="alice")
+        await bench.call("pay", {"to": "eve", "amount": 50})
+    assert [(r.code, r.pending, r.decision, r.rule, r.answered_by) for r in log] == [
+        (None, None, "allow", "small change", None),
+        ("denied", None, "deny", "rule 2", None),
+        (None, "approval", "ask", "rule 3", None),
+        (None, None, "ask", "rule 3", "alice"),
+        (None, "approval", "ask", "rule 3", None),
+        ("denied", None, "ask", "rule 3", "alice"),
+    ]
+
+
+# Asking in a tool
+
+
+class Address(BaseModel):
+    street: str
+    number: int
+
+
+@pytest.fixture
+def steps() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def ship(steps: list[str]) -> Callable[..., Any]:
+    @tool
+    async def ship(item: str, ctx: Context) -> str:
+        steps.append("begin")
+        try:
+            where = await ctx.ask("where", Address, "Where to?")
+            times = await ctx.ask("times", int, "How often?")
+        except Exception:
+            steps.append("swallowed")
+            raise
+        steps.append("ship")
+        return f"{item} to {where.street} {where.number}, {times} times"
+
+    return ship
+
+
+async def test_a_tool_that_asks_runs_again_from_its_first_line_with_the_answers_so_far(
+    ship: Callable[..., Any], steps: list[str]
+) -> None:
+    bench = Workbench([ship])
+    result = await bench.call("ship", {"item": "tea"})
+    where = waiting(result)
+    assert (where.kind, where.key, where.message, where.tool) == ("input", "where", "Where to?", "ship")
+    assert where.schema == {
+        "type": "object",
+        "properties": {"street": {"type": "string"}, "number": {"type": "integer"}},
+        "required": ["street", "number"],
+    }
+    assert result.text == (
+        "Tool 'ship' has not run: it waits for an answer: Where to? "
+        "Call it again with the same arguments when that is done."
+    )
+    await bench.answer(where.id, Input({"street": "Elm", "number": 3}), by="alice")
+    times = waiting(await bench.call("ship", '{"item": "tea"}'))
+    assert (times.key, times.schema) == ("times", {"type": "integer"})
+    # The first answer is still there, however often the call is made meanwhile.
+    assert waiting(await bench.call("ship", {"item": "tea"})) == times
+    await bench.answer(times.id, Input(2), by="alice")
+    assert (await bench.call("ship", {"item": "tea"})).value == "tea to Elm 3, 2 times"
+    assert steps == ["begin", "begin", "begin", "begin", "ship"]
+    # All answers were used with that.
+    assert waiting(await bench.call("ship", {"item": "tea"})).key == "where"
+
+
+async def test_a_bad_input_is_refused_with_its_problems_and_a_good_one_still_counts(ship: Callable[..., Any]) -> None:
+    bench = Workbench([ship])
+    pending = waiting(await bench.call("ship", {"item": "tea"}))
+    for bad, problem in (
+        ({"street": "Elm", "number": "three"}, "'street/number'"),
+        ({"street": "Elm"}, "'number' is missing"),
+        ("Elm 3", "expected object, got string"),
+        (object(), "no JSON form"),
+    ):
+        reason, said = await refusal(bench, pending.id, Input(bad))
+        assert reason == "invalid"
+        assert problem.removeprefix("'street/") in said
+    assert 'Input(...) or Deny("why")' in (await refusal(bench, pending.id, Approve()))[1]
+    await bench.answer(pending.id, Input(Address(street="Elm", number=3)), by="alice")
+    assert waiting(await bench.call("ship", {"item": "tea"})).key == "times"
+
+
+def _even(number: int) -> int:
+    if number % 2:
+        raise ValueError("it is odd")
+    return number
+
+
+async def test_what_only_the_type_knows_is_checked_too_here_and_in_another_process() -> None:
+    @tool
+    async def pick(ctx: Context) -> int:
+        return await ctx.ask("n", Annotated[int, AfterValidator(_even)], "An even number?")  # type: ignore[arg-type]
+
+    store = MemoryPendings()
+    bench = Workbench([pick], pendings=store)
+    pending = waiting(await bench.call("pick"))
+    assert (await refusal(bench, pending.id, Input(3))) == (
+        "invalid",
+        f"'{pending.id}' waits for something else. The answer: it is odd.",
+    )
+    # Another workbench knows the JSON Schema only; what it let through is asked anew.
+    await Workbench([pick], pendings=store).answer(pending.id, Input(3), by="alice")
+    again = waiting(await bench.call("pick"))
+    assert (again.id != pending.id, again.message) == (True, "The answer: it is odd.\nAn even number?")
+    await bench.answer(again.id, Input(4), by="alice")
+    assert (await bench.call("pick")).value == 4
+
+
+async def test_a_denied_question_is_an_error_that_the_tool_may_see(ship: Callable[..., Any], steps: list[str]) -> None:
+    bench = Workbench([ship])
+    pending = waiting(await bench.call("ship", {"item": "tea"}))
+    await bench.answer(pending.id, Deny("none of your business"), by="alice")
+    result = await bench.call("ship", {"item": "tea"})
+    assert (code(result), "'alice' denied it: none of your business" in result.text) == ("denied", True)
+    assert steps == ["begin", "begin", "swallowed"]
+
+
+async def test_of_a_hundred_equal_calls_after_one_input_exactly_one_has_it() -> None:
+    got: list[int] = []
+
+    @tool
+    async def work(ctx: Context) -> None:
+        number = await ctx.ask("n", int, "n?")
+        await asyncio.sleep(0)
+        got.append(number)
+
+    bench = Workbench([work])
+    pending = waiting(await bench.call("work"))
+    await bench.answer(pending.id, Input(7), by="alice")
+    results = await bench.call_many([("work", {})] * 100)
+    assert sorted(result.status for result in results) == ["pending"] * 99 + ["success"]
+    assert got == [7]
+
+
+async def test_an_approval_holds_over_the_questions_of_its_call_and_is_used_when_it_ends() -> None:
+    @tool
+    async def work(ctx: Context) -> int:
+        return await ctx.ask("n", int, "n?")
+
+    bench = Workbench([work], policy=always_ask)
+    approval = waiting(await bench.call("work"))
+    assert approval.kind == "approval"
+    await bench.answer(approval.id, Approve(), by="alice")
+    question = waiting(await bench.call("work"))
+    assert question.kind == "input"
+    await bench.answer(question.id, Input(1), by="alice")
+    assert (await bench.call("work")).value == 1
+    assert waiting(await bench.call("work")).kind == "approval"
+
+
+async def test_answers_are_used_up_by_a_call_that_fails() -> None:
+    @tool
+    async def work(ctx: Context) -> None:
+        await ctx.ask("n", int, "n?")
+        raise ToolError("broken")
+
+    bench = Workbench([work])
+    pending = waiting(await bench.call("work"))
+    await bench.answer(pending.id, Input(1), by="alice")
+    assert code(await bench.call("work")) == "failed"
+    assert waiting(await bench.call("work")).id != pending.id
+
+
+async def test_a_tool_that_changes_its_arguments_before_it_asks_asks_about_what_was_sent() -> None:
+    @tool
+    async def work(items: list[int], ctx: Context) -> str:
+        items.clear()
+        return await ctx.ask("n", str, "n?")
+
+    bench = Workbench([work])
+    first = waiting(await bench.call("work", {"items": [1]}))
+    assert first.arguments == '{"items": [1]}'
+    await bench.answer(first.id, Input("for one"), by="alice")
+    waiting(await bench.call("work", {"items": [2]}))
+    assert (await bench.call("work", {"items": [1]})).value == "for one"
+
+
+async def test_a_question_is_asked_once_in_a_call() -> None:
+    @tool
+    async def work(ctx: Context) -> int:
+        return await ctx.ask("n", int, "n?") + await ctx.ask("n", int, "n?")
+
+    bench = Workbench([work])
+    await bench.answer(waiting(await bench.call("work")).id, Input(2), by="alice")
+    assert (await bench.call("work")).value == 4
+
+
+async def test_an_answer_holds_over_the_attempts_of_one_call() -> None:
+    attempts: list[int] = []
+
+    @tool(idempotent=True, retries=1)
+    async def work(ctx: Context) -> int:
+        attempts.append(await ctx.ask("n", int, "n?"))
+        if len(attempts) == 1:
+            raise ToolError("busy", "unavailable")
+        return attempts[-1] + await ctx.ask("m", int, "m?")
+
+    bench = Workbench([work])
+    for number in (1, 2):
+        await bench.answer(waiting(await bench.call("work")).id, Input(number), by="alice")
+    assert (await bench.call("work")).value == 3
+    assert attempts == [1, 1, 1]
+
+
+async def test_questions_end_calls_from_threads_groups_and_generators_alike() -> None:
+    @tool
+    def threaded(ctx: Context) -> int:
+        try:
+            return ctx.wait(ctx.ask("n", int, "n?"))
+        except Exception:
+            return -1
+
+    @tool
+    async def grouped(ctx: Context) -> int:
+        async with asyncio.TaskGroup() as group:
+            asking = group.create_task(ctx.ask("n", int, "n?"))
+        return asking.result()
+
+    @tool
+    async def streamed(ctx: Context) -> Any:
+        yield "first"
+        yield await ctx.ask("n", int, "n?")
+
+    @tool
+    def streamed_in_thread(ctx: Context) -> Any:
+        yield "first"
+        yield ctx.wait(ctx.ask("n", int, "n?"))
+
+    @tool(timeout_s=30)
+    async def bounded(ctx: Context) -> int:
+        await asyncio.sleep(0)
+        return await ctx.ask("n", int, "n?")
+
+    async with Workbench([threaded, grouped, streamed, streamed_in_thread, bounded]) as bench:
+        for name in ("threaded", "grouped", "streamed", "streamed_in_thread", "bounded"):
+            pending = waiting(await bench.call(name))
+            await bench.answer(pending.id, Input(5), by="alice")
+            *_, result = [event async for event in bench.stream(name)]
+            assert (name, result.value) == (name, 5)
+
+
+async def test_a_tool_waits_for_what_the_calls_it_makes_wait_for(bank: Bank) -> None:
+    inner = bank.bench()
+
+    @tool
+    async def unwraps(to: str, ctx: Context) -> str:
+        amount = await ctx.ask("amount", int, "How much?")
+        paid: str = (await inner.call("pay", {"to": to, "amount": amount})).unwrap()
+        return paid
+
+    @tool
+    async def returns(to: str) -> Any:
+        return await inner.call("pay", {"to": to, "amount": 6})
+
+    bench = Workbench([unwraps, returns])
+    asked = waiting(await bench.call("unwraps", {"to": "eve"}))
+    await bench.answer(asked.id, Input(5), by="alice")
+    for name, amount in (("unwraps", 5), ("returns", 6)):
+        result = await bench.call(name, {"to": "eve"})
+        assert waiting(result).tool == "pay"
+        assert result.text.startswith(f"Tool '{name}' has not run")
+        assert (await bench.call(name, {"to": "eve"})).pending == result.pending
+        await inner.answer(waiting(result).id, Approve(), by="alice")
+        assert (await bench.call(name, {"to": "eve"})).text == f"paid {amount} to eve"
+    assert bank.paid == [("eve", 5), ("eve", 6)]
+
+
+async def test_a_pending_result_that_a_program_unwraps_raises_what_it_waits_for(bank: Bank) -> None:
+    result = await bank.bench().call("pay", {"to": "eve", "amount": 5})
+    with pytest.raises(ToolError) as raised:
+        result.unwrap()
+    assert raised.value.code == "unavailable"
+
+
+# Asking at once
+
+
+async def test_a_door_that_can_ask_answers_at_once(bank: Bank, ship: Callable[..., Any], steps: list[str]) -> None:
+    asked: list[tuple[str, str]] = []
+
+    async def ask(pending: Pending) -> Any:
+        asked.append((pending.kind, pending.key))
+        return {"": Approve(), "where": Input({"street": "Elm", "number": 3}), "times": Input(1)}[pending.key]
+
+    bench = Workbench([bank.tool(), ship], policy=always_ask, ask=ask)
+    assert (await bench.call("pay", {"to": "eve", "amount": 5})).value == "paid 5 to eve"
+    assert (await bench.call("ship", {"item": "tea"})).value == "tea to Elm 3, 1 times"
+    assert asked == [("approval", ""), ("approval", ""), ("input", "where"), ("input", "times")]
+    assert steps == ["begin", "ship"]
+    assert await bench.pendings() == []
+
+
+@pytest.mark.parametrize("says", ["none", "nonsense", "raises", "late"])
+async def test_where_nobody_can_be_asked_at_once_the_call_waits(bank: Bank, says: str) -> None:
+    clock = Clock()
+
+    async def ask(pending: Pending) -> Any:
+        if says == "raises":
+            raise EOFError
+        if says == "late":
+            clock.now_s += 901
+            return Approve()
+        return None if says == "none" else True
+
+    bench = bank.bench(ask=ask, clock=clock)
+    pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    assert bank.paid == []
+    await bench.answer(pending.id, Approve(), by="alice")
+    assert (await bench.call("pay", {"to": "eve", "amount": 5})).status == "success"
+
+
+async def test_a_door_is_asked_again_with_the_problem_of_a_bad_input() -> None:
+    @tool
+    async def work(ctx: Context) -> int:
+        return await ctx.ask("n", int, "n?")
+
+    messages: list[str] = []
+    answers = iter([Input("many"), Input(3)])
+
+    async def ask(pending: Pending) -> Any:
+        messages.append(pending.message)
+        return next(answers)
+
+    assert (await Workbench([work], ask=ask).call("work")).value == 3
+    assert messages == ["n?", "The answer: expected integer, got string.\nn?"]
+
+
+async def test_an_approval_given_at_the_door_is_kept_while_the_call_waits_for_more() -> None:
+    @tool
+    async def work(ctx: Context) -> int:
+        return await ctx.ask("n", int, "n?")
+
+    asked: list[str] = []
+
+    async def ask(pending: Pending) -> Any:
+        asked.append(pending.kind)
+        return Approve() if pending.kind == "approval" else None
+
+    bench = Workbench([work], policy=always_ask, ask=ask)
+    pending = waiting(await bench.call("work"))
+    await bench.answer(pending.id, Input(1), by="alice")
+    assert (await bench.call("work")).value == 1
+    assert asked == ["approval", "input"]
+
+
+async def test_a_call_given_up_while_somebody_is_asked_is_cancelled(bank: Bank) -> None:
+    token, cancelled = CancellationToken(), asyncio.Event()
+
+    async def ask(pending: Pending) -> Any:
+        token.cancel()
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    bench = bank.bench(ask=ask)
+    result = await bench.call(Call("pay", {"to": "eve", "amount": 5}, cancellation=token))
+    assert (code(result), cancelled.is_set()) == ("cancelled", True)
+    assert bank.paid == []
+
+
+async def test_pendings_are_data(bank: Bank) -> None:
+    pending = replace(waiting(await bank.bench().call("pay", {"to": "eve", "amount": 5})), id="p", digest="d")
+    pending = replace(pending, expires_s=0.0)
+    assert pending.to_dict() == {
+        "id": "p",
+        "kind": "approval",
+        "message": "May 'pay' run with these arguments?",
+        "digest": "d",
+        "tool": "pay",
+        "principal": "local",
+        "thread": "default",
+        "expires_at": "1970-01-01T00:00:00+00:00",
+        "arguments": '{"to": "eve", "amount": 5}',
+    }

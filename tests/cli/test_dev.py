@@ -1,0 +1,185 @@
+"""`toolcrib dev`, and `serve` as far as it follows files: what is said of what is saved."""
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+
+from mcp import Client, StdioServerParameters
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+ADD = '''from toolcrib import tool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+BROKEN = "def (:\n"
+
+
+class Said:
+    """What a process says on standard error, as it comes."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.text = ""
+        self._process = process
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self._process.stderr is not None
+        for line in self._process.stderr:
+            self.text += line
+
+    def until(self, pattern: str, seconds: float = 20) -> "re.Match[str]":
+        end_s = monotonic() + seconds
+        while (found := re.search(pattern, self.text, re.MULTILINE)) is None:
+            assert monotonic() < end_s, self.text
+            sleep(0.02)
+        return found
+
+
+@contextmanager
+def running(
+    folder: Path, environment: dict[str, str], *arguments: str
+) -> Generator[tuple["subprocess.Popen[str]", Said]]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+    with process:
+        try:
+            yield process, Said(process)
+        finally:
+            process.kill()
+
+
+async def listed(url: str, *names: str) -> list[str]:
+    """The names of the tools, once they are these *names*, or after a while."""
+    end_s = monotonic() + 20
+    async with Client(url) as client:
+        while True:
+            found = [tool.name for tool in (await client.list_tools()).tools]
+            if found == [*names] or monotonic() > end_s:
+                return found
+            await asyncio.sleep(0.05)
+
+
+def test_dev_says_what_became_of_each_save(tmp_path: Path, environment: dict[str, str]) -> None:
+    file = tmp_path.resolve() / "tools.py"
+    file.write_text(ADD)
+    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, said):
+        url = said.until(r"^Serving MCP at (\S+) \(Ctrl-C stops it\)$")[1]
+        file.write_text(ADD + ADD.replace("def add", "def plus"))
+        said.until(r"^\d\d:\d\d:\d\d Loaded tools\.py again; new: plus\.$")
+        assert asyncio.run(listed(url, "add", "plus")) == ["add", "plus"]
+        file.write_text(BROKEN)
+        said.until(
+            rf"^\d\d:\d\d:\d\d Not loaded, so its tools stay as they were: {file}:1: SyntaxError: invalid syntax$"
+        )
+        assert asyncio.run(listed(url, "add", "plus")) == ["add", "plus"]
+        file.write_text(ADD.replace("Add", "Sum").replace("a + b", "1 / 0"))
+        said.until(r"Loaded tools\.py again; changed: add; gone: plus\.$")
+
+        async def call() -> str:
+            async with Client(url) as client:
+                return (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text
+
+        assert asyncio.run(call()).endswith("division by zero")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+
+
+def test_dev_waits_for_a_file_that_is_broken_and_serve_does_not(tmp_path: Path, environment: dict[str, str]) -> None:
+    file = tmp_path.resolve() / "tools.py"
+    file.write_text(BROKEN)
+    with running(tmp_path, environment, "serve", "tools.py", "--port", "0") as (process, said):
+        assert process.wait(20) == 1
+        said.until(rf"^Error: {file}:1: SyntaxError: invalid syntax$")
+    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, said):
+        said.until(rf"^Not loaded: {file}:1: SyntaxError: invalid syntax$")
+        url = said.until(r"^Serving MCP at (\S+) ")[1]
+        assert asyncio.run(listed(url)) == []
+        file.write_text(ADD)
+        said.until(r"Loaded tools\.py again; new: add\.$")
+        assert asyncio.run(listed(url, "add")) == ["add"]
+
+
+def test_serve_follows_what_was_broken_beside_what_was_not(tmp_path: Path, environment: dict[str, str]) -> None:
+    (tmp_path / "tools.py").write_text(ADD)
+    folder = tmp_path / "more"
+    folder.mkdir()
+    (folder / "broken.py").write_text(BROKEN)
+    with running(tmp_path, environment, "serve", "tools.py", "more", "--port", "0") as (_, said):
+        said.until(r"^Not loaded: .*/more/broken\.py:1: SyntaxError: invalid syntax$")
+        url = said.until(r"^Serving MCP at (\S+) ")[1]
+        (folder / "broken.py").write_text(ADD.replace("def add", "def plus"))
+        (folder / "new.py").write_text(ADD.replace("def add", "def minus"))
+        (folder / "taken.py").write_text(ADD)
+        said.until(
+            r"WARNING toolcrib: The tools of more stay what they were: 'add' \(.*/taken\.py:4\) cannot be put in"
+        )
+        (folder / "taken.py").unlink()
+        names = ["add", "plus", "minus"]
+        assert asyncio.run(listed(url, *names)) == names
+
+
+def test_without_watch_nothing_is_loaded_again(tmp_path: Path, environment: dict[str, str]) -> None:
+    for name, text in [("tools.py", ADD), ("other.py", ADD.replace("def add", "def other"))]:
+        (tmp_path / name).write_text(text)
+    with (
+        running(tmp_path, environment, "serve", "--no-watch", "tools.py", "--port", "0") as (_, quiet),
+        running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (_, said),
+    ):
+        urls = [each.until(r"^Serving MCP at (\S+) ")[1] for each in (quiet, said)]
+        (tmp_path / "tools.py").write_text(ADD.replace("def add", "def plus"))
+        said.until("Loaded tools.py again; new: plus; gone: add.")
+        assert asyncio.run(listed(urls[1], "plus")) == ["plus"]
+        assert asyncio.run(listed(urls[0], "add")) == ["add"]
+
+
+def test_what_is_printed_while_a_file_is_loaded_again_is_no_part_of_the_protocol(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(ADD)
+    noise = 'import os\nprint("noise", flush=True)\nos.system("echo noise")\nos.write(1, b"noise\\n")\n'
+
+    async def story() -> list[str]:
+        server = StdioServerParameters(
+            command=sys.executable,
+            args=["-m", "toolcrib", "dev", str(file), "--stdio"],
+            env=environment | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        async with Client(server) as client, asyncio.timeout(30):
+            file.write_text(noise + ADD.replace("def add", "def plus"))
+            while [tool.name for tool in (await client.list_tools()).tools] != ["plus"]:
+                await asyncio.sleep(0.02)
+            return [(await client.call_tool("plus", {"a": 1, "b": 2})).content[0].text]
+
+    assert asyncio.run(story()) == ["3"]
+
+
+def test_a_source_that_is_not_there_is_no_wait(toolcrib: Run) -> None:
+    for source in ("nothing.py", "no.such.module"):
+        done = toolcrib("dev", source, "--port", "0")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert f"no {'file' if source.endswith('.py') else 'module'} " in done.stderr
+    done = toolcrib("dev")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith("To try: toolcrib dev tools.py\n")

@@ -1,0 +1,137 @@
+"""Ctrl-C at moments nobody has chosen: the command ends at once, leaves no process, and the terminal as it was."""
+
+import os
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+AtTerminal = Callable[..., AbstractContextManager[Any]]
+
+TOOLS = """
+import asyncio, subprocess, termios, time
+
+from pydantic import SecretStr
+
+from toolcrib import Context, tool
+
+print("loading", flush=True)
+time.sleep(0.3)
+
+
+def hide_the_keyboard() -> None:
+    settings = termios.tcgetattr(0)
+    settings[3] &= ~(termios.ECHO | termios.ICANON)
+    termios.tcsetattr(0, termios.TCSANOW, settings)
+
+
+@tool
+async def on_the_loop(ctx: Context) -> None:
+    hide_the_keyboard()
+    child = await asyncio.create_subprocess_exec("sleep", "0.4")
+    try:
+        for step in range(6000):
+            ctx.progress(step, 6000)
+            await asyncio.sleep(0.01)
+    finally:
+        await child.wait()
+
+
+@tool
+def in_a_thread(ctx: Context) -> None:
+    hide_the_keyboard()
+    for step in range(6000):
+        ctx.progress(step, 6000)
+        time.sleep(0.01)
+
+
+@tool(isolation="process")
+def in_a_process() -> None:
+    subprocess.Popen(["sh", "-c", "sleep 600 & setsid sleep 600"])
+    time.sleep(600)
+
+
+@tool(isolation="process")
+async def in_a_process_that_streams(ctx: Context) -> None:
+    while True:
+        await ctx.emit("more")
+        ctx.progress(1)
+
+
+@tool
+async def at_a_question(ctx: Context) -> str:
+    return (await ctx.ask("password", SecretStr, "Who are you?")).get_secret_value()
+"""
+
+
+@pytest.fixture
+def mark() -> str:
+    """Stands in the environment of all processes of a test."""
+    return f"TOOLCRIB_TEST_MARK={uuid4().hex}"
+
+
+def marked(mark: str) -> Iterator[str]:
+    """The processes with *mark* in their environment, by their command lines."""
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes():
+                yield (process / "cmdline").read_text().replace("\0", " ")
+        except OSError:
+            continue  # it has just ended, or is not ours
+
+
+def left_over(mark: str, *, at_most_s: float) -> list[str]:
+    """The processes with *mark* that do not end in the given time."""
+    due = time.monotonic() + at_most_s
+    while (left := [*marked(mark)]) and time.monotonic() < due:
+        time.sleep(0.02)
+    return left
+
+
+@pytest.mark.full
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="processes are found in /proc, which is not here")
+@pytest.mark.parametrize(
+    "tool", ["on_the_loop", "in_a_thread", "in_a_process", "in_a_process_that_streams", "at_a_question"]
+)
+def test_ctrl_c_at_any_moment_ends_the_command_and_all_it_has_started(
+    at_terminal: AtTerminal, tmp_path: Path, environment: dict[str, str], tool: str, mark: str
+) -> None:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    name, _, value = mark.partition("=")
+    moments = random.Random(f"moments of {tool}")
+    # The first while the source is imported, the others at any time from then on.
+    for delay_s in [moments.uniform(0, 0.25), *(moments.uniform(0, 2) for _ in range(5))]:
+        with at_terminal(tmp_path, {**environment, name: value}, "call", "-s", "tools.py", tool) as session:
+            before = session.settings()
+            session.read_to(b"loading\r\n")
+            assert [*marked(mark)], "a process is found by its mark"
+            time.sleep(delay_s)
+            session.press(b"\x03")
+            # Not read meanwhile, but to the end: whoever writes to a terminal may wait for it to be read.
+            status, seen = session.read_to_end()
+            after = session.settings()
+        said = f"{tool} after {delay_s:.3f} s: {seen!r}"
+        assert status == 130, said
+        assert seen.count("\r\nCancelled.\r\n") == 1, said
+        assert "Traceback" not in seen, said
+        assert after == before, said
+        assert left_over(mark, at_most_s=5) == [], said
+
+
+def test_marks_find_processes(mark: str) -> None:
+    name, _, value = mark.partition("=")
+    child = os.spawnve(os.P_NOWAIT, "/bin/sleep", ["sleep", "60"], {name: value})
+    try:
+        due = time.monotonic() + 10
+        while [*marked(mark)] != ["sleep 60 "] and time.monotonic() < due:
+            pass
+        assert left_over(mark, at_most_s=0) == ["sleep 60 "]
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+    assert left_over(mark, at_most_s=1) == []

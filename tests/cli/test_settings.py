@@ -1,0 +1,370 @@
+"""`toolcrib.toml` through the real command: it takes effect, what goes before it does, and `toolcrib check` reports."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.workbench.tables import schema
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+TOOLS = '''
+import asyncio
+
+from toolcrib import Context, tool
+
+
+@tool(read_only=True)
+async def peek(context: Context) -> str:
+    """Show what the host gave."""
+    return f"{dict(context.variables)} within {context.deadline_s is not None}"
+
+
+@tool(destructive=True)
+async def wipe(disk: str) -> str:
+    """Wipe a disk."""
+    return f"wiped {disk}"
+
+
+@tool
+async def both() -> list[str]:
+    """Call itself twice at a time."""
+    return ["one", "two"]
+
+
+@tool
+async def wait() -> None:
+    await asyncio.sleep(600)
+
+
+@tool
+def fail() -> None:
+    raise RuntimeError("the detail")
+'''
+
+SETTINGS = """\
+secrets = ["${env:OTHER_KEY}"]
+
+[[source]]
+from = "tools.py"
+without = "both"
+rename = { wait = ["idle", "Do nothing for long."] }
+prefix = "my_"
+
+[[rule]]
+tools = "my.wipe"
+where = { "/disk" = "sd*" }
+do = "deny"
+message = "That is a real disk."
+
+[variables]
+key = "Bearer ${file:key.txt}"
+region = "north"
+
+[[deadline]]
+tools = "*_idle"
+timeout_s = 0.2
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "key.txt").write_text("key-in-a-file\n")
+    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+@pytest.fixture
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"OTHER_KEY": "north-star"}
+
+
+def test_list_and_show_know_the_tools_of_the_settings(toolcrib: Run) -> None:
+    listed = toolcrib("list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert listed.stdout == (
+        "my_peek\tShow what the host gave.\t\tread-only\n"
+        "my_wipe\tWipe a disk.\tdisk\tdestructive\n"
+        "my_idle\tDo nothing for long.\t\t\n"
+        "my_fail\t\t\t\n"
+    )
+    shown = toolcrib("show", "my_idle")
+    assert shown.returncode == 0
+    assert "Timeout  0.2 s\n" in shown.stdout
+    assert shown.stdout.endswith("Call it\n  toolcrib call my_idle\n")
+
+
+def test_variables_secrets_rules_and_deadlines_hold_for_a_call(toolcrib: Run) -> None:
+    peeked = toolcrib("call", "my_peek")
+    assert (peeked.returncode, peeked.stdout) == (0, "{'key': 'Bearer [secret]', 'region': 'north'} within False\n")
+    struck = toolcrib("call", "my_wipe", "disk=north-star")
+    assert (struck.returncode, struck.stdout) == (0, "wiped [secret]\n")
+    denied = toolcrib("call", "my_wipe", "disk=sda")
+    assert (denied.returncode, denied.stdout) == (1, "")
+    assert denied.stderr == ("Error (denied): Tool 'my_wipe' may not be used here in this way: That is a real disk.\n")
+    late = toolcrib("call", "my_idle")
+    assert (late.returncode, late.stdout) == (1, "")
+    assert late.stderr.startswith("Error (timeout): Tool 'my_idle' did not answer")
+
+
+def test_options_go_before_variables_and_these_before_the_file(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text(f"timeout_s = 600\n{SETTINGS}")
+    assert toolcrib("call", "my_peek").stdout.endswith("within True\n")
+    for arguments, variables in (
+        (["call", "my_fail", "--show-errors"], {"TOOLCRIB_SHOW_ERRORS": "no"}),
+        (["call", "my_fail"], {"TOOLCRIB_SHOW_ERRORS": "yes"}),
+    ):
+        assert toolcrib(*arguments, **variables).stderr.endswith(" the detail\n")
+    quiet = toolcrib("call", "my_fail", TOOLCRIB_SHOW_ERRORS="no")
+    assert "the detail" not in quiet.stderr
+    (folder / "toolcrib.toml").write_text('repair = false\n[[source]]\nfrom = "tools.py"\n')
+    for options, variables, status in (
+        ([], {}, 1),
+        ([], {"TOOLCRIB_REPAIR": "true"}, 0),
+        (["--no-repair"], {"TOOLCRIB_REPAIR": "true"}, 1),
+        (["--repair"], {}, 0),
+    ):
+        assert toolcrib("call", "wipe", '{"disk": 3}', *options, **variables).returncode == status
+
+
+def test_the_file_is_found_by_option_by_variable_or_here(toolcrib: Run, folder: Path) -> None:
+    deep = folder / "deep"
+    deep.mkdir()
+    for name in ("tools.py", "toolcrib.toml", "key.txt"):
+        (folder / name).rename(deep / name)
+    nothing = toolcrib("list")
+    assert (nothing.returncode, nothing.stderr[:32]) == (2, "Error: No source of tools is giv")
+    named = toolcrib("call", "my_peek", "--config", "deep/toolcrib.toml")
+    assert (named.returncode, named.stdout) == (0, "{'key': 'Bearer [secret]', 'region': 'north'} within False\n")
+    assert toolcrib("call", "my_peek", TOOLCRIB_CONFIG="deep/toolcrib.toml").stdout == named.stdout
+    absent = toolcrib("list", "--config", "absent.toml")
+    assert (absent.returncode, absent.stderr) == (1, "Error: There is no file absent.toml, which --config names.\n")
+    shown = toolcrib("show", "my_idle", "-c", "deep/toolcrib.toml")
+    assert shown.stdout.endswith("Call it\n  toolcrib call -c deep/toolcrib.toml my_idle\n")
+
+
+def test_sources_that_are_named_stand_in_the_place_of_those_of_the_file(toolcrib: Run) -> None:
+    assert toolcrib("list", "toolcrib.demo").stdout.split("\t")[0] == "add_duration"
+    assert "my_peek" not in toolcrib("list", TOOLCRIB_SOURCES="toolcrib.demo").stdout
+    # The rest of the file holds all the same.
+    assert toolcrib("call", "-s", "tools.py", "wipe", "disk=north-star").stdout == "wiped [secret]\n"
+
+
+def test_limits_hold_for_a_call(toolcrib: Run, folder: Path) -> None:
+    (folder / "nested.py").write_text(
+        "import asyncio\nfrom toolcrib import Context, Workbench, tool\n"
+        "@tool\nasync def slow() -> str:\n    await asyncio.sleep(600)\n    return 'done'\n"
+    )
+    (folder / "toolcrib.toml").write_text(
+        '[[source]]\nfrom = "nested.py"\n[[limit]]\nper = "workbench"\nconcurrency = 1\nwait_s = 0\n'
+        '[[retry]]\ntools = "*"\ntimes = 1\n'
+    )
+    code = (
+        "import asyncio; from pathlib import Path; from toolcrib import Workbench;"
+        "from toolcrib.workbench.settings import read_settings;"
+        "from toolcrib.cli.sources import open_sources;"
+        "opened = open_sources((), read_settings(Path('toolcrib.toml')), example='', timeout_s=0.2);"
+        "results = asyncio.run(opened.bench.call_many([('slow', None)] * 2));"
+        "print(sorted(result.error.code for result in results))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, timeout=60)
+    assert (done.stdout, done.stderr) == ("['limited', 'timeout']\n", "")
+
+
+def test_serve_follows_the_settings(folder: Path, environment: dict[str, str]) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", "serve", "--stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+    hello: Any = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        wire_in, wire_out = process.stdin, process.stdout
+
+        def ask(number: int, method: str, params: Any) -> Any:
+            wire_in.write(json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params}) + "\n")
+            wire_in.flush()
+            return json.loads(wire_out.readline())["result"]
+
+        def call(number: int, tool: str, **arguments: str) -> str:
+            answer = ask(number, "tools/call", {"name": tool, "arguments": arguments})
+            return str(answer["content"][0]["text"])
+
+        ask(1, "initialize", hello)
+        wire_in.write('{"jsonrpc": "2.0", "method": "notifications/initialized"}\n')
+        listed = [tool["name"] for tool in ask(2, "tools/list", {})["tools"]]
+        assert listed == ["my_peek", "my_wipe", "my_idle", "my_fail"]
+        assert call(3, "my_peek") == "{'key': 'Bearer [secret]', 'region': 'north'} within True"
+        assert call(4, "my_wipe", disk="sda").endswith(": That is a real disk.")
+        assert call(5, "my_idle").startswith("Tool 'my_idle' did not answer")
+        process.communicate(timeout=30)
+
+
+def test_serve_listens_where_the_settings_say(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text(f'{SETTINGS}\n[server]\nhost = "0.0.0.0"\n')
+    refused = toolcrib("serve")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr.startswith("Error: The host of the settings, 0.0.0.0: this server has no authentication")
+    by_variable = toolcrib("serve", TOOLCRIB_SERVER_HOST="example.com")
+    assert by_variable.stderr.startswith("Error: The host of the settings, example.com: this server")
+
+
+def test_settings_that_are_wrong_are_told_with_their_lines(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text('[[source]]\nfrm = "tools.py"\n[server]\nport = "x"\n')
+    done = toolcrib("list")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "Error: toolcrib.toml:2: There is no key 'frm' in [[source]]. Did you mean 'from'? "
+        "It takes: from, tools, without, tags, hint, rename, prefix.\n"
+        "toolcrib.toml:4: 'server.port': expected integer (at most 65535, at least 0), got string.\n"
+    )
+
+
+def test_a_secret_in_what_a_source_says_when_it_fails_is_struck_out(toolcrib: Run, folder: Path) -> None:
+    (folder / "tools.py").write_text("import os\nraise RuntimeError(f\"no entry with {os.environ['OTHER_KEY']}\")\n")
+    done = toolcrib("list")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (f"Error: toolcrib.toml:3: {folder}/tools.py:2: RuntimeError: no entry with [secret]\n")
+
+
+def test_check_says_that_all_is_well(toolcrib: Run) -> None:
+    done = toolcrib("check")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "toolcrib.toml:3: tools.py: my_peek, my_wipe, my_idle, my_fail\n"
+        "toolcrib.toml: 1 source, 4 tools, 1 rule, 0 limits: all is well.\n"
+    )
+    assert json.loads(toolcrib("check", "--json").stdout) == {
+        "file": "toolcrib.toml",
+        "ok": True,
+        "sources": [
+            {
+                "source": "tools.py",
+                "place": "toolcrib.toml:3",
+                "line": 3,
+                "tools": ["my_peek", "my_wipe", "my_idle", "my_fail"],
+                "problems": [],
+            }
+        ],
+        "problems": [],
+        "warnings": [],
+    }
+
+
+def test_check_says_what_does_not_load_and_where(toolcrib: Run, folder: Path) -> None:
+    (folder / "broken.py").write_text("x = 1\ndef (:\n")
+    (folder / "toolcrib.toml").write_text(
+        '[[source]]\nfrom = "tools.py"\ntools = ["wipe", "peek"]\n\n[[source]]\nfrom = "broken.py"\n'
+        '[[source]]\nfrom = "tools.py"\nrename = { wipes = "clean" }\n'
+        '[[source]]\nfrom = "tools.py"\ntools = ["w*"]\n'
+    )
+    done = toolcrib("check")
+    assert done.returncode == 1
+    assert done.stdout == (
+        "toolcrib.toml:1: tools.py: peek, wipe\n"
+        "toolcrib.toml:5: broken.py: no tools\n"
+        "toolcrib.toml:7: tools.py: no tools\n"
+        "toolcrib.toml:10: tools.py: wait\n"
+        "toolcrib.toml: 4 sources, 3 tools, 0 rules, 0 limits: 3 problems.\n"
+    )
+    assert done.stderr.splitlines() == [
+        f"Not loaded: toolcrib.toml:5: {folder}/broken.py:2: SyntaxError: invalid syntax",
+        "Not loaded: toolcrib.toml:7: tools.py: There is no tool 'wipes'. Did you mean 'wipe'? "
+        "The tools are: peek, wipe, both, wait, fail.",
+        "Not loaded: tools.py: 'wipe' is the name of a tool in tools.py too, so only that one is here. "
+        'Give one another name: prefix = "...".',
+    ]
+    found = json.loads(toolcrib("check", "--json").stdout)
+    assert (found["ok"], [len(source["problems"]) for source in found["sources"]]) == (False, [0, 1, 1, 1])
+
+
+def test_check_warns_of_what_is_of_no_use(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text("""\
+[[source]]
+from = "tools.py"
+prefix = "my_"
+[[source]]
+from = "toolcrib.demo"
+tools = "x*"
+[[rule]]
+tools = "wipe"
+do = "deny"
+[[rule]]
+hint = "destructive"
+where = { "/disc" = "sd*" }
+do = "deny"
+[[limit]]
+tools = ["your_*"]
+concurrency = 1
+[[retry]]
+tools = "my_wipe"
+[[retry]]
+tools = "my_peek"
+[[deadline]]
+tools = "wait"
+timeout_s = 3
+[variables]
+api_key = "spelled-out"
+""")
+    done = toolcrib("check", TOOLCRIB_TIMEOUT="3")
+    assert (done.returncode, done.stdout.splitlines()[-1]) == (
+        0,
+        "toolcrib.toml: 2 sources, 5 tools, 2 rules, 1 limit: 8 warnings.",
+    )
+    assert done.stderr.splitlines() == [
+        "Warning: TOOLCRIB_TIMEOUT: There is no setting of this name. Did you mean 'TOOLCRIB_TIMEOUT_S'?",
+        "Warning: toolcrib.toml:4: No tool is left of this source.",
+        "Warning: toolcrib.toml:7: This rule (deny) is about no tool that is here.",
+        "Warning: toolcrib.toml:12: No tool that this rule is about takes 'disc'. Did you mean 'disk'?",
+        "Warning: toolcrib.toml:14: This limit is about no tool that is here.",
+        "Warning: toolcrib.toml:17: This retry is about no tool that says that it can be repeated "
+        "(idempotent or read_only).",
+        "Warning: toolcrib.toml:21: This deadline is about no tool that is here.",
+        "Warning: toolcrib.toml:25: 'api_key' is spelled out here. A secret belongs elsewhere: write '${env:NAME}'.",
+    ]
+    assert toolcrib("check", "--strict").returncode == 1
+
+
+def test_check_reports_wrong_settings_as_json_too(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text("timeout_s = -1\n")
+    done = toolcrib("check", "--json")
+    assert (done.returncode, done.stderr, json.loads(done.stdout)) == (
+        1,
+        "",
+        {
+            "file": "toolcrib.toml",
+            "ok": False,
+            "sources": [],
+            "problems": [
+                {"place": "toolcrib.toml:1", "line": 1, "message": "'timeout_s': expected more than 0."},
+            ],
+        },
+    )
+    (folder / "toolcrib.toml").unlink()
+    none = toolcrib("check")
+    assert (none.returncode, none.stderr) == (2, "Error: There is no toolcrib.toml here. Name a file: --config FILE.\n")
+
+
+def test_check_prints_the_schema_for_editors(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").unlink()
+    done = toolcrib("check", "--schema")
+    assert (done.returncode, json.loads(done.stdout)) == (0, schema())
+
+
+def test_a_large_result_is_whole_on_the_command_line_unless_the_settings_say(toolcrib: Run, folder: Path) -> None:
+    (folder / "tools.py").write_text("from toolcrib import tool\n@tool\ndef much() -> str: return 'x' * 50_000\n")
+    (folder / "toolcrib.toml").write_text('[[source]]\nfrom = "tools.py"\n')
+    assert toolcrib("call", "much").stdout == "x" * 50_000 + "\n"
+    assert len(toolcrib("call", "much", TOOLCRIB_MAX_RESULT_CHARS="2000").stdout) <= 2001

@@ -1,0 +1,199 @@
+"""However a host ends, its workers end with it, and whatever dies at whatever moment, each call ends exactly once."""
+
+import asyncio
+import contextlib
+import gc
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from toolcrib import Result, Workbench
+from toolcrib.sandbox import WorkerGone, Workers
+from toolcrib.sandbox.guard import descendants
+from toolcrib.workbench.processes import Processes
+
+Lives = Callable[..., Awaitable[bool]]
+
+HOST = """
+import asyncio, os, sys
+from toolcrib import Workbench
+from toolcrib.sandbox.guard import descendants
+
+bench = Workbench([sys.argv[1]])
+async def main():
+    await bench.call("pid")
+    busy = asyncio.create_task(bench.call("start_others", {"folder": sys.argv[2], "wait_s": 60}))
+    while not os.path.exists(sys.argv[2] + "/begun"):
+        await asyncio.sleep(0.01)
+    print(*descendants(os.getpid()), flush=True)
+    if sys.argv[3] == "waits":
+        await busy
+"""
+
+ENDS = {
+    "asyncio.run": HOST + "asyncio.run(main())",
+    "a running door": """
+import os, sys
+from toolcrib import Workbench
+from toolcrib.sandbox.guard import descendants
+bench = Workbench([sys.argv[1]])
+print(bench.call_sync("pid").value, *descendants(os.getpid()), flush=True)
+""",
+    "an exception": HOST + "async def broken():\n    await main()\n    raise SystemExit(0)\nasyncio.run(broken())",
+    "os._exit": HOST + "async def gone():\n    await main()\n    os._exit(0)\nasyncio.run(gone())",
+}
+
+
+@pytest.mark.parametrize("way", ENDS)
+async def test_a_host_that_ends_without_stop_leaves_nothing_and_says_nothing(
+    tools: str, tmp_path: Path, way: str, lives: Lives
+) -> None:
+    command = [sys.executable, "-W", "error", "-c", ENDS[way], tools, str(tmp_path), "ends"]
+    host = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
+    assert (host.returncode, host.stderr) == (0, "")
+    pids = [int(pid) for pid in host.stdout.split()]
+    assert len(pids) >= 2
+    for pid in pids:
+        assert not await lives(pid)
+
+
+async def test_a_host_that_is_killed_takes_all_with_it(tools: str, tmp_path: Path, lives: Lives) -> None:
+    command = [sys.executable, "-c", HOST + "asyncio.run(main())", tools, str(tmp_path), "waits"]
+    host = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert host.stdout is not None
+    pids = [int(pid) for pid in (await host.stdout.readline()).split()]
+    assert len(pids) > 6, "two guards, two workers, and what the tool has started"
+    host.kill()
+    await host.wait()
+    for pid in pids:
+        assert not await lives(pid)
+    assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+async def test_a_bench_that_is_forgotten_takes_its_workers_with_it(tools: str, lives: Lives) -> None:
+    async def use() -> int:
+        return (await Workbench([tools]).call("pid")).unwrap()
+
+    pid = await use()
+    gc.collect()
+    assert not await lives(pid)
+
+
+def test_a_bench_may_be_used_on_one_loop_after_another(tools: str) -> None:
+    bench = Workbench([tools])
+    pids = {asyncio.run(bench.call("pid")).unwrap() for _ in range(2)}
+    assert len(pids) == 2
+    with bench:
+        pass
+
+
+async def test_stop_ends_workers_that_serve(tools: str, lives: Lives) -> None:
+    bench = Workbench([tools])
+    pid = (await bench.call("pid")).unwrap()
+    busy = asyncio.create_task(bench.call("nap", {"seconds": 60}))
+    await asyncio.sleep(0.1)
+    await bench.stop()
+    assert not await lives(pid)
+    result = await busy
+    assert result.error is not None
+    assert (result.error.code, "was stopped" in result.text) == ("lost", True)
+
+
+@pytest.mark.parametrize("victim", ["guard", "worker"])
+async def test_a_worker_or_its_guard_that_is_killed_leaves_nothing(
+    tools: str, tmp_path: Path, victim: str, lives: Lives
+) -> None:
+    async with Workbench([tools]) as bench:
+        busy = asyncio.create_task(bench.call("start_others", {"folder": str(tmp_path), "wait_s": 60}))
+        while not (tmp_path / "begun").exists():
+            await asyncio.sleep(0.01)
+        guard, worker, *others = descendants(os.getpid())
+        os.kill(guard if victim == "guard" else worker, signal.SIGKILL)
+        result = await busy
+        assert result.error is not None
+        assert (result.error.code, "was ended by SIGKILL" in result.text) == ("lost", True)
+        assert not await lives(worker)
+        if victim == "worker":
+            for pid in others:
+                assert not await lives(pid)
+            await asyncio.sleep(2.5)
+            assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+async def test_a_stopped_guard_does_not_keep_its_workers_alive(tools: str, lives: Lives) -> None:
+    async with Workbench([tools]) as bench:
+        pid = (await bench.call("pid")).unwrap()
+        guard = next(iter(descendants(os.getpid())))
+        os.kill(guard, signal.SIGSTOP)
+    assert not await lives(pid)
+
+
+async def chaos(bench: Workbench, calls: int, *, every_s: float) -> Counter[str]:
+    """Make *calls* calls while workers and guards are killed; how they ended."""
+    done = asyncio.Event()
+    kills = 0
+
+    async def kill() -> None:
+        nonlocal kills
+        while not done.is_set():
+            await asyncio.sleep(random.uniform(0, every_s))
+            if victims := list(descendants(os.getpid())):
+                kills += 1
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(random.choice(victims), signal.SIGKILL)
+
+    killer = asyncio.create_task(kill())
+    results = await bench.call_many([("add", {"a": n, "b": n}) for n in range(calls)], limit=50)
+    done.set()
+    await killer
+    assert kills > 0
+    for n, result in enumerate(results):
+        assert isinstance(result, Result)
+        assert result.value == (2 * n if result.error is None else None)
+    return Counter("success" if result.error is None else result.error.code for result in results)
+
+
+async def test_workers_killed_at_random_under_a_thousand_calls(tools: str) -> None:
+    async with Processes(size=4) as processes, Workbench([tools], processes=processes) as bench:
+        ended = await chaos(bench, 1000, every_s=0.4)
+    assert set(ended) <= {"success", "lost"}
+    assert ended.total() == 1000
+    assert ended["success"] > 800
+    assert [*descendants(os.getpid())] == []
+
+
+async def test_a_pool_serves_any_function_that_takes_a_channel(tmp_path: Path, lives: Lives) -> None:
+    (tmp_path / "echoing.py").write_text(
+        "import os\n"
+        "async def serve(channel):\n"
+        "    async for message in channel.messages():\n"
+        "        channel.send({'pid': os.getpid(), **message})\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        pool = Workers("echoing:serve", size=1)
+        async with pool.lease() as worker:
+            await worker.send({"text": "x" * 5_000_000})
+            first = await worker.receive()
+            assert len(first["text"]) == 5_000_000
+        async with pool.lease() as worker:
+            await worker.send({})
+            assert (await worker.receive())["pid"] == first["pid"], "it is kept"
+        pool.forget()
+        assert not await lives(first["pid"])
+        with pytest.raises(WorkerGone, match="was ended by SIGTERM"):
+            async with pool.lease() as worker:
+                await worker.send({})
+                os.kill((await worker.receive())["pid"], signal.SIGTERM)
+                await worker.receive()
+        await pool.close()
+        with pytest.raises(WorkerGone, match="was stopped"):
+            async with pool.lease():
+                pass

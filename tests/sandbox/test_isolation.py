@@ -1,0 +1,551 @@
+"""A tool with `isolation="process"` is the tool it was, and is stopped, with all that it started, when it must be."""
+
+import asyncio
+import json
+import logging
+import os
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import AliasChoices, BaseModel, Field, Json, SecretStr, computed_field
+
+from toolcrib import (
+    Call,
+    Caller,
+    Data,
+    DefinitionError,
+    Depends,
+    File,
+    Image,
+    Input,
+    Result,
+    Text,
+    Tool,
+    ToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.core import CancellationToken, Emitted, Progress
+from toolcrib.sandbox import Limits
+from toolcrib.workbench.processes import Processes
+
+SECRET = "hunter2-secret"
+Lives = Callable[..., Awaitable[bool]]
+
+
+@tool(isolation="process")
+def here(n: int) -> list[int]:
+    """Defined in a module that a test runner has imported in its own way."""
+    return [n, os.getpid()]
+
+
+class Pet(BaseModel):
+    name: str = Field(alias="theName")
+    lives: int = Field(9, validation_alias=AliasChoices("lives", "n"), serialization_alias="L")
+
+    @computed_field
+    def loud(self) -> str:
+        return self.name.upper()
+
+
+def every_kind(
+    pet: Pet,
+    when: datetime,
+    lasts: timedelta,
+    cost: Decimal,
+    data: bytes,
+    names: frozenset[str],
+    either: int | str,
+    listed: Json[list[int]],
+    aliased: Annotated[int, Field(alias="with-dash")] = 3,
+    *more: int,
+    **others: Decimal,
+) -> None: ...
+
+
+# The same tool
+
+
+async def test_arguments_and_values_keep_their_types(tools: str) -> None:
+    sent = {"order": {"id": 1, "dueDate": "2026-01-31", "price": "1.50", "colour": "red"}, "tags": ["a"], "extra": 3}
+    async with Workbench([tools]) as bench:
+        assert (await bench.call("add", '{"a": 1, "b": "2"}')).value == 3
+        result = await bench.call("receipt", sent)
+        receipt = result.unwrap()
+        assert type(receipt).__name__ == "Receipt"
+        assert (receipt.order.due.year, str(receipt.order.price), receipt.order.colour.name) == (2026, "1.50", "RED")
+        assert receipt.tags == {"a", "extra"}
+        assert json.loads(result.text)["order"]["dueDate"] == "2026-01-31"
+        assert (await bench.call("passed-through", '{"x": [1, 2.5, {"y": null}]}')).value == [1, 2.5, {"y": None}]
+        assert (await bench.call("passed-through")).value == "nothing"
+
+
+def test_arguments_of_every_kind_arrive_as_they_were_checked() -> None:
+    crossing = Tool(every_kind, isolation="process").crossing
+    assert crossing is not None
+    sent = {
+        "pet": {"theName": "Rex"},
+        "when": "2026-01-01T10:00:00.123456+02:00",
+        "lasts": "PT1.5S",
+        "cost": "1.10",
+        "data": "bytes",
+        "names": ["b", "a"],
+        "either": "5",
+        "listed": "[1, 2]",
+        "with-dash": 4,
+        "more": [1, 2],
+        "other": "2.50",
+    }
+    arguments, _ = Tool(every_kind).check(json.dumps(sent), False)
+    assert crossing.read_arguments(crossing.write_arguments(arguments)) == arguments
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "content"),
+    [
+        ("text", "plain ü text", (Text("plain ü text"),)),
+        ("bytes", b"\x00\xff", (File(b"\x00\xff"),)),
+        ("none", None, (Data("null"),)),
+        ("image", Image(b"\x89PNG"), (Image(b"\x89PNG"),)),
+        (
+            "mixed",
+            [Text("see"), File(b"\x00", "x/y", "z"), {"a": 1}],
+            (Text("see"), File(b"\x00", "x/y", "z"), Data('{"a":1}')),
+        ),
+        ("table", {"rows": [1, 2.5, None]}, (Data('{"rows":[1,2.5,null]}'),)),
+    ],
+)
+async def test_any_value_comes_back_as_it_was(tools: str, kind: str, value: Any, content: Any) -> None:
+    async with Workbench([tools]) as bench:
+        result = await bench.call("of_kind", {"kind": kind})
+        assert (result.value, result.content, result.error) == (value, content, None)
+
+
+async def test_generators_stream_from_processes(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        for name in ("count", "count_in_a_thread"):
+            *events, result = [event async for event in bench.stream(name, {"to": 3})]
+            assert events == [Emitted((Data("0"),)), Emitted((Data("1"),))]
+            assert isinstance(result, Result)
+            assert result.value == 2
+
+
+async def test_the_context_works_over_the_pipe(tools: str, caplog: pytest.LogCaptureFixture) -> None:
+    caller = Caller("alice", "work", "t1")
+    variables = {"region": "eu", "pool": object()}
+    async with Workbench([tools], caller=caller, variables=variables, secrets=[SECRET], timeout_s=60) as bench:
+        *events, result = [event async for event in bench.stream(Call("look_around", id="call_7"))]
+        assert events == [Progress(1, 2, "half of [secret]"), Emitted((Text("some text"),))]
+        seen = result.value
+        assert (seen["caller"], seen["variables"], seen["call"]) == (
+            ["alice", "work", "t1"],
+            {"region": "eu"},
+            "call_7",
+        )
+        assert 0 < seen["left_s"] <= 60
+        records = [each for each in caplog.records if each.name == "toolcrib.tool.look_around"]
+        assert [each.getMessage() for each in records] == ["logged [secret]"]
+        assert SECRET not in caplog.text
+        assert (await bench.call("variable", {"name": "region"})).value == "eu"
+        await bench.call("variable", {"name": "pool"})
+        assert "The variable 'pool' is a object, which stays in the host's process" in caplog.text
+
+
+async def test_a_slow_reader_holds_back_a_tool_in_a_process(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        stream = bench.stream("flood")
+        assert await anext(stream) == Emitted((Text("0"),))
+        await asyncio.sleep(0.2)
+        rest = [event async for event in stream]
+        assert [event.content[0].text for event in rest[:-1]] == [str(n) for n in range(1, 1000)]
+        assert rest[-1].value == 1000
+
+
+async def test_questions_travel_to_the_host_and_answers_back(tools: str) -> None:
+    async def answer(pending: Any) -> Input:
+        return Input(3 if pending.key == "nights" else {"id": 1, "dueDate": "2026-01-31", "price": "2"})
+
+    async with Workbench([tools], ask=answer) as bench:
+        assert (await bench.call("book", {"city": "Oslo"})).text == "3 nights in Oslo"
+        assert (await bench.call("book_in_a_thread")).text == "2026"
+    async with Workbench([tools]) as bench:
+        waits = await bench.call("book", {"city": "Oslo"})
+        assert waits.pending is not None
+        assert (waits.pending.message, waits.pending.schema) == ("How many nights in Oslo?", {"type": "integer"})
+        await bench.answer(waits.pending.id, Input(2), by="bob")
+        assert (await bench.call("book", {"city": "Oslo"})).text == "2 nights in Oslo"
+
+
+async def test_what_lives_for_a_call_is_provided_in_the_worker(tools: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with Workbench([tools]) as bench:
+        value, pid = (await bench.call("provided")).unwrap()
+        assert value == f"opened in {pid}"
+        assert pid != os.getpid()
+        assert "closed" in caplog.text
+
+
+async def test_an_override_that_can_be_imported_holds_in_the_worker(tmp_path: Path) -> None:
+    (tmp_path / "overridden_tools.py").write_text(
+        "from typing import Annotated\nfrom toolcrib import Depends, tool\n"
+        "def real() -> str: return 'real'\n"
+        "def double() -> str: return 'double'\n"
+        "@tool(isolation='process')\n"
+        "def use(value: Annotated[str, Depends(real, scope='call')]) -> str: return value\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        import overridden_tools as given  # type: ignore[import-not-found]
+
+        async with Workbench([given.use], overrides={given.real: given.double}) as bench:
+            assert (await bench.call("use")).value == "double"
+        async with Workbench([given.use], overrides={given.real: lambda: "local"}) as bench:
+            result = await bench.call("use")
+            assert result.error is not None
+            assert (result.error.code, "the override of 'real' cannot be sent" in result.text) == ("unavailable", True)
+
+
+async def test_a_tool_of_a_test_module_is_found_by_its_file() -> None:
+    async with Workbench([here]) as bench:
+        n, pid = (await bench.call(here, 7)).unwrap()
+        assert (n, pid == os.getpid()) == (7, False)
+
+
+def test_sync_code_calls_it_too(tools: str) -> None:
+    with Workbench([tools]) as bench:
+        assert bench.call_sync("add", {"a": 1, "b": 2}).value == 3
+
+
+async def test_workbenches_may_share_workers(tools: str) -> None:
+    async with Processes(size=2) as processes:
+        pids: set[int] = set()
+        for name in ("alice", "bob"):
+            async with Workbench([tools], caller=Caller(name), processes=processes) as bench:
+                pids.add((await bench.call("pid")).unwrap())
+        assert len(pids) == 1
+
+
+async def test_another_name_is_the_name_it_speaks_by(tools: str) -> None:
+    from toolcrib.workbench import renamed
+
+    async with Workbench([renamed(f"{tools}:refuse", {"refuse": "decline"}), f"{tools}:fail"]) as bench:
+        assert (await bench.call("decline")).text == "not today"
+        assert (await bench.call("fail")).text.startswith("Tool 'fail' failed: RuntimeError (reference ")
+
+
+# What is printed
+
+
+async def test_what_a_tool_prints_goes_to_its_log_and_never_to_stdout(
+    tools: str, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async with Workbench([tools], secrets=[SECRET]) as bench:
+        with caplog.at_level(logging.INFO):
+            assert (await bench.call("speak")).text == "done"
+        printed = [each.getMessage() for each in caplog.records if each.name == "toolcrib.tool.speak"]
+        assert printed == ["printed hunter2-", "[secret] by a child", "on stderr"]
+        await bench.call("speak")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert err == "speak: printed hunter2-\nspeak: [secret] by a child\nspeak: on stderr\n"
+
+
+async def test_a_flood_of_print_is_cut_off(tools: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with Workbench([tools]) as bench:
+        with caplog.at_level(logging.INFO):
+            assert (await bench.call("shout")).text == "done"
+        assert 1000 < len(caplog.records) < 1200
+        assert caplog.messages[-1] == "[more was printed than is passed on]"
+
+
+# What goes wrong
+
+
+async def test_errors_are_told_as_in_this_process(tools: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with Workbench([tools], secrets=[SECRET]) as bench:
+        refused = (await bench.call("refuse")).error
+        assert refused is not None
+        assert refused.to_dict() == {
+            "code": "unavailable",
+            "message": "not today",
+            "retry": "later",
+            "details": {"when": "tomorrow"},
+        }
+        first = (await bench.call("pid")).value
+        failed = await bench.call("fail")
+        assert failed.text.startswith("Tool 'fail' failed: RuntimeError (reference ")
+        assert failed.text.partition("(reference ")[2][:8] in caplog.text
+        assert "in fail" in caplog.text
+        assert SECRET not in caplog.text
+        assert (await bench.call("leave")).text.startswith("Tool 'leave' failed: SystemExit")
+        assert (await bench.call("pid")).value == first, "an error is no reason to start another worker"
+
+
+@pytest.mark.parametrize(
+    ("how", "said"), [("exit", "exited with status 3"), ("SIGKILL", "was ended by SIGKILL"), ("segfault", "by SIGSEGV")]
+)
+async def test_a_worker_that_dies_takes_no_other_call_with_it(tools: str, how: str, said: str) -> None:
+    async with Workbench([tools]) as bench:
+        other = asyncio.create_task(bench.call("nap", {"seconds": 1}))
+        result = await bench.call("die", {"how": how})
+        assert result.error is not None
+        assert (result.error.code, result.error.retry, said in result.text) == ("lost", "later", True)
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+        assert (await other).value == "slept"
+
+
+async def test_a_worker_that_dies_while_it_is_idle_harms_nobody(tools: str, lives: Lives) -> None:
+    async with Workbench([tools]) as bench:
+        pid = (await bench.call("pid")).unwrap()
+        os.kill(pid, 9)
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+async def test_memory_over_the_cap_is_an_error_with_clear_words(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        result = await bench.call("fill_memory")
+        assert result.error is not None
+        assert result.error.code == "trapped"
+        assert result.text == "Tool 'fill_memory' needed more memory than it may have (2048 MiB). Ask for less."
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+async def test_output_over_the_cap_is_too_large(tools: str) -> None:
+    async with (
+        Processes(limits=Limits(output_bytes=100_000)) as processes,
+        Workbench([tools], processes=processes) as bench,
+    ):
+        for name in ("much", "emit_much"):
+            result = await bench.call(name, {"size": 200_000})
+            assert result.error is not None
+            assert (result.error.code, "100000" in result.text) == ("too_large", True)
+        assert (await bench.call("much", {"size": 50_000})).value == "x" * 50_000
+
+
+async def test_a_file_that_cannot_be_imported_any_more_is_unavailable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "changing.py"
+    tool_text = "from toolcrib import tool\n@tool(isolation='process')\ndef f(a: int) -> int: return a + {}\n"
+    file.write_text(tool_text.format(1))
+    async with Workbench([file]) as bench:
+        assert (await bench.call("f", {"a": 1})).value == 2
+        file.write_text(tool_text.format(10))
+        assert (await bench.call("f", {"a": 1})).value == 2, "a worker keeps what it has imported"
+        async with Workbench([file], processes=bench._processes) as reloaded:
+            assert (await reloaded.call("f", {"a": 1})).value == 11
+        bench._processes.forget()
+        await asyncio.sleep(0)
+        assert (await bench.call("f", {"a": 1})).value == 11
+        bench._processes.forget()
+        await asyncio.sleep(0)
+        file.write_text("syntax error")
+        result = await bench.call("f", {"a": 1})
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+        assert f"{file}:1: SyntaxError" in caplog.text
+        file.write_text(tool_text.format(1).replace("a: int", "a: str"))
+        assert (await bench.call("f", {"a": 1})).error is not None
+        assert "has changed since the host loaded it" in caplog.text
+
+
+# Deadlines
+
+
+@pytest.mark.full
+async def test_after_the_deadline_nothing_of_a_tool_goes_on(tools: str, tmp_path: Path) -> None:
+    async with Workbench([tools]) as bench:
+        await bench.call("pid")
+        result = await bench.call(Call("start_others", {"folder": str(tmp_path), "wait_s": 60}, timeout_s=1.0))
+        assert result.error is not None
+        assert (result.error.code, "still be running" in result.text) == ("timeout", False)
+        for _ in range(500):
+            await asyncio.sleep(0.01)
+        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+async def test_what_a_tool_leaves_behind_ends_with_its_call(tools: str, tmp_path: Path, lives: Lives) -> None:
+    async with Workbench([tools]) as bench:
+        pid = (await bench.call("start_others", {"folder": str(tmp_path), "wait_s": 0})).unwrap()
+        assert not await lives(pid)
+        await asyncio.sleep(2.5)
+        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+@pytest.mark.parametrize("name", ["nap", "hold_the_interpreter"])
+async def test_a_blocked_worker_is_stopped_on_time(tools: str, name: str, lives: Lives) -> None:
+    async with Workbench([tools], timeout_s=0.5) as bench:
+        pid = (await bench.call("pid")).unwrap()
+        started = time.monotonic()
+        result = await bench.call(name, {"seconds": 60} if name == "nap" else {})
+        assert time.monotonic() - started < 5
+        assert result.error is not None
+        assert result.text == f"Tool '{name}' did not answer in time. Ask for less, or try again later."
+        assert not await lives(pid)
+
+
+async def test_importing_a_tool_is_not_in_its_deadline(tmp_path: Path) -> None:
+    file = tmp_path / "heavy.py"
+    file.write_text(
+        "import time\nfrom toolcrib import tool\ntime.sleep(1.5)\n"
+        "@tool(isolation='process', timeout_s=1)\ndef quick() -> str: return 'quick'\n"
+    )
+    async with Workbench([file]) as bench:
+        assert (await bench.call("quick")).text == "quick"
+
+
+async def test_an_import_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+    file = tmp_path / "endless.py"
+    file.write_text(
+        "import sys, time\nfrom toolcrib import tool\nif 'guard' in sys.argv[0]: time.sleep(60)\n"
+        "@tool(isolation='process')\ndef never() -> None: ...\n"
+    )
+    async with Processes(limits=Limits(start_s=1.5)) as processes, Workbench([file], processes=processes) as bench:
+        result = await bench.call("never")
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+
+
+async def test_waiting_for_a_turn_is_in_the_deadline(tools: str) -> None:
+    async with Processes(size=1) as processes, Workbench([tools], processes=processes) as bench:
+        await bench.call("pid")
+        busy = asyncio.create_task(bench.call("nap", {"seconds": 1}))
+        await asyncio.sleep(0)
+        result = await bench.call(Call("add", {"a": 1, "b": 2}, timeout_s=0.2))
+        assert result.error is not None
+        assert result.error.code == "timeout"
+        assert (await busy).value == "slept"
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+@pytest.mark.parametrize("way", ["token", "task"])
+async def test_giving_up_stops_the_worker_after_it_could_tidy_up(
+    tools: str, tmp_path: Path, way: str, lives: Lives
+) -> None:
+    async with Workbench([tools]) as bench:
+        pid = (await bench.call("pid")).unwrap()
+        token = CancellationToken()
+        call = Call("tidy", {"path": str(tmp_path / "tidied")}, cancellation=token)
+        task = asyncio.create_task(bench.call(call))
+        await asyncio.sleep(0.2)
+        if way == "token":
+            threading.Thread(target=token.cancel).start()
+            result = await task
+            assert result.error is not None
+            assert (result.error.code, result.text) == ("cancelled", "Tool 'tidy' was cancelled.")
+        else:
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        assert not await lives(pid)
+        assert (tmp_path / "tidied").read_text() == "tidied"
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+# What cannot cross is refused where it is defined
+
+
+def _closure() -> Any:
+    def inner() -> None: ...
+
+    return inner
+
+
+class Thing:
+    def method(self) -> None: ...
+
+    def __call__(self) -> None: ...
+
+
+def pool() -> str:
+    return "pool"
+
+
+def borrowed(value: Annotated[str, Depends(pool)]) -> str:
+    return value
+
+
+def inner_need(value: Annotated[str, Depends(pool, scope="session")]) -> str:
+    return value
+
+
+def borrowed_inside(value: Annotated[str, Depends(inner_need, scope="call")]) -> str:
+    return value
+
+
+def with_secret(key: SecretStr) -> None: ...
+
+
+class Hiding(BaseModel):
+    shown: int
+    hidden: int = Field(0, exclude=True)
+
+
+def with_hidden(items: list[Hiding]) -> None: ...
+
+
+def shadowed() -> None: ...
+
+
+_first_shadowed = shadowed
+
+
+def shadowed() -> None: ...  # type: ignore[no-redef]
+
+
+@pytest.mark.parametrize(
+    ("fn", "said"),
+    [
+        (_closure(), "is defined inside another function (_closure)"),
+        (lambda: None, "is a lambda"),
+        (Thing().method, "is bound to an object (Thing)"),
+        (Thing(), "is an object"),
+        (_first_shadowed, "is something else"),
+        (borrowed, "'value' lives as long as a session"),
+        (borrowed_inside, "'value' lives as long as a session"),
+        (with_secret, "'key' is a secret that no dump shows"),
+        (with_hidden, "the field 'hidden' is in no dump"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, said: str) -> None:
+    with pytest.raises(DefinitionError) as refused:
+        Tool(fn, name="it", isolation="process")
+    assert str(refused.value).startswith("Tool 'it': ")
+    assert said in str(refused.value)
+    assert any(way in str(refused.value) for way in ("at the top of", 'scope="call"', "Take a "))
+
+
+def test_it_is_refused_by_the_decorator_already() -> None:
+    with pytest.raises(DefinitionError, match="Put it at the top of a module"):
+
+        @tool(isolation="process")
+        def local() -> None: ...
+
+    main: Any = {"__name__": "__main__"}
+    with pytest.raises(DefinitionError, match="main file, in a notebook cell"):
+        exec("from toolcrib import tool\n@tool(isolation='process')\ndef f(): ...", main)
+
+
+def test_an_unknown_isolation_is_refused() -> None:
+    with pytest.raises(DefinitionError, match='isolation is "process", or None'):
+        Tool(here, isolation="docker")  # type: ignore[arg-type]
+
+
+def test_a_tool_says_how_it_is_isolated(tools: str) -> None:
+    bench = Workbench([tools])
+    assert bench.registry["add"].isolation == "process"
+    assert Tool(pool).isolation is None
+    assert isinstance(bench.registry["refuse"].fn, Callable)  # type: ignore[arg-type]
+    with pytest.raises(ToolError):
+        bench.registry["refuse"]()  # calling the Tool calls the function, here
+
+
+async def test_a_tool_without_a_context_may_be_called_by_many_at_once(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        results = await bench.call_many([("add", {"a": n, "b": n}) for n in range(100)])
+        assert [result.value for result in results] == [2 * n for n in range(100)]

@@ -1,0 +1,302 @@
+"""Clients that are connected while the tools change: over both transports, in both eras."""
+
+import asyncio
+import gc
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import mcp_types as wire
+import pytest
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.server.session import ServerSession
+
+from toolcrib import Tool, Workbench, tool
+from toolcrib.serve import serve_http, server
+
+CHANGING = str(Path(__file__).with_name("changing.py"))
+NEW = "2026-07-28"
+
+TOOLS = '''from toolcrib import tool
+
+print("imported")
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+
+MORE = '''
+
+@tool
+def double(a: int) -> int:
+    """Double a number."""
+    return 2 * a
+'''
+
+WAITING = '''from pathlib import Path
+from time import sleep
+
+from toolcrib import tool
+
+
+@tool
+def wait(folder: str) -> str:
+    """Say that it has begun, and wait until it may end."""
+    (Path(folder) / "begun").touch()
+    while not (Path(folder) / "may end").exists():
+        sleep(0.01)
+    return said()
+
+
+def said() -> str:
+    return "as it began"
+'''
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def double(a: int) -> int:
+    """Double a number."""
+    return 2 * a
+
+
+class Notices:
+    """A connected client, and what it is told of changes."""
+
+    def __init__(self, client: Client, heard: "asyncio.Queue[str]") -> None:
+        self.client = client
+        self.heard = heard
+
+    async def names(self) -> list[str]:
+        return [listed.name for listed in (await self.client.list_tools()).tools]
+
+    async def text(self, name: str, arguments: dict[str, Any] | None = None) -> str:
+        result = await self.client.call_tool(name, arguments or {})
+        return result.content[0].text
+
+    async def until_told(self, change: Callable[[], None]) -> None:
+        """Make a change until it is told: over HTTP, a client opens its stream for notices after it has connected."""
+        async with asyncio.timeout(20):
+            while True:
+                change()
+                try:
+                    await asyncio.wait_for(self.heard.get(), 2)
+                    return
+                except TimeoutError:
+                    continue
+
+
+Connect = Callable[[Any], Any]
+
+
+@asynccontextmanager
+async def connected(transport: Any, version: str) -> AsyncIterator[Notices]:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def hear(message: Any) -> None:
+        if isinstance(message, wire.ToolListChangedNotification):
+            await heard.put("changed")
+
+    if version != NEW:
+        async with Client(transport, mode="legacy", message_handler=hear) as client:
+            assert client.server_capabilities.tools.list_changed is True
+            yield Notices(client, heard)
+        return
+    async with Client(transport, mode=NEW) as client, client.listen(tools_list_changed=True) as events:
+
+        async def listen() -> None:
+            async for _ in events:
+                await heard.put("changed")
+
+        listening = asyncio.create_task(listen())
+        yield Notices(client, heard)
+        listening.cancel()
+        await asyncio.wait([listening])
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path.resolve() / "tools.py"
+    made.write_text(TOOLS)
+    return made
+
+
+@pytest.fixture(params=["http 2025-11-25", "http 2026-07-28", "stdio 2025-11-25", "stdio 2026-07-28"])
+def way(request: pytest.FixtureRequest) -> str:
+    """A transport and an era."""
+    return request.param
+
+
+@asynccontextmanager
+async def client_of(file: Path, way: str) -> AsyncIterator[Notices]:
+    """A client of a process that serves *file*. What the server logs is in `log` beside the file."""
+    how, _, version = way.partition(" ")
+    command = [CHANGING, how, str(file)]
+    with file.with_name("log").open("w") as log:
+        if how == "stdio":
+            started = stdio_client(
+                StdioServerParameters(command=sys.executable, args=command, env=dict(os.environ)), errlog=log
+            )
+            async with connected(started, version) as made:
+                yield made
+            return
+        with subprocess.Popen([sys.executable, *command], stdout=subprocess.PIPE, stderr=log, text=True) as process:
+            try:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "imported\n"
+                async with connected(process.stdout.readline().strip(), version) as made:
+                    yield made
+            finally:
+                process.terminate()
+
+
+async def logged(file: Path, said: str) -> None:
+    async with asyncio.timeout(20):
+        while said not in file.with_name("log").read_text():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_client_is_told_of_what_is_saved_and_lists_and_calls_it(file: Path, way: str) -> None:
+    async with client_of(file, way) as notices:
+        assert await notices.names() == ["add"]
+        texts = iter([TOOLS + MORE, TOOLS] * 20)
+        saved: list[str] = []
+
+        def save() -> None:
+            saved.append(next(texts))
+            file.write_text(saved[-1])
+
+        await notices.until_told(save)
+        while saved[-1] != TOOLS + MORE:
+            await notices.until_told(save)
+        async with asyncio.timeout(20):
+            while await notices.names() != ["add", "double"]:
+                await notices.heard.get()
+        assert await notices.text("double", {"a": 21}) == "42"
+        # A syntax error keeps the tools, and names file and line.
+        file.write_text("\n\ndef (:\n")
+        await logged(file, f"Not loaded, so its tools stay as they were: {file}:3: SyntaxError: invalid syntax\n")
+        assert await notices.names() == ["add", "double"]
+        assert await notices.text("double", {"a": 4}) == "8"
+        # Mended, with one tool that promises something else, one that is gone, and one that is new.
+        file.write_text(TOOLS.replace("Add two", "Sum two") + MORE.replace("double", "twice"))
+        await asyncio.wait_for(notices.heard.get(), 20)
+        assert [(listed.name, listed.description) for listed in (await notices.client.list_tools()).tools] == [
+            ("add", "Sum two numbers."),
+            ("twice", "Double a number."),
+        ]
+
+
+async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str) -> None:
+    async with client_of(file, way) as notices:
+        file.write_text(WAITING)
+        async with asyncio.timeout(20):
+            while await notices.names() != ["wait"]:
+                await asyncio.sleep(0.02)
+            call = asyncio.create_task(notices.text("wait", {"folder": str(file.parent)}))
+            while not file.with_name("begun").exists():
+                await asyncio.sleep(0.01)
+            file.write_text(WAITING.replace("as it began", "as it is now") + MORE)
+            while await notices.names() != ["wait", "double"]:
+                await asyncio.sleep(0.02)
+            file.with_name("may end").touch()
+            assert await call == "as it began"
+            assert await notices.text("wait", {"folder": str(file.parent)}) == "as it is now"
+
+
+# In this process
+
+
+@asynccontextmanager
+async def served(bench: Workbench) -> AsyncIterator[str]:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(bench, port=0, ready=ready.set_result))
+    yield await ready
+    serving.cancel()
+    await asyncio.wait([serving])
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", NEW])
+async def test_only_what_changes_the_list_is_told(version: str) -> None:
+    bench = Workbench([add])
+    async with connected(server(bench), version) as notices:
+        await notices.names()
+        bench.registry.replace(Tool(add))  # the same promise
+        bench.registry.exchange(["add"], [add, double])
+        bench.registry.exchange(["double"], [])
+        bench.registry.add(double)
+        async with asyncio.timeout(20):
+            await notices.heard.get()
+            assert await notices.names() == ["add", "double"]
+            bench.registry.remove("add")
+            await notices.heard.get()
+            assert await notices.names() == ["double"]
+        assert notices.heard.empty()
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", NEW])
+async def test_the_tool_that_reads_large_results_is_told_with_the_first_of_them(version: str) -> None:
+    @tool
+    async def much() -> str:
+        return "line\n" * 1000
+
+    async with connected(server(Workbench([much], max_result_chars=1000)), version) as notices:
+        assert await notices.names() == ["much"]
+        for _ in range(2):
+            await notices.client.call_tool("much", {})
+        await asyncio.wait_for(notices.heard.get(), 20)
+        assert await notices.names() == ["much", "read_result"]
+        assert notices.heard.empty()
+
+
+async def test_a_change_in_another_thread_is_told() -> None:
+    bench = Workbench([add])
+    async with connected(server(bench), NEW) as notices:
+        await asyncio.to_thread(bench.registry.add, double)
+        await asyncio.wait_for(notices.heard.get(), 20)
+        assert await notices.names() == ["add", "double"]
+
+
+async def test_several_clients_are_told_and_those_that_have_left_are_forgotten() -> None:
+    bench = Workbench([add])
+    before = sum(isinstance(each, ServerSession) for each in gc.get_objects())
+    async with served(bench) as url:
+        async with connected(url, "2025-11-25") as old, connected(url, NEW) as new, connected(url, NEW) as other:
+            tools = iter([double, None] * 20)
+
+            def change() -> None:
+                bench.registry.exchange(["double"] if "double" in bench.registry else [], filter(None, [next(tools)]))
+
+            await old.until_told(change)
+            for notices in (new, other):
+                await asyncio.wait_for(notices.heard.get(), 20)
+        async with asyncio.timeout(20):
+            while True:
+                gc.collect()
+                if sum(isinstance(each, ServerSession) for each in gc.get_objects()) <= before:
+                    break
+                await asyncio.sleep(0.05)
+
+
+async def test_serving_ends_while_a_client_listens() -> None:
+    async with served(Workbench([add])) as url, Client(url, mode=NEW) as client:
+        async with client.listen(tools_list_changed=True) as events:
+            ended = asyncio.create_task(anext(events, "ended"))
+            served_until = asyncio.get_running_loop().time()
+            await asyncio.sleep(0)
+        ended.cancel()
+        await asyncio.wait([ended])
+    assert asyncio.get_running_loop().time() - served_until < 10

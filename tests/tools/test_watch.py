@@ -1,0 +1,484 @@
+"""Files that change under a source: what is loaded, what is kept, and what is said of it."""
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic
+from typing import Any
+
+import pytest
+
+from toolcrib import LoadError, Workbench
+from toolcrib.tools.watch import Change, Watched
+from toolcrib.workbench.views import prefixed, renamed
+
+ADD = '''from toolcrib import tool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+'''
+
+PAIR = (
+    ADD
+    + '''
+
+@tool
+def double(a: int) -> int:
+    """Double a number."""
+    return 2 * a
+'''
+)
+
+
+def uses(module: str, name: str = "answer") -> str:
+    return f"from toolcrib import tool\nimport {module}\n\n\n@tool\ndef {name}() -> int:\n    return {module}.VALUE\n"
+
+
+def names(watched: Watched) -> list[str]:
+    return [tool.spec.name for tool in watched.tools()]
+
+
+def value(watched: Watched, name: str, **arguments: Any) -> Any:
+    return next(tool for tool in watched.tools() if tool.spec.name == name).fn(**arguments)
+
+
+def problems(watched: Watched) -> list[str]:
+    return [str(problem) for problem in watched.problems]
+
+
+async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+    end_s = monotonic() + seconds
+    while not holds():
+        assert monotonic() < end_s, "it did not come true in time"
+        await asyncio.sleep(0.01)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    made = tmp_path.resolve() / "tools.py"
+    made.write_text(ADD)
+    return made
+
+
+# What a save does
+
+
+def test_what_is_saved_is_there_and_what_is_deleted_is_not(file: Path) -> None:
+    watched = Watched(file)
+    assert (names(watched), problems(watched), watched.look()) == (["add"], [], None)
+    file.write_text(PAIR.replace("Add two", "Sum two").replace("2 * a", "a + a"))
+    assert watched.look() == Change((file,), added=("double",), changed=("add",))
+    assert [tool.spec.description for tool in watched.tools()] == ["Sum two numbers.", "Double a number."]
+    file.write_text(ADD.replace("def add(a: int, b: int)", "def plus(a: float, b: float)"))
+    assert watched.look() == Change((file,), added=("plus",), removed=("add", "double"))
+    assert value(watched, "plus", a=1, b=2) == 3
+
+
+def test_a_change_of_size_nothing_within_a_second_is_loaded_too(file: Path) -> None:
+    # Python would take its bytecode for current.
+    watched = Watched(file)
+    file.write_text(ADD.replace("a + b", "a * b"))
+    os.utime(file, (1, 1))
+    assert watched.look() == Change((file,))
+    file.write_text(ADD.replace("a + b", "a - b"))
+    os.utime(file, (1, 1))
+    assert watched.look() == Change((file,))
+    assert value(watched, "add", a=5, b=2) == 3
+
+
+def test_a_save_that_changes_nothing_is_none(file: Path) -> None:
+    watched = Watched(file)
+    tool = watched.tools()[0]
+    os.utime(file)
+    file.write_text(ADD)
+    assert watched.look() is None
+    assert watched.tools()[0] is tool
+
+
+def test_one_name_in_a_file_can_be_followed(file: Path) -> None:
+    file.write_text(PAIR)
+    watched = Watched(f"{file}:double")
+    assert (str(watched), names(watched)) == (f"{file}:double", ["double"])
+    file.write_text(ADD)
+    watched.look()
+    assert names(watched) == ["double"]
+    assert problems(watched)[0].startswith(f"{file}: '{file}:double': there is no 'double'")
+
+
+# What cannot be loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (ADD + "\n\ndef (:\n", ":10: SyntaxError: invalid syntax"),
+        (ADD + "\nimport no_such_module\n", ":9: ModuleNotFoundError: No module named 'no_such_module'"),
+        (ADD + "\nraise SystemExit(3)\n", ":9: SystemExit: 3"),
+        (ADD + "\n1 / 0\n", ":9: ZeroDivisionError: division by zero"),
+        (ADD.replace("@tool", '@tool(name="a b")'), ":4: "),
+        (ADD.replace("a: int", "a: object()"), ":4: "),
+        ("\0", ": SyntaxError: source code "),
+        ("x = '\\ud800'\nimport tools_\\ud800", ":2: "),
+        ("(" * 5000, ":1: SyntaxError: too many nested parentheses"),
+    ],
+)
+def test_what_cannot_be_loaded_changes_nothing_and_names_file_and_line(file: Path, text: str, said: str) -> None:
+    watched = Watched(file)
+    (before,) = watched.tools()
+    file.write_text(text)
+    change = watched.look()
+    assert change == Change(problems=tuple(watched.problems))
+    (problem,) = problems(watched)
+    assert problem.startswith(f"{file}{said}")
+    assert watched.tools() == [before]
+    assert sys.modules[before.fn.__module__].__dict__ is before.fn.__globals__
+    file.write_text(PAIR)
+    assert watched.look() == Change((file,), added=("double",))
+    assert problems(watched) == []
+
+
+def test_two_tools_of_one_name_in_a_file_are_refused(file: Path) -> None:
+    watched = Watched(file)
+    (before,) = watched.tools()
+    file.write_text(ADD + ADD.replace("def add", "def other").replace("@tool", '@tool(name="add")'))
+    watched.look()
+    assert watched.tools() == [before]
+    assert problems(watched) == [
+        f"{file}:11: 'add' is the name of the tool at {file}:4 too. Give one another name: @tool(name=\"...\")."
+    ]
+
+
+def test_a_file_that_is_broken_at_first_comes_when_it_is_mended(file: Path) -> None:
+    file.write_text("def (:\n")
+    watched = Watched(file)
+    assert (names(watched), problems(watched)) == ([], [f"{file}:1: SyntaxError: invalid syntax"])
+    file.write_text(ADD)
+    assert watched.look() == Change((file,), added=("add",))
+
+
+def test_a_file_that_is_emptied_gone_or_no_file_any_more(file: Path) -> None:
+    watched = Watched(file)
+    file.write_text("")
+    assert watched.look() == Change((file,), removed=("add",), problems=tuple(watched.problems))
+    assert problems(watched) == [f"{file}: It defines no tool. Mark functions with @tool."]
+    file.write_text(ADD)
+    assert watched.look() == Change((file,), added=("add",))
+    # Unreadable, for root too: a link to itself.
+    file.unlink()
+    file.symlink_to(file)
+    assert watched.look() == Change(problems=tuple(watched.problems))
+    assert (names(watched), problems(watched)) == (["add"], [f"{file}: It is no file that can be read."])
+    file.unlink()
+    file.mkdir()
+    watched.look()
+    assert (names(watched), problems(watched)) == (["add"], [f"{file}: It is no file that can be read."])
+    file.rmdir()
+    watched.look()
+    assert (names(watched), problems(watched)) == ([], [f"{file}: It is gone, and its tools with it."])
+    file.write_text(ADD)
+    watched.look()
+    assert (names(watched), problems(watched)) == (["add"], [])
+
+
+def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(file: Path) -> None:
+    watched = Watched(file.parent)
+    os.mkfifo(file.with_name("pipe.py"))
+    done = threading.Thread(target=watched.look, daemon=True)
+    done.start()
+    done.join(10)
+    assert not done.is_alive()
+    assert (names(watched), len(problems(watched))) == (["add"], 1)
+
+
+@pytest.mark.parametrize("source", ["nothing.py", "tools.txt", "toolcrib.demo", "nowhere/", ""])
+def test_what_is_no_python_file_and_no_folder_is_refused(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tools.txt").write_text("text")
+    if source:
+        with pytest.raises(LoadError, match=r"A source is a function, a Tool"):
+            Watched(source)
+    else:
+        assert problems(Watched(source)) == [f"{tmp_path.resolve()}: The folder holds no .py file."]
+
+
+# Folders, and what is imported from beside
+
+
+def test_in_a_folder_only_what_has_changed_is_loaded(tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    (folder / "a.py").write_text(ADD)
+    (folder / "b.py").write_text(uses("_shared"))
+    (folder / "_shared.py").write_text("VALUE = 1\n")
+    (folder / "notes.txt").write_text("no tools")
+    watched = Watched(folder)
+    add = watched.tools()[0]
+    assert names(watched) == ["add", "answer"]
+    (folder / "_shared.py").write_text("VALUE = 2\n")
+    assert watched.look() == Change((folder / "b.py",))
+    assert (watched.tools()[0] is add, value(watched, "answer")) == (True, 2)
+    (folder / "c.py").write_text(ADD.replace("add", "plus"))
+    (folder / "notes.txt").write_text("still none")
+    assert watched.look() == Change((folder / "c.py",), added=("plus",))
+    (folder / "c.py").rename(folder / "d.py")
+    assert watched.look() == Change((folder / "d.py",))
+    (folder / "b.py").unlink()
+    assert watched.look() == Change(removed=("answer",))
+    assert names(watched) == ["add", "plus"]
+    for file in folder.glob("*.py"):
+        file.unlink()
+    watched.look()
+    assert problems(watched) == [f"{folder}: The folder holds no .py file."]
+
+
+def test_a_folder_that_is_replaced_under_its_name_is_followed(tmp_path: Path) -> None:
+    folder = tmp_path.resolve() / "tools"
+    folder.mkdir()
+    (folder / "a.py").write_text(ADD)
+    watched = Watched(folder)
+    folder.rename(folder.with_name("old"))
+    watched.look()
+    assert (names(watched), problems(watched)) == ([], [f"{folder}: It is gone, and its tools with it."])
+    folder.mkdir()
+    (folder / "a.py").write_text(PAIR)
+    watched.look()
+    assert (names(watched), problems(watched)) == (["add", "double"], [])
+
+
+@pytest.mark.parametrize("on_path", [False, True])
+def test_files_beside_are_followed_through_each_other_and_through_packages(
+    on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path.resolve()
+    if on_path:
+        monkeypatch.syspath_prepend(str(folder))
+    mark = f"beside_{on_path}"
+    (folder / "tools.py").write_text(uses(f"{mark}_one"))
+    (folder / f"{mark}_one.py").write_text(f"from {mark}_pack.inner import VALUE\n")
+    (folder / f"{mark}_pack").mkdir()
+    (folder / f"{mark}_pack" / "__init__.py").write_text("")
+    (folder / f"{mark}_pack" / "inner.py").write_text("from .most import VALUE\n")
+    (folder / f"{mark}_pack" / "most.py").write_text("VALUE = 1\n")
+    watched = Watched(folder / "tools.py")
+    assert value(watched, "answer") == 1
+    for number, changed in enumerate([f"{mark}_pack/most.py", f"{mark}_pack/inner.py", f"{mark}_one.py"], 2):
+        (folder / changed).write_text(f"VALUE = {number}\n")
+        assert watched.look() == Change((folder / "tools.py",))
+        assert value(watched, "answer") == number
+
+
+def test_a_broken_file_beside_is_named_and_its_users_go_on(tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    (folder / "tools.py").write_text(uses("beside_two"))
+    (folder / "beside_two.py").write_text("VALUE = 1\n")
+    watched = Watched(folder / "tools.py")
+    (folder / "beside_two.py").write_text("VALUE = (\n")
+    watched.look()
+    assert problems(watched) == [f"{folder}/beside_two.py:1: SyntaxError: '(' was never closed"]
+    assert value(watched, "answer") == 1
+    # Deleted, it can be imported no more; written again, it can.
+    (folder / "beside_two.py").unlink()
+    watched.look()
+    assert problems(watched) == [f"{folder}/tools.py:2: ModuleNotFoundError: No module named 'beside_two'"]
+    (folder / "beside_two.py").write_text("VALUE = 3\n")
+    assert watched.look() == Change((folder / "tools.py",))
+    assert (value(watched, "answer"), problems(watched)) == (3, [])
+
+
+def test_a_name_that_another_file_has_is_refused_until_it_is_free(tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    (folder / "a.py").write_text(ADD)
+    (folder / "b.py").write_text(PAIR.partition("@tool\ndef add")[0] + "\n\n@tool\ndef double(): ...\n")
+    watched = Watched(folder)
+    assert names(watched) == ["add", "double"]
+    (folder / "b.py").write_text(ADD)
+    watched.look()
+    assert names(watched) == ["add", "double"]
+    assert problems(watched) == [
+        f"{folder}/b.py:4: 'add' is the name of the tool at {folder}/a.py:4 too. Give one another name: "
+        '@tool(name="...").'
+    ]
+    # Moved: what was refused before is let in when the other file gives the name up.
+    (folder / "a.py").write_text(ADD.replace("def add", "def plus"))
+    watched.look()
+    assert (names(watched), problems(watched)) == (["plus", "add"], [])
+
+
+def test_two_names_that_differ_in_dashes_only_are_one(tmp_path: Path) -> None:
+    folder = tmp_path.resolve()
+    (folder / "a.py").write_text(ADD.replace("@tool", '@tool(name="a_b")'))
+    watched = Watched(folder)
+    (folder / "b.py").write_text(ADD.replace("@tool", '@tool(name="a-b")'))
+    watched.look()
+    assert names(watched) == ["a_b"]
+    assert "too (there 'a_b', which differs only in - and _). Give" in problems(watched)[0]
+
+
+# While it runs
+
+
+async def test_a_save_is_noticed_and_told(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "toolcrib.watch")
+    watched = Watched(file, every_s=0.02, settle_s=0.05)
+    told: list[list[str]] = []
+    end = watched.on_change(lambda: told.append(names(watched)))
+    await watched.start()
+    try:
+        file.write_text(PAIR)
+        await until(lambda: told == [["add", "double"]])
+        # As editors do: written beside, and put in its place.
+        beside = file.with_suffix(".tmp")
+        beside.write_text(ADD)
+        beside.replace(file)
+        await until(lambda: told == [["add", "double"], ["add"]])
+        file.write_text("def (:\n")
+        await until(lambda: bool(watched.problems))
+        end()
+    finally:
+        await watched.stop()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "Loaded tools.py again; new: double."),
+        ("INFO", "Loaded tools.py again; gone: double."),
+        ("WARNING", f"Not loaded, so its tools stay as they were: {file}:1: SyntaxError: invalid syntax"),
+    ]
+
+
+async def test_a_file_that_is_written_piece_by_piece_is_loaded_once_and_whole(file: Path) -> None:
+    watched = Watched(file, every_s=0.02, settle_s=0.4)
+    told: list[list[str]] = []
+    watched.on_change(lambda: told.append(names(watched)))
+    await watched.start()
+    try:
+        with file.open("w") as writing:
+            for line in PAIR.splitlines(keepends=True):
+                writing.write(line)
+                writing.flush()
+                await asyncio.sleep(0.05)
+        await until(lambda: bool(told))
+    finally:
+        await watched.stop()
+    assert (told, problems(watched)) == ([["add", "double"]], [])
+
+
+async def test_it_looks_as_long_as_one_workbench_uses_it(file: Path) -> None:
+    watched = Watched(file, every_s=0.02, settle_s=0)
+    async with Workbench([watched]) as bench:
+        async with Workbench([watched]) as other:
+            file.write_text(PAIR)
+            await until(lambda: len(bench.registry) == len(other.registry) == 2)
+        file.write_text(ADD)
+        await until(lambda: len(bench.registry) == 1)
+
+
+async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -> None:
+    before = threading.active_count()
+    watched = Watched(file, every_s=0.02, settle_s=0)
+    await watched.start()
+    await watched.stop()
+    await watched.stop()
+    await until(lambda: threading.active_count() == before)
+    file.write_text(PAIR)
+    assert names(watched) == ["add"]
+    await watched.start()
+    try:
+        await until(lambda: names(watched) == ["add", "double"])
+    finally:
+        await watched.stop()
+
+
+async def test_a_reader_that_raises_ends_nothing(file: Path) -> None:
+    watched = Watched(file, every_s=0.02, settle_s=0)
+    told: list[list[str]] = []
+
+    def fail() -> None:
+        told.append(names(watched))
+        raise RuntimeError("of the reader")
+
+    watched.on_change(fail)
+    await watched.start()
+    try:
+        file.write_text(PAIR)
+        await until(lambda: told == [["add", "double"]])
+        file.write_text(ADD)
+        await until(lambda: told == [["add", "double"], ["add"]])
+    finally:
+        await watched.stop()
+
+
+# In a workbench
+
+
+async def called(bench: Workbench, name: str, **arguments: Any) -> Any:
+    return (await bench.call(name, arguments)).unwrap()
+
+
+async def test_a_workbench_keeps_up_and_says_what_is_wrong(file: Path) -> None:
+    async with Workbench([Watched(file, every_s=0.02, settle_s=0.05)]) as bench:
+        assert await called(bench, "add", a=1, b=2) == 3
+        file.write_text(PAIR.replace("a + b", "a - b"))
+        await until(lambda: "double" in bench.registry)
+        assert (await called(bench, "add", a=1, b=2), await called(bench, "double", a=2)) == (-1, 4)
+        file.write_text("def (:\n")
+        await until(lambda: bool(bench.problems))
+        assert [str(problem) for problem in bench.problems] == [f"{file}:1: SyntaxError: invalid syntax"]
+        assert await called(bench, "double", a=2) == 4
+        file.write_text(ADD)
+        await until(lambda: not bench.problems)
+        assert [spec.name for spec in bench.specs()] == ["add"]
+        assert (await bench.call("double", {"a": 2})).error.code == "unknown_tool"
+
+
+async def test_a_view_of_files_keeps_up_too(file: Path) -> None:
+    view = renamed(prefixed(Watched(file, every_s=0.02, settle_s=0.05), "my_"), {"my_add": "plus"})
+    async with Workbench([view]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["plus"]
+        file.write_text(PAIR)
+        await until(lambda: "my_double" in bench.registry)
+        assert [spec.name for spec in bench.specs()] == ["plus", "my_double"]
+        # What the view names is there no more: so nothing changes.
+        file.write_text(ADD.replace("def add", "def other"))
+        await until(lambda: bool(bench.problems))
+        assert [spec.name for spec in bench.specs()] == ["plus", "my_double"]
+        assert "There is no tool 'my_add'" in str(bench.problems[0])
+
+
+async def test_a_name_that_another_source_has_keeps_the_old_tools_and_names_both_places(tmp_path: Path) -> None:
+    a, b = tmp_path.resolve() / "a.py", tmp_path.resolve() / "b.py"
+    a.write_text(ADD)
+    b.write_text(uses("math").replace("math.VALUE", "1"))
+    async with Workbench([Watched(each, every_s=0.02, settle_s=0.05) for each in (a, b)]) as bench:
+        b.write_text(PAIR)
+        await until(lambda: bool(bench.problems))
+        assert [spec.name for spec in bench.specs()] == ["add", "answer"]
+        assert f"'add' ({b}:4) cannot be put in: there is a tool 'add' ({a}:4)." in str(bench.problems[0])
+        b.write_text(PAIR.replace("def add", "def plus"))
+        await until(lambda: not bench.problems)
+        assert [spec.name for spec in bench.specs()] == ["add", "plus", "double"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="worker processes need POSIX")
+async def test_worker_processes_are_started_anew_with_what_is_saved(file: Path) -> None:
+    (file.parent / "beside_three.py").write_text("VALUE = 1\n")
+    file.write_text(uses("beside_three").replace("@tool", '@tool(isolation="process")'))
+    async with Workbench([Watched(file, every_s=0.02, settle_s=0.05)]) as bench:
+        assert await called(bench, "answer") == 1
+        (first,) = bench.registry
+        (file.parent / "beside_three.py").write_text("VALUE = 2\n")
+        await until(lambda: next(iter(bench.registry)) is not first)
+        assert await called(bench, "answer") == 2
+        file.write_text(file.read_text().replace(".VALUE", ".VALUE + 40"))
+        second = next(iter(bench.registry))
+        await until(lambda: next(iter(bench.registry)) is not second)
+        assert await called(bench, "answer") == 42
+        # A worker that is there goes on with what it has imported.
+        file.write_text("def (:\n")
+        await until(lambda: bool(bench.problems))
+        assert await called(bench, "answer") == 42

@@ -1,0 +1,556 @@
+"""A crib: what a program has once, and a workbench for each caller."""
+
+import asyncio
+import gc
+import json
+import random
+import subprocess
+import sys
+import threading
+from collections import Counter as Counts
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel
+
+from toolcrib import (
+    Approve,
+    Call,
+    Caller,
+    CallLog,
+    Context,
+    Crib,
+    Depends,
+    Input,
+    NameConflictError,
+    Registry,
+    SetupError,
+    Source,
+    StatefulTool,
+    Tool,
+    Workbench,
+    tool,
+)
+from toolcrib.workbench import Ask, Limit
+
+events: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_events() -> None:
+    events.clear()
+
+
+class Count(BaseModel):
+    value: int = 0
+
+
+class Counter(StatefulTool[Count]):
+    def start(self) -> None:
+        events.append("start counter")
+
+    async def stop(self) -> None:
+        events.append(f"stop counter at {self.state.value}")
+
+    @tool
+    async def increment(self) -> int:
+        self.state.value += 1
+        return self.state.value
+
+
+class Counted(StatefulTool[Count]):
+    @tool
+    def count(self) -> int:
+        self.state.value += 1
+        return self.state.value
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@tool
+def who(ctx: Context) -> str:
+    return f"{ctx.caller.principal} {dict(ctx.variables)}"
+
+
+ALICE, BOB = Caller("alice"), Caller("bob")
+
+
+async def value(bench: Workbench, name: str, **arguments: Any) -> Any:
+    return (await bench.call(name, arguments)).unwrap()
+
+
+async def test_each_caller_has_a_workbench_and_all_share_the_tools() -> None:
+    async with Crib([add, who], variables={"a": 1}) as crib:
+        alice, bob = crib.workbench(ALICE, variables={"b": 2}), crib.workbench(BOB)
+        assert [await value(bench, "who") for bench in (alice, bob)] == ["alice {'a': 1, 'b': 2}", "bob {'a': 1}"]
+        assert await value(crib.workbench(), "who") == "local {'a': 1}"
+        assert alice.registry is bob.registry is crib.registry
+        assert [spec.name for spec in alice.specs()] == ["add", "who"]
+        assert repr(crib) == "<Crib of 2 tools>"
+
+
+def test_a_crib_works_behind_the_sync_door() -> None:
+    with Crib([Counter(), add]) as crib, crib.workbench(ALICE) as alice:
+        assert alice.call_sync("add", {"a": 1, "b": 2}).value == 3
+        assert [alice.call_sync("increment").value, crib.workbench(BOB).call_sync("increment").value] == [1, 2]
+    assert events == ["start counter", "stop counter at 2"]
+
+
+async def test_sources_are_started_once_for_all_and_stopped_with_the_crib() -> None:
+    crib = Crib([Counter()])
+    benches = [crib.workbench(Caller(f"p{number}")) for number in range(20)]
+    values = await asyncio.gather(*[value(bench, "increment") for bench in benches])
+    assert sorted(values) == list(range(1, 21))
+    for bench in benches:
+        await bench.stop()
+    assert events == ["start counter"]
+    await crib.stop()
+    assert events == ["start counter", "stop counter at 20"]
+
+
+async def test_a_class_gives_each_caller_a_state_of_their_own() -> None:
+    async with Crib([Counter, add]) as crib:
+        alice, bob, carol = (crib.workbench(Caller(name)) for name in ("alice", "bob", "carol"))
+        assert [await value(alice, "increment") for _ in range(3)] == [1, 2, 3]
+        assert await value(bob, "increment") == 1
+        assert await value(carol, "add", a=1, b=2) == 3
+        assert events == ["start counter"] * 2
+        await alice.stop()
+        assert events[2:] == ["stop counter at 3"]
+        assert await value(bob, "increment") == 2
+    assert events[2:] == ["stop counter at 3", "stop counter at 2"]
+
+
+async def test_many_first_calls_of_a_caller_make_one_instance() -> None:
+    async with Crib([Counter]) as crib:
+        results = await crib.workbench(ALICE).call_many([Call("increment")] * 30)
+        assert sorted(result.value for result in results) == list(range(1, 31))
+    assert events == ["start counter", "stop counter at 30"]
+
+
+async def test_reset_of_a_workbench_is_of_what_is_its_own() -> None:
+    shared = Counter()
+
+    class Mine(StatefulTool[Count]):
+        @tool
+        def mine(self) -> int:
+            self.state.value += 1
+            return self.state.value
+
+    async with Crib([shared, Mine]) as crib:
+        alice, bob = crib.workbench(ALICE), crib.workbench(BOB)
+        for bench in (alice, bob):
+            await value(bench, "increment")
+            await value(bench, "mine")
+        await alice.reset()
+        assert (await value(alice, "mine"), await value(bob, "mine"), shared.state.value) == (1, 2, 2)
+        await crib.reset()
+        assert (await value(bob, "mine"), shared.state.value) == (3, 0)
+
+
+# The end
+
+
+async def test_after_the_stop_of_a_crib_its_workbenches_refuse_calls() -> None:
+    crib = Crib([Counter, add])
+    used, unused, stopped = crib.workbench(ALICE), crib.workbench(BOB), crib.workbench()
+    await value(used, "increment")
+    await stopped.stop()
+    with pytest.raises(SetupError, match=r"This workbench is stopped. Make a new one: crib.workbench\(caller\)"):
+        await stopped.call("add", {"a": 1, "b": 2})
+    await crib.stop()
+    await crib.stop()
+    assert events == ["start counter", "stop counter at 1"]
+    said = "The crib is stopped, and its workbenches with it. Make a new Crib."
+    for bench in (used, unused, stopped):
+        with pytest.raises(SetupError, match=said):
+            await bench.call("add", {"a": 1, "b": 2})
+        with pytest.raises(SetupError, match=said):
+            await bench.save_state()
+    for work in (crib.workbench, lambda: asyncio.run(crib.start())):
+        with pytest.raises(SetupError, match=said):
+            await asyncio.to_thread(work)
+
+
+async def test_many_calls_are_refused_as_one_is() -> None:
+    crib = Crib([add])
+    bench = crib.workbench()
+    await bench.start()
+    await crib.stop()
+    with pytest.raises(SetupError, match="The crib is stopped"):
+        await bench.call_many([Call("add", {"a": 1, "b": 1})])
+
+
+@pytest.mark.parametrize("seed", range(25))
+async def test_whatever_fails_is_cancelled_or_stopped_at_any_moment_nothing_is_left_running(seed: int) -> None:
+    chance = random.Random(seed)
+    running: Counts[Any] = Counts()
+
+    def restless(name: str) -> type[StatefulTool[Count]]:
+        class Restless(StatefulTool[Count]):
+            async def start(self) -> None:
+                await asyncio.sleep(chance.random() * 0.003)
+                if chance.random() < 0.1:
+                    raise OSError("no")
+                running[name] += 1
+
+            async def stop(self) -> None:
+                running[name] -= 1
+                await asyncio.sleep(chance.random() * 0.002)
+                if chance.random() < 0.1:
+                    raise OSError("no")
+
+            @tool(name=name)
+            async def work(self) -> bool:
+                return running[name] > 0
+
+        return Restless
+
+    crib = Crib([restless("a")(), restless("b"), restless("c")])
+    before = asyncio.all_tasks()
+
+    async def call(bench: Workbench) -> None:
+        with suppress(SetupError, TimeoutError):
+            async with asyncio.timeout(chance.choice([None, 0.002])):
+                result = await bench.call(chance.choice("abc"))
+                assert result.value or (result.error and result.error.code == "unavailable")
+
+    async def session() -> None:
+        with suppress(SetupError):
+            bench = crib.workbench()
+            calls = [asyncio.create_task(call(bench)) for _ in range(4)]
+            await asyncio.sleep(chance.random() * 0.005)
+            if chance.random() < 0.8:
+                await bench.stop()
+            await asyncio.gather(*calls)
+
+    async def end() -> None:
+        await asyncio.sleep(chance.random() * 0.01)
+        await crib.stop()
+
+    await asyncio.gather(*[session() for _ in range(8)], end())
+    assert not any(running.values())
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_source_that_cannot_start_leaves_nothing_running() -> None:
+    class Broken(Source):
+        works = False
+
+        async def start(self) -> None:
+            if not self.works:
+                raise OSError("no route")
+
+        def tools(self) -> Any:
+            return [add]
+
+    broken = Broken()
+    crib = Crib([Counter(), broken])
+    for start in (crib.start, crib.__aenter__, crib.workbench().start, lambda: crib.workbench().call("add", "{}")):
+        events.clear()
+        with pytest.raises(SetupError, match="The source Broken could not be started: OSError: no route"):
+            await start()
+        assert events == ["start counter", "stop counter at 0"]
+    Broken.works = True
+    bench = crib.workbench()
+    assert await value(bench, "add", a=1, b=1) == 2
+    await crib.stop()
+
+
+def test_what_was_started_ends_with_its_event_loop_and_starts_again_on_the_next() -> None:
+    crib = Crib([Counter(), Counted])
+    bench = crib.workbench(ALICE)
+
+    async def both() -> list[Any]:
+        return [await value(bench, "increment"), await value(bench, "count")]
+
+    assert [asyncio.run(both()) for _ in range(2)] == [[1, 1], [2, 2]]
+    assert events == ["start counter", "stop counter at 1", "start counter", "stop counter at 2"]
+    asyncio.run(crib.stop())
+    assert len(events) == 4
+
+
+@pytest.mark.parametrize("sources", ["tools.py", add, 5, Counter])
+def test_sources_are_a_list(sources: Any) -> None:
+    with pytest.raises(SetupError, match=r"^Crib takes a list of sources: Crib\(\[add\]\)\.$"):
+        Crib(sources)
+
+
+def test_a_crib_is_refused_what_a_workbench_is() -> None:
+    with pytest.raises(NameConflictError):
+        Crib([add, Tool(who, name="add")])
+    with pytest.raises(SetupError, match="timeout_s"):
+        Crib([add], timeout_s=0)
+    with pytest.raises(SetupError, match=r"A workbench is for a Caller, as in crib.workbench\(Caller\(\"alice\"\)\)"):
+        Crib([add]).workbench("alice")  # type: ignore[arg-type]
+
+
+# What Depends gives
+
+
+async def of_program() -> AsyncIterator[str]:
+    events.append("open program")
+    yield "program"
+    events.append("close program")
+
+
+async def of_session(
+    ctx_free: Annotated[str, Depends(of_program, scope="program")],
+) -> AsyncIterator[str]:
+    events.append("open session")
+    yield f"session in {ctx_free}"
+    events.append("close session")
+
+
+async def of_call() -> AsyncIterator[str]:
+    events.append("open call")
+    yield "call"
+    events.append("close call")
+
+
+@tool
+async def use(
+    program: Annotated[str, Depends(of_program, scope="program")],
+    session: Annotated[str, Depends(of_session)],
+    call: Annotated[str, Depends(of_call, scope="call")],
+) -> list[str]:
+    return [program, session, call]
+
+
+async def test_values_live_as_long_as_their_scope_and_close_in_reverse() -> None:
+    async with Crib([use, Counter()]) as crib:
+        async with crib.workbench(ALICE) as alice:
+            assert await value(alice, "use") == ["program", "session in program", "call"]
+        await crib.workbench(BOB).call_many([Call("use")] * 2)
+        assert events.count("open program") == 1
+    assert [event for event in events if "call" not in event] == [
+        *("start counter", "open program", "open session", "close session"),
+        *("open session", "close session", "close program", "stop counter at 0"),
+    ]
+    assert events.count("open call") == events.count("close call") == 3
+
+
+async def test_the_values_of_a_workbench_that_was_dropped_are_closed_with_the_crib() -> None:
+    async with Crib([use]) as crib:
+        await crib.workbench(ALICE).call("use")
+        gc.collect()
+    assert events[-2:] == ["close session", "close program"]
+
+
+async def test_a_workbench_alone_is_its_own_program() -> None:
+    async with Workbench([use]) as one, Workbench([use]) as other:
+        await one.call("use")
+        await other.call("use")
+    assert events.count("open program") == 2
+
+
+async def test_overrides_hold_for_the_program_too() -> None:
+    async with Crib([use], overrides={of_program: lambda: "other"}) as crib:
+        assert await value(crib.workbench(), "use") == ["other", "session in other", "call"]
+
+
+async def test_each_event_loop_has_values_of_its_own_closed_where_they_were_opened() -> None:
+    threads: list[str] = []
+
+    async def where() -> AsyncIterator[int]:
+        opened = threading.get_ident()
+        yield opened
+        threads.append("here" if opened == threading.get_ident() else "elsewhere")
+
+    @tool
+    async def thread(opened: Annotated[int, Depends(where, scope="program")]) -> int:
+        return opened
+
+    async with Crib([thread]) as crib:
+        one, other = crib.workbench(ALICE), crib.workbench(BOB)
+        here = [await value(bench, "thread") for bench in (one, other, one)]
+        loop = asyncio.new_event_loop()
+        running = threading.Thread(target=loop.run_forever)
+        running.start()
+        there = [
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(value(bench, "thread"), loop))
+            for bench in (one, other)
+        ]
+        assert len({*here}) == len({*there}) == 1
+        assert here[0] != there[0]
+    loop.call_soon_threadsafe(loop.stop)
+    await asyncio.to_thread(running.join)
+    loop.close()
+    assert threads == ["here", "here"]
+
+
+# What is shared
+
+
+async def test_what_waits_is_shared_and_a_session_has_somebody_of_its_own_to_ask() -> None:
+    policy = lambda spec, arguments, caller: Ask("Sure?")  # noqa: E731
+    async with Crib([add], policy=policy) as crib:
+        alice = crib.workbench(ALICE)
+        first = await alice.call("add", {"a": 1, "b": 2})
+        assert first.pending is not None
+        assert [pending.id for pending in await crib.pendings()] == [first.pending.id]
+        await crib.answer(first.pending.id, Approve(), by="carol")
+        again = crib.workbench(ALICE)
+        assert await value(again, "add", a=1, b=2) == 3
+        assert (await crib.workbench(BOB).call("add", {"a": 1, "b": 2})).status == "pending"
+
+        async def yes(pending: Any) -> Any:
+            return Approve() if pending.kind == "approval" else Input(1)
+
+        assert await value(crib.workbench(BOB, ask=yes), "add", a=1, b=2) == 3
+
+
+async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() -> None:
+    @tool
+    def much() -> str:
+        return "x" * 30_000
+
+    async with Crib([much], max_result_chars=2_000) as crib:
+        handle = (await crib.workbench(ALICE).call("much")).metadata["handle"]
+        again, bob = crib.workbench(ALICE), crib.workbench(BOB)
+        assert (await again.kept(handle))[0].text == "x" * 30_000
+        await again.stop()
+        assert [spec.name for spec in bob.specs()] == ["much"]
+        result = await bob.call("read_result", {"handle": handle})
+        assert result.error is not None
+
+
+async def test_limits_count_all_calls_of_the_crib() -> None:
+    async with Crib([add], limits=[Limit(rate="2/h", wait_s=0)]) as crib:
+        results = [await crib.workbench(Caller(f"p{n}")).call("add", {"a": n, "b": 1}) for n in range(3)]
+    assert [result.error and result.error.code for result in results] == [None, None, "limited"]
+
+
+async def test_the_record_and_the_secrets_are_the_crib_s() -> None:
+    log = CallLog()
+
+    @tool
+    def leak() -> str:
+        return "the password is hunter2-hunter2"
+
+    async with Crib([leak], secrets=["hunter2-hunter2"], recorder=log) as crib:
+        assert "hunter2" not in (await crib.workbench(ALICE).call("leak")).text
+        await crib.workbench(BOB).call("leak")
+    assert [entry.caller.principal for entry in log] == ["alice", "bob"]
+
+
+async def test_tools_that_change_change_for_all() -> None:
+    class Live(Source):
+        offered: Any = (add,)
+
+        def tools(self) -> Any:
+            return self.offered
+
+    source = Live()
+    async with Crib([source]) as crib:
+        alice = crib.workbench(ALICE)
+        assert await value(alice, "add", a=1, b=1) == 2
+        source.offered = (add, who)
+        source.changed()
+        assert await value(alice, "who") == "alice {}"
+        source.offered = (add, 5)
+        source.changed()
+        assert [spec.name for spec in crib.workbench(BOB).specs()] == ["add", "who"]
+        assert len(crib.problems) == len(alice.problems) == 1
+
+
+# State
+
+
+async def test_shared_state_is_the_crib_s_and_a_caller_s_is_the_workbench_s() -> None:
+    class Mine(StatefulTool[Count]):
+        @tool
+        def mine(self) -> int:
+            self.state.value += 1
+            return self.state.value
+
+    async with Crib([Counter(), Mine]) as crib:
+        alice = crib.workbench(ALICE)
+        await value(alice, "increment")
+        await value(alice, "mine")
+        of_crib, of_alice = await crib.save_state(), await alice.save_state()
+        assert (of_crib["sources"], of_alice["sources"]) == ({"Counter": {"value": 1}}, {"Mine": {"value": 1}})
+        bob = crib.workbench(BOB)
+        with pytest.raises(SetupError, match=r"There is state of 'Counter', and no such source here.*There are: Mine"):
+            await bob.load_state(of_crib)
+        await bob.load_state(of_alice)
+        assert (await value(bob, "mine"), await value(alice, "mine")) == (2, 2)
+        with pytest.raises(SetupError, match="There is state of 'Mine'"):
+            await crib.load_state(of_alice)
+
+
+PROGRAM = """
+import asyncio, json, sys
+from pathlib import Path
+from pydantic import BaseModel
+from toolcrib import Caller, Crib, StatefulTool, tool
+
+class Count(BaseModel):
+    value: int = 0
+
+class Shared(StatefulTool[Count]):
+    @tool
+    def shared(self) -> int:
+        self.state.value += 1
+        return self.state.value
+
+class Mine(StatefulTool[Count]):
+    @tool
+    def mine(self) -> int:
+        self.state.value += 1
+        return self.state.value
+
+async def main(folder):
+    async with Crib([Shared(), Mine]) as crib:
+        benches = {"crib": crib, **{name: crib.workbench(Caller(name)) for name in ("alice", "bob")}}
+        for name, bench in benches.items():
+            if (folder / name).exists():
+                await bench.load_state(json.loads((folder / name).read_text()))
+        await benches["alice"].call("mine")
+        print(*[(await benches[name].call(tool)).value for name in ("alice", "bob") for tool in ("mine", "shared")])
+        for name, bench in benches.items():
+            (folder / name).write_text(json.dumps(await bench.save_state()))
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+def test_state_survives_a_restart(tmp_path: Path) -> None:
+    program, folder = tmp_path / "program.py", tmp_path / "state"
+    program.write_text(PROGRAM)
+    folder.mkdir()
+    runs = [
+        subprocess.run([sys.executable, str(program), str(folder)], capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    ]
+    assert runs == ["2 1 1 2\n", "4 3 2 4\n"]
+    assert json.loads((folder / "bob").read_text()) == {"version": 1, "sources": {"Mine": {"value": 2}}}
+
+
+# What it costs
+
+
+def many(number: int) -> Registry:
+    return Registry([Tool(lambda: None, name=f"tool_{n}") for n in range(number)])
+
+
+def test_a_workbench_costs_the_same_for_any_number_of_tools() -> None:
+    def cost_s(crib: Crib) -> float:
+        times = []
+        for _ in range(300):
+            begun = perf_counter()
+            crib.workbench(ALICE)
+            times.append(perf_counter() - begun)
+        return sorted(times)[len(times) // 10]
+
+    few, lots = Crib(many(1)), Crib(many(1000))
+    ratios = [cost_s(lots) / cost_s(few) for _ in range(5)]
+    assert min(ratios) < 3
+    assert cost_s(lots) < 0.002

@@ -1,0 +1,549 @@
+"""Limits hold for whoever shares them, wherever they call from; who waits keeps nothing when leaving."""
+
+import asyncio
+import gc
+import random
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, Caller, CallLog, Context, Result, SetupError, Workbench, tool
+from toolcrib.core import CancellationToken
+from toolcrib.workbench import Limit, Limiter, limits_from_data, renamed, retries_from_data
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 1000.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Door:
+    """A tool's body that counts who is inside, and lets them go when it is opened."""
+
+    def __init__(self) -> None:
+        self.inside = self.most = self.begun = 0
+        self.order: list[int] = []
+        self.open = asyncio.Event()
+
+    async def pass_through(self, number: int) -> int:
+        self.begun += 1
+        self.order.append(number)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        try:
+            await self.open.wait()
+        finally:
+            self.inside -= 1
+        return number
+
+
+def door_tool(door: Door, name: str = "enter", **options: Any) -> Any:
+    @tool(name=name, **options)
+    async def enter(number: int = 0) -> int:
+        return await door.pass_through(number)
+
+    return enter
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def codes(results: list[Result[Any]]) -> list[str | None]:
+    return [result.error and result.error.code for result in results]
+
+
+async def test_no_more_calls_of_a_tool_run_at_a_time_than_its_limit_says_and_they_come_in_order() -> None:
+    door = Door()
+    bench = Workbench([door_tool(door)], limits=[Limit("ent*", concurrency=3, wait_s=60)])
+    calls = [asyncio.create_task(bench.call("enter", {"number": n})) for n in range(10)]
+    await settle()
+    assert (door.inside, door.begun) == (3, 3)
+    door.open.set()
+    assert [(await call).value for call in calls] == list(range(10))
+    assert (door.most, door.order) == (3, list(range(10)))
+
+
+async def test_a_limit_per_tool_counts_each_tool_and_one_per_workbench_all_of_them() -> None:
+    for per, most in (("tool", 2), ("workbench", 1)):
+        door = Door()
+        tools = [door_tool(door, "one"), door_tool(door, "two"), door_tool(door, "other")]
+        bench = Workbench(tools, limits=[Limit(["one", "t?o"], per=per, concurrency=1, wait_s=60)])
+        calls = [asyncio.create_task(bench.call(name)) for name in ("one", "two", "one", "two", "other", "other")]
+        await settle()
+        assert door.inside == most + 2, "the other tool is not limited"
+        door.open.set()
+        assert codes(await asyncio.gather(*calls)) == [None] * 6
+
+
+async def test_workbenches_with_one_limiter_count_together_for_each_principal() -> None:
+    door = Door()
+    limiter = Limiter([Limit(per="principal", concurrency=2, wait_s=60), Limit(per="workbench", concurrency=9)])
+    enter = door_tool(door)
+    benches = [Workbench([enter], caller=Caller(who), limits=limiter) for who in ("alice", "alice", "bob")]
+    calls = [asyncio.create_task(bench.call("enter")) for bench in benches for _ in range(3)]
+    await settle()
+    assert door.inside == 4, "two for Alice in her two workbenches, and two for Bob"
+    door.open.set()
+    assert codes(await asyncio.gather(*calls)) == [None] * 9
+    assert len(limiter) == 0, "nothing is kept of what is over"
+
+
+async def test_above_a_rate_a_call_is_refused_and_told_when_to_come_again() -> None:
+    clock, log = Clock(), CallLog()
+
+    @tool
+    async def look() -> str:
+        return "seen"
+
+    limiter = Limiter([Limit(rate="2/10s", wait_s=0)], clock=clock)
+    bench = Workbench([look], limits=limiter, recorder=log)
+    results = [await bench.call("look") for _ in range(3)]
+    assert codes(results) == [None, None, "limited"]
+    error = results[2].error
+    assert error is not None
+    assert error.to_dict() == {
+        "code": "limited",
+        "message": "Tool 'look' is at its limit of 2/10s. Try again in 5 s.",
+        "retry": "later",
+        "details": {"retry_after_s": 5.0},
+    }
+    assert [entry.code for entry in log] == [None, None, "limited"]
+    clock.now_s += 4.9
+    assert codes([await bench.call("look")]) == ["limited"]
+    clock.now_s += 0.1
+    assert codes([await bench.call("look") for _ in range(2)]) == [None, "limited"]
+    clock.now_s += 1000
+    assert codes([await bench.call("look") for _ in range(3)]) == [None, None, "limited"], "it fills up to 2, no more"
+
+
+async def test_what_comes_too_fast_waits_for_its_turn_in_order() -> None:
+    order: list[int] = []
+
+    @tool
+    async def look(number: int) -> None:
+        order.append(number)
+
+    bench = Workbench([look], limits=[Limit(rate="20/s", wait_s=5)])
+    started = time.monotonic()
+    results = await asyncio.gather(*(bench.call("look", {"number": n}) for n in range(26)))
+    assert codes(results) == [None] * 26
+    assert order == list(range(26))
+    assert 0.25 <= time.monotonic() - started < 20, "six had to wait, for 1/20 s each"
+    late = await asyncio.gather(*(bench.call("look", {"number": n}) for n in range(200)))
+    refused = [result.error for result in late if result.error]
+    assert 60 < len(refused) < 110, "only as many wait as will have their turn in 5 s"
+    assert all(error.details["retry_after_s"] > 4 for error in refused)
+
+
+async def test_a_token_that_a_leaver_would_have_had_goes_to_the_next() -> None:
+    clock = Clock()
+
+    @tool
+    async def look() -> None: ...
+
+    bench = Workbench([look], limits=Limiter([Limit(rate="1/s", wait_s=60)], clock=clock))
+    await bench.call("look")
+    waiting = [asyncio.create_task(bench.call("look")) for _ in range(3)]
+    await settle()
+    waiting[0].cancel()
+    clock.now_s += 1
+    await asyncio.wait({waiting[1]}, timeout=30)
+    assert codes([waiting[1].result()]) == [None]
+    assert not waiting[2].done()
+    clock.now_s += 1
+    assert codes([await asyncio.wait_for(waiting[2], 30)]) == [None]
+
+
+async def test_nobody_overtakes_one_who_waits() -> None:
+    clock = Clock()
+    order: list[int] = []
+
+    @tool
+    async def look(number: int) -> None:
+        order.append(number)
+
+    bench = Workbench([look], limits=Limiter([Limit(rate="10/s", wait_s=60)], clock=clock))
+    for number in range(10):
+        await bench.call("look", {"number": number})
+    first = asyncio.create_task(bench.call("look", {"number": 10}))
+    await settle()
+    clock.now_s += 0.2
+    second = asyncio.create_task(bench.call("look", {"number": 11}))
+    await asyncio.wait({first, second}, timeout=30)
+    assert order == list(range(12))
+
+
+async def test_waiting_is_within_wait_s_and_within_the_deadline() -> None:
+    for wait_s, bench_s, call_s in ((0.05, None, None), (600, 0.05, None), (600, None, 0.05), (0, None, None)):
+        door = Door()
+        limiter = Limiter([Limit(concurrency=1, wait_s=wait_s)])
+        enter = door_tool(door)
+        holder = asyncio.create_task(Workbench([enter], limits=limiter).call("enter"))
+        await settle()
+        bench = Workbench([enter], limits=limiter, timeout_s=bench_s)
+        result = await asyncio.wait_for(bench.call(Call("enter", timeout_s=call_s)), 30)
+        assert result.error is not None
+        assert result.error.code == "limited"
+        assert result.error.details["retry_after_s"] > 0
+        door.open.set()
+        assert codes([await holder]) == [None]
+        assert door.begun == 1
+
+
+async def test_the_time_of_waiting_counts_within_the_deadline() -> None:
+    seen: list[float] = []
+
+    @tool(timeout_s=60)
+    async def look(ctx: Context) -> None:
+        assert ctx.deadline_s is not None
+        seen.append(ctx.deadline_s)
+
+    bench = Workbench([look], limits=[Limit(rate="10/s")])
+    await asyncio.gather(*(bench.call("look") for _ in range(13)))
+    assert max(seen) - min(seen) < 0.1, "the last one waited 0.3 s and has no more time for it"
+
+
+async def test_a_call_that_was_given_up_while_it_waited_is_cancelled_and_not_begun() -> None:
+    door = Door()
+    bench = Workbench([door_tool(door)], limits=[Limit(concurrency=1, wait_s=600)])
+    holder = asyncio.create_task(bench.call("enter"))
+    token = CancellationToken()
+    waiting = asyncio.create_task(bench.call(Call("enter", cancellation=token)))
+    await settle()
+    threading.Thread(target=token.cancel).start()
+    result = await asyncio.wait_for(waiting, 30)
+    assert (result.status, result.text) == ("error", "Tool 'enter' was cancelled before it began.")
+    assert codes([result]) == ["cancelled"]
+    door.open.set()
+    await holder
+    assert door.begun == 1
+
+
+@pytest.mark.parametrize("seed", range(20))
+async def test_leaving_at_any_moment_leaves_no_slot_taken(seed: int) -> None:
+    chance = random.Random(seed)
+    inside = most = 0
+
+    @tool(serial=chance.random() < 0.3)
+    async def work(turns: int) -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        try:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+        finally:
+            inside -= 1
+
+    size = chance.randint(1, 4)
+    limits = [Limit(concurrency=size, wait_s=60), Limit(per="principal", concurrency=size + 1, rate="5000/s")]
+    limiter = Limiter(limits)
+    bench = Workbench([work], limits=limiter)
+    tokens = [CancellationToken() for _ in range(100)]
+    calls = [
+        asyncio.create_task(bench.call(Call("work", {"turns": chance.randint(0, 3)}, cancellation=token)))
+        for token in tokens
+    ]
+    for _ in range(120):
+        number = chance.randrange(100)
+        chance.choice([calls[number].cancel, tokens[number].cancel, lambda: None])()
+        for _ in range(chance.randint(0, 2)):
+            await asyncio.sleep(0)
+    await asyncio.wait(calls, timeout=60)
+    assert all(call.done() for call in calls)
+    assert (inside, most <= size) == (0, True)
+
+    door = Door()
+    for again in (Workbench([door_tool(door, "work")], limits=limiter), bench):
+        if again is bench:
+            assert codes([await again.call("work", {"turns": 0})]) == [None], "the turn of a serial tool is free too"
+            continue
+        after = [asyncio.create_task(again.call("work")) for _ in range(size)]
+        await settle()
+        assert door.inside == size, "every slot is free again"
+        door.open.set()
+        assert codes(await asyncio.gather(*after)) == [None] * size
+
+
+def test_calls_from_many_threads_and_loops_take_turns_and_block_no_loop() -> None:
+    inside = most = done = 0
+    lock = threading.Lock()
+
+    @tool(serial=True)
+    def write(number: int) -> int:
+        nonlocal inside, most, done
+        with lock:
+            inside += 1
+            most = max(most, inside)
+        time.sleep(0.002)
+        with lock:
+            inside -= 1
+            done += 1
+        return number
+
+    bench = Workbench([write])
+    ticks: list[int] = []
+    failed: list[Any] = []
+
+    def by_door() -> None:
+        failed.extend(r.error for n in range(5) if (r := bench.call_sync("write", {"number": n})).error)
+
+    def by_loop() -> None:
+        async def call_all() -> None:
+            ticking = asyncio.create_task(tick())
+            results = await asyncio.gather(*(bench.call("write", {"number": n}) for n in range(5)))
+            failed.extend(result.error for result in results if result.error)
+            ticking.cancel()
+
+        async def tick() -> None:
+            mine = 0
+            try:
+                while True:
+                    mine += 1
+                    await asyncio.sleep(0.001)
+            finally:
+                ticks.append(mine)
+
+        asyncio.run(call_all())
+
+    bench.call_sync("write", {"number": 0})
+    threads = [threading.Thread(target=target) for target in (by_door, by_loop) * 6]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert (failed, done, most, inside) == ([], 61, 1, 0)
+    assert min(ticks) > 2, "each loop went on while its calls waited"
+
+
+async def test_a_serial_tool_is_one_for_all_workbenches_and_under_every_name() -> None:
+    door = Door()
+    enter = door_tool(door, serial=True)
+    benches = [Workbench([enter]), Workbench([enter]), Workbench([renamed(enter, {"enter": "go_in"})])]
+    calls = [asyncio.create_task(bench.call(bench.specs()[0].name)) for bench in benches]
+    await settle()
+    assert door.inside == 1
+    door.open.set()
+    assert codes(await asyncio.gather(*calls)) == [None] * 3
+    assert door.most == 1
+
+
+async def test_a_serial_tool_is_not_begun_while_a_thread_that_was_given_up_still_runs() -> None:
+    leave = threading.Event()
+    running = most = 0
+
+    @tool(serial=True)
+    def stay(wait: bool) -> str:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if wait:
+            assert leave.wait(60)
+        running -= 1
+        return "left"
+
+    bench = Workbench([stay])
+    late = await bench.call(Call("stay", {"wait": True}, timeout_s=0.1))
+    assert codes([late]) == ["timeout"]
+    blocked = await bench.call(Call("stay", {"wait": False}, timeout_s=0.1))
+    assert blocked.error is not None
+    assert blocked.error.code == "limited"
+    assert blocked.error.message.startswith("Tool 'stay' runs one call at a time, and its turn did not come. Try again")
+    waiting = asyncio.create_task(bench.call("stay", {"wait": False}))
+    await settle()
+    leave.set()
+    assert (await asyncio.wait_for(waiting, 30)).value == "left"
+    assert most == 1
+
+
+async def test_a_serial_tool_is_not_begun_while_one_that_swallowed_its_cancellation_still_runs() -> None:
+    release = asyncio.Event()
+    running = most = 0
+
+    @tool(serial=True)
+    async def stubborn() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+        running -= 1
+
+    bench = Workbench([stubborn])
+    late = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=0.1)))
+    refused = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=0.1)))
+    assert codes([late, refused]) == ["timeout", "limited"]
+    waiting = asyncio.create_task(bench.call("stubborn"))
+    await settle()
+    assert not waiting.done()
+    release.set()
+    assert codes([await asyncio.wait_for(waiting, 30)]) == [None]
+    assert most == 1
+
+
+async def test_a_serial_tool_that_calls_itself_is_told_so_at_once() -> None:
+    inner: list[Result[Any]] = []
+
+    @tool(serial=True)
+    async def recurse(deep: bool) -> str:
+        if deep:
+            inner.append(await bench.call("recurse", {"deep": False}))
+        return "done"
+
+    @tool(serial=True)
+    def recurse_in_thread() -> str:
+        inner.append(bench.call_sync("recurse_in_thread"))
+        return "done"
+
+    bench = Workbench([recurse, recurse_in_thread])
+    outer = await asyncio.wait_for(bench.call("recurse", {"deep": True}), 30)
+    assert outer.value == "done"
+    assert (await asyncio.wait_for(bench.call("recurse_in_thread"), 30)).value == "done"
+    for result in inner:
+        assert result.error is not None
+        assert (result.error.code, result.error.retry) == ("limited", "never")
+        assert "was called from within such a call" in result.text
+
+
+async def test_who_waits_on_a_loop_that_is_gone_holds_up_nobody() -> None:
+    door = Door()
+    bench = Workbench([door_tool(door)], limits=[Limit(concurrency=1, wait_s=600)])
+    holder = asyncio.create_task(bench.call("enter"))
+    await settle()
+
+    def leave_behind() -> None:
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(bench.call("enter"))
+        loop.run_until_complete(asyncio.sleep(0.01))
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        loop.close()
+        del task
+
+    await asyncio.to_thread(leave_behind)
+    gc.collect()
+    waiting = asyncio.create_task(bench.call("enter"))
+    await settle()
+    door.open.set()
+    assert codes([await asyncio.wait_for(holder, 30), await asyncio.wait_for(waiting, 30)]) == [None, None]
+
+
+async def test_what_is_kept_for_principals_does_not_grow_with_their_number() -> None:
+    clock = Clock()
+
+    @tool
+    async def look() -> None: ...
+
+    limiter = Limiter([Limit(per="principal", concurrency=1), Limit(per="principal", rate="1/s")], clock=clock)
+    for number in range(2000):
+        clock.now_s += 0.1
+        bench = Workbench([look], caller=Caller(f"user-{number}"), limits=limiter)
+        assert codes([await bench.call("look")]) == [None]
+        assert len(limiter) <= 65
+
+
+async def test_a_call_refused_by_one_limit_costs_nothing_at_the_others() -> None:
+    clock = Clock()
+    door = Door()
+    limits = [Limit(rate="2/h", wait_s=0), Limit(concurrency=1, wait_s=0)]
+    bench = Workbench([door_tool(door)], limits=Limiter(limits, clock=clock))
+    holder = asyncio.create_task(bench.call("enter"))
+    await settle()
+    refused = [await bench.call("enter") for _ in range(5)]
+    assert {result.error.message.partition(". Try")[0] for result in refused if result.error} == {
+        "Tool 'enter' is at its limit of 1 at a time"
+    }
+    door.open.set()
+    await holder
+    assert codes([await bench.call("enter"), await bench.call("enter")]) == [None, "limited"]
+
+
+BAD_LIMITS: list[tuple[Any, str]] = [
+    ({"concurrency": 1}, "A list of limit tables was expected, not dict."),
+    (None, "A list of limit tables was expected, not NoneType."),
+    (["db_*"], "Limit 1 is no table of tools, per, concurrency, rate, wait_s, but str."),
+    (
+        [{"concurrency": 1}, {"concurency": 2}],
+        "Limit 2 has a key 'concurency'. Did you mean 'concurrency'? It takes: tools, per, concurrency, rate, wait_s.",
+    ),
+    ([{"names": "x", "rate": "1/s"}], "Limit 1 has a key 'names'."),
+    ([{1: 2}], "Limit 1 has a key '1'."),
+    ([{}], 'Limit 1: A limit limits something: give it a concurrency, as 4, or a rate, as "10/s".'),
+    ([{"tools": "db_*"}], "Limit 1: A limit limits something"),
+    ([{"concurrency": 1, "per": "user"}], "Limit 1: A limit is per one of tool, principal, workbench, not per 'user'."),
+    ([{"concurrency": 1, "per": ["tool"]}], "Limit 1: A limit is per one of"),
+    *(([{"concurrency": bad}], "Limit 1: concurrency is how many calls") for bad in (0, -1, 1.5, "4", True)),
+    *(
+        ([{"rate": bad}], "Limit 1: rate is a text")
+        for bad in (
+            "10",
+            "10/day",
+            "0/s",
+            "1/0s",
+            "-1/s",
+            "1.5/s",
+            "/s",
+            "",
+            "9" * 5000 + "/s",
+            "\u0661/s",
+            10,
+            True,
+            [],
+        )
+    ),
+    *(([{"rate": "1/s", "wait_s": bad}], "Limit 1: wait_s is how long") for bad in (-1, "1", float("nan"), None, True)),
+    ([{"rate": "1/s", "wait_s": float("inf")}], "Limit 1: wait_s is how long"),
+    *(
+        ([{"rate": "1/s", "tools": bad}], "Limit 1: tools is a pattern of names")
+        for bad in ("", [], [""], 3, None, [1])
+    ),
+]
+
+
+@pytest.mark.parametrize(("data", "said"), BAD_LIMITS)
+def test_bad_limits_are_refused_and_named(data: Any, said: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        limits_from_data(data)
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        ({}, "A list of retry tables was expected, not dict."),
+        ([3], "Retry 1 is no table of tools, times, first_s, most_s, but int."),
+        ([{"time": 3}], "Retry 1 has a key 'time'. Did you mean 'times'?"),
+        *(([{"times": bad}], "Retry 1: times is how often") for bad in (-1, 1.5, "2", True, None)),
+        *(([{"first_s": bad}], "Retry 1: first_s is a number of seconds") for bad in (-1, "1", float("inf"), True)),
+        ([{"most_s": -1}], "Retry 1: most_s is a number of seconds"),
+        ([{"tools": []}], "Retry 1: tools is a pattern of names"),
+    ],
+)
+def test_bad_retries_are_refused_and_named(data: Any, said: str) -> None:
+    with pytest.raises(SetupError) as caught:
+        retries_from_data(data)
+    assert str(caught.value).startswith(said)
+
+
+def test_limits_are_read_from_data() -> None:
+    data = [{"tools": ["db_*", "mail"], "per": "principal", "concurrency": 4, "rate": "100/min", "wait_s": 1}]
+    assert limits_from_data(data) == [Limit(["db_*", "mail"], per="principal", concurrency=4, rate="100/min", wait_s=1)]
+    assert limits_from_data([]) == []
+    assert str(Limit(concurrency=4, rate="5/30s")) == "4 at a time and 5/30s"
+
+
+def test_what_is_no_limit_is_refused_by_the_workbench() -> None:
+    for wrong in ([{"concurrency": 1}], [4], ["1/s"]):
+        with pytest.raises(SetupError, match=r"limits are Limit values, as in limits=\[Limit"):
+            Workbench([], limits=wrong)  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match="retries are Retries values"):
+        Workbench([], retries=[3])  # type: ignore[list-item]

@@ -1,0 +1,825 @@
+"""Large results: a preview is shown, the whole is kept, read in parts, and handed on by its handle."""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import Base64Bytes, BaseModel, Field
+
+from toolcrib import (
+    Approve,
+    Call,
+    Caller,
+    Data,
+    DefinitionError,
+    File,
+    Handle,
+    Image,
+    Registry,
+    Result,
+    SetupError,
+    Text,
+    Tool,
+    ToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.core import Ask, Kept, Repair, ToolSpec
+from toolcrib.workbench import MemoryResults
+
+
+class Row(BaseModel):
+    id: int
+    name: str
+
+
+@tool
+async def find_rows(n: int) -> list[Row]:
+    """Rows."""
+    return [Row(id=i, name=f"name {i}") for i in range(n)]
+
+
+@tool
+async def add_up(rows: Annotated[list[Row], Handle], factor: int = 1) -> int:
+    """Add up ids."""
+    assert all(type(row) is Row for row in rows)
+    return factor * sum(row.id for row in rows)
+
+
+@tool
+async def say(text: str, times: int = 1) -> str:
+    """Say it."""
+    return text * times
+
+
+@tool
+async def count_keys(data: dict[str, Any]) -> int:
+    """Count keys."""
+    return len(data)
+
+
+def giving(value: Any) -> Tool[..., Any]:
+    """A tool `give` whose result is *value*."""
+
+    def give() -> Any:
+        return value
+
+    return Tool(give)
+
+
+async def handle_of(bench: Workbench, value: str = "find_rows", arguments: Any = '{"n": 4000}') -> str:
+    result = await bench.call(value, arguments)
+    assert result.error is None
+    handle: str = result.metadata["handle"]
+    return handle
+
+
+async def read(bench: Workbench, handle: str, **how: Any) -> tuple[str, str]:
+    """The line above what was read, and what was read."""
+    result = await bench.call("read_result", {"handle": handle, **how})
+    result.unwrap()
+    assert len(result.text) <= 20_000
+    head, body = result.content
+    return head.text, body.text
+
+
+async def refusal(bench: Workbench, tool: str, arguments: Mapping[str, Any]) -> ToolError:
+    result = await bench.call(tool, arguments)
+    assert result.error is not None, result.text
+    return result.error
+
+
+# Bounded
+
+
+async def test_a_two_megabyte_result_is_bounded_and_the_rest_can_be_reached() -> None:
+    async with Workbench([find_rows]) as bench:
+        result = await bench.call("find_rows", '{"n": 70000}')
+        whole = json.dumps([{"id": i, "name": f"name {i}"} for i in range(70_000)], separators=(",", ":"))
+        assert len(whole) > 2_000_000
+        assert len(result.text) <= 20_000
+        assert len(result.value) == 70_000
+        assert result.metadata["size_chars"] == len(whole)
+        handle = result.metadata["handle"]
+        assert result.text.startswith(
+            f"[This result is too large to be shown whole: {len(whole)} characters, a JSON list of 70000 items, "
+            f'objects with id, name. The whole is kept under the handle "{handle}": read on with read_result, by '
+            f'offset and limit, a JSON pointer, or a search. Arguments that take a handle take {{"handle": '
+            f'"{handle}"}}.]\n'
+            '[{"id":0,"name":"name 0"},\n{"id":1,'
+        )
+        assert result.text.endswith('{"id":69999,"name":"name 69999"}]')
+        assert "items left out" in result.text
+        assert await read(bench, handle, pointer="/12345/name") == (
+            "[characters 0 to 9 of 10 at '/12345/name'; the end]",
+            "name 12345",
+        )
+
+
+async def test_a_small_result_is_shown_as_it_is_and_nothing_is_kept() -> None:
+    store = MemoryResults()
+    async with Workbench([say, find_rows], results=store) as bench:
+        result = await bench.call("say", {"text": "x" * 20_000})
+        assert (result.text, result.metadata) == ("x" * 20_000, {})
+        assert (await bench.call("find_rows", {"n": 2})).content == (
+            Data('[{"id":0,"name":"name 0"},{"id":1,"name":"name 1"}]'),
+        )
+        assert [spec.name for spec in bench.specs()] == ["say", "find_rows"]
+    assert len(store) == 0
+
+
+async def test_reading_is_offered_once_there_is_something_to_read_and_until_a_reset() -> None:
+    async with Workbench([say]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["say"]
+        handle = await handle_of(bench, "say", {"text": "word ", "times": 10_000})
+        assert [spec.name for spec in bench.specs()] == ["say", "read_result"]
+        spec = bench.specs()[-1]
+        assert (spec.hints.read_only, spec.input_schema["required"]) == (True, ["handle"])
+        await bench.reset()
+        assert [spec.name for spec in bench.specs()] == ["say"]
+        assert (await refusal(bench, "read_result", {"handle": handle})).code == "unavailable"
+
+
+async def test_the_bound_can_be_moved_or_taken_away() -> None:
+    async with Workbench([say], max_result_chars=1000) as bench:
+        result = await bench.call("say", {"text": "x", "times": 1001})
+        assert len(result.text) <= 1000
+        assert (await bench.call("say", {"text": "x", "times": 1000})).text == "x" * 1000
+    async with Workbench([say, giving(File(b"\0" * 10_000_000))], max_result_chars=None) as bench:
+        assert (await bench.call("say", {"text": "x", "times": 100_000})).text == "x" * 100_000
+        assert (await bench.call("give")).content == (File(b"\0" * 10_000_000),)
+        assert [spec.name for spec in bench.specs()] == ["say", "give"]
+
+
+@pytest.mark.parametrize("wrong", [999, 0, -1, 20_000.0, True, "many"])
+def test_a_bound_that_leaves_no_room_is_refused(wrong: Any) -> None:
+    with pytest.raises(SetupError, match="max_result_chars is a number of characters from 1000 on, or None"):
+        Workbench([], max_result_chars=wrong)
+
+
+async def test_the_preview_of_an_object_names_its_keys_and_their_kinds() -> None:
+    value = {"rows": list(range(10_000)), "next": None, "total": 3, "who": "me", "ok": True, "more": {"a": 1}}
+    result = await Workbench([giving(value)]).call("give")
+    assert (
+        "a JSON object with 6 keys: rows (a list of 10000 items), next (null), total (a number), "
+        "who (a string of 2 characters), ok (a boolean), more (an object with 1 key). The whole is kept"
+    ) in result.text
+
+
+async def test_the_preview_of_text_has_whole_lines_from_both_ends() -> None:
+    text = "\n".join(f"line {i} of the log" for i in range(5000))
+    result = await Workbench([giving(text)]).call("give")
+    intro, first, *_, last = result.text.split("\n")
+    assert f"{len(text)} characters in 5000 lines." in intro
+    assert (first, last) == ("line 0 of the log", "line 4999 of the log")
+    assert set(result.text.split("\n")[1:]) - set(text.split("\n")) == {
+        line for line in result.text.split("\n") if "characters left out" in line
+    }
+
+
+async def test_an_error_s_message_is_bounded_too() -> None:
+    @tool
+    async def fail() -> None:
+        raise ToolError("begin " + "x" * 1_000_000 + " end", "conflict")
+
+    result = await Workbench([fail]).call("fail")
+    assert result.error is not None
+    assert len(result.text) <= 20_000
+    assert (result.text, result.error.code) == (result.error.message, "conflict")
+    assert result.text.startswith("begin ")
+    assert result.text.endswith(" end")
+
+
+async def test_images_beside_large_text_stay_and_large_files_do_not() -> None:
+    image, large = Image(b"\x89PNG\0"), Image(b"\x89" + bytes(5 * 1024 * 1024))
+    async with Workbench([giving([Text("word " * 10_000), image])]) as bench:
+        result = await bench.call("give")
+        assert result.content[1:] == (image,)
+        assert len(result.text) <= 20_000
+    async with Workbench([giving(["see:", large])]) as bench:
+        result = await bench.call("give")
+        assert [type(part) for part in result.content] == [Text]
+        assert result.text.endswith("see:\n[image: image/png, 5242881 bytes]")
+        assert result.text.startswith(
+            "[This result is too large to be shown whole: 38 characters in 2 lines and 5242881 bytes"
+        )
+        assert await read(bench, result.metadata["handle"], by="items", limit=1) == (
+            "[items 0 to 0 of 2; the next: offset 1]",
+            '["see:"]',
+        )
+
+
+async def test_a_file_of_text_is_bounded_as_text_once_it_is_large() -> None:
+    text = "".join(f"line {i}\n" for i in range(200_000))
+    async with Workbench([giving(text.encode())]) as bench:
+        result = await bench.call("give")
+        assert len(result.to_dict()["content"][0]["text"]) <= 20_000
+        assert "\nline 0\nline 1\n" in result.text
+        assert (await read(bench, result.metadata["handle"], by="lines", offset=7, limit=1))[1] == "line 7\n"
+    async with Workbench([giving(b"small" * 1000)]) as bench:
+        assert (await bench.call("give")).content == (File(b"small" * 1000),)
+
+
+async def test_thousands_of_small_parts_do_not_pass_the_bound() -> None:
+    async with Workbench([giving([Image(b"\0") for _ in range(3000)])]) as bench:
+        result = await bench.call("give")
+        assert len(result.text) <= 20_000
+        assert "handle" in result.metadata
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=300),
+    lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=200), inner, max_size=10),
+    max_leaves=40,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(_values, st.integers(1, 200), st.integers(1000, 3000))
+async def test_a_preview_is_never_longer_than_the_bound(value: Any, times: int, bound: int) -> None:
+    for given_value in ([value] * times, {"a": [value] * times, "b": value}, json.dumps(value) * times):
+        bench = Workbench([giving(given_value)], max_result_chars=bound)
+        result = await bench.call("give")
+        assert result.error is None
+        assert len(result.text) <= bound
+        assert ("handle" in result.metadata) == (result.metadata.get("size_chars", 0) > bound)
+
+
+# Read
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200),
+    st.integers(1, 9000),
+    st.sampled_from(["characters", "bytes", "lines"]),
+)
+async def test_the_slices_of_a_text_make_up_the_whole(piece: str, limit: int, by: str) -> None:
+    text = (piece * 30_000)[: 30_000 - len(piece)] + piece + "!"
+    if by == "lines":
+        text = "\n".join(text[i : i + 100] for i in range(0, len(text), 100))
+    async with Workbench([giving(text)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        got, offset, rounds = "", 0, 0
+        while "; the end]" not in (said := await read(bench, handle, by=by, offset=offset, limit=limit))[0]:
+            got += said[1]
+            offset = int(said[0].partition("the next: offset ")[2].rstrip("]"))
+            rounds += 1
+            if limit < 500 and rounds == 40:  # enough of many small steps: the rest in one
+                limit = 30_000
+    assert got + said[1] == text
+
+
+async def test_pages_of_a_list_make_up_the_whole() -> None:
+    async with Workbench([find_rows]) as bench:
+        handle = await handle_of(bench, "find_rows", {"n": 3000})
+        got: list[Any] = []
+        for limit in (7, None):
+            while True:
+                head, body = await read(bench, handle, offset=len(got), **({} if limit is None else {"limit": limit}))
+                got += json.loads(body)
+                if limit or "the end" in head:
+                    break
+    assert got == [{"id": i, "name": f"name {i}"} for i in range(3000)]
+
+
+async def test_members_of_an_object_are_paged_too() -> None:
+    value = {f"key {i}": "x" * 100 for i in range(1000)}
+    async with Workbench([giving(value)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        assert await read(bench, handle, by="items", offset=3, limit=1) == (
+            "[items 3 to 3 of 1000; the next: offset 4]",
+            json.dumps({"key 3": "x" * 100}, separators=(",", ":")),
+        )
+
+
+async def test_an_item_or_a_line_that_does_not_fit_says_how_to_read_it() -> None:
+    async with Workbench([giving(["x" * 50_000, "y", {"a/b": "z" * 50_000}])]) as bench:
+        handle = await handle_of(bench, "give", None)
+        head, body = await read(bench, handle)
+        assert head == (
+            f"[items 0 to 0 of 3; only the first {len(body)} characters of it are shown: it has 50002 characters of "
+            "JSON; read it with the pointer '/0'; the next: offset 1]"
+        )
+        assert body == '"' + "x" * (len(body) - 1)
+        assert (await read(bench, handle, pointer="/0", offset=49_990))[1] == "x" * 10
+        assert "pointer '/2/a~1b'" in (await read(bench, handle, pointer="/2", by="items"))[0]
+    async with Workbench([giving("short\n" + "x" * 50_000 + "\nlast")]) as bench:
+        handle = await handle_of(bench, "give", None)
+        head, body = await read(bench, handle, by="lines", offset=1)
+        assert f"read on by characters from offset {6 + len(body)}; the next: offset 2]" in head
+        assert (await read(bench, handle, by="lines", offset=2)) == ("[lines 2 to 2 of 3; the end]", "last")
+
+
+async def test_a_pointer_goes_by_rfc_6901() -> None:
+    value = {"a/b": {"m~n": [10, {"": "empty"}]}, "big": "x" * 30_000}
+    async with Workbench([giving(value)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        got = [(await read(bench, handle, pointer=p))[1] for p in ("/a~1b/m~0n/0", "/a~1b/m~0n/1/", "/a~1b/m~0n")]
+        assert got == ["10", "empty", '[10,{"":"empty"}]']
+        wrong = ["big", "/a~2b", "/bog", "/a~1b/m~0n/2", "/a~1b/m~0n/-", "/a~1b/m~0n/00", "/a~1b/m~0n/0/x", "/big/0"]
+        errors = [await refusal(bench, "read_result", {"handle": handle, "pointer": p}) for p in wrong]
+        assert {error.code for error in errors} == {"invalid_arguments"}
+        assert [error.message for error in errors] == [
+            "'big' is no JSON pointer: one begins with '/', as in /rows/0/name.",
+            "'/a~2b' is no JSON pointer: in a name, '~' is written '~0' and '/' is written '~1'.",
+            "There is no 'bog' in the result. Did you mean 'big'? It has: a/b, big.",
+            "There is no item '2' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
+            "There is no item '-' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
+            "There is no item '00' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
+            "The pointer leads on from '/a~1b/m~0n/0', and that is a number.",
+            "The pointer leads on from '/big', and that is a string of 30000 characters.",
+        ]
+
+
+async def test_json_in_text_can_be_followed_and_other_text_cannot() -> None:
+    async with Workbench([giving(json.dumps({"rows": [1, 2], "pad": "x" * 30_000}))]) as bench:
+        handle = await handle_of(bench, "give", None)
+        assert (await read(bench, handle, pointer="/rows"))[1] == "[1,2]"
+    async with Workbench([giving("plain " * 5000)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        for how in ({"pointer": "/rows"}, {"by": "items"}):
+            error = await refusal(bench, "read_result", {"handle": handle, **how})
+            assert error.message.startswith("The result is no JSON")
+
+
+async def test_text_is_found_with_its_place() -> None:
+    log = "".join(f"{'ERROR' if i % 1000 == 500 else 'info'} at {i}\n" for i in range(3000))
+    async with Workbench([giving(log)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        offset = log.index("ERROR at 1500")
+        assert await read(bench, handle, search="ERROR", offset=1, limit=1) == (
+            "[matches 1 to 1 of 3; the next: offset 2; offsets are of characters]",
+            f"offset {offset}, line 1500: ERROR at 1500",
+        )
+        assert (await read(bench, handle, offset=offset, limit=13))[1] == "ERROR at 1500"
+        assert (await read(bench, handle, by="lines", offset=1500, limit=1))[1] == "ERROR at 1500\n"
+        assert await read(bench, handle, search="no (such") == ("[Found 0 times.]", "")
+        assert await read(bench, handle, search="ERROR", offset=9) == ("[Found 3 times, none from offset 9 on.]", "")
+        head, body = await read(bench, handle, search=r"^error at \d*7$|(?i:^ERROR at 2500)", regex=True)
+        assert (head.partition(";")[0], body.rpartition(": ")[2]) == ("[matches 0 to 0 of 1", "ERROR at 2500")
+
+
+async def test_what_is_found_in_json_has_its_pointer() -> None:
+    value = {"pad": "x" * 30_000, "rows": [{"na~me": 'a "quoted" needle'}, {"needle": [1, 77777]}]}
+    async with Workbench([giving(value)]) as bench:
+        handle = await handle_of(bench, "give", None)
+
+        async def places(pattern: str, **how: Any) -> list[str]:
+            body = (await read(bench, handle, search=pattern, **how))[1]
+            return [line.partition("pointer ")[2].partition(": ")[0] for line in body.splitlines()]
+
+        assert await places("needle") == ["/rows/0/na~0me", "/rows/1/needle"]
+        assert await places("7+", regex=True) == ["/rows/1/needle/1"]
+        assert await places("needle", pointer="/rows/1") == ["/rows/1/needle"]
+
+
+async def test_a_pattern_that_never_ends_is_stopped() -> None:
+    async with Workbench([giving("a" * 30_000)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        began = time.monotonic()
+        error = await refusal(bench, "read_result", {"handle": handle, "search": "(a+)+b", "regex": True})
+        assert time.monotonic() - began < 8  # 1.5 s, and the start of a process
+        assert error.code == "timeout"
+        assert error.message.startswith("The search was stopped after 1.5 s. A pattern with repeats inside repeats")
+        assert (await read(bench, handle, search="a{5}", regex=True, limit=1))[0].startswith("[matches 0 to 0 of 6000")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+async def test_a_search_that_is_given_up_leaves_no_process() -> None:
+    def searches() -> list[str]:
+        found = []
+        for entry in Path("/proc").glob("[0-9]*/cmdline"):
+            with contextlib.suppress(OSError):
+                parent = entry.with_name("stat").read_text().rpartition(")")[2].split()[1]
+                if parent == str(os.getpid()) and b"seek.py" in entry.read_bytes():
+                    found.append(entry.parent.name)
+        return found
+
+    async with Workbench([giving("a" * 30_000)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        arguments = {"handle": handle, "search": "(a+)+b", "regex": True}
+        result = await bench.call(Call("read_result", arguments, timeout_s=0.4))
+        assert result.error is not None
+        assert (result.error.code, searches()) == ("timeout", [])
+        task = asyncio.create_task(bench.call("read_result", arguments))
+        while not searches():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert searches() == []
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "message"),
+    [
+        ({"offset": -1}, "invalid_arguments", "offset"),
+        ({"limit": 0}, "invalid_arguments", "limit"),
+        ({"limit": -5}, "invalid_arguments", "limit"),
+        ({"by": "words"}, "invalid_arguments", '"characters", "lines", "bytes"'),
+        ({"search": "(", "regex": True}, "invalid_arguments", "missing ), unterminated subpattern"),
+        ({"search": "a{99999999999}", "regex": True}, "invalid_arguments", "cannot be read"),
+        ({"search": ""}, "invalid_arguments", "nothing to search for"),
+        ({"search": "x" * 1001}, "invalid_arguments", "longer than 1000 characters"),
+        ({"handle": "result_nonsense"}, "unavailable", "There is no result under this handle"),
+        ({"handle": ""}, "unavailable", "There is no result under this handle"),
+        ({"handle": {"handle": "result_x"}}, "invalid_arguments", "expected string, got object"),
+    ],
+)
+async def test_bad_requests_are_explained(how: dict[str, Any], code: str, message: str) -> None:
+    async with Workbench([giving("word " * 10_000)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        error = await refusal(bench, "read_result", {"handle": handle, **how})
+        assert error.code == code
+        assert message in error.message
+
+
+async def test_huge_numbers_only_lead_to_the_end() -> None:
+    async with Workbench([giving("word " * 10_000)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        assert len((await read(bench, handle, limit=10**30))[1]) > 15_000
+        for by, total in (("characters", 50_000), ("bytes", 50_000), ("lines", 1)):
+            assert await read(bench, handle, by=by, offset=10**30) == (
+                f"[Nothing is there: the {by} end at {total}.]",
+                "",
+            )
+        assert (await read(bench, handle, search="word", offset=10**30))[0].startswith(
+            "[Found at least 10000 times, none"
+        )
+
+
+async def test_binary_is_read_in_base64_and_a_file_of_text_as_text() -> None:
+    data = bytes(range(256)) * 20_000
+    async with Workbench([giving(File(data, name="x.bin"))]) as bench:
+        handle = await handle_of(bench, "give", None)
+        head, body = await read(bench, handle, offset=1000, limit=300)
+        assert head == "[bytes in base64 1000 to 1299 of 5120000; the next: offset 1300]"
+        assert base64.b64decode(body) == data[1000:1300]
+        assert len(base64.b64decode((await read(bench, handle))[1])) > 10_000
+        for how in ({"by": "lines"}, {"pointer": "/0"}, {"search": "x"}):
+            error = await refusal(bench, "read_result", {"handle": handle, **how})
+            assert (error.code, error.message[:36]) == ("invalid_arguments", "The result is an image or a file, an")
+    async with Workbench([giving(b"a line\n" * 1_000_000)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        assert (await read(bench, handle, by="lines", offset=7, limit=2))[1] == "a line\na line\n"
+
+
+async def test_a_secret_across_the_edge_of_two_slices_stays_struck_out() -> None:
+    text = "abcdefghi " * 2000 + "the hunter2hunter2 key " + "jklmnopqr " * 2000
+    file = File((text + "x" * 5_000_000).encode(), "text/plain")
+    for value in (text, {"a": text}, file, [file, "beside"]):
+        async with Workbench([giving(value)], secrets=["hunter2hunter2"]) as bench:
+            result = await bench.call("give")
+            assert "hunter2" not in result.text
+            handle = result.metadata["handle"]
+            at = len(text.partition("hunter2")[0]) + (6 if isinstance(value, dict) else 0)
+            got = ""
+            for start in range(at - 20, at + 40, 5):
+                got += (await read(bench, handle, by="characters", offset=start, limit=5))[1]
+            assert "the [secret] key" in got
+            assert "hunter2" not in got
+            for piece in ("hunter2hunter2", "hunter2", "unter"):
+                assert (await read(bench, handle, search=piece))[0] == "[Found 0 times.]"
+
+
+async def test_a_tool_of_the_user_s_own_keeps_its_name() -> None:
+    @tool
+    async def read_result(which: str) -> str:
+        """Not ours."""
+        return f"mine: {which}"
+
+    async with Workbench([say, read_result]) as bench:
+        result = await bench.call("say", {"text": "word ", "times": 10_000})
+        assert "read on with toolcrib_read_result, by" in result.text
+        assert [spec.name for spec in bench.specs()] == ["say", "read_result", "toolcrib_read_result"]
+        assert (await bench.call("read_result", {"which": "x"})).text == "mine: x"
+        read = await bench.call("toolcrib_read_result", {"handle": result.metadata["handle"], "limit": 4})
+        assert read.content[1] == Text("word")
+
+
+# Kept
+
+
+async def test_a_handle_is_of_use_only_to_the_same_principal_and_thread() -> None:
+    store = MemoryResults()
+    registry = Registry([find_rows, add_up])
+
+    def bench(principal: str, thread: str, profile: str = "default") -> Workbench:
+        caller = Caller(principal=principal, thread=thread, profile=profile)
+        return Workbench(registry, caller=caller, results=store)
+
+    handle = await handle_of(bench("alice", "one"))
+    unknown = {"handle": "result_" + "x" * 43}
+    for principal, thread in (("bob", "one"), ("alice", "two"), ("bob", "two")):
+        other = bench(principal, thread)
+        for name, arguments in (("read_result", lambda of: of), ("add_up", lambda of: {"rows": of})):
+            theirs = await refusal(other, name, arguments({"handle": handle}))
+            nobodys = await refusal(other, name, arguments(unknown))
+            assert theirs.to_dict() == nobodys.to_dict()
+            assert (theirs.code, theirs.retry) == ("unavailable", "changed")
+        await other.start()
+        assert "read_result" not in [spec.name for spec in other.specs()]
+    again = bench("alice", "one", "work")
+    await again.start()
+    assert [spec.name for spec in again.specs()][-1] == "read_result"
+    assert (await again.call("add_up", {"rows": {"handle": handle}})).value == 7_998_000
+
+
+async def test_handles_cannot_be_guessed() -> None:
+    async with Workbench([find_rows]) as bench:
+        handles = {await handle_of(bench, "find_rows", {"n": 2000}) for _ in range(20)}
+    assert len(handles) == 20
+    assert all(len(handle) == len("result_") + 43 for handle in handles)
+
+
+async def test_the_store_is_bounded_by_count_bytes_and_age() -> None:
+    now = 0.0
+
+    def kept(number: int, size: int = 10) -> Kept:
+        return Kept(f"result_{number}", "me", "here", "t", (Text("é" * (size // 2)),), 0.0)
+
+    async def there(store: MemoryResults) -> list[int]:
+        return [n for n in range(10) if await store.find(f"result_{n}", "me", "here")]
+
+    store = MemoryResults(max_count=3, max_bytes=100, max_age_s=10, clock=lambda: now)
+    for number in range(4):
+        assert await store.keep(kept(number))
+    assert await there(store) == [1, 2, 3]
+    await store.find("result_1", "me", "here")  # used, and so kept longer than 2
+    assert await store.keep(kept(4))
+    assert await there(store) == [1, 3, 4]
+    assert await store.keep(kept(5, size=90))
+    assert await there(store) == [4, 5]
+    assert not await store.keep(kept(6, size=102))
+    assert await there(store) == [4, 5]
+    now = 10.0
+    assert await there(store) == []
+    assert (len(store), repr(store)) == (0, "<MemoryResults: 0 results, 0 bytes>")
+
+
+@pytest.mark.parametrize("wrong", [{"max_bytes": 0}, {"max_count": 0}, {"max_age_s": 0}, {"max_age_s": -1}])
+def test_a_store_without_room_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(SetupError, match="are above 0"):
+        MemoryResults(**wrong)
+
+
+async def test_a_result_too_large_to_be_kept_is_previewed_all_the_same() -> None:
+    async with Workbench([say], results=MemoryResults(max_bytes=1000)) as bench:
+        result = await bench.call("say", {"text": "word ", "times": 10_000})
+        assert "The rest could not be kept: ask for less.]" in result.text
+        assert result.metadata == {"size_chars": 50_000}
+        assert [spec.name for spec in bench.specs()] == ["say"]
+
+
+class BrokenStore:
+    """A store whose database is gone."""
+
+    async def keep(self, kept: Kept, /) -> bool:
+        raise ConnectionError("postgres://user:password@host")
+
+    async def find(self, handle: str, principal: str, thread: str, /) -> Kept | None:
+        raise ConnectionError("postgres://user:password@host")
+
+    async def holds(self, principal: str, thread: str, /) -> bool:
+        raise ConnectionError("postgres://user:password@host")
+
+
+async def test_a_broken_store_does_not_undo_what_a_tool_has_done() -> None:
+    async with Workbench([say], results=BrokenStore()) as bench:
+        result = await bench.call("say", {"text": "word ", "times": 10_000})
+        assert (result.status, result.metadata) == ("success", {"size_chars": 50_000})
+        error = await refusal(bench, "read_result", {"handle": "result_x"})
+        assert error.to_dict() == {
+            "code": "unavailable",
+            "message": "Kept results cannot be read at the moment. Try again later.",
+            "retry": "later",
+        }
+
+
+async def test_a_program_gets_the_whole_without_its_secrets() -> None:
+    async with Workbench([giving(["word " * 10_000 + "hunter2", 1, Image(b"x")])], secrets=["hunter2"]) as bench:
+        handle = (await bench.call("give")).metadata["handle"]
+        assert await bench.kept(handle) == (Text("word " * 10_000 + "[secret]"), Data("1"), Image(b"x"))
+        with pytest.raises(ToolError, match="There is no result under this handle"):
+            await bench.kept("result_x")
+
+
+# Handed on
+
+
+async def test_a_handle_is_replaced_by_its_value_which_is_checked() -> None:
+    async with Workbench([find_rows, add_up]) as bench:
+        handle = await handle_of(bench)
+        for given_rows in ({"handle": handle}, {"handle": handle, "pointer": ""}):
+            result = await bench.call("add_up", {"rows": given_rows, "factor": 2})
+            assert (result.value, result.repairs) == (15_996_000, ())
+        text = json.dumps({"factor": 1, "rows": {"handle": handle}})
+        assert (await bench.call("add_up", text)).value == 7_998_000
+        assert (await bench.call("add_up", text.encode())).value == 7_998_000
+        assert (await bench.call(Call("add_up", text))).value == 7_998_000
+        rows: Any = {"handle": handle}
+        assert (await bench.call(add_up, rows)).value == 7_998_000
+        assert (await bench.call(add_up, [Row(id=7, name="x")])).value == 7
+
+
+async def test_a_reference_sent_as_text_is_repaired_where_repairs_are_allowed() -> None:
+    arguments = '{"rows": %s}'
+    async with Workbench([find_rows, add_up]) as bench:
+        written = json.dumps(json.dumps({"handle": await handle_of(bench, "find_rows", {"n": 2000})}))
+        result = await bench.call("add_up", arguments % written)
+        assert (result.value, result.repairs) == (1_999_000, (Repair("/rows", "string", "object"),))
+    async with Workbench([find_rows, add_up], repair=False) as bench:
+        written = json.dumps(json.dumps({"handle": await handle_of(bench, "find_rows", {"n": 2000})}))
+        assert (await refusal(bench, "add_up", arguments % written)).code == "invalid_arguments"  # type: ignore[arg-type]
+
+
+async def test_a_part_of_a_result_can_be_handed_on() -> None:
+    rows = [{"id": i, "name": "x" * 20} for i in range(1000)]
+    async with Workbench([giving({"found": {"rows": rows}, "next": None}), add_up]) as bench:
+        handle = await handle_of(bench, "give", None)
+        assert (await bench.call("add_up", {"rows": {"handle": handle, "pointer": "/found/rows"}})).value == 499_500
+        error = await refusal(bench, "add_up", {"rows": {"handle": handle, "pointer": "/found/row"}})
+        assert error.message == (
+            "Tool 'add_up', 'rows': There is no 'row' in '/found'. Did you mean 'rows'? It has: rows."
+        )
+        wrong_kind = await refusal(bench, "add_up", {"rows": {"handle": handle}})
+        assert wrong_kind.code == "invalid_arguments"
+        assert "'rows': expected array" in wrong_kind.message
+
+
+async def test_the_value_is_checked_like_any_argument() -> None:
+    rows: list[Any] = [{"id": i, "name": "x" * 20} for i in range(1000)]
+    rows[500] = {"id": "no number", "name": 5}
+    async with Workbench([giving(rows), add_up]) as bench:
+        handle = await handle_of(bench, "give", None)
+        error = await refusal(bench, "add_up", {"rows": {"handle": handle}})
+        assert error.code == "invalid_arguments"
+        assert "'rows[500].id': expected integer, got string" in error.message
+
+
+async def test_a_handle_where_none_is_taken_is_refused_with_the_way_out() -> None:
+    async with Workbench([find_rows, add_up, count_keys]) as bench:
+        handle = await handle_of(bench)
+        errors = [
+            await refusal(bench, "count_keys", {"data": {"handle": handle}}),
+            await refusal(bench, "add_up", {"rows": [], "factor": {"handle": handle}}),
+            await refusal(bench, "add_up", {"rows": handle}),
+            await refusal(bench, "add_up", {"rows": {"handle": handle, "pointer": 5}}),
+        ]
+        assert [(error.code, error.message) for error in errors] == [
+            (
+                "invalid_arguments",
+                "Tool 'count_keys': 'data' takes no handle of a result. Read what you need with read_result and send "
+                "that.",
+            ),
+            (
+                "invalid_arguments",
+                "Tool 'add_up': 'factor' takes no handle of a result. These do: rows. Read what you need with "
+                "read_result and send that.",
+            ),
+            (
+                "invalid_arguments",
+                "Tool 'add_up': 'rows' takes a handle only in the form {\"handle\": \"result_...\"}, not as text.",
+            ),
+            ("invalid_arguments", "Tool 'add_up': the pointer of 'rows' is text, a JSON pointer as in /rows."),
+        ]
+        assert (await bench.call("count_keys", {"data": {"handle": "of a door", "x": 1}})).value == 2
+
+
+async def test_the_schema_says_what_may_stand_in_the_place_of_the_value() -> None:
+    @tool
+    async def both(
+        a: Annotated[list[int], Handle, Field(description="Numbers.")],
+        b: Annotated[dict[str, int], Handle] | None = None,
+        c: Annotated[str, Handle, Field(alias="see")] = "x",
+    ) -> None:
+        """Take both."""
+
+    properties = Tool(both).spec.input_schema["properties"]
+    reference = properties["a"]["anyOf"][1]
+    assert (reference["required"], set(reference["properties"])) == (["handle"], {"handle", "pointer"})
+    assert properties == {
+        "a": {"description": "Numbers.", "anyOf": [{"type": "array", "items": {"type": "integer"}}, reference]},
+        "b": {
+            "default": None,
+            "anyOf": [
+                {"type": "object", "additionalProperties": {"type": "integer"}},
+                {"type": "null"},
+                reference,
+            ],
+        },
+        "see": {"default": "x", "anyOf": [{"type": "string"}, reference]},
+    }
+    async with Workbench([both, giving([1] * 20_000)]) as bench:
+        handle = await handle_of(bench, "give", None)
+        assert (await bench.call("both", {"a": {"handle": handle}, "see": "y"})).error is None
+
+
+async def test_a_mark_where_no_handle_is_looked_for_is_refused_at_definition() -> None:
+    def inside(rows: list[Annotated[Row, Handle]]) -> None: ...
+    def many(*rows: Annotated[Row, Handle]) -> None: ...
+
+    with pytest.raises(
+        DefinitionError, match=r"Handle of 'rows' is inside another type.*rows: Annotated\[..., Handle\]"
+    ):
+        Tool(inside)
+    with pytest.raises(DefinitionError, match=r"'rows' takes any number of values.*Annotated\[list\[...\], Handle\]"):
+        Tool(many)
+
+
+async def test_a_tool_with_a_schema_of_its_own_takes_handles_too() -> None:
+    def count(rows: Annotated[Any, Handle]) -> int:
+        return len(rows)
+
+    schema = {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]}
+    async with Workbench([Tool(count, parameters=schema), find_rows]) as bench:
+        handle = await handle_of(bench, "find_rows", {"n": 5000})
+        assert (await bench.call("count", {"rows": {"handle": handle}})).value == 5000
+
+
+async def test_files_are_handed_on_where_base64_is_taken() -> None:
+    data = bytes(range(256)) * 20_000
+
+    @tool
+    async def measure(data: Annotated[Base64Bytes, Handle]) -> int:
+        """Measure."""
+        return len(data)
+
+    @tool
+    async def print_it(text: Annotated[str, Handle]) -> int:
+        """Print."""
+        return len(text)
+
+    big = Workbench([giving(data[:2_560_000] * 2), measure, print_it])
+    async with big as bench:
+        handle = await handle_of(bench, "give", None)
+        too_large = await refusal(bench, "measure", {"data": {"handle": handle}})
+        assert (too_large.code, too_large.message) == (
+            "too_large",
+            "Tool 'measure', 'data': The result has 6826670 characters of JSON, and arguments have at most 4194304. "
+            "Hand on a part of it, with a JSON pointer.",
+        )
+        error = await refusal(bench, "print_it", {"text": {"handle": handle}})
+        assert "The result is an image or a file, and this argument takes none." in error.message
+    store = MemoryResults()
+    await store.keep(Kept("result_f", "local", "default", "t", (File(data[:300_000]),), 0.0))
+    async with Workbench([measure], results=store) as bench:
+        assert (await bench.call("measure", {"data": {"handle": "result_f"}})).value == 300_000
+
+
+async def test_what_a_tool_calls_json_cannot_slip_in_other_arguments() -> None:
+    rows = json.dumps([{"id": i, "name": "x" * 20} for i in range(1000)])
+    async with Workbench([giving(Data(rows + ', "factor": 1000')), add_up]) as bench:
+        handle = await handle_of(bench, "give", None)
+        error = await refusal(bench, "add_up", {"rows": {"handle": handle}})
+        assert (error.code, error.message[:51]) == (
+            "invalid_arguments",
+            "Tool 'add_up', 'rows': The result is no JSON, so ne",
+        )
+
+
+async def test_a_policy_sees_the_value_and_the_log_what_was_sent() -> None:
+    seen: list[Mapping[str, Any]] = []
+    written: list[Any] = []
+
+    class Log:
+        def record(self, call: Call, caller: Caller, result: Result[Any], /) -> None:
+            written.append(call.arguments)
+
+    def policy(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Any:
+        seen.append(arguments)
+        return "allow"
+
+    async with Workbench([find_rows, add_up], policy=policy, recorder=Log()) as bench:
+        handle = await handle_of(bench, "find_rows", {"n": 2000})
+        await bench.call("add_up", {"rows": {"handle": handle}})
+    assert seen[1] == {"rows": [Row(id=i, name=f"name {i}") for i in range(2000)]}
+    assert written[1] == {"rows": {"handle": handle}}
+
+
+async def test_an_approval_holds_for_the_value_and_not_for_its_handle() -> None:
+    def policy(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Any:
+        return Ask() if spec.name == "add_up" else "allow"
+
+    async with Workbench([find_rows, add_up], policy=policy) as bench:
+        first = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 2000})}}
+        same = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 2000})}}
+        other = {"rows": {"handle": await handle_of(bench, "find_rows", {"n": 2001})}}
+        waiting = await bench.call("add_up", first)
+        assert waiting.pending is not None
+        assert '"name":"name 7"' in waiting.pending.arguments.replace(" ", "").replace("name7", "name 7")
+        await bench.answer(waiting.pending.id, Approve(), by="alice")
+        assert (await bench.call("add_up", other)).status == "pending"
+        assert (await bench.call("add_up", same)).value == 1_999_000
+        assert (await bench.call("add_up", first)).status == "pending"

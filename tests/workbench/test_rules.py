@@ -1,0 +1,238 @@
+"""Rules as data: which calls a rule is about, and who has the last word."""
+
+import time
+from collections.abc import Iterable
+from datetime import date
+from decimal import Decimal
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field, SecretStr
+
+from toolcrib import Caller, SetupError, Tool, Workbench, tool
+from toolcrib.core import Decided
+from toolcrib.workbench import Rule, Rules, rules_from_data
+
+
+class Options(BaseModel):
+    depth: int = 1
+    hidden: str = Field("plain", exclude=True)
+    named: str = Field("", validation_alias="other-name")
+
+
+@tool(destructive=True, tags=["money"])
+async def db_drop(
+    table: str = "logs",
+    amount: float | str = 5,
+    paths: list[str] | None = None,
+    options: Options | None = None,
+    price: Decimal = Decimal(1),
+    day: date | None = None,
+    key: SecretStr | None = None,
+    force: bool = False,
+    many: Iterable[int] = (),
+    anything: Any = None,
+) -> str:
+    return f"{table} {sum(many)}"
+
+
+@tool(read_only=True)
+async def read() -> str:
+    return "read"
+
+
+async def decision(policy: Any, name: str = "db_drop", arguments: Any = None, *, principal: str = "bob") -> str:
+    result = await Workbench([db_drop, read], caller=Caller(principal), policy=policy).call(name, arguments)
+    if result.error is not None:
+        assert result.error.code == "denied", result.text
+        return "deny"
+    return "allow" if result.pending is None else "ask"
+
+
+async def test_the_first_rule_that_matches_decides_and_else_the_default() -> None:
+    rules = rules_from_data(
+        [
+            {"tools": "read", "do": "allow"},
+            {"tools": "db.*", "hint": "destructive", "principals": "*", "do": "ask"},
+            {"do": "deny"},
+        ]
+    )
+    assert [await decision(rules, name) for name in ("read", "db_drop")] == ["allow", "ask"]
+    assert await decision(Rules([])) == "allow"
+    assert await decision(Rules([], default="deny")) == "deny"
+    assert await decision(Rules(rules, default="deny"), "read") == "allow"
+    spec = Tool(db_drop).spec
+    assert rules(spec, {}, Caller()) == Decided("ask", "rule 2")
+    assert Rules([], default="deny")(spec, {}, Caller()) == Decided("deny", "default")
+
+
+@pytest.mark.parametrize(
+    ("rule", "matches"),
+    [
+        ({"tools": "db.*"}, True),
+        ({"tools": "db_*"}, True),
+        ({"tools": "*"}, True),
+        ({"tools": ["read", "*_drop"]}, True),
+        ({"tools": "db?drop"}, True),
+        ({"tools": "**d*b*d*r*"}, True),
+        ({"tools": "db"}, False),
+        ({"tools": "DB_*"}, False),
+        ({"tools": "drop"}, False),
+        ({"tools": "db_drop*x"}, False),
+        ({"tools": "db[_]drop"}, False),
+        ({"principals": "b*"}, True),
+        ({"principals": ["alice", "bob"]}, True),
+        ({"principals": "alice"}, False),
+        ({"principals": "b.b"}, False),
+        ({"tags": "money"}, True),
+        ({"tags": ["other", "money"]}, True),
+        ({"tags": "mon"}, False),
+        ({"hint": "destructive"}, True),
+        ({"hint": "not destructive"}, False),
+        ({"hint": "read_only"}, False),
+        ({"hint": "not read_only"}, True),
+        ({"tools": "db.*", "principals": "alice"}, False),
+    ],
+)
+async def test_all_that_a_rule_says_must_be_true_of_the_call(rule: dict[str, Any], matches: bool) -> None:
+    assert await decision(Rules([Rule(do="deny", **rule)])) == ("deny" if matches else "allow")
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments", "matches"),
+    [
+        ({"/table": "secret*"}, {"table": "secrets"}, True),
+        ({"/table": "secret*"}, {"table": "a secret"}, False),
+        ({"/table": "*"}, {"table": "two\nlines"}, True),
+        ({"/table": "a.c"}, {"table": "abc"}, False),
+        ({"/amount": {"gt": 100}}, {"amount": 101}, True),
+        ({"/amount": {"gt": 100}}, {"amount": 100}, False),
+        ({"/amount": {"ge": 100, "lt": 200}}, {"amount": 100}, True),
+        ({"/amount": {"ge": 100, "lt": 200}}, {"amount": 200}, False),
+        ({"/amount": {"le": 100}}, {"amount": 100.5}, False),
+        ({"/amount": {"gt": 100}}, {"amount": "1000"}, True),
+        ({"/amount": 100}, {"amount": 100}, True),
+        ({"/amount": {"ne": 100}}, {"amount": 100}, False),
+        ({"/amount": {"in": [1, 2]}}, {"amount": 2}, True),
+        ({"/amount": {"in": [1, 2]}}, {"amount": 3}, False),
+        ({"/price": {"gt": 100}}, {"price": "100.01"}, True),
+        ({"/day": {"ge": "2030-01-01"}}, {"day": "2030-06-01"}, True),
+        ({"/day": {"ge": "2030-01-01"}}, {"day": "2029-06-01"}, False),
+        ({"/force": True}, {"force": True}, True),
+        ({"/force": True}, {"force": False}, False),
+        ({"/force": 1}, {"force": True}, False),
+        ({"/paths/0": "/etc/*"}, {"paths": ["/etc/passwd"]}, True),
+        ({"/paths/0": "/etc/*"}, {"paths": ["/tmp", "/etc/passwd"]}, False),
+        ({"/paths/*": "/etc/*"}, {"paths": ["/tmp", "/etc/passwd"]}, True),
+        ({"/paths/*": "/etc/*"}, {"paths": []}, False),
+        ({"/options/depth": {"gt": 2}}, {"options": {"depth": 3}}, True),
+        ({"/options/hidden": "x"}, {"options": {"hidden": "x"}}, True),
+        ({"/options/other-name": "x"}, {"options": {"other-name": "x"}}, True),
+        ({"/options/depth": 1}, {"options": {}}, True),
+        ({"/key": "abc*"}, {"key": "abcdef"}, True),
+        ({"/anything/a~1b/~0": 1}, {"anything": {"a/b": {"~": 1}}}, True),
+        ({"/paths": {"exists": True}}, {"paths": []}, True),
+        ({"/anything/x": {"exists": True}}, {"anything": {}}, False),
+        ({"/anything/x": {"exists": False}}, {"anything": {}}, True),
+        ({"/anything/x": {"ne": 1}}, {"anything": {}}, True),
+        ({"/anything": None}, {"anything": None}, True),
+        ({"/table": "a*", "/amount": 1}, {"table": "abc", "amount": 1}, True),
+        ({"/table": "a*", "/amount": 1}, {"table": "abc", "amount": 2}, False),
+    ],
+)
+async def test_conditions_on_arguments(where: dict[str, Any], arguments: dict[str, Any], matches: bool) -> None:
+    assert await decision(Rules([Rule(do="deny", where=where)]), arguments=arguments) == (
+        "deny" if matches else "allow"
+    )
+
+
+async def test_an_argument_that_is_left_out_is_its_default() -> None:
+    rules = Rules([Rule(do="deny", where={"/table": "logs", "/amount": {"ge": 5}})])
+    assert await decision(rules) == "deny"
+    assert await decision(rules, arguments={"table": "other"}) == "allow"
+
+
+@pytest.mark.parametrize(
+    ("where", "arguments"),
+    [
+        ({"/amount": {"gt": 100}}, {"amount": "a thousand"}),
+        ({"/amount": {"gt": 100}}, {"amount": "nan"}),
+        ({"/anything": {"lt": "x"}}, {"anything": 5}),
+        ({"/anything": "secret*"}, {"anything": ["secrets"]}),
+        ({"/many": {"eq": 3}}, {"many": [1, 2]}),
+        ({"/many/0": {"eq": 3}}, {"many": [1, 2]}),
+    ],
+)
+async def test_what_cannot_be_compared_is_not_let_through(where: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """A rule that denies or asks is about it, and a rule that allows is not."""
+    for do in ("deny", "ask"):
+        assert await decision(Rules([Rule(do=do, where=where)]), arguments=arguments) == do  # type: ignore[arg-type]
+    assert await decision(Rules([Rule(do="allow", where=where)], default="deny"), arguments=arguments) == "deny"
+
+
+async def test_looking_at_arguments_leaves_them_as_they_are() -> None:
+    bench = Workbench([db_drop], policy=Rules([Rule(do="allow", where={"/table": "x"})], default="deny"))
+    assert (await bench.call("db_drop", {"table": "x", "many": [1, 2]})).value == "x 3"
+
+
+async def test_a_rule_says_why_whom_to_ask_and_under_which_name() -> None:
+    rules = Rules([Rule(do="ask", message="Drop it?", others_only=True, name="four eyes")])
+    result = await Workbench([db_drop], policy=rules).call("db_drop")
+    assert result.pending is not None
+    assert (result.pending.message, result.pending.others_only) == ("Drop it?", True)
+    assert result.metadata["decision"] == {"do": "ask", "rule": "four eyes"}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"do": "ask", "tool": "x"}, "Rule 2: there is no 'tool' in a rule. Did you mean 'tools'?"),
+        ({"do": "ask", "Where": {}}, "Did you mean 'where'?"),
+        ({"tools": "x"}, 'Rule 2 does not say what to do. Add do = "allow", "deny" or "ask".'),
+        ({"do": "alow"}, "Rule 2: 'do' of a rule cannot be 'alow'. Did you mean 'allow'?"),
+        ({"do": ["ask"]}, "It is one of: allow, deny, ask."),
+        ({"do": "ask", "hint": "destructiv"}, "Did you mean 'destructive'?"),
+        ({"do": "ask", "hint": True}, "It is one of: read_only"),
+        ({"do": "ask", "tools": 5}, "'tools' of a rule is a text or a list of texts."),
+        ({"do": "ask", "tools": []}, "'tools' of a rule says nothing"),
+        ({"do": "ask", "principals": ""}, "'principals' of a rule says nothing"),
+        ({"do": "ask", "tags": {"a": 1}}, "'tags' of a rule"),
+        ({"do": "ask", "principals": ["a", 1]}, "'principals' of a rule"),
+        ({"do": "ask", "where": "x"}, "'where' of a rule is a table"),
+        ({"do": "ask", "where": {"path": "x"}}, "'path' in 'where' is no JSON pointer"),
+        ({"do": "ask", "where": {"/a": {"gte": 1}}}, "no operator 'gte' (of '/a'). It has: eq, ne, gt, ge,"),
+        ({"do": "ask", "where": {"/a": {}}}, "The operators are: eq, ne"),
+        ({"do": "ask", "where": {"/a": {"in": "abc"}}}, "'in' of '/a' takes a list."),
+        ({"do": "ask", "where": {"/a": {"gt": [1]}}}, "'gt' of '/a' takes a number or a text."),
+        ({"do": "ask", "where": {"/a": {"exists": 1}}}, "'exists' of '/a' takes true or false."),
+        ({"do": "ask", "message": 5}, "'message' of a rule is a text."),
+        ({"do": "ask", "others_only": "yes"}, "'others_only' of a rule is true or false."),
+        ({"do": "deny", "others_only": True}, 'goes with do = "ask"'),
+        ("ask", "Rule 2 is no table"),
+    ],
+)
+def test_a_rule_that_cannot_be_is_refused_with_its_number_and_the_way_out(row: Any, said: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        rules_from_data([{"do": "allow"}, row])
+    assert said in str(refused.value)
+    assert str(refused.value).startswith("Rule 2")
+
+
+def test_other_things_than_rules_are_refused() -> None:
+    for wrong in ({"do": "allow"}, "allow"):
+        with pytest.raises(SetupError, match="list of tables"):
+            rules_from_data(wrong)  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match="rules_from_data"):
+        Rules([{"do": "allow"}])  # type: ignore[list-item]
+    with pytest.raises(SetupError, match="'default' of a rule cannot be 'maybe'"):
+        Rules([], default="maybe")  # type: ignore[arg-type]
+
+
+def test_a_pattern_takes_no_time_on_long_text() -> None:
+    @tool
+    async def write(text: Annotated[str, "Anything."]) -> None: ...
+
+    rule = Rule(do="deny", where={"/text": "*a*b*a*b*a*b*a*c"})
+    started = time.perf_counter()
+    assert not rule.matches(Tool(write).spec, {"text": "ab" * 100_000}, Caller())
+    assert time.perf_counter() - started < 5

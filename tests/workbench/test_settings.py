@@ -1,0 +1,379 @@
+"""`toolcrib.toml`: what it says, what goes before it, where secrets come from, and what is said of its mistakes.
+
+`python tests/workbench/test_settings.py` writes the JSON Schema that is shipped anew.
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from toolcrib import Tool, ToolcribError
+from toolcrib.workbench import Limit, Retries, Rule, Workbench
+from toolcrib.workbench.lines import lines_of
+from toolcrib.workbench.settings import (
+    SCHEMA,
+    Settings,
+    SettingsError,
+    find_settings,
+    read_settings,
+    unknown_variables,
+)
+from toolcrib.workbench.tables import LimitTable, RetryTable, RuleTable, schema
+
+Read = Callable[..., Settings]
+Problems = Callable[..., list[str]]
+
+
+@pytest.fixture
+def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
+    """Settings of a text, saved as `toolcrib.toml` in the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(text: str, **environ: str) -> Settings:
+        Path("toolcrib.toml").write_text(text)
+        return read_settings(Path("toolcrib.toml"), environ)
+
+    return read
+
+
+@pytest.fixture
+def problems(read: Read) -> Problems:
+    """What is said of a text that is wrong."""
+
+    def problems(text: str, **environ: str) -> list[str]:
+        with pytest.raises(SettingsError) as raised:
+            read(text, **environ)
+        assert str(raised.value) == "\n".join(map(str, raised.value.problems))
+        return [str(problem).removeprefix("toolcrib.toml:") for problem in raised.value.problems]
+
+    return problems
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: Problems) -> None:
+    text = 'timout_s = 5\n\n[[source]]\nfrom = "a.py"\n[[source]]\nfrm = "b.py"\n[server]\n"prot" = 1\n[[sources]]\n'
+    takes = "It takes: from, tools, without, tags, hint, rename, prefix."
+    every = ", ".join(schema()["properties"])
+    assert problems(text) == [
+        f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",
+        f"6: There is no key 'frm' in [[source]]. Did you mean 'from'? {takes}",
+        "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port.",
+        f"9: There is no key 'sources'. Did you mean 'source'? It takes: {every}.",
+    ]
+
+
+def test_a_wrong_value_is_named_by_its_kind_and_its_line(problems: Problems) -> None:
+    text = """\
+timeout_s = "secret-looking"
+repair = 1
+max_result_chars = 5
+source = [
+    { from = "a.py" },
+    # one more
+    { from = "b.py", prefix = "" },
+]
+
+[[rule]]
+tools = "db_*"
+do = "alow"
+[[rule]]
+hint = "destuctive"
+do = "ask"
+
+[server]
+host = 1979-05-27
+port = 70_000
+"""
+    assert problems(text) == [
+        "1: 'timeout_s': expected number (more than 0), got string.",
+        "2: 'repair': expected boolean, got integer.",
+        "3: 'max_result_chars': expected 0 or integer (at least 1000), got integer.",
+        "7: 'source[1].prefix': expected at least 1 character.",
+        '12: \'rule[0].do\': expected one of "allow", "deny", "ask", got string. Did you mean "allow"?',
+        "14: 'rule[1].hint': expected one of "
+        '"read_only", "destructive", "idempotent", "open_world", "long_running" or one of '
+        '"not read_only", "not destructive", "not idempotent", "not open_world", "not long_running", got string. '
+        'Did you mean "destructive"?',
+        "18: 'server.host': expected a valid string.",
+        "19: 'server.port': expected at most 65535.",
+    ]
+
+
+def test_what_a_rule_or_limit_cannot_be_is_said_with_its_line(problems: Problems) -> None:
+    text = """\
+[[source]]
+from = "a.py"
+rename = { old = ["new", "described", "and more"] }
+[[rule]]
+do = "deny"
+[[rule]]
+do = "allow"
+others_only = true
+[[rule]]
+do = "deny"
+where = { "/amount" = { above = 3 } }
+[[limit]]
+tools = "a"
+[[limit]]
+rate = "3/week"
+[[retry]]
+tools = []
+"""
+    said = problems(text)
+    assert [line.partition(":")[0] for line in said] == ["1", "6", "9", "12", "14", "16"]
+    assert said[1] == "6: 'others_only' says who may answer, so it goes with do = \"ask\"."
+    assert said[3] == '12: A limit limits something: give it a concurrency, as 4, or a rate, as "10/s".'
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("a = = 1\n", "1: This is no TOML, column 5: Invalid value."),
+        ("timeout_s = 1\n\ntimeout_s = 2\n", "3: This is no TOML, column 14: Cannot overwrite a value."),
+        ("a = 1\nb = '''never closed\n", "3: This is no TOML: "),
+    ],
+)
+def test_what_is_no_toml_is_said_with_its_line(problems: Problems, text: str, said: str) -> None:
+    (found,) = problems(text)
+    assert found.startswith(said)
+
+
+def test_references_are_replaced_and_what_they_give_is_struck_out(read: Read) -> None:
+    Path("key").write_text("from-a-file\n")
+    text = """\
+secrets = ["${env:OTHER}"]
+[variables]
+header = "Bearer ${env:TOKEN}"
+nested = { list = ["${file:key}", 3, "$${env:TOKEN}"] }
+"""
+    settings = read(text, TOKEN="token-value", OTHER="other-value")
+    assert settings.variables == {
+        "header": "Bearer token-value",
+        "nested": {"list": ["from-a-file", 3, "${env:TOKEN}"]},
+    }
+    assert sorted(settings.secrets) == ["from-a-file", "other-value", "token-value"]
+    assert settings.struck("a token-value") == "a [secret]"
+    assert "value" not in repr(settings)
+
+
+def test_files_of_secrets_and_tools_are_relative_to_the_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "deep" / "conf"
+    folder.mkdir(parents=True)
+    (folder / "key").write_text("from-a-file")
+    (folder / "toolcrib.toml").write_text(
+        '[[source]]\nfrom = "tools.py"\n[[source]]\nfrom = "../more"\n[[source]]\nfrom = "toolcrib.demo"\n'
+        '[[source]]\nfrom = "tools.py:add"\n[variables]\nkey = "${file:key}"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+    settings = read_settings(Path("deep/conf/toolcrib.toml"), {})
+    assert [source.source for source in settings.sources] == [
+        "deep/conf/tools.py",
+        "deep/conf/../more",
+        "toolcrib.demo",
+        "deep/conf/tools.py:add",
+    ]
+    assert settings.variables == {"key": "from-a-file"}
+
+
+def test_a_reference_that_leads_nowhere_is_said_without_what_is_written_there(problems: Problems) -> None:
+    Path("binary").write_bytes(b"\xff")
+    text = """\
+timeout_s = 3
+secrets = ["sk-spelled-out", "${env:EMPTY}"]
+[[source]]
+from = "${env:TOKEN}/tools.py"
+[variables]
+a = "${env:NOWHERE}"
+b = ["${file:nowhere}", "${file:binary}"]
+c = "${sk-spelled-out}"
+d = "${env:TOKEN"
+e = "${env:SHORT}"
+"""
+    said = problems(text, EMPTY="", TOKEN="token-value", SHORT="abc")
+    forms = "Write '${env:NAME}' or '${file:PATH}'; '$${' stands for '${' itself."
+    assert said == [
+        "2: 'secrets[0]' is no reference. A secret itself must not be in this file: write '${env:NAME}' or "
+        "'${file:PATH}'.",
+        "2: 'secrets[1]': the variable EMPTY is empty.",
+        "4: 'source[0].from': references like '${env:NAME}' stand in [variables] and secrets only.",
+        "6: 'variables.a': the variable NOWHERE is not set.",
+        "7: 'variables.b[0]': the file nowhere cannot be read: No such file or directory.",
+        "7: 'variables.b[1]': the file binary cannot be read: it is not UTF-8 text.",
+        f"8: 'variables.c': a '${{' in it begins no reference. {forms}",
+        f"9: 'variables.d': a '${{' in it begins no reference. {forms}",
+        "10: 'variables.e': what '${env:SHORT}' gives is too short to be struck out of what is shown: it would be "
+        "found in ordinary words. A secret has at least 4 characters; what is no secret is written here.",
+    ]
+
+
+def test_the_environment_goes_before_the_file_and_what_is_given_before_both(read: Read) -> None:
+    text = 'timeout_s = 1\nrepair = false\nmax_result_chars = 2000\n[server]\nport = 1\nhost = "::1"\n'
+    settings = read(text, TOOLCRIB_TIMEOUT_S="2.5", TOOLCRIB_SERVER_PORT="2", TOOLCRIB_MAX_RESULT_CHARS="0")
+    assert (settings.values.server.port, settings.values.server.host) == (2, "::1")
+    options = settings.options()
+    assert {name: options[name] for name in ("timeout_s", "repair", "max_result_chars")} == {
+        "timeout_s": 2.5,
+        "repair": False,
+        "max_result_chars": None,
+    }
+    assert settings.options(timeout_s=4, repair=None) == options | {"timeout_s": 4}
+    assert settings.options({"timeout_s": 60, "pending_s": 5}) == options | {"pending_s": 5}
+
+
+def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
+    environ = {
+        "TOOLCRIB_TIMEOUT_S": "3",
+        "TOOLCRIB_REPAIR": "no",
+        "TOOLCRIB_SHOW_ERRORS": "true",
+        "TOOLCRIB_MAX_RESULT_CHARS": "5000",
+        "TOOLCRIB_PENDING_S": "7",
+        "TOOLCRIB_POLICY_DEFAULT": "deny",
+        "TOOLCRIB_SERVER_HOST": "localhost",
+        "TOOLCRIB_SERVER_PORT": "0",
+    }
+    values = read("", **environ).values
+    lists = {"source", "rule", "limit", "retry", "deadline", "secrets", "variables"}
+    assert values.model_dump(exclude=lists) == {
+        "timeout_s": 3.0,
+        "repair": False,
+        "show_errors": True,
+        "max_result_chars": 5000,
+        "pending_s": 7.0,
+        "policy": {"default": "deny"},
+        "server": {"host": "localhost", "port": 0},
+    }
+    assert {name.lower() for name in values.model_fields_set | lists} == set(schema()["properties"])
+
+
+def test_a_variable_with_a_wrong_value_is_named(problems: Problems) -> None:
+    assert problems("", TOOLCRIB_TIMEOUT_S="soon", TOOLCRIB_POLICY_DEFAULT="alow", TOOLCRIB_SOURCES="'a") == [
+        "TOOLCRIB_TIMEOUT_S: Expected number (more than 0).",
+        'TOOLCRIB_POLICY_DEFAULT: Expected one of "allow", "deny", "ask".',
+        "TOOLCRIB_SOURCES: A quote in it is never closed.",
+    ]
+    (unknown,) = unknown_variables({"TOOLCRIB_TIMEOUT": "3", "TOOLCRIB_REPAIR": "1", "OTHER": ""})
+    assert str(unknown) == "TOOLCRIB_TIMEOUT: There is no setting of this name. Did you mean 'TOOLCRIB_TIMEOUT_S'?"
+
+
+def test_sources_in_the_environment_are_words_as_in_a_shell(read: Read) -> None:
+    settings = read('[[source]]\nfrom = "a.py"\n', TOOLCRIB_SOURCES="'my tools.py' toolcrib.demo")
+    assert [source.source for source in settings.sources] == ["my tools.py", "toolcrib.demo"]
+
+
+async def test_views_deadlines_and_rules_of_the_settings_hold_in_a_workbench(read: Read) -> None:
+    def read_row(row: int) -> int:
+        """Read."""
+        return row
+
+    def drop_row(row: int) -> int:
+        """Drop."""
+        return row
+
+    settings = read("""
+[[source]]
+from = "db.py"
+tools = "*_row"
+rename = { drop_row = ["remove", "Remove a row."] }
+prefix = "db_"
+
+[[deadline]]
+tools = "db_read*"
+timeout_s = 9
+
+[[rule]]
+name = "no removals"
+tools = "db.remove"
+do = "deny"
+message = "Rows stay."
+""")
+    (source,) = settings.sources
+    tools = settings.timed(source.view([Tool(read_row, timeout_s=3), Tool(drop_row), Tool(print, name="print")]))
+    bench = Workbench([tools], **settings.options())
+    assert [(spec.name, spec.description, spec.timeout_s) for spec in bench.specs()] == [
+        ("db_read_row", "Read.", 9.0),
+        ("db_remove", "Remove a row.", None),
+    ]
+    assert (await bench.call("db_read_row", {"row": 3})).value == 3
+    denied = await bench.call("db_remove", {"row": 3})
+    assert denied.text == "Tool 'db_remove' may not be used here in this way: Rows stay."
+    assert denied.metadata["decision"] == {"do": "deny", "rule": "no removals"}
+
+
+def test_without_rules_there_is_no_policy(read: Read) -> None:
+    assert read("timeout_s = 3").options()["policy"] is None
+    assert read('[policy]\ndefault = "deny"\n').options()["policy"] is not None
+
+
+def test_the_settings_that_are_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert find_settings(None, {}) is None
+    Path("toolcrib.toml").touch()
+    Path("other.toml").touch()
+    assert find_settings(None, {}) == Path("toolcrib.toml")
+    assert find_settings(None, {"TOOLCRIB_CONFIG": "other.toml"}) == Path("other.toml")
+    assert find_settings(Path("toolcrib.toml"), {"TOOLCRIB_CONFIG": "other.toml"}) == Path("toolcrib.toml")
+    with pytest.raises(ToolcribError, match=r"There is no file nowhere.toml, which TOOLCRIB_CONFIG names\."):
+        find_settings(None, {"TOOLCRIB_CONFIG": "nowhere.toml"})
+
+
+def test_the_tables_have_the_keys_of_what_they_stand_for() -> None:
+    for table, meant in ((RuleTable, Rule), (LimitTable, Limit), (RetryTable, Retries)):
+        assert set(table.model_fields) == {one.name for one in fields(meant) if one.init}
+
+
+def test_the_schema_that_is_shipped_is_current() -> None:
+    shipped = json.loads(SCHEMA.read_text())
+    jsonschema_rs.meta.validate(shipped)
+    assert shipped == schema(), "python tests/workbench/test_settings.py writes it anew"
+
+
+def test_the_schema_refuses_what_the_command_refuses() -> None:
+    validator = jsonschema_rs.Draft202012Validator(schema())
+    right = {"source": [{"from": "a.py", "tools": ["a*"]}], "rule": [{"do": "ask", "hint": "not read_only"}]}
+    assert validator.is_valid(right)
+    for wrong in ({"source": [{}]}, {"sources": []}, {"timeout_s": 0}, {"rule": [{"do": "x"}]}, {"timeout_s": None}):
+        assert not validator.is_valid(wrong)
+
+
+TEXTS = [
+    "",
+    "# only a comment",
+    'a = 1\n"b c".d = """x # [[\ny\\""""" # z\n\n[t.u]\ne = [ # c\n  1,\n  {k = "v]", l.m = 2},\n  [3, 4],\n]\n',
+    "[[s]]\nn = 1\n[[s]]\nn = \"a\\\"[b\"\n[s.sub]\nq = 1979-05-27 07:32:00\n[[s.deep]]\nz=1\n[[s.deep]]\nz='''a''''\n",
+    "a.b.c = 1\r\na.d = 'x'\r\n[ e . 'f g' ]\r\nh = [[], {}, [[1]]]\r\n",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_every_key_and_item_of_a_text_has_the_line_it_is_on(text: str) -> None:
+    found = lines_of(text)
+    paths = list(_paths(tomllib.loads(text)))
+    assert sorted(found, key=str) == sorted(paths, key=str)
+    rows = text.split("\n")
+    for path, line in found.items():
+        if isinstance(path[-1], str):
+            assert path[-1] in rows[line - 1]
+
+
+def test_keys_that_end_in_each_other_keep_their_lines() -> None:
+    text = "[a]\nx = 1\n\n[b]\nx = '''\n[a]\nx = 2\n'''\n[[c]]\nx = 3\n[[c]]\nx = 4\n"
+    lines = {("a",): 1, ("a", "x"): 2, ("b",): 4, ("b", "x"): 5, ("c",): 9, ("c", 0): 9, ("c", 0, "x"): 10}
+    assert lines_of(text) == {**lines, ("c", 1): 11, ("c", 1, "x"): 12}
+
+
+def _paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield (*at, key)
+            yield from _paths(inner, (*at, key))
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(json.dumps(schema(), indent=2) + "\n")
