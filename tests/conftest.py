@@ -1,9 +1,21 @@
-"""What all tests share. The last line counts what ran, and what was skipped and why."""
+"""What all tests share: clean environments with the wheel in them, made once for all (see scripts/clean_env.py).
+
+The last line of a run counts what ran, and what was skipped and why.
+"""
 
 import os
+import shutil
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+
+CLEAN_ENV = Path(__file__).parents[1] / "scripts" / "clean_env.py"
+
+CleanEnv = Callable[..., Path]
 
 _skips: Counter[str] = Counter()
 _outcomes: Counter[str] = Counter()
@@ -30,3 +42,39 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     for reason, count in _skips.items():
         print(f"skipped {count}: {reason}")
     print(f"tests: {_outcomes['passed']} passed, {_outcomes['failed']} failed, {sum(_skips.values())} skipped")
+
+
+@pytest.fixture(scope="session")
+def clean_env(tmp_path_factory: pytest.TempPathFactory) -> CleanEnv:
+    """Gives the folder of an environment's programs: `clean_env("--extra", "serve")`."""
+    folder = tmp_path_factory.getbasetemp() / "clean"
+
+    def make(*options: str) -> Path:
+        env = folder / "".join(c if c.isalnum() else "_" for c in " ".join(options) or "base")
+        if not (env / "env").exists():
+            command = [sys.executable, str(CLEAN_ENV), str(env), "--dist", str(folder / "dist"), *options]
+            done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+            if done.returncode:
+                shutil.rmtree(env, ignore_errors=True)  # half an environment is none for the next who asks
+                pytest.fail(done.stdout)
+        return env / "env" / "bin"
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def dist(clean_env: CleanEnv) -> Path:
+    """The folder with the source distribution and the wheel."""
+    return clean_env().parents[2] / "dist"
+
+
+@pytest.fixture
+def user_environ() -> Callable[[Path], dict[str, str]]:
+    """The environment variables of a user whose programs are first in a folder: nothing of this checkout."""
+
+    def environ(programs: Path) -> dict[str, str]:
+        ours = ("PYTHON", "PYTEST", "VIRTUAL_ENV", "COV", "TOOLCRIB", "OPENAI")
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+        return {**kept, "PATH": f"{programs}{os.pathsep}/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin"}
+
+    return environ
