@@ -37,10 +37,10 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[serve]' --group dev; \
+	  uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[all]' --group dev; \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/python -m pip install -q --upgrade 'pip>=25.1' && \
-	  $(BIN)/python -m pip install -q -c constraints.txt -e '.[serve]' --group dev; \
+	  $(BIN)/python -m pip install -q -c constraints.txt -e '.[all]' --group dev; \
 	fi
 	@touch $(READY)

@@ -32,7 +32,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    if _skips and os.environ.get("TOOLCRIB_NO_SKIP"):
+    if _skips and os.environ.get("NO_SKIP"):
         session.exitstatus = 1
 
 

@@ -236,7 +236,8 @@ def session(
         path = f"{command.parent}{os.pathsep}{path}"
     for name, value in {"PATH": path, "NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    for name in [name for name in os.environ if name == "FORCE_COLOR" or name.startswith("TOOLCRIB_")]:
+        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     before = set(sys.modules)

@@ -96,7 +96,7 @@ async def run(tool: Tool, call: Call, scene: Scene, feed: Feed | None = None) ->
         else:
             value = await retried(tool, arguments, call, replace(scene, asked=[]), feed, tried := [])
         content = normalize(tool, value, scene.redaction)
-        result = Result(value, content, None, repairs, started, time(), call.id)
+        result = Result(value, content, None, repairs, started, time(), call.id, call.tool)
         if shelf is not None:
             part = content[0] if len(content) == 1 else None
             shown = part.json if type(part) is Data else part.text if type(part) is Text else None
@@ -108,10 +108,10 @@ async def run(tool: Tool, call: Call, scene: Scene, feed: Feed | None = None) ->
             error = told(raised, tool.spec.name, show=scene.show_errors, redaction=scene.redaction)
             if scene.shelf is not None:
                 error = scene.shelf.shorten(error)
-            result = Result(None, (Text(error.message),), error, repairs, started, time(), call.id)
+            result = Result(None, (Text(error.message),), error, repairs, started, time(), call.id, call.tool)
         else:
             words = await _suspend(tool.spec.name, pending, asking)
-            result = Result(None, (Text(words),), None, repairs, started, time(), call.id, pending)
+            result = Result(None, (Text(words),), None, repairs, started, time(), call.id, call.tool, pending)
     if decided is not None:
         result.metadata["decision"] = recorded(decided, result.error)
     if tried:
@@ -124,7 +124,7 @@ async def run(tool: Tool, call: Call, scene: Scene, feed: Feed | None = None) ->
 def refuse(call: Call, error: ToolError, scene: Scene) -> Result[Any]:
     """The result of a call that was not begun."""
     now = time()
-    result: Result[Any] = Result(None, (Text(error.message),), error, (), now, now, call.id)
+    result: Result[Any] = Result(None, (Text(error.message),), error, (), now, now, call.id, call.tool)
     if scene.recorder is not None:
         _record(scene.recorder, call, scene.caller, result)
     return result

@@ -35,7 +35,7 @@ class Result(Generic[T_co]):
     """How a call ended. Treat it as a value.
 
     `content` is what may be shown, to a model or a log, known secrets struck out. `value` is what the tool returned,
-    for the program: it is not struck out. Times are seconds since the epoch; `started_at` and `finished_at` are the
+    for the program: it is not struck out. `tool` is the name that was called. Times are seconds since the epoch; `started_at` and `finished_at` are the
     same as aware datetimes in UTC.
     (Not frozen: one is made for every call, and freezing makes that five times as slow.)
     """
@@ -47,6 +47,7 @@ class Result(Generic[T_co]):
     started_s: float = 0.0
     finished_s: float = 0.0
     call_id: str = ""
+    tool: str = ""
     pending: Pending | None = None
     metadata: dict[str, Any] = field(default_factory=_no_metadata)
 
@@ -86,6 +87,7 @@ class Result(Generic[T_co]):
         said: dict[str, Any] = {
             "status": self.status,
             "call_id": self.call_id,
+            "tool": self.tool,
             "content": [_content_dict(part) for part in self.content],
             "error": self.error and self.error.to_dict(),
             "pending": self.pending and self.pending.to_dict(),

@@ -1,6 +1,7 @@
 """Kinds of tool, and how any source becomes tools."""
 
 from .function import Definition, Tool, as_tool, reference, tool
+from .given import given
 from .load import Loaded, LoadProblem, load, tools_of_source
 from .options import Options
 from .stateful import Group, Kind, Member, StatefulTool
@@ -16,6 +17,7 @@ __all__ = [
     "StatefulTool",
     "Tool",
     "as_tool",
+    "given",
     "load",
     "reference",
     "tool",

@@ -54,6 +54,7 @@ class Tool(Generic[P, R]):
     turn: Gate | None
     retries: int | None
     work: Callable[..., Any]
+    _work_of: Callable[[Any], Callable[..., Any]]
     handles: Mapping[str, Any] | None
     owner: "Member | None"
     check: Check
@@ -304,8 +305,11 @@ def _name(fn: Any, options: Options) -> str:
     while isinstance(plain, functools.partial):
         plain = plain.func
     name: Any = options.get("name")
-    if name is None:
-        name = getattr(plain, "__name__", None) or type(plain).__name__
+    return require_name(getattr(plain, "__name__", None) or type(plain).__name__ if name is None else name)
+
+
+def require_name(name: Any) -> str:
+    """*name*, if it can be the name of a tool. Raises DefinitionError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DefinitionError(
             f"{name!r} cannot be the name of a tool: model providers take 1 to 64 letters, digits, '_' and '-'. "
