@@ -35,8 +35,8 @@ class Result(Generic[T_co]):
     """How a call ended. Treat it as a value.
 
     `content` is what may be shown, to a model or a log, known secrets struck out. `value` is what the tool returned,
-    for the program: it is not struck out. `tool` is the name that was called. Times are seconds since the epoch; `started_at` and `finished_at` are the
-    same as aware datetimes in UTC.
+    for the program: it is not struck out. `tool` is the name that was called. Times are seconds since the epoch;
+    `started_at` and `finished_at` are the same as aware datetimes in UTC.
     (Not frozen: one is made for every call, and freezing makes that five times as slow.)
     """
 
