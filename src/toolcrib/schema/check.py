@@ -28,16 +28,19 @@ _SURELY_SHORT = LIMIT_BYTES // 4
 
 def typed_check(tool: str, arguments: Arguments) -> Check:
     """The check of a function's *arguments*, validated by pydantic straight from JSON text."""
-    validate = arguments.adapter.validator.validate_json
+    validate = arguments.validator.validate_json
     inside = counter(arguments.annotations)
     always_read = not arguments.countable or _takes_anything(arguments.schema)
+    # What is always read, or refused by every float, need not be searched for what is no number. In a name that
+    # pydantic ignores it would be missed; but then not every colon has its key, and the text is read.
+    searched = not (always_read or arguments.finite)
     second_road = _SecondRoad(tool, arguments.schema, _Typed(arguments))
 
     def check(given: Given, repair: bool, /) -> Checked:
         text = given if type(given) is str else _text(tool, given)
         try:
-            if len(text) > _SURELY_SHORT or ("N" in text and "NaN" in text) or ("I" in text and "Infinity" in text):
-                read(text)  # pydantic lets NaN and Infinity through inside models and Any
+            if len(text) > _SURELY_SHORT or (searched and ("NaN" in text or "Infinity" in text)):
+                read(text)
             checked = validate(text, strict=True)
             keys, colons = len(checked), text.count(":")
             if keys != colons or always_read:
@@ -80,7 +83,7 @@ class _Typed:
     formats = False
 
     def __init__(self, arguments: Arguments) -> None:
-        self._validate = arguments.adapter.validator.validate_json
+        self._validate = arguments.validator.validate_json
 
     def __call__(self, value: Any) -> dict[str, Any]:
         return self._validate(pydantic_core.to_json(value), strict=True)  # type: ignore[no-any-return]

@@ -15,6 +15,7 @@ from typing_extensions import TypedDict, Unpack
 
 from ..core import DefinitionError
 from .bare import admits
+from .finite import finite
 from .signature import EMPTY, Parameter
 
 
@@ -62,11 +63,12 @@ class Quiet(GenerateJsonSchema):
 
 
 class Arguments:
-    """The arguments of a function: their JSON Schema, and the adapter that turns JSON text into them.
+    """The arguments of a function: their JSON Schema, and the validator that turns JSON text into them.
 
-    `countable` where the arguments the adapter gives have just the names that stood in the text: not so where a
-    pydantic `Field` fills in defaults, or reads one name into two. `aliases` are names that stand in the text in
-    place of the parameters' own.
+    `countable` where the arguments the validator gives have just the names that stood in the text: not so where a
+    pydantic `Field` fills in defaults, or reads one name into two. `finite` where no number that is none (NaN) can
+    get through. `aliases` are names that stand in the text in place of the parameters' own. `adapter` is pydantic's
+    own, for who needs to know the types.
     """
 
     def __init__(
@@ -99,6 +101,7 @@ class Arguments:
             self.schema = clean({"properties": {}, **self.adapter.json_schema(schema_generator=Quiet)})
         except Exception as error:
             raise _unsuitable(parameters, label, names, error) from error
+        self.validator, self.finite = finite(self.adapter)
         self.annotations = {name: _stripped(annotation) for name, annotation in fields.items()}
         read = _fields_read(self.adapter.core_schema)
         self.countable = all(field["schema"]["type"] != "default" and not _alias(field) for field in read.values())

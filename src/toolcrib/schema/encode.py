@@ -72,7 +72,6 @@ def describe_return(
     keeps = _promise_of(returns)
     exact = returns if returns in (str, int, bool) else None
     surely = _surely(returns)
-    keeps = _promise_of(returns)
     promised: list[Validator] = []
 
     def write(value: Any) -> str:

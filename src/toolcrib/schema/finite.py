@@ -1,0 +1,55 @@
+"""Validators that take no NaN and no Infinity, also not inside a user's own models.
+
+pydantic reads both, and `1e999` as infinity, into a float of any class that does not say otherwise. None of them is
+JSON (RFC 8259 §6), so no class can have been promised them by a model.
+"""
+
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import SchemaValidator
+
+
+def finite(adapter: "TypeAdapter[Any]") -> tuple[Any, bool]:
+    """The validator of *adapter*, without such numbers where a float is read, and whether that is everywhere.
+
+    It is not where anything at all is read, or where code of the user's sees what came before pydantic does.
+    """
+    sure = True
+
+    def without(plan: Any) -> Any:
+        nonlocal sure
+        if isinstance(plan, list):
+            return [without(part) for part in plan]
+        if isinstance(plan, tuple):  # a choice of a union, with its label
+            return tuple(without(part) for part in plan)
+        if not isinstance(plan, dict):
+            return plan
+        kind = plan.get("type")
+        if isinstance(kind, str):
+            config = plan.get("config") or {}
+            if kind not in _READ_BY_PYDANTIC or "allow" in (
+                plan.get("extra_behavior"),
+                config.get("extra_fields_behavior"),
+            ):
+                sure = False
+        changed = {key: part if key in _NO_PLAN else without(part) for key, part in plan.items()}
+        return {**changed, "allow_inf_nan": False} if kind == "float" else changed
+
+    try:
+        # Not the validators that classes hold ready: those are built from their own plans.
+        validator = SchemaValidator(without(adapter.core_schema), _use_prebuilt=False)
+    except Exception:  # a plan that only pydantic itself can build
+        return adapter.validator, False
+    return validator, sure
+
+
+_NO_PLAN = frozenset({"cls", "config", "metadata", "default", "default_factory", "serialization", "expected", "ref"})
+"""What stands in a plan and is none."""
+
+_READ_BY_PYDANTIC = frozenset(
+    {"str", "int", "float", "bool", "decimal", "bytes", "date", "time", "datetime", "timedelta", "uuid", "url", "enum"}
+    | {"none", "literal", "list", "set", "frozenset", "tuple", "dict", "nullable", "union", "tagged-union", "default"}
+    | {"model", "model-fields", "model-field", "typed-dict", "typed-dict-field", "dataclass", "dataclass-args"}
+    | {"dataclass-field", "definitions", "definition-ref", "function-after"}
+)
