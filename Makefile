@@ -10,11 +10,13 @@ SOURCES := examples
 run: $(READY)  ## the MCP server on the example tools
 	@$(BIN)/toolcrib serve $(SOURCES)
 
-demo: $(READY)  ## a transcript: the official MCP client calls the example tools
+demo: $(READY)  ## transcripts: the official MCP client calls the example tools; a scripted model does, in a chat
 	@$(BIN)/python examples/client/demo.py
+	@echo
+	@$(BIN)/python examples/chat/demo.py
 
 test: $(READY)  ## what every change must pass; at most six minutes
-	@$(BIN)/python -m pytest -m "not full"
+	@$(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal
 
 test-all: $(READY) check  ## the rest: node clients, wheels in clean environments, type checkers; at most sixty minutes
 	@$(BIN)/python -m pytest -m full

@@ -43,7 +43,12 @@ def built(dist: Path) -> Path:
 def required(extras: list[str]) -> list[str]:
     """What pyproject.toml asks for. Only what is asked for directly is taken at its lowest."""
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
-    return [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+    lines: list[str] = [*project["dependencies"]]
+    for extra in extras:
+        for line in project["optional-dependencies"][extra]:
+            inner = line.removeprefix("toolcrib[").removesuffix("]").split(",") if line.startswith("toolcrib[") else []
+            lines += required(inner) if inner else [line]
+    return list(dict.fromkeys(lines))
 
 
 def install(env: Path, packages: list[str], lowest: bool) -> None:

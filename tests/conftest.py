@@ -68,12 +68,15 @@ def dist(clean_env: CleanEnv) -> Path:
     return clean_env().parents[2] / "dist"
 
 
+_PROVIDERS = ("OPENAI", "ANTHROPIC", "GOOGLE", "GEMINI", "AWS")
+
+
 @pytest.fixture
 def user_environ() -> Callable[[Path], dict[str, str]]:
     """The environment variables of a user whose programs are first in a folder: nothing of this checkout."""
 
     def environ(programs: Path) -> dict[str, str]:
-        ours = ("PYTHON", "PYTEST", "VIRTUAL_ENV", "COV", "TOOLCRIB", "OPENAI")
+        ours = ("PYTHON", "PYTEST", "VIRTUAL_ENV", "COV", "TOOLCRIB", *_PROVIDERS)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         return {**kept, "PATH": f"{programs}{os.pathsep}/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin"}
 

@@ -39,6 +39,7 @@ from .record import CallLog
 from .tools import StatefulTool, Tool, tool
 
 if TYPE_CHECKING:
+    from . import formats as formats
     from .workbench import Crib, Registry, Workbench
 
 __version__ = "0.1.0"
@@ -89,6 +90,8 @@ _IN_WORKBENCH = ("Crib", "Registry", "Workbench")
 
 
 def __getattr__(name: str) -> Any:
+    if name == "formats":
+        return import_module(".formats", __name__)
     if name not in _IN_WORKBENCH:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(".workbench", __name__), name)

@@ -334,7 +334,7 @@ async def test_a_failed_result_of_another_tool_fails_this_one() -> None:
     assert result.error.code == "invalid_arguments"
 
 
-@pytest.mark.parametrize("value", [object(), threading.Lock(), {1: {2: object()}}], ids=repr)
+@pytest.mark.parametrize("value", [object(), threading.Lock(), {1: {2: object()}}], ids=["object", "lock", "inside"])
 async def test_a_value_without_json_form_is_an_invalid_result(value: object) -> None:
     @tool
     async def give() -> Any:

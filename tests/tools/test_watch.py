@@ -340,7 +340,7 @@ async def test_a_save_is_noticed_and_told(file: Path, caplog: pytest.LogCaptureF
         beside.replace(file)
         await until(lambda: told == [["add", "double"], ["add"]])
         file.write_text("def (:\n")
-        await until(lambda: bool(watched.problems))
+        await until(lambda: bool(watched.problems) and len(caplog.records) == 3)
         end()
     finally:
         await watched.stop()

@@ -258,7 +258,8 @@ def test_a_variable_with_a_wrong_value_is_named(problems: Problems) -> None:
         'TOOLCRIB_POLICY_DEFAULT: Expected one of "allow", "deny", "ask".',
         "TOOLCRIB_SOURCES: A quote in it is never closed.",
     ]
-    (unknown,) = unknown_variables({"TOOLCRIB_TIMEOUT": "3", "TOOLCRIB_REPAIR": "1", "OTHER": ""})
+    environ = {"TOOLCRIB_TIMEOUT": "3", "TOOLCRIB_REPAIR": "1", "TOOLCRIB_ALLOW_SOURCE_CODE": "1", "OTHER": ""}
+    (unknown,) = unknown_variables(environ)
     assert str(unknown) == "TOOLCRIB_TIMEOUT: There is no setting of this name. Did you mean 'TOOLCRIB_TIMEOUT_S'?"
 
 

@@ -3,13 +3,15 @@
 from .around import Run, around, time_left_s
 from .depends import Provided
 from .feed import Feed
-from .inside import Retries
 from .keep import held, put_back
-from .life import Scene, refuse, run
+from .life import refuse, run
+from .scene import Retries, Scene
+from .threads import Escaped, in_thread
 from .waiting import Desk
 
 __all__ = [
     "Desk",
+    "Escaped",
     "Feed",
     "Provided",
     "Retries",
@@ -17,6 +19,7 @@ __all__ = [
     "Scene",
     "around",
     "held",
+    "in_thread",
     "put_back",
     "refuse",
     "run",

@@ -15,7 +15,8 @@ from .execute import due_s
 from .fail import told
 from .feed import Feed
 from .keep import put_back
-from .life import Scene, refuse, run
+from .life import refuse, run
+from .scene import Scene
 
 Run = Callable[[Tool, Call, Feed | None], Awaitable[Result[Any]]]
 

@@ -57,6 +57,7 @@ class Bounded:
     def __await__(self) -> Generator[Any, Any, Any]:
         if self._given_up is not None and self._given_up.is_cancelled():
             self._work.close()
+            self._still_running = False  # it never began
             raise self._error(ended=True)
         watched = None if self._deadline_s is None else watchdog.watch(self._tool, self._deadline_s)
         # Here and not in the work, which may be left behind and then never come to the end that would reset it.

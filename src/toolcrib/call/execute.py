@@ -8,7 +8,7 @@ import logging
 from collections.abc import Awaitable
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import Call, CancellationToken, Context, Port, Result, Tool
 from .bounded import Bounded, deadline
@@ -16,13 +16,11 @@ from .depends import Provided
 from .feed import CallPort, Feed
 from .isolated import isolated
 from .keep import in_keeping_thread, keep, let_go
+from .scene import Scene
 from .waiting import waits_for
 
-if TYPE_CHECKING:
-    from .life import Scene
 
-
-def execute(tool: Tool, arguments: dict[str, Any], call: Call, scene: "Scene", feed: Feed | None) -> Awaitable[Any]:
+def execute(tool: Tool, arguments: dict[str, Any], call: Call, scene: Scene, feed: Feed | None) -> Awaitable[Any]:
     """The value of the work of *tool*. Raises what the work raises, and ToolError `timeout` or `cancelled`."""
     deadline_s = due_s(tool, call, scene)
     if deadline_s is None and call.cancellation is None:
@@ -49,7 +47,7 @@ def execute(tool: Tool, arguments: dict[str, Any], call: Call, scene: "Scene", f
     )
 
 
-def due_s(tool: Tool, call: Call, scene: "Scene") -> float | None:
+def due_s(tool: Tool, call: Call, scene: Scene) -> float | None:
     """When *call* has to be over, on the clock of `time.monotonic()`, if it begins now; None for at no time."""
     ambient, of_tool, of_scene, of_call = deadline.get(), tool.spec.timeout_s, scene.timeout_s, call.timeout_s
     if ambient is None and of_tool is None and of_scene is None and of_call is None:
@@ -63,7 +61,7 @@ async def _work(
     tool: Tool,
     arguments: dict[str, Any],
     call: Call,
-    scene: "Scene",
+    scene: Scene,
     feed: Feed | None,
     deadline_s: float | None,
     cancellation: CancellationToken,
@@ -82,7 +80,7 @@ async def _with_needs(
     tool: Tool,
     arguments: dict[str, Any],
     call: Call,
-    scene: "Scene",
+    scene: Scene,
     feed: Feed | None,
     deadline_s: float | None,
     cancellation: CancellationToken,

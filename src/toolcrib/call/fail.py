@@ -19,8 +19,8 @@ def told(error: BaseException, tool: str, *, show: bool, redaction: Redaction | 
     """What a model is told of *error*, secrets struck out.
 
     A ToolError is told as it is. Of any other exception only its type is told, and a reference under which its
-    traceback is in the log; with *show*, its text too. Raises *error* itself where it is the caller who gives up:
-    KeyboardInterrupt, GeneratorExit, and the cancellation of the task that waits.
+    traceback is in the log; with *show*, its text too, and both are in `details`. Raises *error* itself where it is
+    the caller who gives up: KeyboardInterrupt, GeneratorExit, and the cancellation of the task that waits.
     """
     if isinstance(error, KeyboardInterrupt | GeneratorExit):
         raise error
@@ -35,8 +35,10 @@ def told(error: BaseException, tool: str, *, show: bool, redaction: Redaction | 
     trace = _text_of(lambda: "".join(traceback.format_exception(error)))
     _log.error("Tool '%s' failed (reference %s):\n%s", tool, reference, redaction.strike(trace) if redaction else trace)
     kind = _kind(error)
-    detail = f" {_text_of(lambda: str(error))}" if show else " The detail is in the log."
-    return _struck([ToolError(f"Tool '{tool}' failed: {kind} (reference {reference}).{detail}")], redaction)
+    text = _text_of(lambda: str(error)) if show else "The detail is in the log."
+    details = {"exception": kind, "text": text} if show else None
+    said = ToolError(f"Tool '{tool}' failed: {kind} (reference {reference}). {text}", details=details)
+    return _struck([said], redaction)
 
 
 def _tool_errors(error: BaseException) -> list[ToolError]:

@@ -89,6 +89,9 @@ class CallPort:
     async def emit(self, content: Any, /) -> None:
         if self._feed is None:
             return
+        if isinstance(content, Emitted):
+            await self._feed.put(content)
+            return
         parts: list[Content] = []
         from ..schema import write_any
 

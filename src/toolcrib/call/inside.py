@@ -7,33 +7,26 @@ repeated here is the work alone: nothing is checked, approved or paid for twice.
 import asyncio
 import copy
 import logging
-import math
 import random
-import re
 import socket
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..core import (
     Call,
     CancellationToken,
     Emitted,
-    Patterns,
     Progress,
-    SetupError,
     StillPending,
     Tool,
     ToolError,
     ToolSpec,
-    matching,
 )
 from .execute import due_s, execute
 from .feed import Feed
-
-if TYPE_CHECKING:
-    from .life import Scene
+from .scene import Retries, Scene
 
 _log = logging.getLogger("toolcrib")
 
@@ -41,36 +34,11 @@ _WORTH = frozenset({"unavailable", "lost", "limited", "failed"})
 _CONNECTION = (ConnectionError, TimeoutError, socket.gaierror)
 
 
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """How often a failed call of *tools* (patterns of their names) is made again, and when. Data.
-
-    The n-th new attempt comes after a random time of up to `first_s * 2**n` seconds, and of up to *most_s*; later
-    where the error itself names a time, and never past the deadline of the call. It holds only for tools that say they
-    are idempotent or read only. A tool's own `retries` goes before *times*. Raises SetupError.
-    """
-
-    tools: Patterns = "*"
-    times: int = 2
-    first_s: float = 0.2
-    most_s: float = 20.0
-    names: re.Pattern[str] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        if type(self.times) is not int or self.times < 0:
-            raise SetupError("times is how often a failed call is made again: a whole number, 0 or more.")
-        for name in ("first_s", "most_s"):
-            seconds = getattr(self, name)
-            if type(seconds) not in (int, float) or not math.isfinite(seconds) or seconds < 0:
-                raise SetupError(f"{name} is a number of seconds, 0 or more.")
-        object.__setattr__(self, "names", matching(self.tools))
-
-
 _NONE = Retries(times=0)
 
 
 async def retried(
-    tool: Tool, arguments: dict[str, Any], call: Call, scene: "Scene", feed: Feed | None, tried: list[dict[str, Any]]
+    tool: Tool, arguments: dict[str, Any], call: Call, scene: Scene, feed: Feed | None, tried: list[dict[str, Any]]
 ) -> Any:
     """`execute`, and again where that can do no harm and may help. Each new attempt is noted in *tried*.
 
@@ -126,7 +94,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _plan(tool: Tool, scene: "Scene") -> tuple[Retries, int]:
+def _plan(tool: Tool, scene: Scene) -> tuple[Retries, int]:
     """When to try again, and how often."""
     plan = next((plan for plan in scene.retries or () if plan.names.fullmatch(tool.spec.name)), _NONE)
     times = plan.times if tool.retries is None else tool.retries

@@ -5,58 +5,27 @@ What such a process is, and how it is spoken to, is said by the `Isolation` that
 
 from collections.abc import Callable, Coroutine
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
-from ..core import Call, CancellationToken, Context, Needs, Runs, Tool, ToolError
+from ..core import Call, CancellationToken, Needs, Runs, Tool, ToolError
 from .bounded import Bounded
 from .feed import Feed
+from .scene import Scene, Seat
 
-if TYPE_CHECKING:
-    from .life import Scene
-
-    Work = Callable[
-        [Tool, dict[str, Any], Call, Scene, Feed | None, float | None, CancellationToken], Coroutine[Any, Any, Any]
-    ]
+Work = Callable[
+    [Tool, dict[str, Any], Call, Scene, Feed | None, float | None, CancellationToken], Coroutine[Any, Any, Any]
+]
 
 _CONTEXT = "the context"  # no name of a parameter, so none is taken
-
-
-class Seat(Protocol):
-    """One call's place in a worker. Whoever asked for it has to `leave`, whatever came before."""
-
-    async def wait(self) -> None:
-        """Until it is this call's turn."""
-        ...
-
-    async def prepare(self) -> None:
-        """Until a worker has imported the tool. Raises ToolError."""
-        ...
-
-    async def run(self, arguments: dict[str, Any], context: Context, /) -> Any:
-        """The value of the work. Raises what the work raised, as a ToolError, and ToolError `lost`.
-
-        Cancelled, it stops the work and all that came of it.
-        """
-        ...
-
-    def leave(self) -> None:
-        """Give the place up. What is not known to have ended well is stopped."""
-        ...
-
-
-class Isolation(Protocol):
-    """Has processes in which tools can run."""
-
-    def seat(self, tool: Tool, scene: "Scene", /) -> Seat: ...
 
 
 async def isolated(
     tool: Tool,
     arguments: dict[str, Any],
     call: Call,
-    scene: "Scene",
+    scene: Scene,
     feed: Feed | None,
-    work: "Work",
+    work: Work,
     limit_s: float | None,
     outer_s: float | None,
 ) -> Any:

@@ -1,8 +1,7 @@
 """The life of one call, in the order in which it runs: check, approve, authorize, execute, normalize, record."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from time import time
 from typing import Any
 
@@ -12,9 +11,7 @@ from ..core import (
     Data,
     Decided,
     Pending,
-    Policy,
     Recorder,
-    Redaction,
     Repair,
     Result,
     Shelf,
@@ -24,49 +21,15 @@ from ..core import (
     ToolSpec,
 )
 from .approve import approve, decide, recorded
-from .depends import Overrides, Provided
 from .execute import execute
 from .fail import told
 from .feed import Feed
-from .inside import Retries, retried
-from .isolated import Isolation
+from .inside import retried
 from .normalize import normalize
-from .waiting import Asking, Desk, in_words, waits_for
+from .scene import Scene
+from .waiting import Asking, in_words, waits_for
 
 _log = logging.getLogger("toolcrib")
-
-
-@dataclass(slots=True, kw_only=True)
-class Scene:
-    """What all calls of a workbench have in common. `session` gives the values held on the running event loop."""
-
-    session: Callable[[], Provided]
-    caller: Caller = field(default_factory=Caller)
-    repair: bool = True
-    policy: Policy | None = None
-    timeout_s: float | None = None
-    retries: Sequence[Retries] | None = None
-    redaction: Redaction | None = None
-    recorder: Recorder | None = None
-    overrides: Overrides = field(default_factory=dict[Callable[..., Any], Callable[..., Any]])
-    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    show_errors: bool = False
-    desk: Desk | None = None
-    shelf: Shelf | None = None
-    isolation: Isolation | None = None
-    # For the attempts of one call: they share their questions and answers.
-    asked: list[Asking] | None = None
-
-    def asking(self, tool: Tool, call: Call) -> Asking | None:
-        """The questions of one call; None where nobody can be asked."""
-        if self.desk is None:
-            return None
-        if self.asked:
-            return self.asked[0]
-        asking = Asking(self.desk, tool, call, self.caller, repair=self.repair, redaction=self.redaction)
-        if self.asked is not None:
-            self.asked.append(asking)
-        return asking
 
 
 async def run(tool: Tool, call: Call, scene: Scene, feed: Feed | None = None) -> Result[Any]:
@@ -96,6 +59,8 @@ async def run(tool: Tool, call: Call, scene: Scene, feed: Feed | None = None) ->
         else:
             value = await retried(tool, arguments, call, replace(scene, asked=[]), feed, tried := [])
         content = normalize(tool, value, scene.redaction)
+        if type(value) is Result:
+            value = value.value  # it said how to show it
         result = Result(value, content, None, repairs, started, time(), call.id, call.tool)
         if shelf is not None:
             part = content[0] if len(content) == 1 else None

@@ -7,6 +7,7 @@
       LoadError              a source that cannot be read or imported
       SetupError             a workbench, server or option that cannot work as it is set up
       AnswerError            an answer that nothing waits for, or that is not for this person to give
+      ModelError             a model that gave no reply (in `toolcrib.agent`)
     ToolError                told to a model: how one call failed
 
 A ToolError is never a ToolcribError: the first is data in a Result, the second is a bug to fix before any call is made.

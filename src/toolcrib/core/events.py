@@ -1,6 +1,7 @@
 """What a running call tells whoever streams it, before its result."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from .content import Content
 
@@ -16,9 +17,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Emitted:
-    """Content that a call gives while it still runs. Not a part of its result."""
+    """Content that a call gives while it still runs. Not a part of its result.
+
+    *value* is for the program, and is not struck out: a tool that emits an Emitted may put one there.
+    """
 
     content: tuple[Content, ...]
+    value: Any = field(default=None, repr=False, compare=False)
 
 
 Event = Progress | Emitted

@@ -7,9 +7,11 @@ from .docstring import Doc, read_docstring
 from .encode import describe_return, shapeless, write_any
 from .explain import nearest, spoken
 from .handles import members, takes_handles, with_handles
+from .inline import inlined
+from .model import ModelReader, model_check
 from .plain import exact, plain, shown
 from .question import Question
-from .signature import EMPTY, Parameter, Signature, read_signature
+from .signature import EMPTY, Parameter, Signature, gives_awaitable, innermost, read_signature
 
 __all__ = [
     "EMPTY",
@@ -17,6 +19,7 @@ __all__ = [
     "Described",
     "Doc",
     "Given",
+    "ModelReader",
     "Parameter",
     "Question",
     "Signature",
@@ -24,8 +27,12 @@ __all__ = [
     "bare_check",
     "describe_return",
     "exact",
+    "gives_awaitable",
     "described",
+    "inlined",
+    "innermost",
     "members",
+    "model_check",
     "nearest",
     "plain",
     "read_docstring",

@@ -6,7 +6,7 @@ refused, and ends either with arguments and what was repaired in them, or with e
 
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import pydantic_core
 from pydantic import ValidationError
@@ -34,10 +34,10 @@ def typed_check(tool: str, arguments: Arguments) -> Check:
     # What is always read, or refused by every float, need not be searched for what is no number. In a name that
     # pydantic ignores it would be missed; but then not every colon has its key, and the text is read.
     searched = not (always_read or arguments.finite)
-    second_road = _SecondRoad(tool, arguments.schema, _Typed(arguments))
+    second_road = SecondRoad(tool, arguments.schema, _Typed(arguments))
 
     def check(given: Given, repair: bool, /) -> Checked:
-        text = given if type(given) is str else _text(tool, given)
+        text = given if type(given) is str else text_of(tool, given)
         try:
             if len(text) > _SURELY_SHORT or (searched and ("NaN" in text or "Infinity" in text)):
                 read(text)
@@ -52,7 +52,7 @@ def typed_check(tool: str, arguments: Arguments) -> Check:
         except ValidationError as error:
             return second_road(text, repair, error)
         except BadText as error:
-            raise _unreadable(tool, error) from None
+            raise unreadable(tool, error) from None
 
     return check
 
@@ -60,16 +60,16 @@ def typed_check(tool: str, arguments: Arguments) -> Check:
 def bare_check(tool: str, schema: Mapping[str, Any]) -> Check:
     """The check of a bare JSON Schema: arguments stay the JSON values they are."""
     accepts = _Bare(schema)
-    second_road = _SecondRoad(tool, schema, accepts)
+    second_road = SecondRoad(tool, schema, accepts)
 
     def check(given: Given, repair: bool, /) -> Checked:
-        text = given if type(given) is str else _text(tool, given)
+        text = given if type(given) is str else text_of(tool, given)
         try:
             value = read(text)
         except BadText as error:
             if not text.strip():
                 return second_road(text, repair, None)
-            raise _unreadable(tool, error) from None
+            raise unreadable(tool, error) from None
         if isinstance(value, dict) and accepts.validator.is_valid(value):
             return value, ()
         return second_road(text, repair, None)
@@ -107,10 +107,21 @@ class _Refused(Exception):
     """A bare schema's no; its reasons are asked for separately."""
 
 
-class _SecondRoad:
+class Accepts(Protocol):
+    """Acceptance of JSON values. Raises ValidationError, or what says that there are no reasons to give."""
+
+    @property
+    def formats(self) -> bool:
+        """Whether the formats of the schema are judged too."""
+        ...
+
+    def __call__(self, value: Any, /) -> dict[str, Any]: ...
+
+
+class SecondRoad:
     """Repair, and where that is not enough, explain. The schema is taken apart at the first use."""
 
-    def __init__(self, tool: str, schema: Mapping[str, Any], accepts: _Typed | _Bare) -> None:
+    def __init__(self, tool: str, schema: Mapping[str, Any], accepts: Accepts) -> None:
         self._tool = tool
         self._schema = schema
         self._accepts = accepts
@@ -124,7 +135,7 @@ class _SecondRoad:
         try:
             value = {} if empty else read(text)
         except BadText as bad:
-            raise _unreadable(self._tool, bad) from None
+            raise unreadable(self._tool, bad) from None
         if not repair:
             raise refusal(self._tool, self._problems(value, error))
         mended = mend(value, text, self._document, refused=_refused_names(error))
@@ -180,7 +191,8 @@ def _details(error: ValidationError) -> list[Any]:
     return error.errors(include_url=False, include_input=False)
 
 
-def _text(tool: str, given: Given) -> str:
+def text_of(tool: str, given: Given) -> str:
+    """What was *given* as JSON text. Raises ToolError for what has none."""
     if given is None:
         return "{}"
     try:
@@ -190,7 +202,7 @@ def _text(tool: str, given: Given) -> str:
             return bytes(given).decode()
         return pydantic_core.to_json(given, by_alias=True, fallback=_as_dict).decode()
     except UnicodeDecodeError as error:
-        raise _unreadable(tool, BadText(f"byte {error.start + 1} of it is not UTF-8")) from None
+        raise unreadable(tool, BadText(f"byte {error.start + 1} of it is not UTF-8")) from None
     except (ValueError, RecursionError) as error:
         said = str(error).removeprefix("Error serializing to JSON: ").removeprefix("ValueError: ")
         reason = next((words for sign, words in _NO_JSON.items() if sign in said), said)
@@ -213,7 +225,8 @@ _NO_JSON = {
 """What pydantic says of values that have no JSON form, in better words."""
 
 
-def _unreadable(tool: str, error: BadText) -> ToolError:
+def unreadable(tool: str, error: BadText) -> ToolError:
+    """What is told of text that is not read."""
     if isinstance(error, TooLong):
         return ToolError(f"Tool '{tool}': {error}. Send less, or in several calls.", "too_large")
     return _invalid(tool, f"the arguments are not valid JSON: {error}. Send one JSON object.")

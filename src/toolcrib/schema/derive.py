@@ -68,7 +68,8 @@ class Arguments:
     `countable` where the arguments the validator gives have just the names that stood in the text: not so where a
     pydantic `Field` fills in defaults, or reads one name into two. `finite` where no number that is none (NaN) can
     get through. `aliases` are names that stand in the text in place of the parameters' own. `adapter` is pydantic's
-    own, for who needs to know the types.
+    own, for who needs to know the types. *closed*: an argument that nobody asked for is refused; else it is
+    left out.
     """
 
     def __init__(
@@ -78,6 +79,7 @@ class Arguments:
         *,
         label: str,
         names: Mapping[str, Any] | None = None,
+        closed: bool = True,
     ) -> None:
         fields: dict[str, Any] = {}
         extra: Any = None
@@ -92,7 +94,7 @@ class Arguments:
         build: Any = TypedDict
         kind = build("Arguments", fields) if extra is None else build("Arguments", fields, extra_items=extra)
         config = ConfigDict(allow_inf_nan=False)
-        kind.__pydantic_config__ = config if extra is not None else {**config, "extra": "forbid"}
+        kind.__pydantic_config__ = config if extra is not None or not closed else {**config, "extra": "forbid"}
         try:
             with warnings.catch_warnings():
                 # `extra` reaches the TypedDicts inside as well, and one that says itself what it takes is right.

@@ -90,7 +90,7 @@ def read_signature(
             depends.append(_need(name, how, label, names, within))
         else:
             visible.append(Parameter(name, parameter.kind, annotation, parameter.default))
-    is_async, returns = _gives_awaitable(fn), hints.get("return", EMPTY)
+    is_async, returns = gives_awaitable(fn), hints.get("return", EMPTY)
     if not is_async and get_origin(returns) in (Awaitable, Coroutine):
         is_async, returns = True, get_args(returns)[-1]
     return Signature(
@@ -287,10 +287,16 @@ def _dependency(annotation: Any, label: str, name: str) -> Depends | None:
     return next((extra for extra in annotation.__metadata__ if isinstance(extra, Depends)), None)
 
 
-def _gives_awaitable(fn: Any) -> bool:
-    """Whether calling *fn* surely gives an awaitable. A plain wrapper of a coroutine function may not."""
+def innermost(fn: Any) -> Any:
+    """What is called behind partials."""
     while isinstance(fn, functools.partial):
         fn = fn.func
+    return fn
+
+
+def gives_awaitable(fn: Any) -> bool:
+    """Whether calling *fn* surely gives an awaitable. A plain wrapper of a coroutine function may not."""
+    fn = innermost(fn)
     return inspect.iscoroutinefunction(fn) or (
         not isinstance(fn, type) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
     )

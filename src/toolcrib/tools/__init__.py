@@ -2,7 +2,7 @@
 
 from .function import Definition, Tool, as_tool, reference, tool
 from .given import given
-from .load import Loaded, LoadProblem, load, tools_of_source
+from .load import Loaded, LoadProblem, imported, load, tools_of_source
 from .options import Options
 from .stateful import Group, Kind, Member, StatefulTool
 
@@ -18,6 +18,7 @@ __all__ = [
     "Tool",
     "as_tool",
     "given",
+    "imported",
     "load",
     "reference",
     "tool",

@@ -10,6 +10,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, get_args, overload
 
 from ..core import Availability, Check, Checked, DefinitionError, Encode, Gate, Hints, Needs, Runs, ToolError, ToolSpec
@@ -117,7 +118,7 @@ class Tool(Generic[P, R]):
         self.available = options.get("available")
         self.turn = Gate(1) if options.get("serial") else None
         self.retries = options.get("retries")
-        self._work_of = functools.partial(_work, signature=signature, label=label)
+        self._work_of = functools.partial(by_name, signature=signature, label=label)
         self.work = self._work_of(fn)
         self.owner = None
         self.crossing = None
@@ -231,8 +232,20 @@ def as_tool(fn: Callable[..., Any]) -> Tool[..., Any]:
         return fn
     definition = _definition(fn)
     if definition is None:
-        return Tool(fn)
+        return offered(fn) or Tool(fn)
     return definition() if definition.fn is fn else definition.over(fn)
+
+
+def offered(value: Any) -> Tool[..., Any] | None:
+    """The one Tool that an object's own `__toolcrib__()` gives, as those of dialects do; None where it gives none."""
+    try:
+        offers = None if isinstance(value, type | ModuleType) else getattr(value, "__toolcrib__", None)
+    except Exception:  # a stand-in for something that is not there yet
+        return None
+    if not callable(offers) or isinstance(offers, Definition):
+        return None
+    made = offers()
+    return made if isinstance(made, Tool) else None
 
 
 def reference(fn: Any) -> str | None:
@@ -409,7 +422,7 @@ def _output(signature: "Signature", label: str, name: str) -> tuple[Mapping[str,
     return None, functools.partial(schema.write_any, name)
 
 
-def _work(fn: Callable[..., Any], signature: "Signature", label: str) -> Callable[..., Any]:
+def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Callable[..., Any]:
     """What takes checked arguments by name and calls *fn* with them: *fn* itself wherever that does."""
     rest = next((p.name for p in signature.written if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
     # What stands before *args can only be given by position once *args has anything in it.

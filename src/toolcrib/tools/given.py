@@ -18,13 +18,15 @@ def given(
     context: str | None = None,
     available: Availability | None = None,
     serial: bool = False,
+    home: str | None = None,
 ) -> Tool[..., Any]:
     """A Tool that promises *spec* and does *work*.
 
     *check* and *encode* are given the tool's name, in which they speak. Without *check*, arguments are held against
     the input schema of *spec* and stay JSON values; without *encode*, any value is written as its type suggests.
     *work* is called with the checked arguments by name, and with the Context under the name *context*, if there is one.
-    *runs* says what it is: "async", "sync" (it gets a thread), or a generator of either kind.
+    *runs* says what it is: "async", "sync" (it gets a thread), or a generator of either kind. *home* is the name of the
+    module whose tool it is, where that is not the module of *work*.
 
     Raises DefinitionError for a name or a schema that cannot work.
     """
@@ -40,7 +42,7 @@ def given(
     def speak_as(name: str) -> tuple[Check, Mapping[str, Any] | None, Encode]:
         return check_as(name), spec.output_schema, write(name)
 
-    made.home = getattr(work, "__module__", None) or __name__
+    made.home = home or getattr(work, "__module__", None) or __name__
     made.fn = work
     made.ref = None
     made.spec = spec

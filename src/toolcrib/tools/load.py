@@ -16,7 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
-from .function import Definition, Tool, as_tool
+from .function import Definition, Tool, as_tool, offered
 from .stateful import Group, StatefulTool, tools_of_object
 
 TEXTS = "a .py file or a folder of them, 'package.module' or 'package.module:name'"
@@ -57,7 +57,7 @@ def load(source: Any) -> Loaded:
     """
     if isinstance(source, Path):
         return _from_path(source)
-    if isinstance(source, str):
+    if isinstance(source, str) and not hasattr(source, "__toolcrib__"):
         return _from_text(source)
     if isinstance(source, ModuleType):
         return Loaded(_tools_of(source, source.__name__))
@@ -111,6 +111,32 @@ def _load_again(file: Path, name: str) -> list[Tool[..., Any]] | LoadProblem:
         if isinstance(error, DefinitionError) and module is not None:
             return LoadProblem(f"{place}:{_line_of_wrong(module)}", str(error))
         return LoadProblem(place, str(error)) if isinstance(error, ToolcribError) else _problem(error, place)
+
+
+def imported(ref: str, *, trusted: Sequence[str] | None = None) -> Any:
+    """What the reference `module:qualified.name` leads to.
+
+    Importing runs a module's code: with *trusted* packages named, no other is imported. Raises LoadError.
+    """
+    module_name, colon, path = ref.partition(":")
+    if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
+        raise LoadError(f"'{ref[:100]}' is no reference. It has the form module:name.")
+    if trusted is not None and not any(module_name == name or module_name.startswith(f"{name}.") for name in trusted):
+        raise LoadError(
+            f"'{ref}' is outside the trusted packages ({', '.join(trusted) or 'none'}), so it is not imported."
+        )
+    try:
+        value: Any = importlib.import_module(module_name)
+    except ImportError as error:
+        raise LoadError(f"'{ref}' cannot be imported: {error}.") from None
+    except (Exception, SystemExit) as error:
+        raise LoadError(str(_problem(error, ref))) from error
+    for part in path.split("."):
+        try:
+            value = getattr(value, part)
+        except AttributeError as error:
+            raise LoadError(f"'{ref}' cannot be imported: {error}.") from None
+    return value
 
 
 def _is_of(module: Any, files: Collection[Path]) -> bool:
@@ -341,8 +367,9 @@ def _tools_of(module: ModuleType, place: str, *, may_be_none: bool = False) -> l
                 unmade = error
             continue
         marked = None if isinstance(value, type) else _mark_of(value)
+        marked = marked or offered(value)
         if marked and (marked.home == module.__name__ or (exported is not None and name in exported)):
-            found[id(value)] = [as_tool(value)]
+            found[id(value)] = [marked if isinstance(marked, Tool) else as_tool(value)]
     tools = [tool for several in found.values() for tool in several]
     if not tools and not may_be_none:
         if unmade is not None:

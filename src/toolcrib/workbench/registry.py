@@ -1,13 +1,12 @@
 """Names to tools: conflicts, references, serialization."""
 
-import importlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..core import LoadError, NameConflictError, ToolcribError, ToolSpec, UnknownToolError
 from ..tools import Tool, as_tool
-from ..tools.load import place_of
+from ..tools.load import imported, place_of
 
 
 class Registry:
@@ -217,19 +216,7 @@ def _checked_reference(tool: Tool[..., Any]) -> str:
 
 
 def _imported(ref: str, trusted: Sequence[str] | None) -> Tool[..., Any]:
-    module_name, colon, path = ref.partition(":")
-    if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
-        raise LoadError(f"'{ref[:100]}' is no reference. It has the form module:name.")
-    if trusted is not None and not any(module_name == name or module_name.startswith(f"{name}.") for name in trusted):
-        raise LoadError(
-            f"'{ref}' is outside the trusted packages ({', '.join(trusted) or 'none'}), so it is not imported."
-        )
-    try:
-        value: Any = importlib.import_module(module_name)
-        for part in path.split("."):
-            value = getattr(value, part)
-    except (ImportError, AttributeError) as error:
-        raise LoadError(f"'{ref}' cannot be imported: {error}.") from None
+    value = imported(ref, trusted=trusted)
     if not callable(value):
         raise LoadError(f"'{ref}' is a {type(value).__name__}, not a tool.")
     return as_tool(value)

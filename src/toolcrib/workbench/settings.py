@@ -40,6 +40,7 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 _PREFIX = "TOOLCRIB_"
 _CONFIG = "TOOLCRIB_CONFIG"
 _SOURCES = "TOOLCRIB_SOURCES"
+_ELSEWHERE = ("TOOLCRIB_ALLOW_SOURCE_CODE",)  # read where configurations of AutoGen's are loaded, and never of a file
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
 _AT = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -156,7 +157,7 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[SettingsProblem]:
     """The variables that look like settings and are none."""
-    known = [_CONFIG, _SOURCES, *(name for name, _, _ in _scalars())]
+    known = [_CONFIG, _SOURCES, *_ELSEWHERE, *(name for name, _, _ in _scalars())]
     return [
         SettingsProblem(name, f"There is no setting of this name.{did_you_mean(nearest(name, known))}")
         for name in sorted(environ)

@@ -297,6 +297,10 @@ class Workbench:
         """`call`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks."""
         return door.run(self.call(tool, *args, **kwargs), home=self._home)
 
+    def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
+        """What *work* gives, which uses this workbench: for sync code, as `call_sync` is."""
+        return door.run(work, home=self._home)
+
     # Waiting
 
     async def answer(self, pending_id: str, answer: Answer, *, by: str) -> Pending:
@@ -318,7 +322,16 @@ class Workbench:
         """
         return (await self._results.view(handle)).whole()
 
+    def now_s(self) -> float:
+        """The time by which what waits expires, in seconds since the epoch."""
+        return self._desk.clock()
+
     # What there is
+
+    def struck(self, text: str) -> str:
+        """*text* with the known secrets struck out, as in results."""
+        redaction = self._scene.redaction
+        return text if redaction is None else redaction.strike(text)
 
     def specs(self) -> Sequence[ToolSpec]:
         """What the tools available to the caller promise, in order.

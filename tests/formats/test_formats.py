@@ -1,0 +1,75 @@
+"""How the formats are reached, and what they load."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from toolcrib import Tool, formats
+
+
+def run(code: str) -> list[object]:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_formats_come_when_they_are_first_asked_for_and_load_no_providers_package() -> None:
+    assert run(
+        """
+import json, sys, toolcrib
+loaded = lambda *names: print(json.dumps([name for name in names if name in sys.modules]))
+loaded("toolcrib.formats")
+tools = toolcrib.formats.openai.tools
+loaded("toolcrib.formats", "toolcrib.formats.openai", "toolcrib.formats.anthropic", "openai", "mcp")
+toolcrib.formats.openai_responses, toolcrib.formats.anthropic, toolcrib.formats.gemini, toolcrib.formats.bedrock
+toolcrib.formats.mcp
+loaded("openai", "anthropic", "google.genai", "boto3", "mcp", "httpx", "httpx2")
+"""
+    ) == [[], ["toolcrib.formats", "toolcrib.formats.openai"], []]
+
+
+def test_every_format_has_the_same_names() -> None:
+    names = ("tools", "losses", "tool_choice", "calls", "reply", "Stream", "messages", "conversation")
+    for module in (formats.openai, formats.openai_responses, formats.anthropic, formats.gemini, formats.bedrock):
+        assert [name for name in names if not hasattr(module, name)] == []
+
+
+def test_what_was_asked_of_all_tools_as_strict_is_lifted_where_it_is_said_again() -> None:
+    async def add(a: int, b: int = 1) -> int:
+        return a + b
+
+    specs = [Tool(add).spec]
+    message = {"role": "assistant", "tool_calls": [_asked("add", '{"a": 1, "b": null}')]}
+    answer = {"choices": [{"message": message, "finish_reason": "tool_calls"}]}
+
+    assert formats.openai.tools(specs, strict=True)[0]["function"]["parameters"]["required"] == ["a", "b"]
+    (strictly,) = formats.openai.calls(answer, specs, strict=True)
+    assert strictly.arguments == {"a": 1}
+    (as_the_spec_says,) = formats.openai.calls(answer, specs)
+    assert as_the_spec_says.arguments == '{"a": 1, "b": null}'
+
+
+def _asked(name: str, arguments: str) -> dict[str, Any]:
+    return {"id": "call_1", "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def test_a_format_that_nobody_has_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'opnai'"):
+        _ = formats.opnai  # type: ignore[attr-defined]
+    assert {"openai", "mcp", "Reply"} <= set(dir(formats))
+
+
+@pytest.mark.parametrize("name", ["openai", "openai_responses", "anthropic", "gemini", "bedrock"])
+def test_what_is_no_turn_is_refused_and_never_left_out(name: str) -> None:
+    with pytest.raises(ValueError, match=r"User, Reply and Results .*, not of a dict"):
+        getattr(formats, name).conversation([{"role": "user", "content": "x"}])
+
+
+def test_what_strict_mode_cannot_say_of_the_items_of_a_list_is_said_once() -> None:
+    def pair(t: tuple[int, str] = (1, "a")) -> str:
+        return t[1]
+
+    said = formats.openai.losses([Tool(pair, strict=True).spec])["pair"]
+    assert [(loss.path, loss.keyword) for loss in said] == [("/properties/t", "strict")]

@@ -1,0 +1,149 @@
+"""MCP's tool shape: definitions, the call of a request, results. (Real clients are in tests/serve.)"""
+
+from typing import Any
+
+import mcp_types
+import pytest
+
+from toolcrib import Audio, Call, Data, File, Image, Result, Text, ToolError, ToolSpec, Workbench, tool
+from toolcrib.core import Hints, Pending
+from toolcrib.formats import mcp
+
+INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+
+
+def test_definitions_say_all_that_a_spec_says_and_nothing_that_it_does_not() -> None:
+    full = ToolSpec(
+        "double",
+        "Doubles.",
+        INPUT,
+        {"$ref": "#/$defs/N", "$defs": {"N": {"type": "integer"}}},
+        "Double it",
+        Hints(read_only=True, open_world=False),
+    )
+    said = mcp.tools([full, ToolSpec("bare", "", INPUT)])
+    assert said == [
+        {
+            "name": "double",
+            "title": "Double it",
+            "description": "Doubles.",
+            "inputSchema": INPUT,
+            # The root is an object, and references still find what they point at.
+            "outputSchema": {
+                "type": "object",
+                "properties": {"result": {"$ref": "#/$defs/N"}},
+                "required": ["result"],
+                "$defs": {"N": {"type": "integer"}},
+            },
+            "annotations": {"readOnlyHint": True, "openWorldHint": False},
+        },
+        {"name": "bare", "inputSchema": INPUT},
+    ]
+    assert mcp.losses([full]) == {}
+    for one in said:
+        assert mcp_types.Tool.model_validate(one).model_dump(by_alias=True, exclude_none=True) == one
+
+
+PARAMS = {"name": "double", "arguments": {"n": 1}}
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": PARAMS},
+        mcp_types.JSONRPCRequest(jsonrpc="2.0", id=7, method="tools/call", params=PARAMS),
+    ],
+)
+def test_a_request_is_a_call_under_its_id(request_: Any) -> None:
+    assert mcp.calls(request_) == [Call("double", {"n": 1}, "7")]
+
+
+def test_the_params_alone_are_a_call_too() -> None:
+    (call,) = mcp.calls(mcp_types.CallToolRequestParams(name="double", arguments={"n": 1}))
+    assert (call.tool, call.arguments) == ("double", {"n": 1})
+    (bare,) = mcp.calls({"name": "double"})
+    assert bare.arguments == {}
+    assert call.id != bare.id
+
+
+@pytest.mark.parametrize(
+    ("request_", "told"),
+    [
+        ("double", "has to be an object"),
+        ({"method": "tools/list"}, "its 'method' is 'tools/list'"),
+        ({"method": "tools/call"}, "'params' has to be an object, and it is missing"),
+        ({"params": {"arguments": {}}}, "'name' has to be text, and it is missing"),
+        ({"name": "double", "arguments": "{}"}, "'arguments' has to be an object, and it is text"),
+    ],
+)
+def test_a_broken_request_is_told_with_its_place(request_: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=told):
+        mcp.calls(request_)
+
+
+def test_content_of_every_kind() -> None:
+    parts = (Text("a\ud800"), Data('{"n":1}'), Image(b"\x01"), Audio(b"\x01"), File(b"\x01", "text/csv", "a b.csv"))
+    (said,) = mcp.messages([Result(None, parts, call_id="c1", tool="double")])
+    assert said == {
+        "content": [
+            {"type": "text", "text": "a?"},
+            {"type": "text", "text": '{"n":1}'},
+            {"type": "image", "data": "AQ==", "mimeType": "image/png"},
+            {"type": "audio", "data": "AQ==", "mimeType": "audio/wav"},
+            {
+                "type": "resource",
+                "resource": {"uri": "toolcrib:c1/4/a%20b.csv", "mimeType": "text/csv", "blob": "AQ=="},
+            },
+        ],
+        "isError": False,
+    }
+    assert mcp_types.CallToolResult.model_validate(said).content[4].type == "resource"
+
+
+@tool
+def halve(n: int) -> float:
+    """Halve it."""
+    return n / 2
+
+
+def test_a_result_is_structured_where_the_tool_promises_it() -> None:
+    with Workbench([halve]) as bench:
+        specs = bench.specs()
+        good, bad = bench.call_sync("halve", {"n": "3"}), bench.call_sync("halve", {})
+    said, failed = mcp.messages([good, bad], specs)
+    assert said == {
+        "content": [{"type": "text", "text": "1.5"}],
+        "structuredContent": {"result": 1.5},
+        "isError": False,
+        "_meta": {"toolcrib/repairs": [{"path": "/n", "from": "string", "to": "integer"}]},
+    }
+    assert (failed["isError"], failed["_meta"]) == (
+        True,
+        {"toolcrib/error": {"code": "invalid_arguments", "retry": "changed"}},
+    )
+    assert "structuredContent" not in failed
+
+
+def test_a_result_that_breaks_its_promise_has_failed_and_shows_what_it_may() -> None:
+    struck = Result(None, (Data('"[secret]"'),), call_id="c", tool="halve")
+    said = mcp.result_of(struck, {"type": "number"})
+    assert said["isError"]
+    assert said["content"][1:] == [{"type": "text", "text": '"[secret]"'}]
+    assert said["content"][0]["text"].startswith("What tool 'halve' returned cannot be given in the form")
+    assert said["_meta"]["toolcrib/error"]["code"] == "invalid_result"
+
+
+def test_what_waits_has_not_succeeded_and_says_for_what() -> None:
+    pending = Pending("p1", "approval", "Ask Alice.", "digest", "halve", "local", "default", 0.0)
+    said = mcp.result_of(Result(None, (Text("Ask Alice."),), call_id="c", pending=pending), {"type": "number"})
+    assert said == {
+        "content": [{"type": "text", "text": "Ask Alice."}],
+        "isError": True,
+        "_meta": {"toolcrib/pending": {"id": "p1", "kind": "approval"}},
+    }
+
+
+def test_an_error_says_its_code() -> None:
+    error = ToolError("Busy.", "unavailable")
+    said = mcp.result_of(Result(None, (Text("Busy."),), error, call_id="c"))
+    assert said["_meta"] == {"toolcrib/error": {"code": "unavailable", "retry": "later"}}

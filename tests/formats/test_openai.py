@@ -1,0 +1,504 @@
+"""OpenAI Chat Completions, as OpenAI speaks it and as others do."""
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+
+from toolcrib import (
+    Audio,
+    Call,
+    Data,
+    File,
+    Image,
+    Pending,
+    Result,
+    SetupError,
+    Text,
+    ToolError,
+    ToolSpec,
+    Workbench,
+    formats,
+    tool,
+)
+from toolcrib.formats import Reply, Results, Turn, Usage, User, Written
+
+format = formats.openai
+
+PIXEL = b"\x89PNG pixel"
+ADD = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+SPECS = [
+    ToolSpec("add", "Add two numbers.", ADD),
+    ToolSpec("files.list", "", {"type": "object", "properties": {}, "additionalProperties": False}),
+]
+
+
+def message(**said: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, **said}
+
+
+def answer(finish: str | None = "tool_calls", usage: Any = None, **said: Any) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": finish, "message": message(**said)}
+    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+
+
+def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish}
+    return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
+
+
+def asked(id: str = "c1", name: str = "add", arguments: Any = '{"a": 1, "b": 2}', **more: Any) -> dict[str, Any]:
+    return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
+
+
+def shown(call: Call) -> tuple[str, str, Any]:
+    return call.id, call.tool, call.arguments
+
+
+# Tools and choices
+
+
+async def test_a_workbench_offers_its_tools() -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async with Workbench([add]) as bench:
+        assert format.tools(bench.specs()) == [
+            {"type": "function", "function": {"name": "add", "description": "Add two numbers.", "parameters": ADD}}
+        ]
+
+
+def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was() -> None:
+    [_, listed] = format.tools(SPECS)
+    name = listed["function"]["name"]
+    assert name == "files_list"
+    assert format.tool_choice("files.list", SPECS) == {"tool_choice": {"type": "function", "function": {"name": name}}}
+    assert [call.tool for call in format.calls(answer(tool_calls=[asked(name=name)]), SPECS)] == ["files.list"]
+    turns = [Reply(calls=(Call("files.list", None, "c1"),)), Results((Result(3, (Text("3"),), call_id="c1"),))]
+    [told, _] = format.conversation(turns, SPECS)["messages"]
+    assert told["tool_calls"][0]["function"] == {"name": name, "arguments": "{}"}
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "parameters"),
+    [
+        ("auto", True, {}),
+        ("auto", False, {"parallel_tool_calls": False}),
+        ("any", True, {"tool_choice": "required"}),
+        ("none", True, {"tool_choice": "none"}),
+        (
+            "add",
+            False,
+            {"tool_choice": {"type": "function", "function": {"name": "add"}}, "parallel_tool_calls": False},
+        ),
+    ],
+)
+def test_a_choice_is_told_in_openais_words(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
+    assert format.tool_choice(choice, SPECS, parallel=parallel) == parameters
+
+
+def test_a_choice_of_no_tool_names_the_nearest() -> None:
+    with pytest.raises(SetupError, match="Did you mean 'add'"):
+        format.tool_choice("ad", SPECS)
+
+
+def test_a_strict_tool_asks_for_every_argument_and_null_is_absent() -> None:
+    schema = {**ADD, "required": ["a"]}
+    [offered] = format.tools([ToolSpec("add", "Add.", schema, strict=True)])
+    assert offered["function"] == {
+        "name": "add",
+        "description": "Add.",
+        "parameters": {**ADD, "properties": {"a": {"type": "integer"}, "b": {"type": ["integer", "null"]}}},
+        "strict": True,
+    }
+    whole = answer(tool_calls=[asked(arguments='{"a": 1, "b": null}')])
+    assert [call.arguments for call in format.calls(whole, [ToolSpec("add", "Add.", schema, strict=True)])] == [
+        {"a": 1}
+    ]
+
+
+def test_what_a_schema_loses_is_told_by_tool() -> None:
+    wide = {"type": "object", "properties": {"a": {"not": {"type": "string"}}}, "required": ["a"]}
+    specs = [ToolSpec("add", "", ADD, strict=True), ToolSpec("wide", "", wide, strict=True)]
+    lost = format.losses(specs)
+    assert list(lost) == ["wide"]
+    assert "strict" in {loss.keyword for loss in lost["wide"]}
+    assert ["strict" in offered["function"] for offered in format.tools(specs)] == [True, False]
+
+
+# Whole answers
+
+
+ANSWERS = {
+    "text": (answer("stop", content="Hello."), Reply("Hello.")),
+    "nothing": (answer("stop", tool_calls=None), Reply()),
+    "a refusal": (answer("stop", refusal="I may not."), Reply("I may not.", stop="refused")),
+    "filtered": (answer("content_filter", content="He"), Reply("He", stop="refused")),
+    "too long": (answer("length", content="He"), Reply("He", stop="length")),
+    "a reason nobody knows": (answer("tired", content="He"), Reply("He", stop="other")),
+    "no reason": (answer(None, content="He"), Reply("He")),
+    "tokens": (
+        answer(
+            "stop",
+            {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}},
+            content="He",
+        ),
+        Reply("He", usage=Usage(9, 2, 8)),
+    ),
+    "Mistral's parts": (
+        answer("stop", content=[{"type": "thinking", "thinking": []}, {"type": "text", "text": "He"}]),
+        Reply("He"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("whole", "wanted"), ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
+def test_a_whole_answer_is_read(whole: dict[str, Any], wanted: Reply, sdk: bool) -> None:
+    told = format.reply(ChatCompletion.construct(**whole) if sdk else whole)
+    assert (told.text, told.calls, told.stop, told.usage) == (wanted.text, wanted.calls, wanted.stop, wanted.usage)
+
+
+@pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        ('{"a": 1, "b": 2}', '{"a": 1, "b": 2}'),
+        ({"a": 1, "b": 2}, {"a": 1, "b": 2}),
+        ('{"a": 1, "b', '{"a": 1, "b'),
+        ("[1, 2]", "[1, 2]"),
+        ("", {}),
+        (" null ", {}),
+        (None, {}),
+        ({}, {}),
+    ],
+)
+def test_arguments_are_read_however_they_are_written(written: Any, read: Any, sdk: bool) -> None:
+    whole = answer(tool_calls=[asked(arguments=written)])
+    [call] = format.calls(ChatCompletion.construct(**whole) if sdk else whole, SPECS)
+    assert shown(call) == ("c1", "add", read)
+
+
+def test_calls_beside_the_reason_stop_are_calls_and_the_other_way_round() -> None:
+    assert format.reply(answer("stop", tool_calls=[asked()])).stop == "calls"
+    assert format.reply(answer("tool_calls", content="He")).stop == "end"
+
+
+def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None:
+    told = format.reply(answer(tool_calls=[asked(""), asked("c1"), asked("c1"), {"function": {"name": "add"}}]), SPECS)
+    ids = [call.id for call in told.calls]
+    assert ids[1] == "c1"
+    assert len(set(ids)) == 4
+    assert all(len(id) == 9 and id.isalnum() for id in (ids[0], *ids[2:]))
+    results = Results(tuple(Result(3, (Text("3"),), call_id=id, tool="add") for id in reversed(ids)))
+    [said, *answered] = format.conversation([told, results], SPECS)["messages"]
+    assert [call["id"] for call in said["tool_calls"]] == ids
+    assert [told["tool_call_id"] for told in answered] == ids
+
+
+def test_tools_of_other_kinds_than_functions_are_passed_over() -> None:
+    custom = {"id": "z", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
+    told = format.reply(answer(tool_calls=[custom, asked()], function_call={"name": "old", "arguments": "{}"}), SPECS)
+    assert [shown(call) for call in told.calls] == [("c1", "add", '{"a": 1, "b": 2}')]
+    assert told.native == message(tool_calls=[asked()])
+
+
+BROKEN = [
+    (None, "OpenAI's answer has to be an object"),
+    ("<html>", "OpenAI's answer has to be an object"),
+    ({}, "'choices' is empty or missing. Is this a Chat Completions address?"),
+    ({"choices": {}}, "OpenAI's answer is broken: 'choices' has to be a list"),
+    ({"choices": [{}]}, "OpenAI's answer (choices[0]) is broken: 'message' has to be an object, and it is missing."),
+    (answer(tool_calls=[{"id": "c1"}]), "tool_calls[0] is broken: 'function' has to be an object, and it is missing."),
+    (answer(tool_calls=[asked(name=None)]), "tool_calls[0].function is broken: 'name' has to be text, and it is null."),  # type: ignore[arg-type]
+    (answer(tool_calls={"a": 1}), "'tool_calls' has to be a list, and it is an object."),
+    ({"error": {"message": "Overloaded", "code": 503}}, "OpenAI broke off its answer: 503: Overloaded"),
+]
+
+
+@pytest.mark.parametrize(("whole", "said"), BROKEN, ids=[said for _, said in BROKEN])
+def test_a_broken_answer_is_an_error_with_its_place(whole: Any, said: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        format.calls(whole, SPECS)
+    assert said in str(raised.value)
+
+
+# Streamed answers
+
+
+def pieces(*calls: Sequence[dict[str, Any]], finish: str = "tool_calls") -> list[dict[str, Any]]:
+    return [*(chunk(tool_calls=list(call)) for call in calls), chunk(finish)]
+
+
+def piece(
+    index: int | None = None, id: str | None = None, name: str | None = None, written: Any = None
+) -> dict[str, Any]:
+    said: dict[str, Any] = {"index": index, "id": id, "function": {"name": name, "arguments": written}}
+    return {key: value for key, value in said.items() if value is not None}
+
+
+STREAMS = {
+    "OpenAI": pieces(
+        [piece(0, "c1", "add", "")],
+        [piece(0, written='{"a": 1,')],
+        [piece(1, "c2", "add", "")],
+        [piece(0, written='"b": 2}'), piece(1, written='{"a": 3, "b": 4}')],
+    ),
+    "whole calls without an index (Mistral)": pieces(
+        [piece(None, "c1", "add", '{"a": 1,"b": 2}'), piece(None, "c2", "add", '{"a": 3, "b": 4}')], finish="stop"
+    ),
+    "all calls under one index (Gemini)": pieces(
+        [piece(0, "c1", "add", '{"a": 1,"b": 2}')], [piece(0, "c2", "add", '{"a": 3, "b": 4}')]
+    ),
+    "a new id with each piece (vLLM)": pieces(
+        [piece(0, "c1", "add", "")],
+        [piece(0, "x1", written='{"a": 1,')],
+        [piece(0, "x2", "add", '"b": 2}')],
+        [piece(1, "c2", "add", '{"a": 3, "b": 4}')],
+    ),
+    "the name again with each piece": pieces(
+        [piece(0, "c1", "add", '{"a": 1,')],
+        [piece(0, "c1", "add", '"b": 2}')],
+        [piece(1, "c2", "add", '{"a": 3, "b": 4}')],
+    ),
+    "neither index nor repeated id": pieces(
+        [piece(None, "c1", "add", '{"a": 1,')],
+        [piece(written='"b": 2}')],
+        [piece(None, "c2", "add", '{"a": 3, "b": 4}')],
+    ),
+    "ids instead of indexes": pieces(
+        [piece(None, "c1", "add", '{"a": 1,')],
+        [piece(None, "c2", "add", '{"a": 3, "b": 4}')],
+        [piece(None, "c1", written='"b": 2}')],
+    ),
+}
+
+
+@pytest.mark.parametrize("chunks", STREAMS.values(), ids=STREAMS.keys())
+@pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's objects"])
+def test_calls_in_pieces_are_put_together(chunks: list[dict[str, Any]], sdk: bool) -> None:
+    told = format.reply((ChatCompletionChunk.construct(**one) if sdk else one for one in chunks), SPECS)
+    assert [shown(call) for call in told.calls] == [
+        ("c1", "add", '{"a": 1,"b": 2}'),
+        ("c2", "add", '{"a": 3, "b": 4}'),
+    ]
+    assert told.stop == "calls"
+
+
+def test_arguments_that_come_as_objects_are_put_together_too() -> None:
+    chunks = pieces([piece(0, "c1", "add", {"a": 1, "b": 2})], finish="stop")
+    assert [shown(call) for call in format.calls(chunks, SPECS)] == [("c1", "add", '{"a": 1, "b": 2}')]
+
+
+def test_calls_that_come_whole_with_neither_index_nor_id_are_apart() -> None:
+    told = format.calls(pieces([piece(name="add", written='{"a": 1}')], [piece(name="add", written='{"a": 2}')]))
+    assert [call.arguments for call in told] == ['{"a": 1}', '{"a": 2}']
+    assert told[0].id != told[1].id
+
+
+def test_a_live_stream_gives_its_words_at_once_and_the_whole_at_its_end() -> None:
+    stream = format.Stream(SPECS)
+    parts = [
+        chunk(role="assistant", content="", reasoning_content="One and "),
+        chunk(reasoning_content="two."),
+        chunk(content="I "),
+        chunk(content="add."),
+        chunk(tool_calls=[piece(0, "c1", "add", '{"a": 1, "b": 2}')]),
+        {**chunk(), "choices": [{"index": 1, "delta": {"content": "another"}, "finish_reason": "stop"}]},
+        chunk("tool_calls"),
+        chunk(content=""),
+        {**chunk(), "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}},
+        "[DONE]",
+    ]
+    assert [stream.add(part) for part in parts] == [[], [], [Written("I ")], [Written("add.")], [], [], [], [], [], []]
+    told = stream.reply()
+    assert (told.text, told.stop, told.usage) == ("I add.", "calls", Usage(7, 3))
+    assert told.native == message(content="I add.", reasoning_content="One and two.", tool_calls=[asked()])
+
+
+def test_a_stream_that_ended_in_the_middle_is_no_reply() -> None:
+    with pytest.raises(ValueError, match="ended in the middle, before any 'finish_reason'"):
+        format.calls([chunk(content="I "), chunk(tool_calls=[piece(0, "c1", "add", '{"a":')])])
+    with pytest.raises(ValueError, match="broke off its answer: server_error: Overloaded"):
+        format.calls([chunk(content="I "), {"error": {"message": "Overloaded", "code": "server_error"}}])
+
+
+# Results and conversations
+
+
+def result(id: str, *content: Any, error: ToolError | None = None) -> Result[Any]:
+    return Result(None, content, error, call_id=id, tool="add")
+
+
+def test_results_are_messages_in_order_and_errors_are_words() -> None:
+    pending = Pending("p", "approval", "May it?", "d", "rm", "local", "default", 0.0)
+    results = [
+        result("c1", Text("3")),
+        result("c2", Text("No 'c'."), error=ToolError("No 'c'.", "invalid_arguments")),
+        Result(None, (Text("It waits for an approval."),), call_id="c3", tool="rm", pending=pending),
+        result("c4", Data('{"a": 1}'), Text("and more")),
+        result("c5"),
+    ]
+    assert format.messages(results) == [
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+        {"role": "tool", "tool_call_id": "c2", "content": "Error (invalid_arguments): No 'c'."},
+        {"role": "tool", "tool_call_id": "c3", "content": "It waits for an approval."},
+        {"role": "tool", "tool_call_id": "c4", "content": '{"a": 1}\nand more'},
+        {"role": "tool", "tool_call_id": "c5", "content": ""},
+    ]
+
+
+def test_images_and_pdfs_follow_all_results_of_the_turn() -> None:
+    results = [
+        result("c1", Text("A chart:"), Image(PIXEL)),
+        result("c2", File(b"%PDF", "application/pdf", "plan.pdf")),
+        result("c3", File(b"a,b\n", "text/csv", "t.csv"), Audio(b"RIFF"), Image(b"II*", "image/tiff")),
+    ]
+    assert format.messages(results) == [
+        {"role": "tool", "tool_call_id": "c1", "content": "A chart:\n[image: image/png, 10 bytes]"},
+        {"role": "tool", "tool_call_id": "c2", "content": "[file plan.pdf: application/pdf, 4 bytes]"},
+        {
+            "role": "tool",
+            "tool_call_id": "c3",
+            "content": "[file t.csv: text/csv, 4 bytes]\na,b\n\n"
+            "[audio: audio/wav, 4 bytes]\n[image: image/tiff, 3 bytes]",
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "From the result of 'add' (c1):"},
+                {
+                    "type": "image_url",
+                    "image_url": {"url": f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}"},
+                },
+                {"type": "text", "text": "From the result of 'add' (c2):"},
+                {
+                    "type": "file",
+                    "file": {"filename": "plan.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+                },
+            ],
+        },
+    ]
+
+
+def test_a_result_that_answers_no_call_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"results\[1\] \('add'\) has no call_id"):
+        format.messages([result("c1"), result("")])
+
+
+def test_a_conversation_is_told_whole() -> None:
+    native = message(content="I add.", reasoning_content="Hm.", tool_calls=[asked()])
+    turns: list[Turn] = [
+        User((Text("Add 1 and 2,"), Text("please."))),
+        Reply("I add.", (Call("add", {"a": 1, "b": 2}, "c1"),), "calls", Usage(), native),
+        Results((result("c1", Text("3")),)),
+        Reply("3.", (Call("add", {"a": 3, "b": 0}, "c2"), Call("add", '{"a": ', "c3")), "calls"),
+        Results((result("c3", Text("Broken.")), result("c2", Text("3")))),
+        Reply("Done."),
+        User((Text("See:"), Image(PIXEL, "image/webp"), Audio(b"RIFF", "audio/mpeg"), Data("[1]"))),
+    ]
+    assert format.conversation(turns, SPECS, instructions="Be exact.") == {
+        "messages": [
+            {"role": "system", "content": "Be exact."},
+            {"role": "user", "content": "Add 1 and 2,\nplease."},
+            native,
+            {"role": "tool", "tool_call_id": "c1", "content": "3"},
+            message(
+                content="3.",
+                tool_calls=[
+                    asked("c2", arguments='{"a": 3, "b": 0}'),
+                    asked("c3", arguments='{"INVALID_JSON": "{\\"a\\": "}'),
+                ],
+            ),
+            {"role": "tool", "tool_call_id": "c2", "content": "3"},
+            {"role": "tool", "tool_call_id": "c3", "content": "Broken."},
+            {"role": "assistant", "content": "Done."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "text", "text": "See:"},
+                    {
+                        "type": "image_url",
+                        "image_url": {"url": f"data:image/webp;base64,{base64.b64encode(PIXEL).decode()}"},
+                    },
+                    {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "mp3"}},
+                    {"type": "text", "text": "[1]"},
+                ],
+            },
+        ]
+    }
+
+
+def test_what_a_model_wrote_is_sent_back_as_json_that_every_server_reads() -> None:
+    told = format.reply(
+        answer(
+            tool_calls=[asked("c1", arguments='{"a": '), asked("c2", arguments=""), asked("c3", arguments={"a": 1})],
+            annotations=[],
+            audio={"id": "sound", "data": "x", "transcript": "y"},
+        )
+    )
+    assert told.native == message(
+        audio={"id": "sound"},
+        tool_calls=[
+            asked("c1", arguments='{"INVALID_JSON": "{\\"a\\": "}'),
+            asked("c2", arguments="{}"),
+            asked("c3", arguments='{"a": 1}'),
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    "native",
+    [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {}}]},
+        {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {}}}]},
+        [{"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}],
+        message(tool_calls=[asked("another")]),
+        "text",
+    ],
+)
+def test_another_providers_message_is_told_anew(native: Any) -> None:
+    turns = [Reply("", (Call("add", None, "c1"),), "calls", Usage(), native), Results((result("c1", Text("3")),))]
+    assert format.conversation(turns, SPECS)["messages"][0] == message(tool_calls=[asked(arguments="{}")])
+
+
+@pytest.mark.parametrize(
+    ("turns", "said"),
+    [
+        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results."),
+        ([Reply(calls=(Call("add", None, "c1"),)), User(())], "The calls c1 have no results."),
+        ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c2"),))], "turns[1]: "),
+        ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c1"), result("c1")))], "turns[1]: "),
+        ([User((Text("x"),)), Results((result("c1"),))], "turns[1]: "),
+    ],
+)
+def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], said: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        format.conversation(turns)
+    assert str(raised.value).startswith(said)
+
+
+async def test_a_round_through_a_workbench() -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async with Workbench([add]) as bench:
+        told = format.reply(
+            json.loads(json.dumps(answer(tool_calls=[asked(), asked("c2", arguments="{")]))), bench.specs()
+        )
+        results = await bench.call_many(told.calls)
+    assert [said["tool_call_id"] for said in format.messages(results)] == ["c1", "c2"]
+    assert format.messages(results)[0]["content"] == "3"
+    assert format.messages(results)[1]["content"].startswith("Error (invalid_arguments): ")

@@ -1,0 +1,341 @@
+"""OpenAI Responses: tools, calls and results in its words."""
+
+import base64
+from typing import Any
+
+import pytest
+from openai.types.responses import Response
+
+from toolcrib import (
+    Audio,
+    Call,
+    Data,
+    File,
+    Image,
+    Result,
+    SetupError,
+    Text,
+    ToolError,
+    ToolSpec,
+    Workbench,
+    formats,
+    tool,
+)
+from toolcrib.formats import Reply, Results, Turn, Usage, User, Written
+
+format = formats.openai_responses
+
+PIXEL = b"\x89PNG pixel"
+ADD = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "required": ["a", "b"],
+    "additionalProperties": False,
+}
+SPECS = [ToolSpec("add", "Add two numbers.", ADD), ToolSpec("files.list", "", {"type": "object", "properties": {}})]
+THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "xyz"}
+
+
+def asked(call_id: str = "c1", name: str = "add", arguments: Any = '{"a": 1, "b": 2}', **more: Any) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
+
+
+def said(text: str, **more: Any) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "id": "msg_1", "role": "assistant", "content": content, **more}
+
+
+def answer(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
+    return {"id": "resp_1", "object": "response", "status": "completed", "output": list(output), **more}
+
+
+def shown(call: Call) -> tuple[str, str, Any]:
+    return call.id, call.tool, call.arguments
+
+
+async def test_a_workbench_offers_its_tools_and_says_that_they_are_not_strict() -> None:
+    @tool
+    def add(a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async with Workbench([add]) as bench:
+        assert format.tools(bench.specs()) == [
+            {"type": "function", "name": "add", "description": "Add two numbers.", "parameters": ADD, "strict": False}
+        ]
+
+
+def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was() -> None:
+    assert format.tools(SPECS)[1]["name"] == "files_list"
+    assert format.tool_choice("files.list", SPECS) == {"tool_choice": {"type": "function", "name": "files_list"}}
+    assert [call.tool for call in format.calls(answer(asked(name="files_list")), SPECS)] == ["files.list"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "parallel", "parameters"),
+    [
+        ("auto", True, {}),
+        ("auto", False, {"parallel_tool_calls": False}),
+        ("any", True, {"tool_choice": "required"}),
+        ("none", False, {"tool_choice": "none", "parallel_tool_calls": False}),
+        ("add", True, {"tool_choice": {"type": "function", "name": "add"}}),
+    ],
+)
+def test_a_choice_is_told_in_openais_words(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
+    assert format.tool_choice(choice, SPECS, parallel=parallel) == parameters
+
+
+def test_a_choice_of_no_tool_names_the_nearest() -> None:
+    with pytest.raises(SetupError, match="Did you mean 'add'"):
+        format.tool_choice("ad", SPECS)
+
+
+REFUSED = {"type": "message", "content": [{"type": "refusal", "refusal": "I may not."}]}
+ANSWERS = {
+    "text": (answer(said("Hel"), said("lo.")), Reply("Hello.")),
+    "nothing": (answer(), Reply()),
+    "a refusal": (answer(REFUSED), Reply("I may not.", stop="refused")),
+    "too long": (
+        answer(said("He"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+        Reply("He", stop="length"),
+    ),
+    "filtered": (
+        answer(status="incomplete", incomplete_details={"reason": "content_filter"}),
+        Reply(stop="refused"),
+    ),
+    "a reason nobody knows": (answer(status="incomplete", incomplete_details=None), Reply(stop="other")),
+    "tokens": (
+        answer(usage={"input_tokens": 9, "output_tokens": 2, "input_tokens_details": {"cached_tokens": 8}}),
+        Reply(usage=Usage(9, 2, 8)),
+    ),
+    "calls": (
+        answer(THOUGHT, asked(), asked("c2", arguments=""), asked("c3", arguments='{"a')),
+        Reply(
+            calls=(Call("add", '{"a": 1, "b": 2}', "c1"), Call("add", {}, "c2"), Call("add", '{"a', "c3")),
+            stop="calls",
+        ),
+    ),
+    "tools of other kinds": (
+        answer({"type": "web_search_call", "id": "ws"}, {"type": "custom_tool_call", "call_id": "z", "input": "x"}),
+        Reply(),
+    ),
+}
+
+
+@pytest.mark.parametrize(("whole", "wanted"), ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
+def test_a_whole_answer_is_read(whole: dict[str, Any], wanted: Reply, sdk: bool) -> None:
+    told = format.reply(Response.construct(**whole) if sdk else whole, SPECS)
+    assert (told.text, told.calls, told.stop, told.usage) == (wanted.text, wanted.calls, wanted.stop, wanted.usage)
+
+
+@pytest.mark.parametrize(
+    ("whole", "said"),
+    [
+        ("<html>", "OpenAI's response has to be an object"),
+        ({}, "'output' is missing. Is this a Responses address?"),
+        (answer(asked(name=None)), "(output[0]) is broken: 'name' has to be text, and it is null."),  # type: ignore[arg-type]
+        (answer({"type": "message", "content": "x"}), "(output[0]) is broken: 'content' has to be a list"),
+        (
+            answer(status="failed", error={"code": "server_error", "message": "Sorry."}),
+            "OpenAI broke off its answer: server_error: Sorry.",
+        ),
+        (answer(status="queued"), "has not ended: its status is 'queued'"),
+    ],
+)
+def test_a_broken_answer_is_an_error_with_its_place(whole: Any, said: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        format.calls(whole, SPECS)
+    assert said in str(raised.value)
+
+
+ENDED = {"type": "response.completed", "response": answer(usage={"input_tokens": 7, "output_tokens": 3})}
+PIECES: list[dict[str, Any]] = [
+    {"type": "response.created", "response": answer(status="in_progress")},
+    {"type": "response.output_item.done", "output_index": 0, "item": THOUGHT},
+    {"type": "response.output_text.delta", "output_index": 1, "delta": "I "},
+    {"type": "response.output_text.delta", "output_index": 1, "delta": "add."},
+    {"type": "response.output_item.done", "output_index": 1, "item": said("I add.")},
+    {"type": "response.output_item.added", "output_index": 2, "item": asked("c1", arguments="")},
+    {"type": "response.output_item.added", "output_index": 3, "item": asked("c2", arguments="")},
+    {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": '{"a": 1, '},
+    {"type": "response.function_call_arguments.delta", "output_index": 3, "delta": '{"a": 3}'},
+    {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": '"b": 2}'},
+    {"type": "response.something_new", "what": 1},
+]
+
+
+def test_a_live_stream_gives_its_words_at_once_and_the_whole_at_its_end() -> None:
+    stream = format.Stream(SPECS)
+    written = [stream.add(piece) for piece in [*PIECES, ENDED]]
+    assert [words for words in written if words] == [[Written("I ")], [Written("add.")]]
+    told = stream.reply()
+    assert told == Reply(
+        "I add.",
+        (Call("add", '{"a": 1, "b": 2}', "c1"), Call("add", '{"a": 3}', "c2")),
+        "calls",
+        Usage(7, 3),
+        [THOUGHT, said("I add."), asked("c1"), asked("c2", arguments='{"a": 3}')],
+    )
+
+
+def test_items_that_are_repeated_at_the_end_count() -> None:
+    ended = {"type": "response.completed", "response": answer(asked("c9"))}
+    assert [shown(call) for call in format.calls([*PIECES, ended], SPECS)] == [("c9", "add", '{"a": 1, "b": 2}')]
+
+
+@pytest.mark.parametrize(
+    ("last", "told"),
+    [
+        ([], "OpenAI's stream ended in the middle, before 'response.completed'."),
+        ([{"type": "error", "code": "server_error", "message": "Sorry."}], "server_error: Sorry."),
+        (
+            [{"type": "response.failed", "response": answer(status="failed", error={"code": "x", "message": "No."})}],
+            "x: No.",
+        ),
+        (
+            [{"type": "response.output_item.done", "item": {}}],
+            "'output_index' has to be a whole number, and it is missing",
+        ),
+    ],
+)
+def test_a_stream_that_did_not_end_well_is_no_reply(last: list[Any], told: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        format.calls([*PIECES, *last], SPECS)
+    assert told in str(raised.value)
+
+
+def result(id: str, *content: Any, error: ToolError | None = None) -> Result[Any]:
+    return Result(None, content, error, call_id=id, tool="add")
+
+
+def test_results_are_items_with_text_images_and_files() -> None:
+    wrong = ToolError("No.", "failed")
+    results = [
+        result("c1", Text("3")),
+        result("c2", Text("No."), error=wrong),
+        result("c3", Text("A chart:"), Image(PIXEL), Image(b"II*", "image/tiff"), Audio(b"RIFF")),
+        result(
+            "c4", File(b"a,b\n", "text/csv"), File(b"%PDF", "application/pdf", "p.pdf"), File(b"\0", "application/zip")
+        ),
+        result("c5", Image(PIXEL), error=wrong),
+    ]
+    pixel = {
+        "type": "input_image",
+        "image_url": f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}",
+        "detail": "auto",
+    }
+    outputs = [
+        "3",
+        "Error (failed): No.",
+        [
+            {"type": "input_text", "text": "A chart:"},
+            pixel,
+            {"type": "input_text", "text": "[image: image/tiff, 3 bytes]"},
+            {"type": "input_text", "text": "[audio: audio/wav, 4 bytes]"},
+        ],
+        [
+            {"type": "input_file", "filename": "file.csv", "file_data": "data:text/csv;base64,YSxiCg=="},
+            {"type": "input_file", "filename": "p.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+            {"type": "input_text", "text": "[file: application/zip, 1 bytes]"},
+        ],
+        [{"type": "input_text", "text": "Error (failed):"}, pixel],
+    ]
+    assert format.messages(results) == [
+        {"type": "function_call_output", "call_id": f"c{number}", "output": output}
+        for number, output in enumerate(outputs, 1)
+    ]
+
+
+def test_a_conversation_is_told_whole_with_the_models_own_items_as_they_came() -> None:
+    native = [THOUGHT, said("I add."), asked()]
+    turns: list[Turn] = [
+        User((Text("Add 1 and 2."),)),
+        Reply("I add.", (Call("add", '{"a": 1, "b": 2}', "c1"),), "calls", Usage(), native),
+        Results((result("c1", Text("3")),)),
+        Reply("3.", (Call("add", {"a": 3}, "c2"), Call("add", '{"a', "c3")), "calls"),
+        Results((result("c3", Text("Broken.")), result("c2", Text("No.")))),
+        Reply("Done."),
+        User((Text("See:"), Image(PIXEL), Audio(b"RIFF"), Data("[1]"))),
+    ]
+    assert format.conversation(turns, SPECS, instructions="Be exact.") == {
+        "instructions": "Be exact.",
+        "input": [
+            {"role": "user", "content": "Add 1 and 2."},
+            *native,
+            {"type": "function_call_output", "call_id": "c1", "output": "3"},
+            {"role": "assistant", "content": "3."},
+            asked("c2", arguments='{"a": 3}'),
+            asked("c3", arguments='{"INVALID_JSON": "{\\"a"}'),
+            {"type": "function_call_output", "call_id": "c2", "output": "No."},
+            {"type": "function_call_output", "call_id": "c3", "output": "Broken."},
+            {"role": "assistant", "content": "Done."},
+            {
+                "role": "user",
+                "content": [
+                    {"type": "input_text", "text": "See:"},
+                    {
+                        "type": "input_image",
+                        "image_url": f"data:image/png;base64,{base64.b64encode(PIXEL).decode()}",
+                        "detail": "auto",
+                    },
+                    {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}},
+                    {"type": "input_text", "text": "[1]"},
+                ],
+            },
+        ],
+    }
+
+
+def test_items_that_openai_did_not_keep_are_sent_back_without_their_ids() -> None:
+    forgotten = {"type": "reasoning", "id": "rs_2", "summary": []}
+    told = format.reply(answer(THOUGHT, forgotten, said("Hi."), asked(id="fc_1"), store=False))
+    assert told.native == [
+        THOUGHT,
+        {name: value for name, value in said("Hi.").items() if name != "id"},
+        asked(),
+    ]
+
+
+def test_what_an_answer_says_as_null_is_not_sent_back() -> None:
+    # The API refuses a null status in a request, and gives it in answers.
+    assert format.reply(answer({**THOUGHT, "status": None})).native == [THOUGHT]
+
+
+def test_a_call_that_nobody_will_answer_is_not_sent_back() -> None:
+    told = format.reply(answer({"type": "custom_tool_call", "call_id": "z", "name": "sql", "input": "x"}, said("Hi.")))
+    assert (told.stop, told.native) == ("end", [said("Hi.")])
+
+
+def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None:
+    told = format.reply(answer(asked(""), asked("c1"), asked("c1")), SPECS)
+    ids = [call.id for call in told.calls]
+    assert (ids[1], len(set(ids))) == ("c1", 3)
+    assert [item["call_id"] for item in told.native] == ids
+
+
+@pytest.mark.parametrize(
+    "native",
+    [
+        {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
+        [{"type": "tool_use", "id": "c1", "name": "add", "input": {}}],
+        [asked("another")],
+        [],
+    ],
+)
+def test_another_providers_message_is_told_anew(native: Any) -> None:
+    turns = [Reply("", (Call("add", None, "c1"),), "calls", Usage(), native), Results((result("c1", Text("3")),))]
+    assert format.conversation(turns, SPECS)["input"][0] == asked(arguments="{}")
+
+
+@pytest.mark.parametrize(
+    ("turns", "said"),
+    [
+        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results."),
+        ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c2"),))], "turns[1]: "),
+    ],
+)
+def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], said: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        format.conversation(turns)
+    assert str(raised.value).startswith(said)

@@ -1,0 +1,487 @@
+"""Lowering, case by case: what comes out for a provider, and which losses are told."""
+
+import json
+import sys
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from toolcrib.formats.accepts import ANTHROPIC, ANTHROPIC_STRICT, BEDROCK, GEMINI, MCP, OPENAI, OPENAI_STRICT
+from toolcrib.schema.lower import Accepts, Loss, Lowered, lower
+
+TREE: dict[str, Any] = {
+    "type": "object",
+    "properties": {"root": {"$ref": "#/$defs/Node"}},
+    "required": ["root"],
+    "additionalProperties": False,
+    "$defs": {
+        "Node": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}},
+            "required": ["name"],
+            "additionalProperties": False,
+        }
+    },
+}
+
+
+def of(**members: Any) -> dict[str, Any]:
+    """Arguments of these members, all required, and no others."""
+    return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
+
+
+def told(low: Lowered) -> list[tuple[str, str]]:
+    return [(loss.path, loss.keyword) for loss in low.losses]
+
+
+def member(schema: Any, accepts: Accepts, *, strict: bool = False) -> tuple[Any, list[tuple[str, str]]]:
+    """What becomes of one member, and what is lost."""
+    low = lower(of(a=schema), accepts, strict=strict)
+    return low.schema["properties"]["a"], told(low)
+
+
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, BEDROCK, MCP], ids=lambda accepts: accepts.name)
+def test_a_loose_dialect_is_told_everything_as_it_is(accepts: Accepts) -> None:
+    schema = of(
+        n={"type": "integer", "minimum": 1, "not": {"const": 3}},
+        m={"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "unevaluatedProperties": False},
+        o={"oneOf": [{"type": "string"}, {"$ref": "#/$defs/T"}]},
+    ) | {"$defs": {"T": {"type": "object", "properties": {"again": {"$ref": "#/$defs/T"}}}}}
+    assert lower(schema, accepts) == Lowered(schema, optional=0)
+
+
+def test_a_dropped_constraint_is_told_in_a_sentence() -> None:
+    low = lower(of(n={"type": "number", "multipleOf": 5}), GEMINI)
+    assert low.schema == of(n={"type": "number"})
+    meaning = "The provider is not told that 'n' is a multiple of 5; Toolcrib still checks it."
+    assert low.losses == (Loss("/properties/n", "multipleOf", meaning),)
+    assert low.losses[0].to_dict() == {"path": "/properties/n", "keyword": "multipleOf", "meaning": meaning}
+
+
+def test_losses_name_what_they_are_about() -> None:
+    odd = {"type": "array", "items": {"type": "string", "minLength": 1}}
+    schema = of(properties=odd, items={"type": "object", "properties": {"allOf": {"type": "string", "minLength": 2}}})
+    assert [loss.meaning.partition(";")[0] for loss in lower({**schema, "minProperties": 3}, GEMINI).losses] == [
+        "The provider is not told that the whole of the arguments has at least 3 members",
+        "The provider is not told that what is inside 'properties' has at least 1 characters",
+        "The provider is not told that 'allOf' has at least 2 characters",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "lowered"),
+    [
+        (
+            {"type": "integer", "exclusiveMinimum": 1, "exclusiveMaximum": 5.5},
+            {"type": "integer", "minimum": 2, "maximum": 5},
+        ),
+        ({"const": "a"}, {"type": "string", "enum": ["a"]}),
+        (
+            {"enum": [1, "a", None]},
+            {"anyOf": [{"type": "integer", "enum": [1]}, {"type": "string", "enum": ["a"]}, {"type": "null"}]},
+        ),
+        ({"enum": ["a", "bb"], "maxLength": 1}, {"type": "string", "enum": ["a"]}),
+        ({"enum": [True, False]}, {"type": "boolean"}),
+        ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
+        ({"type": "string", "minLength": 0, "minimum": 5, "uniqueItems": True}, {"type": "string"}),
+        ({"type": "string", "format": "color"}, {"type": "string", "format": "color"}),
+        (
+            {"allOf": [{"type": "integer", "minimum": 1}, {"minimum": 3, "maximum": 9}]},
+            {"type": "integer", "minimum": 3, "maximum": 9},
+        ),
+        ({"type": ["string", "integer"], "nullable": True}, {"type": ["string", "integer"]}),
+        (
+            {"type": "string", "default": "x", "description": "A."},
+            {"type": "string", "description": 'A. Default: "x".'},
+        ),
+        (
+            {"type": "array", "prefixItems": [{"type": "string"}], "items": False},
+            {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1},
+        ),
+        ({"anyOf": [False, {"type": "string"}]}, {"type": "string"}),
+        (True, {}),
+        ({}, {}),
+    ],
+)
+def test_what_can_be_said_in_other_words_loses_nothing(schema: Any, lowered: Any) -> None:
+    assert member(schema, GEMINI) == (lowered, [])
+
+
+@pytest.mark.parametrize(
+    ("schema", "lowered", "keywords"),
+    [
+        ({"type": "string", "pattern": "^a", "minLength": 1}, {"type": "string"}, ["pattern", "minLength"]),
+        ({"type": "number", "exclusiveMinimum": 1}, {"type": "number", "minimum": 1}, ["exclusiveMinimum"]),
+        (
+            {"oneOf": [{"type": "string"}, {"enum": ["a", "b"]}]},
+            {"anyOf": [{"type": "string"}, {"enum": ["a", "b"]}]},
+            ["oneOf"],
+        ),
+        ({"type": "string", "not": {"const": "a"}}, {"type": "string"}, ["not"]),
+        ({"type": "integer", "if": {"minimum": 5}, "then": {"maximum": 9}}, {"type": "integer"}, ["if"]),
+        ({"enum": [{"a": 1}, {"b": 1}]}, {"type": "object"}, ["enum"]),
+        ({"type": "array", "contains": {"type": "string"}}, {"type": "array"}, ["contains"]),
+        (
+            {"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False},
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+            ["patternProperties"],
+        ),
+        (
+            {"type": "object", "properties": {"a": {}}, "dependentRequired": {"a": ["b"]}},
+            {"type": "object", "properties": {"a": {}}},
+            ["dependentRequired"],
+        ),
+        ({"type": "object", "propertyNames": {"pattern": "^a"}}, {"type": "object"}, ["propertyNames"]),
+        ({"$ref": "#/$defs/gone"}, {}, ["$ref"]),
+        (
+            {"type": "object", "anyOf": [{"properties": {"a": {}}}], "unevaluatedProperties": False},
+            {"type": "object", "properties": {"a": {}}},
+            ["unevaluatedProperties"],
+        ),
+    ],
+)
+def test_what_cannot_be_said_is_left_out_and_told(schema: Any, lowered: Any, keywords: list[str]) -> None:
+    found, losses = member(schema, GEMINI)
+    assert found == lowered
+    assert {keyword for _, keyword in losses} == set(keywords)
+    assert {path for path, _ in losses} == {"/properties/a"}
+
+
+def test_parts_that_close_an_object_shut_out_what_other_parts_let_in() -> None:
+    closed = {"type": "object", "properties": {"x": {}}, "additionalProperties": False}
+    other = {"properties": {"x": {"type": "string"}, "y": {"type": "string"}}}
+    lowered = {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": False}
+    assert member({"allOf": [closed, other]}, GEMINI) == (lowered, [])
+
+
+def test_unevaluated_properties_see_what_stands_beside_them() -> None:
+    schema = {"allOf": [{"properties": {"x": {"type": "string"}}}], "type": "object", "unevaluatedProperties": False}
+    lowered = {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": False}
+    assert member(schema, GEMINI) == (lowered, [])
+
+
+def test_the_items_that_openai_demands_leave_nothing_unevaluated_so_that_is_told() -> None:
+    schema = {"type": "array", "allOf": [{"type": "array"}], "unevaluatedItems": {"type": "string"}}
+    lowered = {"type": "array", "allOf": [{"type": "array", "items": {}}], "items": {}}
+    assert member(schema, OPENAI) == (lowered, [("/properties/a", "unevaluatedItems")])
+
+
+def test_a_value_that_two_branches_take_is_told_of() -> None:
+    schema = {"oneOf": [{"type": ["null", "integer"]}, {"enum": [None]}], "minimum": 2}
+    _, losses = member(schema, GEMINI)
+    assert losses == [("/properties/a", "oneOf")]
+
+
+NARROW = Accepts("Narrow", "made up", keywords=frozenset({"type", "not", "oneOf", "anyOf", "properties", "if", "then"}))
+
+
+@pytest.mark.parametrize(
+    ("schema", "lowered", "keyword"),
+    [
+        ({"not": {"type": "integer", "minimum": 5}}, {}, "not"),
+        ({"if": {"minLength": 1}, "then": {"type": "string"}}, {}, "if"),
+        ({"oneOf": [{"minimum": 5}, {"type": "string"}]}, {"anyOf": [{}, {"type": "string"}]}, "oneOf"),
+        ({"not": {"$ref": "#/$defs/Big"}}, {}, "not"),
+    ],
+)
+def test_nothing_is_left_out_where_that_would_make_the_schema_narrower(schema: Any, lowered: Any, keyword: str) -> None:
+    low = lower({**of(a=schema), "$defs": {"Big": {"type": "integer", "minimum": 5}}}, NARROW)
+    assert low.schema["properties"]["a"] == lowered
+    assert ("/properties/a", keyword) in told(low)
+
+
+# -- references ----------------------------------------------------------------------------------------------------
+
+
+def test_references_to_anywhere_become_definitions() -> None:
+    schema = {
+        **of(a={"type": "string", "maxLength": 3}, b={"$ref": "#/properties/a"}, c={"$ref": "#here"}),
+        "$defs": {"C": {"$anchor": "here", "type": "integer"}, "unused": {"type": "null"}},
+    }
+    low = lower(schema, GEMINI)
+    assert low.schema == {
+        **of(a={"type": "string"}, b={"$ref": "#/$defs/a"}, c={"$ref": "#/$defs/C"}),
+        "$defs": {"C": {"type": "integer"}, "a": {"type": "string"}},
+    }
+    assert told(low) == [("/properties/a", "maxLength")]
+
+
+def test_definitions_of_one_name_are_kept_apart() -> None:
+    schema = of(x={"$ref": "#/$defs/T"}, y={"$ref": "#/properties/x2/$defs/T"}, x2={"$defs": {"T": {"type": "null"}}})
+    low = lower({**schema, "$defs": {"T": {"type": "string"}}}, GEMINI)
+    assert low.schema["$defs"] == {"T": {"type": "string"}, "T_2": {"type": "null"}}
+    assert low.schema["properties"]["y"] == {"$ref": "#/$defs/T_2"}
+
+
+def test_a_description_beside_a_reference_stays() -> None:
+    schema = {**of(a={"$ref": "#/$defs/T", "description": "First."}), "$defs": {"T": {"type": "string"}}}
+    found = lower(schema, GEMINI).schema["properties"]["a"]
+    assert found == {"description": "First.", "anyOf": [{"$ref": "#/$defs/T"}]}
+
+
+def test_what_stands_beside_a_reference_is_said_with_it() -> None:
+    schema = {**of(a={"$ref": "#/$defs/T", "minimum": 3}), "$defs": {"T": {"type": "integer", "minimum": 1}}}
+    assert lower(schema, GEMINI).schema["properties"]["a"] == {"type": "integer", "minimum": 3}
+
+
+def test_recursion_is_kept_where_it_may_be() -> None:
+    assert lower(TREE, GEMINI) == Lowered(TREE, optional=1)
+    strict = lower(TREE, OPENAI, strict=True)
+    node = strict.schema["$defs"]["Node"]
+    assert node["properties"]["next"] == {"anyOf": [{"$ref": "#/$defs/Node"}, {"type": "null"}]}
+    assert strict.losses == () and strict.strict
+    assert strict.lift({"root": {"name": "a", "next": {"name": "b", "next": None}}}) == {
+        "root": {"name": "a", "next": {"name": "b"}}
+    }
+
+
+def test_recursion_is_written_out_a_little_where_it_may_not_be_and_that_is_told() -> None:
+    schema = json.loads(json.dumps(TREE))
+    schema["$defs"]["Node"]["properties"]["next"] = {"type": "array", "items": {"$ref": "#/$defs/Node"}}
+    schema["$defs"]["Node"]["required"] = ["name", "next"]
+    low = lower(schema, GEMINI)
+    assert "$ref" not in json.dumps(low.schema)
+    inner = low.schema["properties"]["root"]["properties"]["next"]["items"]["properties"]["next"]
+    assert inner == {"type": "array", "items": {"type": "object", **inner["items"]}}
+    meaning = "The provider is not told what is deeper inside 'next'; Toolcrib still checks it."
+    assert low.losses == (Loss("/$defs/Node/properties/next", "nesting", meaning),)
+    strict = lower(TREE, ANTHROPIC, strict=True)
+    assert not strict.strict and "more of its own kind" in strict.losses[0].meaning
+
+
+def test_a_root_that_holds_itself_is_referred_to_as_such() -> None:
+    schema = {"type": "object", "properties": {"sub": {"$ref": "#"}}, "additionalProperties": False}
+    low = lower(schema, OPENAI, strict=True)
+    assert low.schema["properties"] == {"sub": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}}
+    assert low.lift({"sub": {"sub": None}}) == {"sub": {}}
+
+
+# -- the root ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK], ids=lambda accepts: accepts.name)
+def test_unions_of_the_arguments_are_told_as_one_object(accepts: Accepts) -> None:
+    by_name = {"properties": {"name": {"type": "string"}}, "required": ["name"]}
+    by_id = {"properties": {"id": {"type": "integer"}}, "required": ["id"]}
+    schema = {
+        "type": "object",
+        "properties": {"dry": {"type": "boolean"}},
+        "required": ["dry"],
+        "anyOf": [by_name, by_id],
+    }
+    low = lower(schema, accepts)
+    assert low.schema["properties"] == {
+        "dry": {"type": "boolean"},
+        "name": {"type": "string"},
+        "id": {"type": "integer"},
+    }
+    assert low.schema["required"] == ["dry"]
+    assert told(low) == [("", "anyOf")]
+
+
+def test_a_root_that_is_a_reference_or_an_all_of_is_told_whole() -> None:
+    schema = {"$ref": "#/$defs/Args", "$defs": {"Args": of(a={"type": "string"})}}
+    assert lower(schema, OPENAI) == Lowered(of(a={"type": "string"}))
+    parts = {"type": "object", "allOf": [{"properties": {"a": {"type": "string"}}}, {"required": ["a"]}]}
+    low = lower(parts, ANTHROPIC)
+    assert low.schema == {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    assert low.losses == ()
+
+
+def test_lists_get_the_items_that_openai_demands() -> None:
+    assert member({"type": "array"}, OPENAI) == ({"type": "array", "items": {}}, [])
+
+
+def test_names_of_arguments_that_anthropic_refuses_are_mapped_and_back() -> None:
+    low = lower({**of(**{"filter[id]": {"type": "string"}, "filter_id_": {"type": "string"}})}, ANTHROPIC)
+    names = list(low.schema["properties"])
+    assert names[1] == "filter_id_" and names[0].startswith("filter_id__") and low.schema["required"] == names
+    assert low.losses == ()
+    assert low.lift({names[0]: "a", "filter_id_": "b"}) == {"filter[id]": "a", "filter_id_": "b"}
+
+
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "properties": {}}])
+def test_no_parameters_are_an_empty_object(schema: dict[str, Any]) -> None:
+    for accepts in (OPENAI, ANTHROPIC, GEMINI, BEDROCK):
+        assert lower(schema, accepts) == Lowered({"type": "object", "properties": {}})
+
+
+# -- strict mode ---------------------------------------------------------------------------------------------------
+
+
+def test_strict_mode_asks_for_every_member_with_null_for_absent() -> None:
+    schema = of(a={"type": "integer"}, b={"type": "string", "default": "x"}, c={"type": "string", "enum": ["u", "v"]})
+    schema["required"] = ["a"]
+    low = lower(schema, OPENAI, strict=True)
+    assert low == Lowered(
+        of(
+            a={"type": "integer"},
+            b={"type": ["string", "null"], "description": 'Default: "x".'},
+            c={"type": ["string", "null"], "enum": ["u", "v", None]},
+        ),
+        strict=True,
+        lift=low.lift,
+        lifts=True,
+        unions=2,
+    )
+    assert low.lift({"a": 1, "b": None, "c": "u"}) == {"a": 1, "c": "u"}
+    untouched = {"a": 1, "b": "y"}
+    assert low.lift(untouched) is untouched
+
+
+def test_maps_are_asked_for_as_entries_and_come_back_as_maps() -> None:
+    schema = of(m={"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1})
+    low = lower(schema, OPENAI, strict=True)
+    assert low.strict and told(low) == [("/properties/m", "additionalProperties")]
+    assert low.schema["properties"]["m"]["minItems"] == 1
+    assert low.lift({"m": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}) == {"m": {"a": 1, "b": 2}}
+    for left in ({"m": {"a": 1}}, {"m": [{"key": "a", "value": 1}, {"key": "a", "value": 2}]}, {"m": 5}):
+        assert low.lift(left) is left
+
+
+@pytest.mark.parametrize(
+    ("schema", "path", "why"),
+    [
+        ({"type": "object"}, "/properties/a", "could have none"),
+        (
+            {"type": "object", "properties": {"x": {"type": "string"}}, "additionalProperties": True},
+            "/properties/a",
+            "it takes others",
+        ),
+        ({}, "/properties/a", "told the type"),
+        ({"type": "array"}, "/properties/a", "the type of the items"),
+        ({"enum": [{"x": 1}]}, "/properties/a", "lists no objects"),
+        (
+            {"type": "object", "patternProperties": {"^x": {"type": "string"}}},
+            "/properties/a",
+            "described by a pattern",
+        ),
+    ],
+)
+def test_a_tool_that_strict_mode_would_change_is_sent_without_it(schema: Any, path: str, why: str) -> None:
+    low = lower(of(a=schema), OPENAI, strict=True)
+    assert not low.strict and not low.lifts
+    assert low.schema == lower(of(a=schema), OPENAI).schema
+    reasons = [loss.meaning for loss in low.losses if (loss.path, loss.keyword) == (path, "strict")]
+    assert any(why in reason for reason in reasons)
+    assert all(reason.endswith("So the tool is sent without strict mode.") for reason in reasons)
+
+
+def test_null_that_means_something_cannot_stand_for_absent() -> None:
+    nullable = {"type": ["string", "null"]}
+    schema = {**of(a=nullable), "required": []}
+    assert not lower(schema, OPENAI, strict=True).strict
+    with_default = {**of(a={**nullable, "default": None}), "required": []}
+    low = lower(with_default, OPENAI, strict=True)
+    assert low.strict and low.losses == () and low.lift({"a": None}) == {"a": None}
+
+
+def test_members_not_spoken_of_are_closed_off_in_strict_mode_and_that_is_told() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
+    low = lower(schema, ANTHROPIC, strict=True)
+    assert low.schema == of(a={"type": "string"}) and low.strict
+    assert told(low) == [("", "additionalProperties")]
+
+
+def test_unions_are_lifted_as_the_branch_that_was_written() -> None:
+    dog = {**of(kind={"const": "dog"}, name={"type": "string"}), "required": ["kind"]}
+    cat = {**of(kind={"const": "cat"}, lives={"type": "integer"}), "required": ["kind"]}
+    low = lower(of(pet={"oneOf": [dog, cat]}), OPENAI, strict=True)
+    assert low.strict and low.losses == ()
+    assert low.lift({"pet": {"kind": "cat", "lives": None}}) == {"pet": {"kind": "cat"}}
+    alike = [
+        {**dog, "properties": {"name": {"type": "string"}}},
+        {**dog, "properties": {"name": {"type": ["string"]}, "x": {"type": "string"}}},
+    ]
+    assert lower(of(pet={"anyOf": alike}), OPENAI, strict=True).losses
+
+
+def test_a_schema_larger_than_strict_mode_takes_is_sent_without_it() -> None:
+    nested: dict[str, Any] = {"type": "string"}
+    for _ in range(11):
+        nested = of(a=nested)
+    assert not lower(nested, OPENAI, strict=True).strict
+    many = of(a={"type": "string", "enum": [str(i) for i in range(1001)]})
+    reasons = [loss.meaning for loss in lower(many, OPENAI, strict=True).losses]
+    assert reasons == [
+        "The provider takes at most 1000 listed values in one schema, and this one has 1001. "
+        "So the tool is sent without strict mode."
+    ]
+
+
+def test_a_provider_without_strict_mode_says_so() -> None:
+    low = lower(of(a={"type": "string"}), GEMINI, strict=True)
+    assert not low.strict and told(low) == [("", "strict")]
+
+
+def test_the_strict_dialects_can_be_asked_for_by_themselves() -> None:
+    for accepts in (OPENAI_STRICT, ANTHROPIC_STRICT):
+        assert lower(of(a={"type": "string"}), accepts) == Lowered(of(a={"type": "string"}), strict=True)
+
+
+# -- hostile ones --------------------------------------------------------------------------------------------------
+
+
+def test_no_depth_of_nesting_is_too_much() -> None:
+    for depth in (60, 100, 400, 5000):
+        deep: dict[str, Any] = {"type": "string", "minLength": 1}
+        for _ in range(depth):
+            deep = {"type": "array", "items": deep}
+        for accepts in (OPENAI, ANTHROPIC, GEMINI):
+            low = lower(of(a={"type": "string"}, b=deep), accepts)
+            if depth == 5000:  # more than Python itself can read or write as JSON
+                assert (low.schema, told(low)) == ({"type": "object", "properties": {}}, [("", "$schema")])
+            elif depth > 60:
+                assert low.schema == of(a={"type": "string"}, b={})
+                assert told(low) == [("/properties/b", "nesting")]
+            else:
+                assert bool(low.losses) == (accepts is GEMINI)
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"type": "nonsense"}}},
+        {"type": "object", "required": "a"},
+        {"type": "object", "properties": []},
+    ],
+)
+def test_what_is_no_json_schema_is_told_as_any_object(schema: dict[str, Any]) -> None:
+    for accepts in (OPENAI, GEMINI):
+        low = lower(schema, accepts)
+        assert low.schema == {"type": "object", "properties": {}} and told(low) == [("", "$schema")]
+
+
+def test_references_that_go_in_circles_or_multiply_come_to_an_end() -> None:
+    circle = {**of(a={"$ref": "#/$defs/A"}), "$defs": {"A": {"$ref": "#/$defs/B"}, "B": {"$ref": "#/$defs/A"}}}
+    bomb = {"D0": {"type": "string"}}
+    for i in range(1, 30):
+        bomb[f"D{i}"] = of(x={"$ref": f"#/$defs/D{i - 1}"}, y={"$ref": f"#/$defs/D{i - 1}"})
+    exploding = {**of(a={"$ref": "#/$defs/D29"}), "$defs": bomb}
+    inlined = replace(GEMINI, references=False)
+    for schema in (circle, exploding):
+        for accepts in (OPENAI, GEMINI, inlined):
+            assert len(json.dumps(lower(schema, accepts).schema)) < 2_000_000
+        lower(schema, OPENAI, strict=True)
+
+
+def test_unions_that_multiply_come_to_an_end() -> None:
+    union = [{"properties": {f"p{i}": {"type": "string"}}} for i in range(10)]
+    low = lower({"type": "object", "allOf": [{"anyOf": union} for _ in range(6)]}, OPENAI)
+    assert set(low.schema) >= {"type", "properties"} and low.losses
+
+
+# -- speed ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_known_schema_is_lowered_once() -> None:
+    first = lower(TREE, OPENAI, strict=True)
+    assert lower(json.loads(json.dumps(TREE)), OPENAI, strict=True) is first
+    assert lower({**TREE, "title": "Other"}, OPENAI, strict=True) is not first
+
+
+def test_the_limit_of_recursion_is_as_it_was() -> None:
+    before = sys.getrecursionlimit()
+    lower(TREE, GEMINI)
+    assert sys.getrecursionlimit() == before

@@ -1,0 +1,662 @@
+"""What must hold of every lowered schema, with jsonschema-rs as the judge.
+
+A lowered schema is never narrower than its original, once arguments are lifted, unless a loss says so; never wider
+without a loss; and a schema in the dialect's own words loses nothing.
+
+Schemas are made by Hypothesis here, taken from real servers, and, in a run of its own, made by hypothesis-jsonschema.
+"""
+
+import contextlib
+import json
+import os
+import random
+import runpy
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_rs
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from toolcrib import Workbench
+from toolcrib.formats import accepts
+from toolcrib.schema import lift as plans
+from toolcrib.schema.lower import Accepts, Loss, Lowered, lower
+
+MODES: tuple[tuple[Accepts, bool], ...] = (
+    (accepts.OPENAI, False),
+    (accepts.OPENAI, True),
+    (accepts.ANTHROPIC, False),
+    (accepts.ANTHROPIC, True),
+    (accepts.GEMINI, False),
+    (accepts.BEDROCK, False),
+    (accepts.MCP, False),
+)
+# What may be narrower, and then says so: unions of the arguments told as one object; objects that strict mode closes.
+NARROWER_OPEN = {"anyOf", "oneOf", "properties"}
+NARROWER_STRICT = {*NARROWER_OPEN, "additionalProperties"}
+
+counted: Counter[str] = Counter()
+
+
+def report() -> str:
+    """What was looked at in this run, in one line."""
+    return (
+        f"lowering: {counted['schemas']} schemas in {counted['lowered']} dialects' words, {counted['instances']} "
+        f"instances, {counted['losses']} losses, {counted['needless']} of them for schemas that needed none"
+    )
+
+
+def judge(schema: Any) -> jsonschema_rs.Draft202012Validator:
+    return jsonschema_rs.Draft202012Validator(schema, validate_formats=False, offline=True)
+
+
+def problems(schema: dict[str, Any], instances: Iterable[Any], *, seed: int = 0) -> Iterator[str]:
+    """What is wrong with *schema* lowered in each mode, as far as *instances* and some made for it show."""
+    counted["schemas"] += 1
+    original = judge({"type": "object", **schema})
+    chance = random.Random(seed)
+    made = [value for _ in range(6) if isinstance(value := make(schema, schema, chance), dict)]
+    valid = [value for value in [*instances, *made] if isinstance(value, dict) and original.is_valid(value)]
+    for mode, strict in MODES:
+        low = lower(schema, mode, strict=strict)
+        counted["lowered"] += 1
+        counted["losses"] += len(low.losses)
+        where = f"{mode.name}{' strict' if strict else ''}: {json.dumps(schema)} -> {json.dumps(low.schema)}"
+        if not jsonschema_rs.meta.is_valid(low.schema):
+            yield f"no JSON Schema: {where}"
+            continue
+        lowered = judge(low.schema)
+        told = {loss.keyword for loss in low.losses}
+        may_narrow = told & (NARROWER_STRICT if low.strict else NARROWER_OPEN)
+        for value in valid:
+            counted["instances"] += 1
+            if not any(lowered.is_valid(w) and same(low.lift(w), value, schema) for w in written(value, low)):
+                if not may_narrow and not told & {"nesting", "$schema"}:
+                    yield f"narrower, {json.dumps(value)} cannot be said: {where} losses {sorted(told)}"
+                break
+        told_wider = judge(without_what_is_lost(schema, low.losses))
+        asked = [value for _ in range(12) if isinstance(value := make(low.schema, low.schema, chance), dict)]
+        for value in [*asked, *valid, *instances]:
+            if isinstance(value, dict) and lowered.is_valid(value):
+                counted["instances"] += 1
+                if not told_wider.is_valid(low.lift(value)):
+                    yield f"wider in silence, {json.dumps(value)} is let in: {where} losses {sorted(told)}"
+                    break
+        if mode is accepts.MCP and low.losses:
+            counted["needless"] += len(low.losses)
+            yield f"MCP takes everything: {where} losses {sorted(told)}"
+
+
+_GO_TOGETHER = {
+    "if": ("if", "then", "else"),
+    "contains": ("contains", "minContains", "maxContains"),
+    "prefixItems": ("prefixItems", "items"),
+    "patternProperties": ("patternProperties", "additionalProperties"),
+}
+
+
+def without_what_is_lost(schema: dict[str, Any], losses: Iterable[Loss]) -> dict[str, Any]:
+    """*schema* without the keywords that *losses* tell of: what a lowered one may be as wide as, and no wider."""
+    wider: Any = json.loads(json.dumps({"type": "object", **schema}))
+    losses = [loss for loss in losses if loss.keyword != "strict"]
+    if losses and any(f'"{word}"' in json.dumps(schema) for word in ("$ref", "$dynamicRef")) and _turns(schema):
+        return {}  # what is taken out of a definition may be asked the other way round elsewhere
+    ones: list[dict[str, Any]] = []
+    for loss in losses:
+        part: Any = wider
+        steps = [step.replace("~1", "/").replace("~0", "~") for step in loss.path.split("/")[1:]]
+        holder: Any = None
+        last: Any = None
+        for step in steps:
+            if step == "oneOf" and isinstance(part, dict) and part not in ones:
+                ones.append(part)
+            holder, last = part, int(step) if isinstance(part, list) else step
+            part = part[last] if isinstance(part, list) or (isinstance(part, dict) and last in part) else None
+        if loss.keyword in ("nesting", "$ref", "$dynamicRef", "false", "type", "properties"):
+            if holder is None:
+                return {"$defs": wider.get("$defs", {})}
+            if isinstance(holder, dict | list):
+                holder[last] = True
+        elif isinstance(part, dict) and loss.keyword != "additionalProperties":
+            for word in _GO_TOGETHER.get(loss.keyword, (loss.keyword,)):
+                part.pop(word, None)
+        elif loss.meaning.startswith("The members of") and isinstance(holder, dict | list):
+            holder[last] = True
+        elif isinstance(part, dict) and not loss.meaning.startswith("The model can give"):
+            part.pop("additionalProperties", None)
+    for part in ones:  # of branches that let in more, more than one may fit
+        if "oneOf" in part:
+            part["allOf"] = [*part.get("allOf", ()), {"anyOf": part.pop("oneOf")}]
+    if any(loss.keyword in _EVALUATING for loss in losses):
+        # What is taken out no longer counts as evaluated.
+        wider = json.loads(json.dumps(wider), object_hook=_without_unevaluated)
+    lost: dict[str, Any] = wider
+    return lost
+
+
+def _turns(schema: Any) -> bool:
+    return any(f'"{word}"' in json.dumps(schema) for word in ("not", "if", "oneOf", "maxContains"))
+
+
+_EVALUATING = (
+    "anyOf",
+    "oneOf",
+    "$ref",
+    "if",
+    "dependentSchemas",
+    "patternProperties",
+    "prefixItems",
+    "contains",
+    "items",
+)
+
+
+def _without_unevaluated(schema: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in schema.items() if not key.startswith("unevaluated")}
+
+
+def needless(schema: dict[str, Any], mode: Accepts, *, strict: bool) -> Iterator[str]:
+    """Losses of a *schema* that is in the dialect's own words."""
+    counted["schemas"] += 1
+    counted["lowered"] += 1
+    low = lower(schema, mode, strict=strict)
+    counted["losses"] += len(low.losses)
+    counted["needless"] += len(low.losses)
+    for loss in low.losses:
+        yield f"{mode.name}{' strict' if strict else ''} needs no loss: {json.dumps(schema)} but {loss}"
+    if low.strict != strict:
+        yield f"{mode.name} could be strict: {json.dumps(schema)}"
+
+
+def same(one: Any, other: Any, schema: Any) -> bool:
+    """Whether two values are the same arguments: where null is the default, it is the same as nothing."""
+    if '"default": null' in json.dumps(schema):
+        one, other = _without_null(one), _without_null(other)
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
+def _without_null(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_null(inner) for name, inner in value.items() if inner is not None}
+    return [_without_null(item) for item in value] if isinstance(value, list) else value
+
+
+def written(value: Any, low: Lowered) -> list[Any]:
+    """How *value* could be written under a lowered schema: the way back from what `lift` does."""
+    lifting = low.lift
+    if not isinstance(lifting, plans.Lifting):
+        return [value]
+    definitions = low.schema.get("$defs", {})
+
+    def told(schema: Any) -> tuple[Any, bool]:
+        ref = schema.get("$ref") if isinstance(schema, dict) else None
+        if ref is None:
+            return schema, False
+        return (low.schema if ref == "#" else definitions[ref.removeprefix("#/$defs/")]), True
+
+    def fits(candidate: Any, schema: Any) -> bool:
+        return judge({"$ref": "#/$defs/-", "$defs": {**definitions, "-": schema}}).is_valid(candidate)
+
+    def ways(value: Any, schema: Any, plan: Any, depth: int = 0) -> list[Any]:
+        if depth > 20:
+            return []
+        if isinstance(plan, plans.Ref):
+            plan = lifting.plans.get(plan.name)
+        schema, _ = told(schema)
+        if not isinstance(schema, dict):
+            return [value]
+        if "anyOf" in schema:
+            own = list(plan.branches) if isinstance(plan, plans.OneOf) else []
+            found = []
+            for branch in schema["anyOf"]:
+                inner = next((p for s, p in own if s == branch), plan if not own else None)
+                found += ways(value, branch, inner, depth + 1)
+            return found
+        if isinstance(plan, plans.Entries) and isinstance(value, dict) and "items" in schema:
+            inner_schema = schema["items"]["properties"]["value"]
+            return [[{"key": k, "value": best(v, inner_schema, plan.inside)} for k, v in value.items()]]
+        if isinstance(value, list) and "items" in schema:
+            rest = plan.rest if isinstance(plan, plans.Items) else None
+            return [[best(item, schema["items"], rest) for item in value]]
+        if isinstance(value, dict) and "properties" in schema:
+            members = plan.of if isinstance(plan, plans.Members) else {}
+            left = dict(value)
+            said: dict[str, Any] = {}
+            for name, inner in schema["properties"].items():
+                member = members.get(name, plans.Member(name))
+                if member.name in left:
+                    said[name] = best(left.pop(member.name), inner, member.inside)
+                elif name in schema.get("required", ()):
+                    said[name] = None
+            return [{**said, **left}]
+        return [value]
+
+    def best(value: Any, schema: Any, plan: Any) -> Any:
+        found = ways(value, schema, plan)
+        return next((way for way in found if fits(way, schema)), found[0] if found else value)
+
+    return ways(value, low.schema, lifting.plan)
+
+
+def make(schema: Any, root: Any, chance: random.Random, depth: int = 0) -> Any:
+    """A value that is likely to be valid under *schema*; the judge decides."""
+    if not isinstance(schema, dict):
+        return chance.choice([1, "a", None])
+    if depth > 7:
+        return chance.choice([[], {}, None, "a", 1])
+    schema = dict(schema)
+    if "$ref" in schema:
+        target = root
+        for step in schema.pop("$ref").removeprefix("#").split("/")[1:]:
+            target = target[int(step) if isinstance(target, list) else step.replace("~1", "/").replace("~0", "~")]
+        schema = merged(target, schema)
+    for keyword in ("anyOf", "oneOf"):
+        if keyword in schema:
+            schema = merged(schema, chance.choice(schema.pop(keyword)))
+            return make(schema, root, chance, depth + 1)
+    for part in schema.pop("allOf", ()):
+        schema = merged(schema, part)
+    if "const" in schema:
+        return schema["const"]
+    if schema.get("enum"):
+        return chance.choice(schema["enum"])
+    kinds = schema.get("type", ["object", "array", "string", "integer", "number", "boolean", "null"])
+    if "type" not in schema and {"properties", "required"} & schema.keys():
+        kinds = "object"
+    match kinds if isinstance(kinds, str) else chance.choice(kinds):
+        case "object":
+            made = {}
+            names = list(schema.get("properties", ()))
+            for name in dict.fromkeys([*schema.get("required", ()), *names]):
+                if name in schema.get("required", ()) or chance.random() < 0.5:
+                    made[name] = make(schema.get("properties", {}).get(name, {}), root, chance, depth + 1)
+            if chance.random() < 0.5:
+                other = schema.get("additionalProperties", {})
+                if other is not False:
+                    made[chance.choice(["a", "b", "x1", "y", "k"])] = make(other, root, chance, depth + 1)
+                for pattern, inner in schema.get("patternProperties", {}).items():
+                    made[pattern.strip("^$") or "p"] = make(inner, root, chance, depth + 1)
+            return made
+        case "array":
+            first = schema.get("prefixItems", [])
+            length = max(schema.get("minItems", 0), chance.choice([0, len(first), len(first) + 1]))
+            length = min(length, schema.get("maxItems", 9))
+            inner = schema.get("items", {})
+            return [make(first[i] if i < len(first) else inner, root, chance, depth + 1) for i in range(min(length, 9))]
+        case "string":
+            text = chance.choice(["", "a", "b", "ab", "2020-01-01", "xyz"])
+            return text + "a" * max(0, schema.get("minLength", 0) - len(text))
+        case "integer":
+            return chance.choice([schema.get("minimum", 0), schema.get("maximum", 5), -3, 0, 1, 2, 5, 7, 12])
+        case "number":
+            return chance.choice([schema.get("minimum", 0.5), schema.get("maximum", 1.5), -2.5, 0, 1, 5, 7.25])
+        case "boolean":
+            return chance.random() < 0.5
+    return None
+
+
+def merged(one: Any, other: Any) -> dict[str, Any]:
+    """Two schemas as one, roughly."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return one if isinstance(one, dict) else other if isinstance(other, dict) else {}
+    both = {**one, **other}
+    if "properties" in one and "properties" in other:
+        both["properties"] = {**one["properties"], **other["properties"]}
+    if "required" in one and "required" in other:
+        both["required"] = [*one["required"], *other["required"]]
+    return both
+
+
+# -- schemas made here ---------------------------------------------------------------------------------------------
+
+NAMES = st.sampled_from(["a", "b", "x1", "$top", "k"])
+TYPES = st.sampled_from(["object", "array", "string", "integer", "number", "boolean", "null"])
+SCALARS = st.sampled_from([None, True, False, 0, 1, 2.5, "a", "b", ""])
+NUMBERS = st.sampled_from([0, 1, 2, 5, 2.5])
+COUNTS = st.integers(0, 3)
+PATTERNS = st.sampled_from(["^x", "a", "^[a-z]+$", r"\bk", "(?=a)"])
+REFS = st.sampled_from(["#/$defs/A", "#/$defs/B", "#/$defs/A", "#", "#here"])
+
+
+def schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Schemas of a few words that mostly belong together, with *inner* ones in them."""
+    some = st.dictionaries(NAMES, inner, max_size=3)
+    lists = st.lists(inner, min_size=1, max_size=3)
+    objects = {
+        "properties": some,
+        "required": st.lists(NAMES, max_size=2, unique=True),
+        "additionalProperties": inner | st.booleans(),
+        "patternProperties": st.dictionaries(PATTERNS, inner, min_size=1, max_size=2),
+        "propertyNames": st.fixed_dictionaries({"pattern": PATTERNS}) | st.fixed_dictionaries({"maxLength": COUNTS}),
+        "minProperties": COUNTS,
+        "maxProperties": COUNTS,
+        "dependentRequired": st.dictionaries(NAMES, st.lists(NAMES, max_size=1), max_size=1),
+        "dependentSchemas": st.dictionaries(NAMES, inner, max_size=1),
+        "unevaluatedProperties": inner | st.booleans(),
+    }
+    arrays = {
+        "items": inner,
+        "prefixItems": lists,
+        "unevaluatedItems": inner | st.booleans(),
+        "contains": inner,
+        "minContains": COUNTS,
+        "maxContains": COUNTS,
+        "minItems": COUNTS,
+        "maxItems": COUNTS,
+        "uniqueItems": st.booleans(),
+    }
+    numbers = {
+        "minimum": NUMBERS,
+        "maximum": NUMBERS,
+        "exclusiveMinimum": NUMBERS,
+        "exclusiveMaximum": NUMBERS,
+        "multipleOf": st.sampled_from([1, 2, 0.5]),
+    }
+    texts = {
+        "minLength": COUNTS,
+        "maxLength": COUNTS,
+        "pattern": PATTERNS,
+        "format": st.sampled_from(["date", "uri", "int32"]),
+    }
+    any_kind = {
+        "type": TYPES | st.lists(TYPES, min_size=1, max_size=2, unique=True),
+        "enum": st.lists(SCALARS | st.just({"a": 1}) | st.just([1]), min_size=1, max_size=3),
+        "const": SCALARS,
+        "anyOf": lists,
+        "oneOf": lists,
+        "allOf": lists,
+        "not": inner,
+        "$ref": REFS,
+        "description": st.just("d"),
+        "default": SCALARS,
+        "nullable": st.booleans(),
+    }
+    conditions = {"if": inner, "then": inner, "else": inner}
+    return st.one_of(
+        _few("object", objects, any_kind),
+        _few("object", objects, any_kind),
+        _few("array", arrays, any_kind),
+        _few(None, numbers, any_kind),
+        _few("string", texts, any_kind),
+        _few("object", conditions, objects),
+        _few(None, any_kind, objects),
+    )
+
+
+def _few(kind: str | None, *groups: dict[str, st.SearchStrategy[Any]]) -> st.SearchStrategy[Any]:
+    """A few words, more of the first group. A schema of all words at once would let nothing through."""
+    first, others = groups
+    chosen = st.tuples(
+        st.lists(st.sampled_from(sorted(first)), min_size=1, max_size=3, unique=True),
+        st.lists(st.sampled_from(sorted(others)), max_size=1),
+    )
+    base = {} if kind is None else {"type": st.just(kind)}
+    words = {**others, **first}
+    return chosen.flatmap(lambda pair: st.fixed_dictionaries({**base, **{k: words[k] for k in [*pair[1], *pair[0]]}}))
+
+
+LEAF = st.one_of(
+    st.fixed_dictionaries({"type": TYPES}),
+    st.fixed_dictionaries({"type": TYPES}),
+    st.fixed_dictionaries({"enum": st.lists(SCALARS, min_size=1, max_size=3)}),
+    st.fixed_dictionaries({"$ref": REFS}),
+    st.booleans(),
+)
+ANY = LEAF | schemas(LEAF | schemas(LEAF | schemas(LEAF)))
+WHOLE = st.builds(
+    lambda members, more, a, b: {
+        "type": "object",
+        **({"properties": members} if members else {}),
+        **{key: value for key, value in more.items() if key not in ("type", "properties")},
+        "$defs": {"A": a, "B": b, "C": {"$anchor": "here", "type": "string"}},
+    },
+    st.dictionaries(NAMES, ANY, min_size=1, max_size=3),
+    st.just({}) | schemas(ANY),
+    ANY,
+    ANY,
+)
+
+JSON = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=5
+)
+ARGUMENTS = st.dictionaries(NAMES, JSON, max_size=3)
+
+
+def calm(max_examples: int) -> settings:
+    """The same examples in every run: what else there is to find, the run by hypothesis-jsonschema looks for."""
+    return settings(max_examples=max_examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+def own_words(mode: Accepts, *, strict: bool) -> st.SearchStrategy[dict[str, Any]]:
+    """Schemas that are in a dialect's own words already."""
+    if mode.keywords is None and not strict:
+        # Every list must say its items at OpenAI, so none are unevaluated.
+        free = ANY.filter(
+            lambda schema: _readable(schema) and not (mode.needs_items and "unevaluatedItems" in str(schema))
+        )
+        return st.builds(
+            lambda members, more: {"type": "object", "properties": members, **more}, _members(free), CLOSED
+        )
+    number: st.SearchStrategy[Any] = st.fixed_dictionaries({"type": st.sampled_from(["integer", "number"])})
+    text = st.fixed_dictionaries({"type": st.just("string")}, optional={"format": st.just("date")})
+    listed = st.fixed_dictionaries({"type": st.just("string"), "enum": st.lists(st.sampled_from("abc"), min_size=1)})
+    if mode is not accepts.ANTHROPIC:
+        number = st.fixed_dictionaries({"type": st.just("integer")}, optional={"minimum": COUNTS, "maximum": COUNTS})
+
+    def grown(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+        array = st.fixed_dictionaries({"type": st.just("array"), "items": inner}, optional={"minItems": st.just(1)})
+        closed = st.builds(_object, _members(inner), st.lists(NAMES), st.just({"additionalProperties": False}))
+        either = st.tuples(closed, text).map(lambda pair: {"anyOf": list(pair), "description": "d"})
+        if strict:
+            return array | closed | either
+        opened = st.builds(_object, _members(inner), st.lists(NAMES), CLOSED | inner.map(_others))
+        first = st.lists(inner, min_size=1, max_size=2).map(lambda items: {"type": "array", "prefixItems": items})
+        return array | closed | either | opened | first | st.just({}) | st.just({"type": ["string", "null"]})
+
+    inner = st.recursive(number | text | listed | st.just({"type": "boolean"}), grown, max_leaves=6)
+    return st.builds(_object, _members(inner), st.lists(NAMES), st.just({"additionalProperties": False}))
+
+
+CLOSED = st.sampled_from([{}, {"additionalProperties": False}])
+
+
+def _members(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
+    return st.dictionaries(st.sampled_from(["a", "b", "x1", "k"]), inner, max_size=3)
+
+
+def _object(members: dict[str, Any], required: list[str], more: dict[str, Any]) -> dict[str, Any]:
+    kept = [name for name in dict.fromkeys(required) if name in members]
+    return {"type": "object", "properties": members, "required": kept, **more}
+
+
+def _others(inner: Any) -> dict[str, Any]:
+    return {"additionalProperties": inner}
+
+
+def _readable(schema: Any) -> bool:
+    return "$ref" not in json.dumps(schema)
+
+
+def _whole(schema: Any) -> bool:
+    try:
+        judge(schema)
+    except ValueError:  # a reference that leads nowhere, for one
+        return False
+    return True
+
+
+@calm(120)
+@given(WHOLE.filter(_whole), st.lists(ARGUMENTS, max_size=3), st.integers(0, 9999))
+def test_a_lowered_schema_is_never_narrower_or_wider_in_silence(schema: Any, instances: list[Any], seed: int) -> None:
+    assert list(problems(schema, instances, seed=seed)) == []
+
+
+@pytest.mark.parametrize(("mode", "strict"), MODES[:-1], ids=lambda value: getattr(value, "name", value))
+def test_a_schema_in_the_dialects_own_words_loses_nothing(mode: Accepts, strict: bool) -> None:
+    @calm(25)
+    @given(own_words(mode, strict=strict), st.integers(0, 9999))
+    def holds(schema: dict[str, Any], seed: int) -> None:
+        assert [*needless(schema, mode, strict=strict), *problems(schema, [], seed=seed)] == []
+
+    holds()
+
+
+# -- real ones -----------------------------------------------------------------------------------------------------
+
+REAL = Path(__file__).parents[1] / "formats" / "schemas"
+
+
+def real() -> dict[str, dict[str, Any]]:
+    """The schemas of the tools of real servers, by server and tool."""
+    files = {file.stem: json.loads(file.read_text()) for file in sorted(REAL.glob("*.json"))}
+    return {f"{name} {tool}": of for name, data in files.items() for tool, of in data["tools"].items()}
+
+
+def test_the_tools_of_real_servers_lose_nothing_but_in_strict_mode() -> None:
+    found = [problem for schema in real().values() for problem in problems(schema, [])]
+    for schema in real().values():
+        for mode in (accepts.OPENAI, accepts.ANTHROPIC, accepts.GEMINI, accepts.BEDROCK, accepts.MCP):
+            found += needless(schema, mode, strict=False)
+    assert found == []
+    assert len(real()) == 36
+
+
+DIALECTS = sorted((Path(__file__).parents[1] / "dialects").glob("*/test_*.py"))
+
+
+def of_dialects() -> dict[str, dict[str, Any]]:
+    """The schemas of the models and tools that stand in the tests of the dialects, by file and name."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in DIALECTS:
+        names: dict[str, Any] = {}
+        with contextlib.suppress(ImportError):  # those that stand on other test files
+            names = runpy.run_path(str(file))
+        for name, value in names.items():
+            if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ not in sys.modules:
+                found[f"{file.parent.name} {file.stem} {name}"] = value.model_json_schema()
+            elif hasattr(value, "__toolcrib__"):
+                with contextlib.suppress(Exception):  # broken on purpose, or made by its test only
+                    for tool in Workbench([value]).specs():
+                        found[f"{file.parent.name} {file.stem} {tool.name}"] = dict(tool.input_schema)
+    return found
+
+
+@pytest.mark.full
+def test_the_tools_of_the_dialects_tests_keep_the_same_laws() -> None:
+    schemas = of_dialects()
+    found = [problem for schema in schemas.values() for problem in problems(schema, [])]
+    assert found == []
+    assert {name.partition(" ")[0] for name in schemas} >= {"autogen", "spark"}
+
+
+def test_what_was_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    """Last, so that it has all of the run: how many schemas, losses, and losses that no schema needed."""
+    with capsys.disabled():
+        print(f"\n{report()}")
+    assert counted["needless"] == 0
+
+
+# -- schemas by hypothesis-jsonschema ------------------------------------------------------------------------------
+
+# hypothesis-jsonschema 0.23.1 calls `more` on what Hypothesis keeps for itself, which newer ones do not have.
+OLDER = ("hypothesis==6.140.0", "hypothesis-jsonschema==0.23.1")
+
+
+@pytest.mark.full
+def test_schemas_by_hypothesis_jsonschema_keep_the_same_laws(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    older = tmp_path / "older"
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(older), *OLDER]
+    done = subprocess.run(install, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    env = {**os.environ, "PYTHONPATH": str(older)}
+    ran = subprocess.run([sys.executable, __file__, "400"], env=env, capture_output=True, text=True, cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
+    with capsys.disabled():
+        print(f"\n{ran.stdout.strip().splitlines()[-1]}")
+
+
+def generated(max_examples: int) -> None:
+    """Looks at schemas by hypothesis-jsonschema, and at instances by it of each schema, original and lowered."""
+    from hypothesis_jsonschema import from_schema  # pyright: ignore[reportMissingImports]
+
+    @settings(calm(max_examples), derandomize=False, database=None)
+    @given(from_schema(_SCHEMA_OF_SCHEMAS).filter(lambda schema: _whole(schema)), st.data())
+    def holds(schema: dict[str, Any], data: st.DataObject) -> None:
+        instances = []
+        for told in (schema, *(lower(schema, mode, strict=strict).schema for mode, strict in MODES[:3])):
+            try:
+                instances.append(data.draw(from_schema(told)))
+            except Exception as error:  # it does not know recursion, for one
+                if type(error).__module__.startswith("hypothesis"):
+                    raise
+        assert list(problems(schema, instances)) == []
+
+    holds()
+    print(report())
+
+
+def _schema_of_schemas() -> dict[str, Any]:
+    """A JSON Schema of JSON Schemas, three levels deep: hypothesis-jsonschema knows no recursion."""
+    inner: dict[str, Any] = {
+        "anyOf": [
+            {"type": "boolean"},
+            {
+                "type": "object",
+                "properties": {"type": {"enum": ["string", "integer", "null", "object"]}},
+                "required": ["type"],
+                "additionalProperties": False,
+            },
+            {"type": "object", "properties": {"enum": _list({"enum": ["a", 1, None, True]})}, "required": ["enum"]},
+        ]
+    }
+    inner["anyOf"][2]["additionalProperties"] = False
+    count = {"type": "integer", "minimum": 0, "maximum": 3}
+    names = {"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 2, "uniqueItems": True}
+    for _ in range(2):
+        words = {
+            "type": {"enum": ["object", "array", "string", "integer", "number"]},
+            "properties": _named(inner),
+            "required": names,
+            "additionalProperties": inner,
+            "patternProperties": {"type": "object", "properties": {"^x": inner}, "additionalProperties": False},
+            "dependentRequired": _named(names),
+            "items": inner,
+            "prefixItems": _list(inner),
+            "contains": inner,
+            "minItems": count,
+            "uniqueItems": {"type": "boolean"},
+            "minimum": count,
+            "maximum": count,
+            "minLength": count,
+            "anyOf": _list(inner),
+            "oneOf": _list(inner),
+            "allOf": _list(inner),
+            "not": inner,
+            "default": {"enum": [None, 1, "a"]},
+        }
+        inner = {"type": "object", "properties": words, "maxProperties": 3, "additionalProperties": False}
+    words = {**inner["properties"], "type": {"const": "object"}}
+    return {**inner, "properties": words, "required": ["type"], "maxProperties": 4}
+
+
+def _named(inner: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": {"a": inner, "b": inner}, "additionalProperties": False}
+
+
+def _list(inner: Any) -> dict[str, Any]:
+    return {"type": "array", "items": inner, "minItems": 1, "maxItems": 3}
+
+
+_SCHEMA_OF_SCHEMAS = _schema_of_schemas()
+
+if __name__ == "__main__":
+    generated(int(sys.argv[1]))
