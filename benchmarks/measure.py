@@ -24,6 +24,8 @@ from statistics import median
 from time import perf_counter
 from typing import Any
 
+import agent_calls
+import dialect_calls
 import toolcrib_calls
 from cases import APART, CALLS, HOLD, PAUSE, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
@@ -205,6 +207,38 @@ async def apart(effort: Effort) -> None:
             report(APART.title, await in_turns(near, effort.rounds, effort.batch_s), near)
 
 
+async def agent_turns(peers: Mapping[str, Peer], effort: Effort) -> None:
+    title = agent_calls.TITLE
+    say(event="doing", what=title)
+    near: dict[str, Loop] = {FLOOR: agent_calls.by_hand(), **agent_calls.toolcrib()}
+    far: dict[str, Loop] = {}
+    for name, make in agent_calls.PEERS.items():
+        far |= make() if name in peers else {}
+    for name, loop in (near | far).items():
+        if (said := await loop(1)) != "3":
+            raise SystemExit(f"{name} answered {said[:200]!r} to '{title}'.")
+    report(title, await in_turns(near, effort.rounds, effort.batch_s), near)
+    if far:
+        report(title, await in_turns(near | far, effort.peer_rounds, effort.batch_s), far)
+
+
+async def lowering(effort: Effort) -> None:
+    """The floor is the first time: of specs that nobody has seen."""
+    title = "lowering 20 schemas again"
+    say(event="doing", what=title)
+    near = {FLOOR: _sync(toolcrib_calls.lowered_anew(20)), BARE: _sync(toolcrib_calls.lowered_again(20))}
+    report(title, await in_turns(near, effort.rounds // 4, effort.batch_s), near)
+
+
+async def dialects(peers: Mapping[str, Peer], effort: Effort) -> None:
+    subjects = [BARE, dialect_calls.AUTOGEN] if "AutoGen" in peers else [BARE]
+    for title, case in dialect_calls.CASES.items():
+        say(event="doing", what=title)
+        loops = dialect_calls.call_tool(case, subjects)
+        await _answers_are_right(case, {}, loops)
+        report(title, await in_turns(loops, effort.rounds, effort.batch_s), loops)
+
+
 async def _all_at_once(loop: Loop, times: int) -> float:
     """Seconds for one call of many that wait at the same time."""
     gc.collect()
@@ -313,6 +347,9 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await apart(effort)
     await blocking_at_once(peers, effort)
     await definitions(peers, effort)
+    await agent_turns(peers, effort)
+    await lowering(effort)
+    await dialects(peers, effort)
     await imports({} if quick else peers, effort)
 
 

@@ -119,6 +119,13 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     ("one tool among 1,000", BARE): _at_most_times(1.1, "the same alone"),
     ("warm call in a process", BARE): _median_at_most_us(2_000),
     ("10,000 blocking calls at once, 32 threads, 1 ms each", AUTOGEN): _toolcrib_faster(3),
+    ("agent turn, scripted model, one tiny tool", "pydantic-ai, FunctionModel"): _toolcrib_faster(5),
+    ("agent turn, scripted model, one tiny tool", "pydantic-ai, TestModel"): _toolcrib_faster(5),
+    ("agent turn, scripted model, one tiny tool", "OpenAI Agents, a Model"): _toolcrib_faster(5),
+    ("agent turn, scripted model, one tiny tool", "OpenAI Agents, ScriptedModel"): _toolcrib_faster(5),
+    ("lowering 20 schemas again", BARE): _at_most_times(0.1, "the first time"),
+    ("AutoGen's call_tool, tiny async tool", AUTOGEN): _toolcrib_faster(2),
+    ("AutoGen's call_tool, 50 models as result", AUTOGEN): _toolcrib_faster(3),
     ("importing, over `import asyncio, pydantic`", BARE): _at_most_times(1.3),
     ("importing, over `import asyncio; from pydantic import BaseModel`", BARE): _at_most_times(1.3),
 }
@@ -132,11 +139,14 @@ and a ratio is the median of the ratios within each round. Times depend on the m
 - *floor*: the same by hand, for one tool: pydantic validates the JSON text straight into arguments, the function is
   awaited, pydantic writes the value as JSON text. A sync function runs in asyncio's executor. Nothing is checked beyond
   types. For *one tool among 1,000* the floor is the same library with one tool; for the *call in a process* the
-  function runs in the standard library's pool of processes.
+  function runs in the standard library's pool of processes. For *lowering again* it is lowering for the first time.
 - *Toolcrib*: `(await bench.call(name, text)).text`. *As served*: with a deadline, a caller, a secret to strike out, a
   policy and a call log.
 - Peers are called in their own public way, from JSON text to text; what they can set up once is set up before. They do
   not all do the same: some write a Python repr where JSON is meant, and none looks for keys that stand twice.
+- An *agent turn* is a whole run: the model asks for the tool, is told its result, and answers. The models are the test
+  models of each library. *AutoGen's call_tool* is the same program on AutoGen and on Toolcrib's dialect of it, which
+  writes JSON where AutoGen writes a Python repr.
 """
 
 

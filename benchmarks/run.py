@@ -9,9 +9,11 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -114,7 +116,7 @@ def peers_python(tell: Tell) -> Path:
     if python.exists() and ready.exists() and ready.read_text() == digest:
         return python
     tell("setting up the peers in .cache/peers (once; a minute or two)")
-    packages = ["-c", str(ROOT / "constraints.txt"), "-r", str(HERE / "peers.txt"), "-e", str(ROOT)]
+    packages = ["-r", str(HERE / "peers.txt"), "-e", str(ROOT), *pinned()]
     shutil.rmtree(PEERS, ignore_errors=True)
     if uv := shutil.which("uv"):
         _run([uv, "venv", "-q", "--python", sys.executable, str(PEERS)])
@@ -124,6 +126,14 @@ def peers_python(tell: Tell) -> Path:
         _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages])
     ready.write_text(digest)
     return python
+
+
+def pinned() -> list[str]:
+    """What Toolcrib itself needs, in the tested versions. What only its extras need may be another with the peers."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    needed = {re.split(r"[<>=~! ]", line, maxsplit=1)[0] for line in project["dependencies"]}
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    return [line for line in lines if line.partition("==")[0] in needed]
 
 
 def _run(command: list[str]) -> None:

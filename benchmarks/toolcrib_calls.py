@@ -1,12 +1,15 @@
 """How Toolcrib is called: bare, and as a server would call it, with everything on."""
 
+import itertools
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
-from cases import Case, Loop
+from cases import CALLS, Case, Loop
 
 from toolcrib import Caller, CallLog, Tool, ToolSpec, Workbench
+from toolcrib.formats import openai
 
 BARE = "Toolcrib"
 SERVED = "Toolcrib as served"
@@ -48,6 +51,29 @@ def define(fn: Callable[..., Any]) -> None:
 
 def lister(tools: list[Callable[..., Any]]) -> Callable[[], Any]:
     return Workbench(tools).specs
+
+
+def lowered_again(count: int) -> Callable[[], Any]:
+    """The tools of a request to a provider in strict mode, as it is made at every turn."""
+    specs = _specs(count)
+    return lambda: openai.tools(specs, strict=True)
+
+
+def lowered_anew(count: int) -> Callable[[], Any]:
+    """The same where no spec has been seen before."""
+    specs = _specs(count)
+    number = itertools.count()
+
+    def lower() -> Any:
+        version = str(next(number))
+        return openai.tools([replace(spec, version=version) for spec in specs], strict=True)
+
+    return lower
+
+
+def _specs(count: int) -> list[ToolSpec]:
+    made = [Tool(case.fn).spec for case in CALLS]
+    return [replace(made[n % len(made)], name=f"tool_{n}") for n in range(count)]
 
 
 def _allow(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> str:

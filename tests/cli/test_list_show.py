@@ -1,10 +1,14 @@
 """`toolcrib list` and `toolcrib show`, and what is said of sources and command lines that do not work."""
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from toolcrib import Workbench
 
@@ -124,7 +128,7 @@ def test_help_is_plain_when_piped_and_has_an_example(toolcrib: Run) -> None:
     assert "│" not in done.stdout
     alone = toolcrib()
     assert (alone.returncode, alone.stdout) == (2, "")
-    assert "list   List the tools of sources." in alone.stderr
+    assert re.search(r"list +List the tools of sources\.", alone.stderr)
 
 
 def test_the_command_starts_without_what_only_some_of_it_needs(environment: dict[str, str]) -> None:
@@ -149,3 +153,74 @@ def test_nobody_reading_on_is_not_worth_a_word(folder: Path, environment: dict[s
             ["bash", "-c", line], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
         )
         assert (done.returncode, done.stdout, done.stderr) == (1, "", "printed while loading\n")
+
+
+TAKES = '''
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from toolcrib import tool
+
+
+@tool(strict=True)
+def keep(limit: Annotated[int, Field(ge=1)], rest: dict[str, Any]) -> None:
+    """Keep\\x1b[31m it."""
+'''
+
+
+def test_show_says_what_a_provider_gets_and_what_is_lost_there(toolcrib: Run, folder: Path) -> None:
+    (folder / "takes.py").write_text(TAKES)
+    definition = {
+        "name": "keep",
+        "description": "Keep\x1b[31m it.",
+        "input_schema": {
+            "type": "object",
+            "properties": {
+                "limit": {"minimum": 1, "type": "integer"},
+                "rest": {"additionalProperties": True, "type": "object"},
+            },
+            "required": ["limit", "rest"],
+            "additionalProperties": False,
+        },
+    }
+    meaning = (
+        "In strict mode 'rest' could have no other members than those listed, and it takes others. "
+        "So the tool is sent without strict mode."
+    )
+    shown = toolcrib("show", "-s", "takes.py", "keep", "--format", "anthropic").stdout
+    losses = f"\nLosses\n  /properties/rest  strict\n    {meaning}\n"
+    assert shown == f"{json.dumps(definition, indent=2)}\n{losses}"
+    said = toolcrib("show", "-s", "takes.py", "keep", "--format", "anthropic", "--json").stdout
+    assert json.loads(said) == {
+        "definition": definition,
+        "losses": [{"path": "/properties/rest", "keyword": "strict", "meaning": meaning}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("provider", "at"),
+    [
+        ("openai", ("function", "name")),
+        ("openai-responses", ("name",)),
+        ("gemini", ("functionDeclarations", 0, "name")),
+        ("bedrock", ("toolSpec", "name")),
+        ("mcp", ("name",)),
+    ],
+)
+@pytest.mark.full
+def test_show_knows_every_format(toolcrib: Run, provider: str, at: tuple[Any, ...]) -> None:
+    said: Any = json.loads(toolcrib("show", "-s", "tools.py", "fail", "--format", provider, "--json").stdout)
+    definition = said["definition"]
+    for step in at:
+        definition = definition[step]
+    assert (definition, said["losses"]) == ("fail", [])
+
+
+def test_show_names_the_nearest_format(toolcrib: Run) -> None:
+    done = toolcrib("show", "-s", "tools.py", "add", "--format", "openai_response")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[1] == (
+        "Error: There is no format 'openai_response'. Did you mean 'openai-responses'? "
+        "The formats are: openai, openai-responses, anthropic, gemini, bedrock, mcp."
+    )

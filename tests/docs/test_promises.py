@@ -10,11 +10,12 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+import jsonschema_rs
 import pytest
 from pydantic import BaseModel
 
@@ -33,10 +34,14 @@ from toolcrib import (
     StatefulTool,
     Tool,
     ToolError,
+    ToolSpec,
     Workbench,
+    formats,
     tool,
 )
+from toolcrib.agent import Agent, ModelError, ScriptedModel
 from toolcrib.core import CancellationToken, Emitted
+from toolcrib.formats import Reply, Results
 from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "promises.md"
@@ -404,6 +409,255 @@ async def test_a_large_result_is_bounded_and_all_of_it_can_be_read_by_whom_it_is
         refused = await other.call("read_result", {"handle": handle})
         assert refused.error is not None
         assert "line 0" not in refused.text
+
+
+DIALECTS: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "openai": lambda tool: tool["function"]["parameters"],
+    "openai_responses": lambda tool: tool["parameters"],
+    "anthropic": lambda tool: tool["input_schema"],
+    "gemini": lambda tool: tool["functionDeclarations"][0]["parametersJsonSchema"],
+    "bedrock": lambda tool: tool["toolSpec"]["inputSchema"]["json"],
+    "mcp": lambda tool: tool["inputSchema"],
+}
+
+
+def told(name: str, schema: dict[str, Any], **more: Any) -> tuple[dict[str, Any], list[str]]:
+    """What the provider of this name is told of a tool of this schema, and the keywords that it is not told."""
+    form, specs = getattr(formats, name), [ToolSpec("take", "Take it.", schema, **more)]
+    (tool,) = form.tools(specs)
+    return DIALECTS[name](tool), [loss.keyword for loss in form.losses(specs).get("take", ())]
+
+
+TREE = {
+    "properties": {"tree": {"$ref": "#/$defs/Tree"}},
+    "required": ["tree"],
+    "$defs": {
+        "Tree": {
+            "properties": {"name": {"type": "string"}, "inside": {"items": {"$ref": "#/$defs/Tree"}, "type": "array"}},
+            "required": ["name"],
+        }
+    },
+}
+EITHER = {
+    "properties": {"to": {"oneOf": [{"type": "string", "format": "email"}, {"type": "integer", "minimum": 1}]}},
+    "patternProperties": {"^x-": {"type": "string"}},
+    "additionalProperties": False,
+}
+SHAPES = {
+    "anyOf": [
+        {"properties": {"radius": {"type": "number"}}, "required": ["radius"], "additionalProperties": False},
+        {"properties": {"side": {"type": "number"}}, "required": ["side"], "additionalProperties": False},
+    ]
+}
+TAKEN: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
+    (TREE, [{"tree": {"name": "a"}}, {"tree": {"name": "a", "inside": [{"name": "b", "inside": [{"name": "c"}]}]}}]),
+    (EITHER, [{}, {"to": "ada@example.org"}, {"to": 7}, {"x-note": "hello"}]),
+    (SHAPES, [{"radius": 1.5}, {"side": 2}]),
+    ({"properties": {"data": {"type": "object"}}}, [{}, {"data": {"any": ["thing", None]}}]),
+]
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+@pytest.mark.parametrize(("schema", "arguments"), TAKEN)
+def test_a_schema_for_a_provider_is_never_narrower_in_silence(
+    name: str, schema: dict[str, Any], arguments: list[dict[str, Any]]
+) -> None:
+    lowered, losses = told(name, schema)
+    own, judge = (jsonschema_rs.Draft202012Validator(one) for one in ({"type": "object", **schema}, lowered))
+    for written in arguments:
+        assert own.is_valid(written)
+        assert judge.is_valid(written), (lowered, losses)
+    # Strict mode closes objects. What was open in the tool's own schema is told as lost.
+    stop = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    closed = {"properties": {"stop": stop}, "required": ["stop"], "additionalProperties": False}
+    strictly, losses = told(name, closed, strict=True)
+    takes_more = jsonschema_rs.is_valid(strictly, {"stop": {"city": "Oslo", "by": "train"}})
+    assert takes_more or "additionalProperties" in losses
+    assert takes_more is (name in ("gemini", "mcp"))  # these have no strict mode
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_a_schema_that_a_provider_takes_loses_nothing(name: str) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"room": {"type": "string"}, "days": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["room", "days"],
+        "additionalProperties": False,
+    }
+    assert told(name, schema) == (schema, [])
+    if name not in ("gemini", "mcp"):  # these have no strict mode
+        assert told(name, schema, strict=True) == (schema, [])
+
+
+def openai_asks(*calls: tuple[str, Any]) -> dict[str, Any]:
+    """An answer of Chat Completions that asks for these calls."""
+    functions = [{"name": name, "arguments": json.dumps(arguments)} for name, arguments in calls]
+    asked = [{"id": f"c{n}", "type": "function", "function": function} for n, function in enumerate(functions)]
+    return {"choices": [{"message": {"role": "assistant", "tool_calls": asked}, "finish_reason": "tool_calls"}]}
+
+
+def test_what_was_asked_for_in_other_words_comes_back_in_the_tools_own() -> None:
+    schema = {
+        "properties": {
+            "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+            "note": {"type": "string"},
+        },
+        "required": ["tags"],
+        "additionalProperties": False,
+    }
+    specs = [ToolSpec("shop.label", "Label.", schema, strict=True), ToolSpec("shop_label", "Another.", schema)]
+    first, second = (tool["function"]["name"] for tool in formats.openai.tools(specs))
+    assert (re.fullmatch(r"[a-zA-Z0-9_-]+", first) is not None, second) == (True, "shop_label")
+    written = {"tags": [{"key": "size", "value": "L"}], "note": None}
+    calls = formats.openai.calls(openai_asks((first, written), (second, {"tags": {"size": "L"}})), specs)
+    assert [(call.tool, call.arguments) for call in calls] == [
+        ("shop.label", {"tags": {"size": "L"}}),
+        ("shop_label", '{"tags": {"size": "L"}}'),
+    ]
+
+
+@pytest.mark.parametrize("name", ["openai", "openai_responses", "anthropic", "bedrock"])
+def test_a_tool_that_strict_mode_would_change_is_sent_without_it(name: str) -> None:
+    form = getattr(formats, name)
+    closed = {"properties": {"a": {"type": "string"}}, "required": ["a"], "additionalProperties": False}
+    free = {"properties": {"data": {"type": "object"}}, "required": ["data"]}
+    specs = [ToolSpec("closed", "", closed, strict=True), ToolSpec("free", "", free, strict=True)]
+    tools = [tool.get("function") or tool.get("toolSpec") or tool for tool in form.tools(specs)]
+    assert [tool.get("strict", False) for tool in tools] == [True, False]
+    losses = form.losses(specs)
+    assert (list(losses), {loss.keyword for loss in losses["free"]}) == (["free"], {"strict"})
+
+
+def test_a_stream_that_ends_in_the_middle_gives_no_calls() -> None:
+    function = {"name": "add", "arguments": '{"a": 1}'}
+    half = {"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c1", "function": function}]}}]}
+    with pytest.raises(ValueError, match="ended in the middle"):
+        formats.openai.calls([half])
+    whole = {"choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+    assert formats.openai.calls([half, whole]) == [Call("add", '{"a": 1}', "c1")]
+
+
+async def test_every_call_of_a_run_has_exactly_one_result() -> None:
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    def fail() -> None:
+        raise RuntimeError
+
+    def erase() -> None:
+        raise AssertionError
+
+    asked = [
+        {"tool": "add", "arguments": {"a": 1}, "id": "c1"},
+        {"tool": "add", "arguments": '{"a": 1', "id": "c1"},
+        {"tool": "wait", "id": "c2"},
+        {"tool": "no such tool", "id": ""},
+        {"tool": "fail", "id": "c3"},
+        {"tool": "erase", "id": "c4"},
+    ]
+    model = ScriptedModel([{"calls": asked}, "So be it."])
+    tools = [add, Tool(wait, timeout_s=0.05), fail, erase]
+    policy = [Rule(tools="erase", do="deny"), Rule(do="allow")]
+    outcome = await Agent(model, Workbench(tools, policy=Rules(policy))).run("Go.")
+    _, reply, results = model.requests[-1].turns
+    assert isinstance(reply, Reply)
+    assert isinstance(results, Results)
+    ids = [call.id for call in reply.calls]
+    assert [result.call_id for result in results.results] == ids
+    assert (len(set(ids)), all(ids)) == (6, True)
+    codes = [call.code for call in outcome.trace]
+    assert codes == [None, "invalid_arguments", "timeout", "unknown_tool", "failed", "denied"]
+
+
+async def waiting_run(**options: Any) -> tuple[list[str], Callable[[], Agent], dict[str, Any], str]:
+    """What has been done, agents as other processes would have them, a stored state, and what it waits for."""
+    done: list[str] = []
+
+    def erase(disk: str) -> str:
+        done.append(f"erased {disk}")
+        return done[-1]
+
+    def look() -> str:
+        done.append("looked")
+        return done[-1]
+
+    def agent(*script: Any) -> Agent:
+        policy = Rules([Rule(tools="erase", do="ask"), Rule(do="allow")])
+        return Agent(ScriptedModel(script or ["Done."]), Workbench([erase, look], policy=policy), **options)
+
+    waits = await agent({"calls": [("erase", {"disk": "a"}), ("look", {})]}).run("Go.")
+    assert (waits.status, done) == ("pending", ["looked"])
+    return done, agent, json.loads(json.dumps(waits.state)), waits.pendings[0].id
+
+
+async def test_a_run_that_waits_goes_on_and_makes_no_call_twice() -> None:
+    done, agent, state, pending = await waiting_run()
+    outcome = await agent().resume(state, {pending: Approve()}, by="ada")
+    assert (outcome.status, outcome.text, done) == ("done", "Done.", ["looked", "erased a"])
+
+
+def other_disk(state: dict[str, Any]) -> dict[str, Any]:
+    """*state*, in which another call stands where the approved one stood."""
+    changed = json.loads(json.dumps(state))
+    changed["turns"][1]["calls"][0]["arguments"] = {"disk": "b"}
+    return dict(changed)
+
+
+async def test_an_approval_counts_for_no_other_call_of_a_changed_state() -> None:
+    done, agent, state, pending = await waiting_run()
+    outcome = await agent().resume(other_disk(state), {pending: Approve()}, by="ada")
+    assert (outcome.status, outcome.pendings[0].arguments) == ("pending", '{"disk": "b"}')
+    assert done == ["looked"]
+
+
+async def test_a_signed_state_that_was_changed_is_refused() -> None:
+    done, agent, state, pending = await waiting_run(state_key="a secret of all processes")
+    with pytest.raises(SetupError, match="not signed with the state_key"):
+        await agent().resume(other_disk(state), {pending: Approve()}, by="ada")
+    assert done == ["looked"]
+    assert (await agent().resume(state, {pending: Approve()}, by="ada")).status == "done"
+
+
+async def test_where_a_model_fails_nothing_that_was_done_is_lost() -> None:
+    ran: list[int] = []
+
+    def pay(amount: int) -> str:
+        ran.append(amount)
+        return "paid"
+
+    agent = Agent(ScriptedModel([{"calls": [("pay", {"amount": 5})]}, {"error": "unavailable"}, "Paid."]), [pay])
+    with pytest.raises(ModelError) as raised:
+        await agent.run("Pay.")
+    assert raised.value.so_far is not None
+    assert [call.text for call in raised.value.so_far.trace] == ["paid"]
+    assert ((await agent.run(raised.value.so_far.turns)).text, ran) == ("Paid.", [5])
+
+
+async def test_a_dialects_tool_is_a_tool_like_any_other() -> None:
+    from toolcrib.dialects.autogen.tools import FunctionTool
+    from toolcrib.dialects.spark.tools import tool as spark_tool
+
+    @spark_tool(description="Erase a disk.")
+    def erase(disk: str) -> str:
+        return f"erased {disk}"
+
+    bench = Workbench(
+        [FunctionTool(add, description="Add."), erase], policy=Rules([Rule(tools="erase", do="deny"), Rule(do="allow")])
+    )
+    assert [tool["function"]["name"] for tool in formats.openai.tools(bench.specs())] == ["add", "erase"]
+    results = await bench.call_many([("add", {"a": 2}), ("add", {"c": 2}), ("erase", {"disk": "a"})])
+    codes = [result.error and result.error.code for result in results]
+    assert (results[0].value, codes) == (3, [None, "invalid_arguments", "denied"])
+
+
+def test_what_toolcrib_dialects_reads_is_not_run(tmp_path: Path) -> None:
+    ran = tmp_path / "ran"
+    program = tmp_path / "program.py"
+    program.write_text(f"from autogen_core.tools import FunctionTool\nopen({str(ran)!r}, 'w').close()\n")
+    command = [sys.executable, "-m", "toolcrib", "dialects", str(program)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "toolcrib.dialects.autogen.tools" in done.stdout
+    assert (done.returncode, ran.exists()) == (0, False)
 
 
 async def test_no_more_calls_run_at_a_time_than_a_limit_says() -> None:

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Annotated, cast
+from typing import Annotated, Any
 
 from openai import AsyncOpenAI
-from openai.types.chat import ChatCompletionMessageParam
 
-from toolcrib import Call, Depends, Workbench, tool
+from toolcrib import Depends, Workbench, formats, tool
 
 
 class Pool:
@@ -36,30 +35,21 @@ def total(prices: list[int]) -> int:
 
 
 async def main() -> None:
-    messages: list[ChatCompletionMessageParam] = [{"role": "user", "content": "Bolts left? And the bill for both?"}]
+    messages: list[Any] = [{"role": "user", "content": "Bolts left? And the bill for both?"}]
     async with AsyncOpenAI() as client, Workbench([in_stock, total]) as bench:
+        specs = bench.specs()
+        tools: list[Any] = formats.openai.tools(specs)
         while True:
-            answer = await client.chat.completions.create(
-                model="any",
-                messages=messages,
-                tools=[
-                    {
-                        "type": "function",
-                        "function": {"name": s.name, "description": s.description, "parameters": dict(s.input_schema)},
-                    }
-                    for s in bench.specs()
-                ],
-            )
-            said = answer.choices[0].message
-            messages.append(cast(ChatCompletionMessageParam, said.to_dict()))
-            asked = [call for call in said.tool_calls or [] if call.type == "function"]
-            if not asked:
+            answer = await client.chat.completions.create(model="any", messages=messages, tools=tools)
+            reply = formats.openai.reply(answer, specs)
+            messages.append(reply.native)
+            if not reply.calls:
                 break
-            results = await bench.call_many(Call(c.function.name, c.function.arguments, c.id) for c in asked)
+            results = await bench.call_many(reply.calls)
+            messages += formats.openai.messages(results)
             for result in results:
-                messages.append({"role": "tool", "tool_call_id": result.call_id, "content": result.text})
                 print(result.status, result.text, *result.repairs)
-        print(said.content)
+        print(reply.text)
 
         typed = await bench.call(total, [1, 2])
         print(typed.unwrap() + 1)

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -15,9 +15,8 @@ from typing import Any
 import pytest
 
 HERE = Path(__file__).parent
-OPENAI = "openai==3.51.0"
 
-TURNS = [
+TURNS: list[dict[str, Any]] = [
     {
         "tool_calls": [
             {"id": "c1", "type": "function", "function": {"name": "in_stock", "arguments": '{"prt": "bolt"}'}}
@@ -83,7 +82,7 @@ class Provider:
 
 
 @contextmanager
-def provider(turns: list[dict[str, Any]]) -> Iterator[Provider]:
+def provider(turns: list[dict[str, Any]]) -> Generator[Provider]:
     """A provider that answers its n-th request with the n-th of *turns*, an assistant's message."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -135,7 +134,7 @@ def story(tmp_path: Path) -> Path:
 def test_an_agent_loop_with_the_openai_sdk_survives_a_model_that_errs(
     story: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
 ) -> None:
-    programs = clean_env("--with", OPENAI)
+    programs = clean_env("--extra", "openai")
     with provider(TURNS) as model:
         environ = {**user_environ(programs), "OPENAI_BASE_URL": model.url, "OPENAI_API_KEY": "none"}
         done = subprocess.run(
@@ -150,9 +149,18 @@ def test_an_agent_loop_with_the_openai_sdk_survives_a_model_that_errs(
     assert done.stdout == OUTPUT
     assert [request["path"] for request in model.requests] == ["/v1/chat/completions"] * 3
     assert [request["tools"] for request in model.requests] == [TOOLS] * 3
+    said = [(m["role"], [call["id"] for call in m.get("tool_calls", [])]) for m in model.requests[-1]["messages"]]
+    assert said == [
+        ("user", []),
+        ("assistant", ["c1"]),
+        ("tool", []),
+        ("assistant", ["c2", "c3"]),
+        ("tool", []),
+        ("tool", []),
+    ]
     told = [(m["tool_call_id"], m["content"]) for m in model.requests[-1]["messages"] if m["role"] == "tool"]
     assert told == [
-        ("c1", MISSPELT),
+        ("c1", f"Error (invalid_arguments): {MISSPELT}"),
         ("c2", "40"),
         ("c3", "3"),
     ]
@@ -160,7 +168,7 @@ def test_an_agent_loop_with_the_openai_sdk_survives_a_model_that_errs(
 
 @pytest.mark.full
 def test_mypy_and_pyright_accept_the_file_strictly(story: Path, clean_env: Callable[..., Path]) -> None:
-    python = clean_env("--with", OPENAI) / "python"
+    python = clean_env("--extra", "openai") / "python"
     (story.parent / "pyrightconfig.json").write_text(json.dumps({"typeCheckingMode": "strict"}))
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), story.name]
     pyright = [sys.executable, "-m", "pyright", "--pythonpath", str(python), "-p", str(story.parent)]
@@ -171,7 +179,7 @@ def test_mypy_and_pyright_accept_the_file_strictly(story: Path, clean_env: Calla
 
 @pytest.mark.full
 def test_both_checkers_refuse_the_file_once_a_typed_call_is_wrong(story: Path, clean_env: Callable[..., Path]) -> None:
-    python = clean_env("--with", OPENAI) / "python"
+    python = clean_env("--extra", "openai") / "python"
     story.write_text(story.read_text().replace("bench.call(total, [1, 2])", 'bench.call(total, "1, 2")'))
     mypy = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python), story.name]
     pyright = [sys.executable, "-m", "pyright", "--pythonpath", str(python), story.name]

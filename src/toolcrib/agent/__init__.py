@@ -1,5 +1,55 @@
 """A model that uses a workbench: the contract of a model, the clients of providers, and the loop."""
 
-from .model import Model, ModelError, ModelProblem, Request
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Model", "ModelError", "ModelProblem", "Request"]
+from .agent import Agent
+from .events import CallBegun, CallEnded, CallEvent, RunEvent
+from .model import Model, ModelError, ModelProblem, Request
+from .of import model_of
+from .outcome import Outcome, RunStatus, Trace
+from .scripted import ScriptedModel
+
+if TYPE_CHECKING:
+    from .anthropic import AnthropicModel
+    from .bedrock import BedrockModel
+    from .gemini import GeminiModel
+    from .openai import OpenAIChat, OpenAIResponses
+
+__all__ = [
+    "Agent",
+    "AnthropicModel",
+    "BedrockModel",
+    "CallBegun",
+    "CallEnded",
+    "CallEvent",
+    "GeminiModel",
+    "Model",
+    "ModelError",
+    "ModelProblem",
+    "OpenAIChat",
+    "OpenAIResponses",
+    "Outcome",
+    "Request",
+    "RunEvent",
+    "RunStatus",
+    "ScriptedModel",
+    "Trace",
+    "model_of",
+]
+
+# The clients of providers, each in its own module: they come when they are first asked for.
+_CLIENTS = {
+    "AnthropicModel": "anthropic",
+    "BedrockModel": "bedrock",
+    "GeminiModel": "gemini",
+    "OpenAIChat": "openai",
+    "OpenAIResponses": "openai",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLIENTS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_CLIENTS[name]}", __name__), name)
+    return value

@@ -3,7 +3,6 @@
 An option goes before the environment, and that before the settings: so an option that was not given is None here.
 """
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,9 +18,24 @@ from .ask import Asks
 from .connect import over_http, over_stdio, require_loopback
 from .interrupts import GRACE_S, Interrupts
 from .live import Live
+from .options import (
+    Config,
+    Host,
+    Json,
+    Longest,
+    Port,
+    Repair,
+    Source,
+    Sources,
+    Stdio,
+    Timeout,
+    ToolName,
+    seconds,
+    settings_of,
+)
 from .run import settled
-from .sources import A_SOURCE, open_sources, tell_problems
-from .streams import Output, is_rich, kept_quiet, log_to_stderr, prints_to_stderr, tell
+from .sources import open_sources, tell_problems
+from .streams import Output, is_rich, log_to_stderr, prints_to_stderr, tell
 from .usage import UsageError
 
 if TYPE_CHECKING:
@@ -40,50 +54,6 @@ _SERVED_S = 60.0
 """The longest a call of an MCP client may take, where nothing else is said."""
 _WAITS = 3
 """The exit status of a call that waits for somebody."""
-
-
-def _seconds(value: float | None) -> float | None:
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise typer.BadParameter("a number of seconds above 0.")
-    return value
-
-
-def _settings(config: Path | None) -> "Settings":
-    # Imported here: pydantic takes a while, and not every command line leads to it.
-    from ..workbench.settings import find_settings, read_settings
-
-    return read_settings(find_settings(config))
-
-
-def _complete_tool(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of tools, from the sources before it on the line."""
-    try:
-        with kept_quiet():
-            settings = _settings(context.params.get("config"))
-            specs = open_sources(context.params.get("source") or (), settings, example="").bench.specs()
-    except Exception:
-        return []  # completion has nowhere to say what is wrong; the command itself will
-    return [spec.name for spec in specs if spec.name.startswith(incomplete)]
-
-
-Sources = Annotated[
-    list[str] | None, typer.Argument(metavar="SOURCE", help=f"Where the tools are. {A_SOURCE}.", show_default=False)
-]
-Source = Annotated[
-    list[str] | None,
-    typer.Option("--source", "-s", metavar="SOURCE", help=f"Where tools are; may be repeated. {A_SOURCE}."),
-]
-ToolName = Annotated[str, typer.Argument(metavar="TOOL", help="The tool's name.", autocompletion=_complete_tool)]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="The settings; else TOOLCRIB_CONFIG, or toolcrib.toml if it is here.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")]
 
 
 def _version(asked: bool) -> None:
@@ -115,7 +85,7 @@ def list_tools(sources: Sources = None, config: Config = None, as_json: Json = F
     from .show import write_list
 
     output = Output(alone=True)
-    settings = _settings(config)
+    settings = settings_of(config)
     opened = open_sources(sources or (), settings, example="toolcrib list toolcrib.demo")
     specs = opened.bench.specs()
     if as_json:
@@ -127,16 +97,36 @@ def list_tools(sources: Sources = None, config: Config = None, as_json: Json = F
 
 
 @app.command(epilog="Example: toolcrib show -s tools.py search")
-def show(tool: ToolName, source: Source = None, config: Config = None, as_json: Json = False) -> int:
+def show(
+    tool: ToolName,
+    source: Source = None,
+    config: Config = None,
+    provider: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Show the definition as this provider gets it, and what is lost of it there: openai, "
+            "openai-responses, anthropic, gemini, bedrock or mcp.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> int:
     """Show everything about one tool."""
-    from .show import write_spec
+    from .show import provided, write_provided, write_spec
 
     output = Output(alone=True)
-    settings = _settings(config)
+    settings = settings_of(config)
     opened = open_sources(source or (), settings, example="toolcrib show -s toolcrib.demo now")
     tell_problems(opened)
     spec = opened.bench.registry.get(tool).spec
-    if as_json:
+    if provider is not None:
+        said = provided(spec, provider)
+        if as_json:
+            output.json(said)
+        else:
+            write_provided(said, output)
+    elif as_json:
         output.json(spec.to_dict())
     else:
         options = [word for named in source or () for word in ("-s", named)]
@@ -165,15 +155,12 @@ def call(
         typer.Option("--output", "-o", metavar="FILE", help="Save an image, sound, file or text of the result."),
     ] = None,
     timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", callback=_seconds, help="The longest the call may take.")
+        float | None, typer.Option(metavar="SECONDS", callback=seconds, help="The longest the call may take.")
     ] = None,
     show_errors: Annotated[
         bool | None, typer.Option("--show-errors", help="Show text and traceback of an exception in the tool.")
     ] = None,
-    repair: Annotated[
-        bool | None,
-        typer.Option("--repair/--no-repair", help="Repair arguments where only one reading is possible: it is so."),
-    ] = None,
+    repair: Repair = None,
 ) -> int:
     """Call a tool and print its result.
 
@@ -181,7 +168,7 @@ def call(
     for is printed, and the exit status is 3.
     """
     interrupts: Interrupts = context.obj
-    settings = _settings(config)
+    settings = settings_of(config)
     log_to_stderr(tracebacks=settings.values.show_errors if show_errors is None else show_errors)
     output = Output(alone=as_json)
     written = read_written(arguments or ())
@@ -222,16 +209,51 @@ def call(
     return interrupts.run(work())
 
 
-Stdio = Annotated[bool, typer.Option("--stdio", help="Over standard input and output, not over HTTP.")]
-Host = Annotated[str | None, typer.Option(help="A loopback address to listen on.", show_default="127.0.0.1")]
-Port = Annotated[
-    int | None,
-    typer.Option(min=0, max=65535, help="The port to listen on; 0 takes any free one.", show_default="8642"),
-]
-Longest = Annotated[
-    float | None,
-    typer.Option(metavar="SECONDS", callback=_seconds, help="The longest a call may take.", show_default="60"),
-]
+@app.command(epilog="Example: toolcrib chat tools.py --model openai:gpt-5-mini")
+def chat(
+    context: typer.Context,
+    sources: Sources = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="openai:NAME, responses:NAME, anthropic:NAME, gemini:NAME, bedrock:NAME, or scripted:FILE.",
+            show_default=False,
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Say this, and leave after the answer.")
+    ] = None,
+    instructions: Annotated[str, typer.Option(metavar="TEXT", help="What the model is told before all turns.")] = "",
+    tool_choice: Annotated[
+        str, typer.Option(metavar="CHOICE", help="auto, any, none, or the tool that it calls first in each turn.")
+    ] = "auto",
+    max_steps: Annotated[
+        int, typer.Option(min=1, metavar="NUMBER", help="How often the model is asked in one turn.")
+    ] = 25,
+    config: Config = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one line of JSON for each event, and nothing else, to standard output."),
+    ] = False,
+    timeout: Timeout = None,
+    show_errors: Annotated[
+        bool | None, typer.Option("--show-errors", help="Tell the model the text of an exception in a tool.")
+    ] = None,
+    repair: Repair = None,
+) -> int:
+    """Talk to a model that uses the tools.
+
+    At a terminal you are asked what calls wait for, and Ctrl-C stops a turn. Without a terminal each line of standard
+    input is a turn. What the model says goes to standard output, everything else to standard error.
+    """
+    from .chat import Wanted, chat_with
+
+    wanted = Wanted(model, prompt, instructions, tool_choice, max_steps, as_json=as_json)
+    calls = {"timeout_s": timeout, "show_errors": show_errors, "repair": repair}
+    return chat_with(wanted, sources or (), settings_of(config), context.obj, calls)
 
 
 @app.command(epilog="Example: toolcrib serve tools.py --port 8642")
@@ -248,7 +270,7 @@ def serve(
     ] = True,
 ) -> int:
     """Serve tools to MCP clients: over HTTP on this computer, or over stdio."""
-    served = _Served(_settings(config), sources or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
+    served = _Served(settings_of(config), sources or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
     log_to_stderr(tracebacks=True)
     return served.run(context.obj, example="toolcrib serve toolcrib.demo", follow=watch)
 
@@ -269,7 +291,7 @@ def dev(
     """
     from .dev import say_what_is_loaded
 
-    served = _Served(_settings(config), sources or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
+    served = _Served(settings_of(config), sources or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
     log_to_stderr(tracebacks=True)
     say_what_is_loaded()
     return served.run(context.obj, example="toolcrib dev tools.py", follow=True, may_wait=True, show_errors=True)
@@ -351,3 +373,29 @@ def check(
     else:
         write_report(found, output)
     return 1 if found.problems or (strict and found.warnings) else 0
+
+
+@app.command(epilog="Example: toolcrib dialects agent.py src/")
+def dialects(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="FILE", help="Python files, and folders of them. They are not run.", show_default=False),
+    ] = None,
+    as_json: Json = False,
+) -> int:
+    """Say which imports from other tool layers work here.
+
+    The others are autogen_core, spark, hyperpocket and agent-swarm-kit. For what works, it is said what to write; the
+    exit status is 1 where something does not.
+    """
+    from .dialects import read_data, read_programs, write_read
+
+    if not files:
+        raise UsageError("No file is given. Name Python files, or folders of them: toolcrib dialects agent.py")
+    output = Output(alone=True)
+    read = read_programs(files)
+    if as_json:
+        output.json(read_data(read))
+    else:
+        write_read(read, output)
+    return 0 if read.is_well else 1

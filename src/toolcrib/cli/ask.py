@@ -36,6 +36,10 @@ class Asks:
         self._gave_up = False
         self._lock = asyncio.Lock()
 
+    def begin(self) -> None:
+        """Ask again, whatever was left open before."""
+        self._gave_up = False
+
     def can_ask(self, pending: Pending) -> bool:
         """Whether there is a person to ask, who may answer."""
         is_answered_here = pending.kind in ("approval", "input") and not pending.others_only
@@ -73,7 +77,7 @@ def _show(pending: Pending) -> None:
 
 
 async def _approval() -> Answer | None:
-    line = await _line("Let it run? [y/N, or why not] ")
+    line = await read_line("Let it run? [y/N, or why not] ")
     if line is None:
         return None
     said = line.strip()
@@ -117,7 +121,7 @@ async def _field(name: str, reader: Reader, place: str, *, required: bool) -> An
         tell(f"  {one_line(note)}")
     while True:
         leave_out = "" if required else "; Enter leaves it out"
-        line = await _line(f"{one_line(name)} ({one_line(described)}{leave_out}): ", hidden=reader.is_secret(place))
+        line = await read_line(f"{one_line(name)} ({one_line(described)}{leave_out}): ", hidden=reader.is_secret(place))
         if line is None:
             return _LEFT_OPEN
         if not line and not required:
@@ -130,7 +134,7 @@ async def _field(name: str, reader: Reader, place: str, *, required: bool) -> An
         tell(f"Expected {described}.")
 
 
-async def _line(prompt: str, *, hidden: bool = False) -> str | None:
+async def read_line(prompt: str, *, hidden: bool = False) -> str | None:
     """A line from the keyboard, without its end; None at its end, Ctrl-D."""
     with _echo_off() if hidden else nullcontext():
         sys.stderr.write(clean(prompt))

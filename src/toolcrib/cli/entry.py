@@ -4,7 +4,9 @@ Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 3
 130 Ctrl-C, 143 SIGTERM.
 """
 
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -28,11 +30,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = _run(app, arguments, interrupts)
             sys.stdout.flush()
         except Interrupted as interrupted:
-            return interrupted.status
+            return _left(interrupted.status)
         except (OutputClosed, BrokenPipeError):
             put_aside(sys.stdout)
             return 1
         return status
+
+
+def _left(status: int) -> int:
+    """*status*; or the end of the process, where the work of a tool still runs in a thread.
+
+    An interpreter that ends while such a thread is writing aborts, and says so at length.
+    """
+    if any(thread.daemon for thread in threading.enumerate()):
+        for stream in (sys.stdout, sys.stderr):
+            last = threading.Thread(target=stream.flush, daemon=True)
+            last.start()
+            last.join(_LAST_WORDS_S)  # whoever writes may hold it for good
+        os._exit(status)
+    return status
+
+
+_LAST_WORDS_S = 0.2
 
 
 def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> int:

@@ -44,6 +44,8 @@ class Interrupts:
         self._terminal = _terminal()
         self._before: dict[int, Any] = {}
         self._seen = 0
+        self._answered = 0
+        self._first_asked: Callable[[], bool] | None = None
         self._woken_by = -1
 
     def __enter__(self) -> Self:
@@ -78,6 +80,9 @@ class Interrupts:
             task = loop.create_task(work)
 
             def cancel(number: int, frame: FrameType | None) -> None:
+                if number == signal.SIGINT and self._first_asked is not None and self._first_asked():
+                    self._answered += 1
+                    return
                 caught.append(number)
                 self._first(number)
                 loop.call_soon_threadsafe(task.cancel)
@@ -88,6 +93,18 @@ class Interrupts:
                 finally:
                     if caught:
                         raise Interrupted(caught[0])
+
+    @contextlib.contextmanager
+    def asking_first(self, answer: Callable[[], bool]) -> Generator[None]:
+        """Meanwhile Ctrl-C, where `run` has the work, asks *answer* first: at True the command goes on.
+
+        It is asked wherever the main thread is, so it must take no lock.
+        """
+        self._first_asked = answer
+        try:
+            yield
+        finally:
+            self._first_asked = None
 
     def leave_within(self, seconds: float, status: int) -> None:
         """End the process with *status* in *seconds*, if it has not ended by then."""
@@ -125,7 +142,7 @@ class Interrupts:
                     answered += 1
                     for _ in range(50):
                         time.sleep(0.02)
-                        if self._seen >= answered:
+                        if self._answered >= answered:
                             break
                         signal.pthread_kill(main, signal.SIGURG)
 
@@ -133,6 +150,7 @@ class Interrupts:
 
     def _first(self, number: int) -> None:
         self._seen += 1
+        self._answered += 1
         self._answer_with(dict.fromkeys(self._before, self._at_once))
         # Written past the buffers of `sys.stderr`, which whatever was interrupted may be holding.
         line_break = "\n" if is_terminal(2) else ""  # the terminal shows ^C where the cursor is

@@ -8,6 +8,19 @@ from ..core import Data, Emitted, Event, Progress
 from .streams import Output, is_terminal, one_line, tell
 
 
+def in_words(progress: Progress) -> str:
+    of = "" if progress.total is None else f"/{progress.total:g}"
+    return f"{progress.done:g}{of} {progress.message or ''}"
+
+
+def width() -> int:
+    """How many columns the terminal on standard error has; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(2).columns or 80
+    except OSError:
+        return 80
+
+
 class Live:
     """Shows events, until *is_over*. With *as_json* all goes to standard error: standard output is the result's."""
 
@@ -23,7 +36,7 @@ class Live:
             return
         match event:
             case Progress():
-                self._progress(event)
+                self.say(in_words(event))
             case Emitted(content):
                 self.clear()
                 for part in content:
@@ -42,16 +55,10 @@ class Live:
             sys.stderr.flush()
             self._shown = 0
 
-    def _progress(self, progress: Progress) -> None:
-        if not self._shows_progress:
-            return
-        of = "" if progress.total is None else f"/{progress.total:g}"
-        said = one_line(f"{progress.done:g}{of} {progress.message or ''}")
-        try:
-            width = os.get_terminal_size(2).columns
-        except OSError:
-            width = 0
-        self._write(said[: (width or 80) - 1])
+    def say(self, what: str) -> None:
+        """Show *what* on the line that comes and goes, if there is a terminal for it."""
+        if self._shows_progress and not self._is_over():
+            self._write(one_line(what)[: width() - 1])
 
     def _write(self, line: str) -> None:
         # Blanks over what was longer: so it works on terminals that cannot erase.

@@ -5,12 +5,16 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from .. import formats
 from ..core import Hints, ToolSpec
-from ..schema.words import LIMITS, describe
+from ..schema.words import LIMITS, describe, did_you_mean, nearest, spoken
 from .streams import Output, clean, one_line
+from .usage import UsageError
 
 Line = Sequence[tuple[str, str]]
 """Pieces of text, each with its style in Rich's terms."""
+
+FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mcp")
 
 _SAID_ELSEWHERE = frozenset(
     {"type", "$ref", "anyOf", "oneOf", "enum", "const", "items", "properties", "required", "default", "description"}
@@ -39,15 +43,47 @@ def write_list(specs: Sequence[ToolSpec], output: Output) -> None:
     output.print(table, cut_lines=True)
 
 
+def signature(spec: ToolSpec) -> str:
+    """A tool on one line: its name, its arguments, what it does."""
+    summary = _summary(spec)
+    return f"{one_line(spec.name)}({', '.join(_usage(spec).split(' '))}){f'  {summary}' if summary else ''}"
+
+
 def write_spec(spec: ToolSpec, options: Sequence[str], output: Output) -> None:
     """Everything that *spec* says, and how to call it with the *options* that lead to it."""
-    lines = list(_lines(spec, options))
+    _write_lines(list(_lines(spec, options)), output)
+
+
+def _write_lines(lines: Sequence[Line], output: Output) -> None:
     if not output.is_rich:
         output.write("\n".join("".join(text for text, _ in line).rstrip() for line in lines))
         return
     from rich.text import Text
 
     output.print(Text("\n").join(Text.assemble(*line) for line in lines))
+
+
+def provided(spec: ToolSpec, provider: str) -> dict[str, Any]:
+    """The definition of a tool as *provider* gets it, and what is lost of it there, as JSON data.
+
+    Raises UsageError for what is no provider.
+    """
+    if provider not in FORMATS:
+        meant = did_you_mean(nearest(provider, FORMATS))
+        raise UsageError(f"There is no format '{spoken(provider)}'.{meant} The formats are: {', '.join(FORMATS)}.")
+    format = getattr(formats, provider.replace("-", "_"))  # noqa: A001
+    (definition,) = format.tools([spec])
+    return {"definition": definition, "losses": [loss.to_dict() for loss in format.losses([spec]).get(spec.name, ())]}
+
+
+def write_provided(said: Mapping[str, Any], output: Output) -> None:
+    """What `provided` gives, for people to read: the definition as JSON, and a few lines for each loss."""
+    output.laid_out(said["definition"])
+    lines: list[Line] = [[], [("Losses", "bold")]]
+    for loss in said["losses"]:
+        lines.append([(f"  {one_line(loss['path']) or '(the whole)'}  ", "cyan"), (one_line(loss["keyword"]), "green")])
+        lines.append([(f"    {one_line(loss['meaning'])}", "")])
+    _write_lines(lines if said["losses"] else [*lines, [("  none", "dim")]], output)
 
 
 def call_line(spec: ToolSpec, options: Sequence[str]) -> str:

@@ -42,10 +42,13 @@ def laid_out(text: str) -> str:
     return "\n".join(f"  {line}" for line in _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", shown).split("\n"))
 
 
-def tell(message: str) -> None:
-    """Say *message* to the person, on standard error."""
+def tell(message: str, *, aside: bool = False) -> None:
+    """Say *message* to the person, on standard error; dimmed where it is said *aside*."""
+    said = clean(message)
+    if aside and is_rich(sys.stderr) and not os.environ.get("NO_COLOR"):
+        said = f"\x1b[2m{said}\x1b[0m"
     try:
-        sys.stderr.write(f"{clean(message)}\n")
+        sys.stderr.write(f"{said}\n")
         sys.stderr.flush()
     except (OSError, ValueError):
         return  # standard error is closed: there is nobody to tell
@@ -143,14 +146,24 @@ class Output:
         """Write *text* as it is, or cleaned if this is a terminal, on lines of its own."""
         self._write(clean(text) if self.is_terminal else text)
 
+    def write_piece(self, text: str) -> None:
+        """Write *text* as `write` does, wherever the line is, and leave the line open."""
+        self._put(clean(text) if self.is_terminal else text)
+
     def json(self, value: Any) -> None:
         """Write a JSON value: on one line, or on a terminal for people to read."""
-        is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
-        text = json.dumps(value, ensure_ascii=not is_unicode, indent=2 if self.is_terminal else None)
-        if not self.is_terminal:
-            self._write(text)
-            return
-        text = _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+        if self.is_terminal:
+            self.laid_out(value)
+        else:
+            self.json_line(value)
+
+    def json_line(self, value: Any) -> None:
+        """Write a JSON value on one line, also on a terminal."""
+        self._write(self._dumped(value, indent=None))
+
+    def laid_out(self, value: Any) -> None:
+        """Write a JSON value for people to read, also elsewhere than on a terminal."""
+        text = self._dumped(value, indent=2)
         if not self.is_rich:
             self._write(text)
             return
@@ -158,6 +171,11 @@ class Output:
         from rich.text import Text
 
         self.print(JSONHighlighter()(Text(text)))
+
+    def _dumped(self, value: Any, *, indent: int | None) -> str:
+        is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
+        text = json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
+        return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", text) if self.is_terminal else text
 
     def require_reader(self) -> None:
         """Raises OutputClosed where standard output is a pipe that nobody reads any more."""
@@ -184,8 +202,11 @@ class Output:
         return Console(file=self._stream, force_terminal=True, markup=False, emoji=False, highlight=False)
 
     def _write(self, text: str) -> None:
+        self._put(text if text.endswith("\n") else f"{text}\n")
+
+    def _put(self, text: str) -> None:
         try:
-            self._stream.write(text if text.endswith("\n") else f"{text}\n")
+            self._stream.write(text)
             self._stream.flush()
         except BrokenPipeError:
             put_aside(self._stream)

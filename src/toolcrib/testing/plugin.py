@@ -1,16 +1,21 @@
-"""The pytest plugin: the fixture `bench`.
+"""The pytest plugin: the fixtures `bench` and `cassette`.
 
 What an async test opened can only be closed on its event loop, so that loop must outlive the fixture: `bench` asks for
 an async fixture of whichever plugin runs the test, which keeps the loop until `bench` has ended.
 """
 
-from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING
+import re
+from collections.abc import AsyncIterator, Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 if TYPE_CHECKING:
     from .bench import MakeBench
+    from .cassette import Cassette
+
+_RECORD = "--record-cassettes"
+_failed = pytest.StashKey[bool]()
 
 
 @pytest.fixture
@@ -28,6 +33,41 @@ def bench(request: pytest.FixtureRequest) -> Iterator["MakeBench"]:
     benches = MakeBench()
     yield benches
     benches.finish()
+
+
+@pytest.fixture
+def cassette(request: pytest.FixtureRequest) -> Iterator["Cassette"]:
+    """The cassette of this test, for `bench(add, around=[cassette])`: its calls, recorded once and then replayed.
+
+    It is in `cassettes/`, beside the file of the test. `pytest --record-cassettes=anew` records it again.
+    """
+    from .cassette import Cassette
+
+    name = re.sub(r"[^\w.-]+", "-", request.node.name).strip("-")
+    path = request.path.parent / "cassettes" / f"{request.path.stem}.{name}.json"
+    record: Any = request.config.getoption(_RECORD)
+    made = Cassette(path, record=record)
+    yield made
+    failed = request.node.stash.get(_failed, False)
+    if not failed or not made.records:
+        made.finish()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.when == "call":
+        item.stash[_failed] = report.failed
+    return report
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.getgroup("toolcrib").addoption(
+        _RECORD,
+        choices=("once", "anew", "never"),
+        default="once",
+        help="Cassettes of tool calls: recorded where there is none, recorded anew, or never recorded.",
+    )
 
 
 @pytest.fixture

@@ -1,0 +1,620 @@
+"""The loop: what a model is asked, how its calls are made, and how a run ends."""
+
+import asyncio
+import threading
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcrib import (
+    Call,
+    Caller,
+    CallLog,
+    CancellationToken,
+    Crib,
+    Image,
+    Result,
+    SetupError,
+    Text,
+    Tool,
+    Workbench,
+    tool,
+)
+from toolcrib.agent import Agent, ModelError, Outcome, Request, ScriptedModel, model_of
+from toolcrib.formats import Reply, Results, Turn, Usage, User
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def wait_long() -> str:
+    """Wait until somebody gives up."""
+    await asyncio.Event().wait()
+    return "never"
+
+
+def told(request: Request) -> list[tuple[str, str]]:
+    """The results that a model was told last: ids and texts."""
+    last = request.turns[-1]
+    assert isinstance(last, Results)
+    return [(result.call_id, result.text) for result in last.results]
+
+
+async def test_a_run_asks_makes_the_calls_and_asks_again_until_the_model_is_done() -> None:
+    model = ScriptedModel(
+        [
+            {"text": "Let me see.", "calls": [("add", {"a": 1, "b": 2})], "usage": {"input": 10, "output": 5}},
+            {"text": "It is 3.", "usage": {"input": 20, "output": 4, "cached": 8}},
+        ]
+    )
+    agent = Agent(model, [add], instructions="Be short.")
+
+    outcome = await agent.run("What is 1 + 2?")
+
+    assert (outcome.status, outcome.text, outcome.why) == ("done", "It is 3.", "")
+    assert outcome.usage == Usage(30, 9, 8)
+    assert (outcome.pendings, outcome.state) == ((), None)
+    question = User((Text("What is 1 + 2?"),))
+    asked = Reply("Let me see.", (Call("add", {"a": 1, "b": 2}, "call_1"),), "calls", Usage(10, 5))
+    first, second = model.requests
+    assert first == Request((question,), "Be short.", agent.workbench.specs(), "auto", True)
+    assert list(second.turns[:2]) == [question, asked]
+    assert told(second) == [("call_1", "3")]
+    assert outcome.turns == (*second.turns, Reply("It is 3.", usage=Usage(20, 4, 8)))
+
+
+async def test_the_next_run_goes_on_after_the_last() -> None:
+    model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, "3", "As I said: 3"])
+    agent = Agent(model, [add])
+
+    first = await agent.run("What is 1 + 2?")
+    second = await agent.run("Sure?", after=first.turns)
+
+    assert model.requests[2].turns == (*first.turns, User((Text("Sure?"),)))
+    assert second.turns == (*first.turns, User((Text("Sure?"),)), Reply("As I said: 3"))
+    assert second.trace == ()  # of this run alone
+
+
+async def test_the_calls_of_one_turn_run_side_by_side() -> None:
+    all_here = asyncio.Barrier(3)
+
+    async def meet(n: int) -> int:
+        await all_here.wait()
+        return n
+
+    model = ScriptedModel([{"calls": [("meet", {"n": n}) for n in range(3)]}, "done"])
+    async with asyncio.timeout(5):
+        await Agent(model, [meet]).run("Meet.")
+    assert told(model.requests[1]) == [("call_1", "0"), ("call_2", "1"), ("call_3", "2")]
+
+
+async def test_without_parallel_the_calls_of_one_turn_run_one_after_the_other() -> None:
+    said: list[str] = []
+
+    async def step(n: int) -> None:
+        said.append(f"{n} begins")
+        await asyncio.sleep(0)
+        said.append(f"{n} ends")
+
+    model = ScriptedModel([{"calls": [("step", {"n": n}) for n in range(3)]}, "done"])
+    await Agent(model, [step], parallel=False).run("Go.")
+    assert said == ["0 begins", "0 ends", "1 begins", "1 ends", "2 begins", "2 ends"]
+    assert not model.requests[0].parallel
+
+
+async def test_every_call_has_one_result_however_it_ends() -> None:
+    def fail() -> None:
+        raise RuntimeError("no")
+
+    gone = CancellationToken()
+    gone.cancel()
+    late = Tool(wait_long, name="late", timeout_s=0.01)
+    bench = Workbench(
+        [add, fail, late, wait_long, Tool(add, name="forbidden")],
+        policy=lambda spec, _arguments, _caller: "deny" if spec.name == "forbidden" else "allow",
+    )
+    calls = (
+        Call("add", '{"a": 1, "b": 2}', "a"),
+        Call("ad", '{"a": 1, "b": 2}', "b"),
+        Call("add", '{"a": 1, "b"', "c"),
+        Call("add", '{"a": 1, "c": 2}', "d"),
+        Call("fail", None, "e"),
+        Call("late", None, "f"),
+        Call("forbidden", {"a": 1, "b": 2}, "g"),
+        Call("wait_long", None, "h", cancellation=gone),
+    )
+    outcome = await Agent(ScriptedModel([Reply(calls=calls), "done"]), bench).run("Go.")
+
+    assert [(trace.call_id, trace.code) for trace in outcome.trace] == [
+        ("a", None),
+        ("b", "unknown_tool"),
+        ("c", "invalid_arguments"),
+        ("d", "invalid_arguments"),
+        ("e", "failed"),
+        ("f", "timeout"),
+        ("g", "denied"),
+        ("h", "cancelled"),
+    ]
+    assert outcome.trace[1].text == (
+        "There is no tool 'ad'. Did you mean 'add'? The tools are: add, fail, late, wait_long, forbidden."
+    )
+
+
+async def test_calls_without_an_id_of_their_own_get_one() -> None:
+    calls = tuple(Call("add", {"a": n, "b": 0}, id) for n, id in enumerate(["", "same", "same", ""]))
+    model = ScriptedModel(
+        [Reply(calls=calls, native={"raw": True}), {"calls": [{"tool": "add", "id": "same"}]}, "done"]
+    )
+
+    outcome = await Agent(model, [add]).run("Go.")
+
+    first, second = (turn for turn in outcome.turns if isinstance(turn, Reply) and turn.calls)
+    ids = [call.id for call in (*first.calls, *second.calls)]
+    assert len({*ids, ""}) == 6
+    assert ids[1] == "same"  # the first that has it keeps it
+    assert [(call.tool, call.arguments) for call in first.calls] == [(call.tool, call.arguments) for call in calls]
+    assert [trace.call_id for trace in outcome.trace] == ids
+    assert [trace.text for trace in outcome.trace[:4]] == ["0", "1", "2", "3"]
+    # The provider's own message has other ids than the results now.
+    assert first.native is None
+
+
+async def test_a_result_that_was_kept_from_another_call_has_the_id_of_its_own() -> None:
+    kept: list[Result[Any]] = []
+
+    async def cached(tool: Any, call: Call, caller: Caller, go_on: Any) -> Result[Any]:
+        if not kept:
+            kept.append(await go_on())
+        return kept[0]
+
+    model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})] * 2}, "done"])
+    await Agent(model, Workbench([add], around=[cached])).run("Go.")
+    assert told(model.requests[1]) == [("call_1", "3"), ("call_2", "3")]
+
+
+JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3), lambda inner: st.lists(inner))
+ARGUMENTS = (
+    st.none()
+    | st.text(max_size=8)
+    | st.fixed_dictionaries({"a": st.integers(0, 9), "b": st.integers(0, 9)})
+    | st.dictionaries(st.sampled_from(["a", "b", "c"]), JSON)
+    | st.sampled_from(['{"a": 1, "b": 2}', '{"a": "1", "b": 2}', '{"a": 1', "[]", '"{}"'])
+)
+CALLS = st.builds(
+    Call,
+    st.sampled_from(["add", "pause", "ask_first", "ad", "", "add\n", "read_result"]),
+    ARGUMENTS,
+    st.sampled_from(["", "1", "2", "3"]),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(turns=st.lists(st.lists(CALLS, min_size=1, max_size=4), max_size=4), parallel=st.booleans())
+async def test_whatever_calls_a_model_makes_each_has_exactly_one_result_in_order(
+    turns: list[list[Call]], parallel: bool
+) -> None:
+    async def pause(a: int, b: int) -> int:
+        await asyncio.sleep(0)
+        return a * b
+
+    bench = Workbench(
+        [add, pause, Tool(add, name="ask_first")],
+        policy=lambda spec, _arguments, _caller: "ask" if spec.name == "ask_first" else "allow",
+    )
+    model = ScriptedModel([*(Reply("", tuple(calls), "calls") for calls in turns), "done"])
+    outcome = await Agent(model, bench, parallel=parallel, max_errors=9).run("Go.")
+
+    assert outcome.status in ("done", "pending")
+    seen: set[str] = set()
+    for turn, following in zip(outcome.turns, outcome.turns[1:], strict=False):
+        if isinstance(turn, Reply):
+            assert isinstance(following, Results)
+            assert [result.call_id for result in following.results] == [call.id for call in turn.calls]
+            assert [result.tool for result in following.results] == [call.tool for call in turn.calls]
+            ids = {call.id for call in turn.calls}
+            assert len(ids) == len(turn.calls)
+            assert not ids & {*seen, ""}
+            seen |= ids
+    made = [turn for turn in outcome.turns if isinstance(turn, Reply) and turn.calls]
+    assert [[(c.tool, c.arguments) for c in turn.calls] for turn in made] == [
+        [(c.tool, c.arguments) for c in calls] for calls in turns[: len(made)]
+    ]
+    assert [trace.call_id for trace in outcome.trace] == [call.id for turn in made for call in turn.calls]
+
+
+# How a run ends
+
+
+async def test_a_run_that_is_not_done_within_its_steps_stops_and_can_go_on() -> None:
+    model = ScriptedModel([*({"text": f"step {n}", "calls": [("add", {"a": n, "b": 0})]} for n in range(3)), "done"])
+    agent = Agent(model, [add], max_steps=2)
+
+    stopped = await agent.run("Count.")
+    assert (stopped.status, stopped.text) == ("stopped", "step 1")
+    assert stopped.why == "The model was asked 2 times, and was not done (max_steps=2)."
+    assert [trace.text for trace in stopped.trace] == ["0", "1"]
+
+    done = await agent.run(stopped.turns)
+    assert (done.status, done.text, [trace.text for trace in done.trace]) == ("done", "done", ["2"])
+
+
+async def test_a_model_may_correct_itself_within_a_bound() -> None:
+    wrong, right = {"calls": [("add", {"a": 1})]}, {"calls": [("add", {"a": 1, "b": 2})]}
+    both = {"calls": [*wrong["calls"], *right["calls"]]}
+
+    corrected = await Agent(ScriptedModel([wrong, wrong, right, wrong, both, wrong, "done"]), [add]).run("Go.")
+    assert corrected.status == "done"
+
+    failed = await Agent(ScriptedModel([right, wrong, wrong, wrong, "done"]), [add]).run("Go.")
+    assert (failed.status, failed.why) == ("failed", "No call succeeded in 3 turns one after the other (max_errors=3).")
+    assert [trace.code for trace in failed.trace] == [None, *["invalid_arguments"] * 3]
+
+    once = await Agent(ScriptedModel([wrong]), [add], max_errors=1).run("Go.")
+    assert (once.status, once.why) == ("failed", "No call succeeded in one turn (max_errors=1).")
+
+
+@pytest.mark.parametrize(
+    ("stop", "status", "why"),
+    [
+        ("length", "stopped", "The answer was cut: it reached a limit of tokens."),
+        ("refused", "failed", "The model refused to answer."),
+        ("other", "done", ""),
+    ],
+)
+async def test_an_answer_that_is_cut_or_refused_is_not_done(stop: str, status: str, why: str) -> None:
+    outcome = await Agent(ScriptedModel([{"text": "So far", "stop": stop}])).run("Go.")
+    assert (outcome.status, outcome.text, outcome.why) == (status, "So far", why)
+
+
+async def test_a_model_that_gives_no_reply_raises_and_leaves_what_was_done() -> None:
+    model = ScriptedModel(
+        [{"calls": [("add", {"a": 1, "b": 2})]}, {"error": "limited", "message": "Slow down.", "retry_after_s": 3}, "3"]
+    )
+    agent = Agent(model, [add])
+
+    with pytest.raises(ModelError, match="Slow down") as raised:
+        await agent.run("What is 1 + 2?")
+    error = raised.value
+    assert (error.problem, error.retry_after_s) == ("limited", 3)
+    assert error.so_far is not None
+    assert (error.so_far.status, error.so_far.why) == ("failed", "Slow down.")
+    assert [trace.text for trace in error.so_far.trace] == ["3"]
+
+    outcome = await agent.run(error.so_far.turns)
+    assert (outcome.status, outcome.text) == ("done", "3")
+    assert [trace.text for trace in (*error.so_far.trace, *outcome.trace)] == ["3"]  # the call was made once
+
+
+async def test_what_a_program_did_wrong_is_raised_as_it_is() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await Agent(ScriptedModel([ZeroDivisionError()])).run("Go.")
+
+
+# Which tools
+
+
+@pytest.mark.parametrize("choice", ["any", "add"])
+async def test_what_a_model_must_call_holds_for_the_first_turn_alone(choice: str) -> None:
+    model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, {"calls": [("add", {"a": 1, "b": 2})]}, "done"])
+    outcome = await Agent(model, [add], tool_choice=choice).run("Go.")
+    assert outcome.status == "done"
+    assert [request.choice for request in model.requests] == [choice, "auto", "auto"]
+
+
+async def test_without_choice_the_model_sees_the_tools_and_may_call_none() -> None:
+    def effect() -> str:
+        raise AssertionError("this must not run")
+
+    model = ScriptedModel([{"calls": [("effect", {}), ("effect", {})]}, "fine"])
+    outcome = await Agent(model, [effect], tool_choice="none").run("Go.")
+    assert [request.choice for request in model.requests] == ["none", "none"]
+    assert [spec.name for spec in model.requests[0].specs] == ["effect"]
+    assert [(trace.code, trace.text) for trace in outcome.trace] == [
+        ("denied", "No tool may be called in this conversation. Answer without tools.")
+    ] * 2
+
+
+async def test_a_choice_that_is_no_tool_is_refused_with_the_nearest() -> None:
+    model = ScriptedModel(["done"])
+    with pytest.raises(SetupError) as raised:
+        await Agent(model, [add], tool_choice="ad").run("Go.")
+    assert str(raised.value) == (
+        'tool_choice is "auto", "any", "none" or the name of a tool; there is no tool \'ad\'. Did you mean \'add\'?'
+    )
+    with pytest.raises(SetupError, match="this agent has none"):
+        await Agent(model, tool_choice="any").run("Go.")
+    assert model.requests == []
+
+
+async def test_tools_that_come_and_go_are_shown_as_they_are() -> None:
+    there = False
+
+    def grow() -> str:
+        nonlocal there
+        there = True
+        return "grown"
+
+    model = ScriptedModel([{"calls": [("grow", {})]}, "done"])
+    await Agent(model, [grow, Tool(add, available=lambda _: there)]).run("Go.")
+    assert [[spec.name for spec in request.specs] for request in model.requests] == [["grow"], ["grow", "add"]]
+
+
+# Giving up
+
+
+async def until_running(log: list[str]) -> None:
+    while not log:
+        await asyncio.sleep(0)
+
+
+def slow_tools(log: list[str]) -> list[Any]:
+    async def slow(n: int) -> None:
+        """Takes for ever."""
+        log.append(f"{n} runs")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append(f"{n} ends")
+
+    return [slow]
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+async def test_cancelling_the_task_cancels_the_calls_and_leaves_no_tasks(parallel: bool) -> None:
+    log: list[str] = []
+    before = asyncio.all_tasks()
+    model = ScriptedModel([{"calls": [("slow", {"n": 1}), ("slow", {"n": 2})]}])
+    task = asyncio.create_task(Agent(model, slow_tools(log), parallel=parallel).run("Go."))
+    await until_running(log)
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert sorted(log) == (["1 ends", "1 runs", "2 ends", "2 runs"] if parallel else ["1 ends", "1 runs"])
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_cancelled_token_ends_the_run_with_a_result_for_every_call() -> None:
+    log: list[str] = []
+    before = asyncio.all_tasks()
+    token = CancellationToken()
+    model = ScriptedModel([{"text": "Wait.", "calls": [("slow", {"n": 1}), ("slow", {"n": 2})]}, "never"])
+    agent = Agent(model, slow_tools(log), max_errors=1)
+    task = asyncio.create_task(agent.run("Go.", cancellation=token))
+    await until_running(log)
+    threading.Thread(target=token.cancel).start()
+    outcome = await task
+    assert (outcome.status, outcome.text, outcome.why) == ("cancelled", "Wait.", "The run was cancelled.")
+    assert [trace.code for trace in outcome.trace] == ["cancelled", "cancelled"]
+    assert sorted(log) == ["1 ends", "1 runs", "2 ends", "2 runs"]
+    assert len(model.requests) == 1
+    assert asyncio.all_tasks() == before
+    # The tokens are the run's; the conversation has none.
+    assert all(call.cancellation is None for turn in outcome.turns if isinstance(turn, Reply) for call in turn.calls)
+
+
+async def test_a_cancelled_token_ends_a_run_that_waits_for_its_model() -> None:
+    asked, log = asyncio.Event(), list[str]()
+
+    async def never(request: Request) -> str:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            log.append("ended")
+        return ""
+
+    before = asyncio.all_tasks()
+    token = CancellationToken()
+    task = asyncio.create_task(Agent(ScriptedModel(never)).run("Go.", cancellation=token))
+    await asked.wait()
+    token.cancel()
+    assert await task == Outcome("cancelled", "", "The run was cancelled.", (User((Text("Go."),)),))
+    assert log == ["ended"]
+    assert asyncio.all_tasks() == before
+
+    task = asyncio.create_task(Agent(ScriptedModel(never)).run("Go.", cancellation=CancellationToken()))
+    asked.clear()
+    await asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_token_that_is_cancelled_before_asks_nobody() -> None:
+    token = CancellationToken()
+    token.cancel()
+    model = ScriptedModel(["never"])
+    assert (await Agent(model).run("Go.", cancellation=token)).status == "cancelled"
+    assert model.requests == []
+
+
+# Sync doors
+
+
+def sum_agent() -> Agent:
+    return Agent(ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, "3"]), [add])
+
+
+def test_run_sync_works_from_plain_code_and_from_a_thread() -> None:
+    assert sum_agent().run_sync("Go.").text == "3"
+    said: list[str] = []
+    thread = threading.Thread(target=lambda: said.append(sum_agent().run_sync("Go.").text))
+    thread.start()
+    thread.join()
+    assert said == ["3"]
+
+
+async def test_run_sync_works_inside_a_running_loop() -> None:
+    assert sum_agent().run_sync("Go.").text == "3"
+
+
+# What is kept
+
+
+async def test_the_trace_has_each_call_with_its_repairs_and_known_secrets_struck_out() -> None:
+    def echo(text: str, times: int) -> str:
+        return text * times
+
+    log = CallLog()
+    bench = Workbench([echo], secrets=["hunter2hunter2"], recorder=log)
+    model = ScriptedModel(
+        [{"calls": [("echo", '{"text": "hunter2hunter2", "times": "2"}'), ("echo", {"text": 7})]}, "ok"]
+    )
+    outcome = await Agent(model, bench).run("Go.")
+
+    first, second = outcome.trace
+    assert (first.tool, first.arguments, first.text) == (
+        "echo",
+        '{"text": "[secret]", "times": "2"}',
+        "[secret][secret]",
+    )
+    assert [(repair.path, repair.from_kind, repair.to_kind) for repair in first.repairs] == [
+        ("/times", "string", "integer")
+    ]
+    assert (second.arguments, second.status, second.code) == ('{"text": 7}', "error", "invalid_arguments")
+    assert {(trace.call_id, trace.started_at) for trace in outcome.trace} == {(r.call_id, r.started_at) for r in log}
+    assert first.to_dict() == {
+        "call_id": "call_1",
+        "tool": "echo",
+        "arguments": '{"text": "[secret]", "times": "2"}',
+        "text": "[secret][secret]",
+        "status": "success",
+        "repairs": [{"path": "/times", "from": "string", "to": "integer"}],
+        "started_at": first.started_at.isoformat(),
+        "finished_at": first.finished_at.isoformat(),
+    }
+
+
+async def test_an_agent_stops_the_workbench_it_has_made_and_no_other() -> None:
+    async with Agent(ScriptedModel(["hi"]), [add]) as agent:
+        await agent.run("Go.")
+    assert (
+        await replace_model(agent, ["hi"])
+    ) == "This workbench is stopped. Make a new one: Workbench(registry) shares the tools."
+
+    bench = Workbench([add])
+    async with Agent(ScriptedModel(["hi"]), bench) as agent:
+        await agent.run("Go.")
+    assert (await bench.call(add, 1, 2)).value == 3
+
+
+async def replace_model(agent: Agent, script: list[str]) -> str:
+    with pytest.raises(SetupError) as raised:
+        await Agent(ScriptedModel(script), agent.workbench).run("Go.")
+    return str(raised.value)
+
+
+async def test_one_agent_has_many_runs_at_a_time() -> None:
+    async def echo(request: Request) -> Any:
+        await asyncio.sleep(0)
+        if isinstance(request.turns[-1], User):
+            return {"calls": [{"tool": "add", "arguments": {"a": int(request.turns[0].content[0].text), "b": 1}}]}
+        return told(request)[0][1]
+
+    agent = Agent(ScriptedModel(echo), [add])
+    outcomes = await asyncio.gather(*(agent.run(str(n)) for n in range(20)))
+    assert [outcome.text for outcome in outcomes] == [str(n + 1) for n in range(20)]
+
+
+# How a run begins
+
+
+IMAGE = Image(b"\x89PNG", "image/png")
+SAID = User((Text("Hello"),))
+
+
+@pytest.mark.parametrize(
+    ("prompt", "turns"),
+    [
+        ("Hello", (SAID,)),
+        (Text("Hello"), (SAID,)),
+        (SAID, (SAID,)),
+        (["What is this?", IMAGE], (User((Text("What is this?"), IMAGE)),)),
+        ([SAID, Reply("Hi."), SAID], (SAID, Reply("Hi."), SAID)),
+    ],
+)
+async def test_a_run_begins_with_text_content_or_turns(prompt: Any, turns: tuple[Turn, ...]) -> None:
+    model = ScriptedModel(["done"])
+    await Agent(model).run(prompt)
+    assert model.requests[0].turns == turns
+
+
+CALLED = Reply("", (Call("add", {"a": 1, "b": 2}, "1"),), "calls")
+RESULT = Result(3, (Text("3"),), call_id="1", tool="add")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "says"),
+    [
+        ("", "A run begins with something to say"),
+        ([], "A run begins with something to say"),
+        (7, "not with a int"),
+        ([SAID, "Hello"], "not with a list"),
+        ([SAID, CALLED], "The last turn is a Reply whose calls have no Results"),
+        ([SAID, CALLED, SAID], r"turns\[1\] and what follows do not fit"),
+        ([SAID, Results((RESULT,))], r"turns\[0\] and what follows do not fit"),
+        ([SAID, CALLED, Results((replace(RESULT, call_id="2"),))], "not the results of the calls before them"),
+        ([SAID, CALLED, Results((RESULT, RESULT))], "not the results of the calls before them"),
+    ],
+)
+async def test_a_run_that_cannot_begin_says_why(prompt: Any, says: str) -> None:
+    model = ScriptedModel(["done"])
+    with pytest.raises(SetupError, match=says):
+        await Agent(model, [add]).run(prompt)
+    assert model.requests == []
+
+
+def test_what_an_agent_cannot_be_made_of_is_refused() -> None:
+    model = ScriptedModel([])
+    with pytest.raises(SetupError, match="max_steps is a number of at least 1"):
+        Agent(model, max_steps=0)
+    with pytest.raises(SetupError, match="max_errors is a number of at least 1"):
+        Agent(model, max_errors=True)
+    with pytest.raises(SetupError, match=r"crib.workbench\(caller\)"):
+        Agent(model, Crib([add]))  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match=r"Workbench\(\[add\]\)"):
+        Agent(model, add)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("opnai:gpt-5-mini", "There is no model provider 'opnai'. Did you mean 'openai'?"),
+        ("gpt-5-mini", "'gpt-5-mini' does not say whose model it is."),
+        ("openai", "'openai' does not say which model."),
+        ("anthropic:", "'anthropic:' does not say which model."),
+    ],
+)
+def test_a_model_that_nobody_has_is_refused_with_the_nearest(name: str, says: str) -> None:
+    with pytest.raises(SetupError) as raised:
+        model_of(name)
+    assert str(raised.value).startswith(says)
+    assert '"openai:MODEL"' in str(raised.value)
+    with pytest.raises(SetupError, match="A model is called"):
+        Agent(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["openai:gpt-5-mini", "responses:gpt-5", "anthropic:claude-x", "gemini:gemini-x", "bedrock:us.amazon.nova-x:0"],
+)
+def test_a_model_is_called_as_it_was_asked_for(name: str) -> None:
+    assert model_of(name).name == name
+    assert repr(Agent(name)) == f"<Agent of {name} with <Workbench of 0 tools for local>>"
+
+
+def test_what_is_no_model_is_told_when_the_agent_is_made() -> None:
+    for wrong in (lambda request: "hello", ScriptedModel, None):
+        with pytest.raises(SetupError, match="a Model or the name of one"):
+            Agent(wrong)  # type: ignore[arg-type]
+    with pytest.raises(SetupError, match="tool_choice"):
+        Agent(ScriptedModel(["hello"]), tool_choice=None)  # type: ignore[arg-type]

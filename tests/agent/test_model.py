@@ -1,0 +1,81 @@
+"""Models of one's own: what an agent says to one that does not keep to the contract."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, Workbench, tool
+from toolcrib.agent import Agent, ModelError, Outcome, Request
+from toolcrib.formats import Reply, Written
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+class Mine:
+    """Says one thing after the other, whole or streamed."""
+
+    name = "mine"
+
+    def __init__(self, *said: Any) -> None:
+        self._said = list(said)
+
+    async def reply(self, _: Request, /) -> Reply:
+        said: Reply = self._said.pop(0)
+        return said
+
+    async def stream(self, _: Request, /) -> AsyncIterator[Written | Reply]:
+        yield self._said.pop(0)
+
+
+async def run(agent: Agent, streaming: bool) -> Outcome:
+    if not streaming:
+        return await agent.run("Go.")
+    *_, last = [event async for event in agent.stream("Go.")]
+    assert isinstance(last, Outcome)
+    return last
+
+
+WRONG: list[tuple[Any, str]] = [
+    (None, "nothing"),
+    ("Hello", "a str"),
+    ({"text": "Hello"}, "a dict"),
+    (Reply(text=None), "a Reply whose text, calls, stop or usage is of another kind"),  # type: ignore[arg-type]
+    (Reply(usage=None), "a Reply whose text, calls, stop or usage is of another kind"),  # type: ignore[arg-type]
+    (Reply(calls=None), "a Reply whose text, calls, stop or usage is of another kind"),  # type: ignore[arg-type]
+    (Reply(calls=("add",)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
+    (Reply(calls=(Call("add", [1, 2], "c"),)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
+    (Reply(calls=(Call("add", {}, None),)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
+    (Reply(calls=(Call(None, {}, "c"),)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
+]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+@pytest.mark.parametrize(("said", "what"), WRONG)
+async def test_a_model_that_gives_no_reply_is_told_so_and_what_was_done_is_kept(
+    said: Any, what: str, streaming: bool
+) -> None:
+    first = Reply("", (Call("add", {"a": 1, "b": 2}, "c"),), "calls")
+    with pytest.raises(ModelError) as raised:
+        await run(Agent(Mine(first, said), [add]), streaming)
+    assert str(raised.value) == (
+        f"Model 'mine' gave {what}. Its `reply` returns a toolcrib.formats.Reply, and its `stream` ends with one: "
+        "Reply(text, (Call(tool, arguments, id), ...))."
+    )
+    assert raised.value.so_far is not None
+    assert [trace.text for trace in raised.value.so_far.trace] == ["3"]
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+async def test_numbers_that_are_no_json_end_no_run_that_waits(streaming: bool) -> None:
+    bench = Workbench([add], policy=lambda _spec, arguments, _caller: "ask" if arguments["a"] == 1 else "allow")
+    calls = (Call("add", {"a": float("nan"), "b": 2}, "1"), Call("add", {"a": 1, "b": 2}, "2"))
+    outcome = await run(Agent(Mine(Reply("", calls, "calls")), bench), streaming)
+    assert outcome.status == "pending"
+    assert [trace.code for trace in outcome.trace] == ["invalid_arguments", None]
+    assert outcome.state is not None
+    assert outcome.state["turns"][1]["calls"][0]["arguments"] == {"a": "NaN", "b": 2}

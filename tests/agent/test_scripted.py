@@ -1,0 +1,215 @@
+"""A model that says what it was told to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, LoadError, SetupError, Text, ToolcribError
+from toolcrib.agent import ModelError, Request, ScriptedModel, model_of
+from toolcrib.formats import Reply, Usage, User, Written
+from toolcrib.testing import ScriptedModel as FromTesting
+
+ASKED = Request((User((Text("Go."),)),))
+
+
+async def replies(model: ScriptedModel, number: int) -> list[Reply]:
+    return [await model.reply(ASKED) for _ in range(number)]
+
+
+async def test_turns_are_said_one_after_the_other_and_requests_kept() -> None:
+    whole = Reply("whole", usage=Usage(1, 2, 3), native={"raw": 1})
+    model = ScriptedModel(
+        [
+            "Hello.",
+            whole,
+            {
+                "text": "Let me see.",
+                "calls": [
+                    {"tool": "add", "arguments": {"a": 1}},
+                    ("add", '{"a": 1'),
+                    ["add", [1, 2]],
+                    {"tool": "now"},
+                    {"tool": "add", "id": ""},
+                    Call("add", None, "own"),
+                ],
+                "usage": {"input": 4},
+            },
+            {"calls": [("now", None)], "stop": "length"},
+            {},
+        ]
+    )
+    assert await replies(model, 5) == [
+        Reply("Hello."),
+        whole,
+        Reply(
+            "Let me see.",
+            (
+                Call("add", {"a": 1}, "call_1"),
+                Call("add", '{"a": 1', "call_2"),
+                Call("add", "[1, 2]", "call_3"),
+                Call("now", None, "call_4"),
+                Call("add", None, ""),
+                Call("add", None, "own"),
+            ),
+            "calls",
+            Usage(4),
+        ),
+        Reply("", (Call("now", None, "call_6"),), "length"),
+        Reply(),
+    ]
+    assert model.requests == [ASKED] * 5
+    assert model.name == "scripted"
+
+
+async def test_a_script_that_runs_out_says_so() -> None:
+    model = ScriptedModel(["Hello."], name="short")
+    await model.reply(ASKED)
+    with pytest.raises(ModelError) as raised:
+        await model.reply(ASKED)
+    assert raised.value.problem == "failed"
+    assert str(raised.value) == (
+        "short has 1 turn, and was asked for turn 2. Give the script another turn, or find out in `requests` why the "
+        "model was asked again."
+    )
+    assert len(model.requests) == 2
+
+
+async def test_an_exception_in_a_script_is_raised() -> None:
+    model = ScriptedModel(
+        [ModelError("Come back.", "limited", retry_after_s=2), KeyError("bug"), {"error": "unavailable"}, "fine"]
+    )
+    with pytest.raises(ModelError, match="Come back"):
+        await model.reply(ASKED)
+    with pytest.raises(KeyError, match="bug"):
+        await model.reply(ASKED)
+    with pytest.raises(ModelError, match="The script has it fail here") as raised:
+        await model.reply(ASKED)
+    assert raised.value.problem == "unavailable"
+    assert (await model.reply(ASKED)).text == "fine"
+
+
+async def test_a_function_says_each_turn_by_what_it_is_asked() -> None:
+    def count(request: Request) -> Any:
+        return f"{len(request.turns)} turns"
+
+    async def later(request: Request) -> Any:
+        return {"calls": [("add", {})]}
+
+    def whole(request: Request) -> Reply:
+        return Reply("whole")
+
+    assert await replies(ScriptedModel(count), 2) == [Reply("1 turns")] * 2
+    assert [reply.calls[0].id for reply in await replies(ScriptedModel(later), 2)] == ["call_1", "call_2"]
+    assert await replies(ScriptedModel(whole), 1) == [Reply("whole")]
+    with pytest.raises(SetupError, match="what the function gives: a turn is text"):
+        await ScriptedModel(lambda _: 7).reply(ASKED)
+    with pytest.raises(ModelError, match="no"):
+        await ScriptedModel(lambda _: ModelError("no", "refused")).reply(ASKED)
+
+
+@pytest.mark.parametrize("text", ["", "one", "two words", "  led by\nand ended by space \n", "tab\there"])
+async def test_words_are_streamed_in_pieces_that_are_the_text(text: str) -> None:
+    model = ScriptedModel([text])
+    pieces = [piece async for piece in model.stream(ASKED)]
+    *words, reply = pieces
+    assert reply == Reply(text)
+    assert "".join(word.text for word in words if isinstance(word, Written)) == text
+    assert len(words) >= len(text.split())
+
+
+def saved(folder: Path, name: str, text: str) -> Path:
+    file = folder / name
+    file.write_text(text)
+    return file
+
+
+TOML = """
+[[turns]]
+text = "Let me see."
+usage = { input = 3, output = 4 }
+
+[[turns.calls]]
+tool = "add"
+arguments = { a = 1, b = 2 }
+
+[[turns]]
+text = "3"
+"""
+JSON = '["Hello", {"text": "Let me see.", "calls": [["add", {"a": 1, "b": 2}]]}]'
+
+
+async def test_a_script_may_be_a_file(tmp_path: Path) -> None:
+    toml = ScriptedModel.from_file(saved(tmp_path, "script.toml", TOML))
+    call = Call("add", {"a": 1, "b": 2}, "call_1")
+    assert await replies(toml, 2) == [Reply("Let me see.", (call,), "calls", Usage(3, 4)), Reply("3")]
+    assert toml.name == f"scripted:{tmp_path / 'script.toml'}"
+
+    for name, text in (("list.json", JSON), ("object.json", f'{{"turns": {JSON}}}')):
+        model = model_of(f"scripted:{saved(tmp_path, name, text)}")
+        assert isinstance(model, ScriptedModel)
+        assert await replies(model, 2) == [Reply("Hello"), Reply("Let me see.", (call,), "calls")]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("a.json", '{"turns": [', "a.json: the script is not written as JSON: Expecting value: line 1 column 12"),
+        ("a.toml", "[[turns]\n", "a.toml: the script is not written as TOML: "),
+        ("a.json", '"Hello"', "a.json: a script has a list of turns under `turns`."),
+        ("a.json", '{"turn": []}', "a.json: there is no 'turn' in a script, only `turns`."),
+        ("a.toml", "", "a.toml: a script has a list of turns under `turns`."),
+        ("a.yaml", "turns: []", "a.yaml: a script is a .json or a .toml file."),
+        ("a.json", "[7]", "a.json: turns[0]: a turn is text, an object with `text` and `calls`, a Reply or an exc"),
+        (
+            "a.json",
+            '["", {"txt": ""}]',
+            "a.json: turns[1]: there is no 'txt' here. Did you mean 'text'? It takes: text,",
+        ),
+        ("a.json", '[{"text": 1}]', "a.json: turns[0].text is text, not a int."),
+        ("a.json", '[{"stop": "done"}]', "a.json: turns[0].stop is one of: end, calls, length, refused, other."),
+        ("a.json", '[{"error": "late"}]', "a.json: turns[0].error is one of: unauthorized, limited,"),
+        ("a.json", '[{"calls": {}}]', "a.json: turns[0].calls is a list of calls."),
+        ("a.json", '[{"calls": ["add"]}]', 'a.json: turns[0].calls[0]: a call is {"tool": "add",'),
+        (
+            "a.json",
+            '[{"calls": [{"name": "add"}]}]',
+            "a.json: turns[0].calls[0]: there is no 'name' here. It takes: tool",
+        ),
+        ("a.json", '[{"calls": [{"arguments": {}}]}]', "a.json: turns[0].calls[0].tool is the name of a tool."),
+        ("a.json", '[{"calls": [{"tool": "a", "id": 1}]}]', "a.json: turns[0].calls[0].id is text."),
+        (
+            "a.json",
+            '[{"usage": {"inputs": 1}}]',
+            "a.json: turns[0].usage: there is no 'inputs' here. Did you mean 'input'",
+        ),
+        ("a.json", '[{"usage": {"input": "1"}}]', "a.json: turns[0].usage.input is a whole number."),
+        ("a.json", '[{"usage": 3}]', "a.json: turns[0].usage is an object of numbers"),
+    ],
+)
+def test_a_bad_file_is_told_with_the_place(name: str, text: str, says: str, tmp_path: Path) -> None:
+    file = saved(tmp_path, name, text)
+    with pytest.raises(LoadError) as raised:
+        ScriptedModel.from_file(file)
+    assert str(raised.value).startswith(f"{tmp_path}/{says}")
+
+
+def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match="the script cannot be read: No such file"):
+        model_of(f"scripted:{tmp_path / 'none.json'}")
+    (tmp_path / "folder.json").mkdir()
+    with pytest.raises(LoadError, match="the script cannot be read: Is a directory"):
+        model_of(f"scripted:{tmp_path / 'folder.json'}")
+    (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(LoadError, match="the script is not written as JSON"):
+        model_of(f"scripted:{tmp_path / 'binary.json'}")
+
+
+@pytest.mark.parametrize("script", ["Hello", {"text": "Hello"}, 7, [7]])
+def test_what_is_no_script_is_refused(script: Any) -> None:
+    with pytest.raises(ToolcribError, match=r"script|turn"):
+        ScriptedModel(script)
+
+
+def test_testing_has_it_too() -> None:
+    assert FromTesting is ScriptedModel

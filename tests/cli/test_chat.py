@@ -1,0 +1,392 @@
+"""`toolcrib chat`: an agent at a terminal, and without one."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ..agent.wire import events, refusal, wire
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+AtTerminal = Callable[..., AbstractContextManager[Any]]
+
+TOOLS = '''
+import asyncio
+from pathlib import Path
+
+from toolcrib import Context, tool
+
+
+@tool
+def add(a: int, b: int = 0) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def chatter() -> None:
+    """Print."""
+    print("printed by the tool")
+
+
+@tool
+async def steps(context: Context):
+    """Say what it does."""
+    context.progress(1, 2, "at work")
+    yield "one\\x1b[31m step"
+    yield "and another"
+
+
+@tool
+async def nap(context: Context) -> str:
+    """Sleep for long."""
+    context.progress(0, 1, "asleep")
+    try:
+        await asyncio.sleep(600)
+    finally:
+        Path("log").write_text("woken")
+    return "slept"
+
+
+@tool(destructive=True)
+def wipe(disk: str) -> str:
+    """Wipe a disk."""
+    return f"wiped {disk}\\nfor good"
+
+
+@tool(timeout_s=30)
+async def name(context: Context) -> str:
+    """Ask for a name."""
+    return f"It is {await context.ask('name', str, 'Who are you?')}."
+'''
+
+SETTINGS = """\
+[[source]]
+from = "tools.py"
+[[rule]]
+hint = "destructive"
+do = "ask"
+message = "Really?"
+[[limit]]
+tools = "name"
+concurrency = 1
+[variables]
+key = "${env:TEST_KEY}"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+@pytest.fixture
+def environment(environment: dict[str, str]) -> dict[str, str]:
+    return environment | {"TERM": "dumb", "TEST_KEY": "hush-hush-1234"}
+
+
+@pytest.fixture
+def scripted(folder: Path) -> Callable[..., str]:
+    """`scripted(turn, ...)`: a model that says these turns."""
+
+    def write(*turns: Any) -> str:
+        (folder / "script.json").write_text(json.dumps(turns))
+        return "scripted:script.json"
+
+    return write
+
+
+def calls(*asked: tuple[str, dict[str, Any]], **more: Any) -> dict[str, Any]:
+    return {"calls": asked, **more}
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"\d\d:\d\d:\d\d", "CLOCK", re.sub(r"\d+\.\d\d s\b", "TIME", text.replace("\r\n", "\n")))
+
+
+def test_lines_of_standard_input_are_turns_of_one_conversation(toolcrib: Run, scripted: Callable[..., str]) -> None:
+    model = scripted(
+        calls(("add", {"a": "1", "b": 2}), text="I add.\r\n", usage={"input": 70, "output": 20}),
+        calls(("chatter", {})),
+        {"text": "It is 3.", "usage": {"input": 100, "output": 5, "cached": 64}},
+        calls(("wipe", {"disk": "a" * 60})),
+        "It waits.",
+        {"error": "limited", "message": "Slowly."},
+        "Never said.",
+    )
+    done = toolcrib("chat", "--model", model, typed=b"What is 1 + 2?\n\n/tols\n /tools\nWipe it.\nMore\nAgain")
+    assert (done.returncode, done.stdout) == (3, "I add.\r\nIt is 3.\nIt waits.\n")
+    assert timeless(done.stderr) == (
+        '[add {"a": "1", "b": 2}] 3 (TIME, 1 repaired)\n'
+        "printed by the tool\n"
+        "[chatter] null (TIME)\n"
+        "Tokens: 170 in (64 cached), 25 out; in all 170 in (64 cached), 25 out.\n"
+        "There is no command '/tols'. Did you mean '/tools'? /help lists them.\n"
+        "add(a, [b])  Add two numbers.\n"
+        "chatter()  Print.\n"
+        "steps()  Say what it does.\n"
+        "nap()  Sleep for long.\n"
+        "wipe(disk)  Wipe a disk.\n"
+        "name()  Ask for a name.\n"
+        f'[wipe {{"disk": "{"a" * 49}…] waits: Really? (TIME)\n'
+        "'wipe' waits: Really? Nobody can be asked here: chat at a terminal.\n"
+        "Tokens: 0 in, 0 out; in all 170 in (64 cached), 25 out.\n"
+        "Tokens: 0 in, 0 out; in all 170 in (64 cached), 25 out.\n"
+        "Error (limited): Slowly.\n"
+        "Tokens: 0 in, 0 out; in all 170 in (64 cached), 25 out.\n"
+    )
+
+
+def test_one_prompt_in_json_is_one_line_for_each_event_and_shows_no_secret(
+    toolcrib: Run, scripted: Callable[..., str]
+) -> None:
+    model = scripted(
+        calls(("steps", {}), text="The key is hush-hu"),
+        calls(("add", {"a": "hush-hush-1234"}), text="I see hush-hush-1234."),
+        "hush-hush-1234",
+    )
+    done = toolcrib("chat", "tools.py", "-m", model, "--prompt", "/tools", "--instructions", "Be short.", "--json")
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    told = [{name: of for name, of in one.items() if not name.endswith("_at") and name != "error"} for one in said]
+    words = "".join(one["text"] for one in told if one["event"] == "words")
+    assert (done.returncode, words) == (0, "The key is hush-huI see [secret].[secret]")
+    assert "hush-hush-1234" not in done.stdout + done.stderr
+    assert [one for one in told if one["event"] != "words"][:5] == [
+        {"event": "call", "call_id": "call_1", "tool": "steps", "arguments": "{}"},
+        {"event": "progress", "call_id": "call_1", "tool": "steps", "done": 1, "total": 2, "message": "at work"},
+        {
+            "event": "emitted",
+            "call_id": "call_1",
+            "tool": "steps",
+            "content": [{"type": "text", "text": "one\x1b[31m step"}],
+        },
+        {
+            "event": "result",
+            "call_id": "call_1",
+            "tool": "steps",
+            "status": "success",
+            "content": [{"type": "text", "text": "and another"}],
+            "metadata": {"decision": {"do": "allow", "rule": "default"}},
+        },
+        {"event": "call", "call_id": "call_2", "tool": "add", "arguments": '{"a": "[secret]"}'},
+    ]
+    assert told[-1] == {
+        "event": "turn",
+        "status": "done",
+        "text": "[secret]",
+        "usage": {"input": 0, "output": 0, "cached": 0},
+        "total": {"input": 0, "output": 0, "cached": 0},
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "error"),
+    [
+        ([], 2, "No model is given. Name one: --model openai:MODEL, "),
+        (["-m", "opnai:gpt"], 2, "--model: There is no model provider 'opnai'. Did you mean 'openai'? "),
+        pytest.param(
+            ["-m", "scripted:none.json"],
+            1,
+            "none.json: the script cannot be read: No such file or directory.",
+            marks=pytest.mark.full,
+        ),
+        (
+            ["-m", "scripted:script.json", "--tool-choice", "ad"],
+            2,
+            "--tool-choice is auto, any, none or the name of a tool, and there is no tool 'ad'. Did you mean 'add'?",
+        ),
+        pytest.param(
+            ["-m", "openai:m", "-p", "Hi"],
+            1,
+            "Model 'openai:m' was not asked, as no key was found. Set OPENAI_API_KEY",
+            marks=pytest.mark.full,
+        ),
+    ],
+)
+def test_what_cannot_be_chatted_with_is_said_with_the_way_out(
+    toolcrib: Run, scripted: Callable[..., str], arguments: list[str], status: int, error: str
+) -> None:
+    scripted("Hi.")
+    done = toolcrib("chat", *arguments, OPENAI_API_KEY="")
+    assert (done.returncode, done.stdout) == (status, "")
+    assert re.sub(r"^Error( \(unauthorized\))?: ", "", done.stderr).startswith(error), done.stderr
+
+
+@pytest.mark.full
+def test_a_missing_package_is_named_with_its_extra(toolcrib: Run, folder: Path) -> None:
+    (folder / "without").mkdir()
+    (folder / "without" / "anthropic.py").write_text("raise ModuleNotFoundError(name='anthropic')\n")
+    done = toolcrib("chat", "-m", "anthropic:m", PYTHONPATH=str(folder / "without"))
+    assert (done.returncode, "pip install 'toolcrib[anthropic]'" in done.stderr) == (2, True), done.stderr
+
+
+def _chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dict[str, Any]:
+    head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+    return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
+
+
+def test_openai_is_asked_over_the_wire_and_its_refusal_is_said(toolcrib: Run) -> None:
+    asked = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+    calling = events(_chunk({"content": "I add."}), _chunk({"tool_calls": [asked]}, "tool_calls"), "[DONE]")
+    saying = events(_chunk({"content": "It is 3."}, "stop"), _chunk({}, choices=[], usage=usage), "[DONE]")
+    no = refusal(401, {"error": {"message": "Incorrect API key provided: sk-test-0123456789."}})
+    with wire(calling, saying, no) as provider:
+        done = toolcrib(
+            "chat",
+            *("-m", "openai:m"),
+            typed=b"What is 1 + 2?\nAnd now?\nNever asked.\n",
+            OPENAI_BASE_URL=provider.url,
+            OPENAI_API_KEY="sk-test-0123456789",
+        )
+    assert (done.returncode, done.stdout) == (1, "I add.\nIt is 3.\n")
+    assert timeless(done.stderr).splitlines()[:2] == [
+        '[add {"a": 1, "b": 2}] 3 (TIME)',
+        "Tokens: 9 in, 2 out; in all 9 in, 2 out.",
+    ]
+    assert "Error (unauthorized): Model 'openai:m' answered with status 401: Incorrect API key" in done.stderr
+    assert "sk-test-0123456789" not in done.stderr
+    sent = [[message["role"] for message in request.body["messages"]] for request in provider.requests]
+    assert sent == [["user"], ["user", "assistant", "tool"], ["user", "assistant", "tool", "assistant", "user"]]
+    assert provider.requests[0].body["tools"][0]["function"]["name"] == "add"
+
+
+def test_an_evening_at_the_terminal(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    model = scripted(
+        calls(("add", {"a": 1, "b": 2}), text="I \x1b[31madd. ", usage={"input": 7, "output": 2}),
+        "It is 3.",
+        calls(("wipe", {"disk": "a"})),
+        calls(("name", {}), text="Gone.\n"),
+        "Hello, Ada.",
+        {"error": "unavailable", "message": "The line broke."},
+        calls(("nap", {}), text="I sleep."),
+        "Good morning.",
+    )
+    seen = b""
+    with at_terminal(folder, environment, "chat", "--model", model) as session:
+
+        def see(text: bytes) -> None:
+            nonlocal seen
+            session.read_to(text)
+            seen, session.seen = seen + session.seen, b""
+
+        see(b"\r\n> ")
+        session.press(b"What is 1 + 2?\r")
+        see(b"\r\n> ")
+        session.press(b"Wipe it.\r")
+        see(b"why not] ")
+        session.press(b"y\r")
+        see(b"Answer (string): ")
+        session.press(b"Ada\r")
+        see(b"\r\n> ")
+        session.press(b"Go on.\r")
+        see(b"\r\n> ")
+        session.press(b"Sleep.\r")
+        see(b"asleep")
+        session.press(b"\x03")
+        see(b"\r\n> ")
+        assert (folder / "log").read_text() == "woken"
+        session.press(b"Wake up.\r")
+        see(b"\r\n> ")
+        session.press(b"\x04")
+        status, last = session.read_to_end()
+    # Without the line that comes and goes.
+    shown = "\n".join(line.rpartition("\r")[2] for line in timeless(seen.decode() + last).split("\n"))
+    assert (status, shown) == (
+        0,
+        f"""\
+{model}, 6 tools. /help says what you can do here.
+> What is 1 + 2?
+I \\x1b[31madd.{" "}
+[add {{"a": 1, "b": 2}}] 3 (TIME)
+It is 3.
+Tokens: 7 in, 2 out; in all 7 in, 2 out.
+> Wipe it.
+
+Tool 'wipe' wants to run, and waits until CLOCK.
+Really?
+  {{
+    "disk": "a"
+  }}
+Let it run? [y/N, or why not] y
+[wipe {{"disk": "a"}}] wiped a … (TIME)
+Gone.
+[name] waits: Who are you? (TIME)
+
+Tool 'name' asks you something, and waits until CLOCK.
+Who are you?
+  {{}}
+Answer (string): Ada
+[name] It is Ada. (TIME)
+Hello, Ada.
+Tokens: 0 in, 0 out; in all 7 in, 2 out.
+> Go on.
+Error (unavailable): The line broke.
+Tokens: 0 in, 0 out; in all 7 in, 2 out.
+> Sleep.
+I sleep.
+[nap] error (cancelled): Tool 'nap' was cancelled. (TIME)
+
+Stopped.
+Tokens: 0 in, 0 out; in all 7 in, 2 out.
+> Wake up.
+Good morning.
+Tokens: 0 in, 0 out; in all 7 in, 2 out.
+>{" "}
+""",
+    )
+
+
+def test_ctrl_c_twice_leaves(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    with at_terminal(folder, environment, "chat", "-m", scripted("Hi."), "--json") as session:
+        before = session.settings()
+        session.read_to(b"> ")
+        session.press(b"half a li\x03")
+        session.read_to(b"To leave: Ctrl-C again, Ctrl-D or /quit.\r\n> ")
+        session.press(b"Hello.\r")
+        session.read_to(b'"event": "turn"')
+        session.press(b"\x03")
+        session.seen = b""
+        session.read_to(b"or /quit.\r\n> ")
+        session.press(b"\x03")
+        status, seen = session.read_to_end()
+        assert session.settings() == before
+    assert (status, seen.endswith("> ^C\r\nCancelled.\r\n"), seen.count("To leave")) == (130, True, 1)
+
+
+def test_ctrl_c_ends_a_chat_that_reads_lines(
+    folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", "chat", "-m", scripted("Hi.")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("Hello.\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "Hi.\n"
+        process.send_signal(signal.SIGINT)
+        # Standard input stays open: the command does not wait for its end.
+        assert process.wait(30) == 130
+        assert (process.stdout.read(), process.stderr.read()) == ("", "Cancelled.\n")

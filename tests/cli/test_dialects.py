@@ -1,0 +1,200 @@
+"""`toolcrib dialects`: which imports from other tool layers work here, and what to write instead."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., subprocess.CompletedProcess[str]]
+ONLY = " A dialect has the tool layer only."
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
+    return [line.split("\t") for line in done.stdout.splitlines()]
+
+
+def test_each_import_is_said_with_its_line_and_what_to_write(toolcrib: Run, folder: Path) -> None:
+    (folder / "swarm.py").write_text(
+        "raise SystemExit('this file must not be run')\n"
+        "from agent_swarm_kit import addTool, IAgentTool as Tool, addAgent\n"
+        "from agent_swarm_kit.functions import nothing\n"
+        "def later():\n"
+        "    from autogen_core import CancellationToken\n"
+        "from .agent_swarm_kit import ignored\n"
+        "from hyperpocket.tool import function_tool\n"
+        "import hyperpocket, json\n"
+    )
+    done = toolcrib("dialects", "swarm.py")
+    hyperpocket = ["hyperpocket", "not covered", "There is no dialect for hyperpocket in this version of Toolcrib."]
+    assert lines(done) == [
+        [
+            "swarm.py:2",
+            "agent_swarm_kit.IAgentTool",
+            "covered",
+            "from toolcrib.dialects.swarm import IAgentTool as Tool",
+        ],
+        ["swarm.py:2", "agent_swarm_kit.addAgent", "not covered", f"toolcrib.dialects.swarm has no 'addAgent'.{ONLY}"],
+        ["swarm.py:2", "agent_swarm_kit.addTool", "covered", "from toolcrib.dialects.swarm import add_tool as addTool"],
+        [
+            "swarm.py:3",
+            "agent_swarm_kit.functions.nothing",
+            "not covered",
+            f"toolcrib.dialects.swarm has no 'functions'.{ONLY}",
+        ],
+        [
+            "swarm.py:5",
+            "autogen_core.CancellationToken",
+            "covered",
+            "from toolcrib.dialects.autogen import CancellationToken",
+        ],
+        ["swarm.py:7", "hyperpocket.tool.function_tool", *hyperpocket[1:]],
+        ["swarm.py:8", *hyperpocket],
+    ]
+    assert (done.returncode, done.stderr) == (1, "7 uses of other tool layers in 1 file: 3 covered, 4 not covered.\n")
+
+
+def test_modules_are_followed_to_what_is_taken_from_them(toolcrib: Run, folder: Path) -> None:
+    (folder / "modules.py").write_text(
+        "import agent_swarm_kit\n"
+        "import agent_swarm_kit as kit\n"
+        "import autogen_core.tools\n"
+        "tool = kit.IAgentTool(tool_name='x').callbacks\n"
+        "kit.IAgentTool\n"
+        "agent_swarm_kit.emit('x')\n"
+        "kit.emit('x').y\n"
+        "def own(kit):\n"
+        "    return kit.anything\n"
+        "def local():\n"
+        "    agent_swarm_kit = {}\n"
+        "    return agent_swarm_kit.items\n"
+        "each = lambda kit: kit.something\n"
+        "class Agent:\n"
+        "    async def run(self):\n"
+        "        await kit.execute_tools()\n"
+        "autogen_core.tools.BaseTool\n"
+    )
+    done = toolcrib("dialects", "modules.py")
+    stays = "nothing to change here"
+    no_emit = f"toolcrib.dialects.swarm has no 'emit'.{ONLY}"
+    assert lines(done) == [
+        ["modules.py:1", "agent_swarm_kit", "covered", "import toolcrib.dialects.swarm as agent_swarm_kit"],
+        ["modules.py:2", "agent_swarm_kit", "covered", "import toolcrib.dialects.swarm as kit"],
+        [
+            "modules.py:3",
+            "autogen_core.tools",
+            "covered",
+            "import toolcrib.dialects.autogen as autogen_core, toolcrib.dialects.autogen.tools",
+        ],
+        ["modules.py:4", "agent_swarm_kit.IAgentTool", "covered", stays],
+        ["modules.py:6", "agent_swarm_kit.emit", "not covered", no_emit],
+        ["modules.py:7", "agent_swarm_kit.emit", "not covered", no_emit],
+        ["modules.py:16", "agent_swarm_kit.execute_tools", "covered", stays],
+        ["modules.py:17", "autogen_core.tools.BaseTool", "covered", stays],
+    ]
+
+
+def test_what_is_to_be_written_can_be_imported(toolcrib: Run, folder: Path) -> None:
+    (folder / "agent.py").write_text(
+        "import autogen_core\n"
+        "import autogen_core.tools as act\n"
+        "import spark.tools\n"
+        "from autogen_core import CancellationToken as Token, tools\n"
+        "from autogen_core.tools import BaseTool, FunctionTool, StaticWorkbench\n"
+        "from spark.tools import tool, registry\n"
+        "from spark.tools.types import ToolSpec\n"
+        "from agent_swarm_kit import *\n"
+        "print(tools.FunctionTool, registry.ToolRegistry, act.ToolSchema, autogen_core.tools, spark.tools.tool)\n"
+        "print(add_tool, execute_tools)\n"
+    )
+    done = toolcrib("dialects", "agent.py", "--json")
+    said = json.loads(done.stdout)
+    assert [each for each in said["imports"] if not each["covered"]] == []
+    assert (said["ok"], said["files"], said["problems"], done.returncode) == (True, 1, [], 0)
+    wanted = [each["write"] for each in said["imports"] if each["write"]]
+    uses = (folder / "agent.py").read_text().splitlines()[-2:]
+    command = [sys.executable, "-c", "\n".join([*wanted, *uses])]
+    moved = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
+    assert moved.returncode == 0, moved.stderr
+
+
+def test_what_can_only_come_from_a_star_is_looked_for(toolcrib: Run, folder: Path) -> None:
+    program = "from agent_swarm_kit import *\nown = [add_tool(each) for each in ()]\nsession(own, len(own))\n"
+    (folder / "star.py").write_text(program)
+    done = toolcrib("dialects", "star.py")
+    assert lines(done) == [
+        ["star.py:1", "agent_swarm_kit.*", "covered", "from toolcrib.dialects.swarm import *"],
+        [
+            "star.py:3",
+            "agent_swarm_kit.session",
+            "not covered",
+            "'session' is used, can only come from agent_swarm_kit, and is not in the dialect.",
+        ],
+    ]
+    (folder / "star.py").write_text(f"from elsewhere import *\n{program}")
+    assert toolcrib("dialects", "star.py").returncode == 0  # it may come from elsewhere
+
+
+def test_folders_are_read_and_what_cannot_be_read_is_said(toolcrib: Run, folder: Path) -> None:
+    source = folder / "src"
+    for name in ("deep/inner", ".hidden", "env", "__pycache__"):
+        (source / name).mkdir(parents=True)
+        (source / name / "agent.py").write_text("from agent_swarm_kit import IAgentTool\n")
+    (source / "env" / "pyvenv.cfg").write_text("")
+    (source / "broken.py").write_text("x = 1\ndef (:\n")
+    (source / "nul.py").write_bytes(b"x = '\0'\n")
+    (source / "nowhere.py").symlink_to("gone.py")
+    (source / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nfrom agent_swarm_kit import ITool  # \xe9\n")
+    (source / "notes.txt").write_text("import agent_swarm_kit")
+    done = toolcrib("dialects", "src", "src/deep/inner/agent.py", "--json")
+    said = json.loads(done.stdout)
+    assert [(each["file"], each["line"]) for each in said["imports"]] == [
+        ("src/latin.py", 2),
+        ("src/deep/inner/agent.py", 1),
+    ]
+    problems: list[Any] = said["problems"]
+    assert [each["file"] for each in problems] == ["src/broken.py", "src/nowhere.py", "src/nul.py"]
+    assert problems[0]["line"] == 2
+    assert problems[0]["message"] == "It cannot be read as Python: invalid syntax."
+    assert problems[1]["message"] == "It cannot be read: No such file or directory."
+    assert (said["ok"], said["files"], done.returncode) == (False, 5, 1)
+    text = toolcrib("dialects", "src/broken.py")
+    assert text.stderr.splitlines() == [
+        "src/broken.py:2: It cannot be read as Python: invalid syntax.",
+        "0 uses of other tool layers in 1 file: 0 covered, 0 not covered, 1 not read.",
+    ]
+
+
+def test_a_program_that_uses_nothing_of_the_originals_is_well(toolcrib: Run, folder: Path) -> None:
+    (folder / "plain.py").write_text("import autogen_agents, sparkle\nfrom pyspark.sql import spark\nspark.tools\n")
+    done = toolcrib("dialects", "plain.py")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == "0 uses of other tool layers in 1 file: 0 covered, 0 not covered.\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "Error: No file is given. Name Python files, or folders of them: toolcrib dialects agent.py\n"),
+        (("tools.py", "absent.py"), "Error: There is no file or folder 'absent.py'.\n"),
+        (("tools.py", "--jsno"), "Error: No such option: --jsno"),
+    ],
+)
+def test_a_command_line_that_cannot_be_understood_is_refused(toolcrib: Run, arguments: Any, said: str) -> None:
+    done = toolcrib("dialects", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(said)
+
+
+def test_at_a_terminal_what_to_write_stands_below_in_one_piece(
+    folder: Path, environment: dict[str, str], at_terminal: Callable[..., Any]
+) -> None:
+    (folder / "agent.py").write_text("from agent_swarm_kit import ITool, emit\n")
+    with at_terminal(folder, environment, "dialects", "agent.py") as session:
+        status, seen = session.read_to_end()
+    assert status == 1
+    assert "    from toolcrib.dialects.swarm import ITool\r\n" in seen
+    assert "agent.py:1: agent_swarm_kit.emit: \x1b[1;31mnot covered\x1b[0m" in seen

@@ -1,0 +1,191 @@
+"""Faults on purpose: each meets the real road of a call."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Emitted, Result, SetupError, Text, UnknownToolError, Workbench, tool
+from toolcrib.testing import Fault, Faults, Met, failing, garbled, late, oversized
+from toolcrib.workbench import Retries
+
+
+@tool(read_only=True)
+async def search(query: str) -> list[str]:
+    """Search."""
+    return [query]
+
+
+@tool
+def read(path: str) -> str:
+    """Read."""
+    return f"the text of {path}"
+
+
+@tool
+async def stream() -> AsyncIterator[str]:
+    """Say it in pieces."""
+    yield "one"
+    yield "two"
+
+
+@tool
+def pieces() -> Iterator[str]:
+    """Say it in pieces."""
+    yield "one"
+    yield "two"
+
+
+@tool
+def count() -> int:
+    """Count."""
+    return 12345
+
+
+class Diary:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    @tool
+    def note(self, line: str) -> int:
+        """Write a line."""
+        self.lines.append(line)
+        return len(self.lines)
+
+
+EVERY = [search, read, stream, pieces]
+CALLS: list[tuple[str, Any]] = [("search", {"query": "a"}), ("read", {"path": "a"}), ("stream", None), ("pieces", None)]
+
+
+def codes(results: list[Result[Any]]) -> list[str | None]:
+    return [None if result.error is None else result.error.code for result in results]
+
+
+async def test_a_late_tool_is_answered_for_at_its_deadline() -> None:
+    faults = Faults({"*": late(3)})
+    async with Workbench([faults(*EVERY)], timeout_s=0.1) as bench:
+        began = time.monotonic()
+        results = await bench.call_many(CALLS)
+        took_s = time.monotonic() - began
+    assert codes(results) == ["timeout"] * 4
+    assert took_s < 2.5
+    assert sorted(met.tool for met in faults.met) == ["pieces", "read", "search", "stream"]
+
+
+async def test_a_tool_that_is_a_little_late_does_its_work() -> None:
+    async with Workbench([Faults({"*": late(0.05)})(*EVERY)]) as bench:
+        began = time.monotonic()
+        results = await bench.call_many(CALLS)
+    assert [result.text for result in results] == ['["a"]', "the text of a", "two", "two"]
+    assert time.monotonic() - began >= 0.05
+
+
+async def test_a_failing_tool_is_tried_again_as_any_other() -> None:
+    faults = Faults({"search": failing().on(1, 2, 5), "read": failing(ValueError("the detail"))})
+    plan = Retries("*", times=2, first_s=0.001)
+    async with Workbench([faults(*EVERY)], retries=[plan]) as bench:
+        results = [await bench.call("search", {"query": "a"}) for _ in range(2)]
+        plain = await bench.call("read", {"path": "a"})
+        unchecked = await bench.call("search", {"kwery": "a"})
+    assert [result.text for result in results] == ['["a"]', '["a"]']
+    assert [len(result.metadata.get("retries", [])) for result in results] == [2, 0]
+    assert plain.error is not None
+    assert (plain.error.code, "ValueError" in plain.text, "the detail" in plain.text) == ("failed", True, False)
+    assert unchecked.error is not None
+    assert unchecked.error.code == "invalid_arguments"
+    assert faults.met == [Met("search", 1, "failing"), Met("search", 2, "failing"), Met("read", 1, "failing")]
+
+
+async def test_what_is_too_large_is_kept_under_a_handle() -> None:
+    async with Workbench([Faults({"*": oversized(50_000)})(*EVERY, count)]) as bench:
+        results = await bench.call_many([*CALLS, ("count", None)])
+        whole = [await bench.kept(result.metadata["handle"]) for result in results[:4]]
+    assert codes(results) == [None, None, None, None, "invalid_result"]
+    assert [len(result.text) < 50_000 <= len(parts[0].text) for result, parts in zip(results, whole, strict=False)] == [
+        True
+    ] * 4
+    assert set(results[0].value) == {"a"}
+
+
+async def test_a_garbled_result_is_refused_where_something_was_promised() -> None:
+    runs: list[list[str]] = []
+    for seed in (1, 1, 2):
+        async with Workbench([Faults({"*": garbled()}, seed=seed)(read, search, count, stream)]) as bench:
+            results = [await bench.call("read", {"path": "a" * 100}) for _ in range(5)]
+            others = [await bench.call(*call) for call in (CALLS[0], ("count", None), CALLS[2])]
+        runs.append([result.text for result in results])
+        assert codes(others) == ["invalid_result", "invalid_result", None]
+    whole, end = f"the text of {'a' * 100}", "\ufffd\x00\x1b[2J"
+    assert all(text.endswith(end) and whole.startswith(text.removesuffix(end)) for text in runs[0])
+    assert runs[0] == runs[1] != runs[2]
+
+
+async def test_only_what_is_waited_for_is_emitted_before_a_changed_result() -> None:
+    async with Workbench([Faults({"stream": garbled()})(stream)]) as bench:
+        said = [event async for event in bench.stream("stream")]
+    assert said[0] == Emitted((Text("one"),))
+    assert isinstance(said[1], Result)
+    assert said[1].text.endswith("\x1b[2J")
+
+
+async def test_which_calls_meet_a_fault_is_the_same_for_a_seed_however_they_run() -> None:
+    async def met(seed: int, *, parallel: bool) -> list[int]:
+        faults = Faults({"search": failing().sometimes(0.5)}, seed=seed)
+        async with Workbench([faults(search)]) as bench:
+            await bench.call_many([("search", {"query": str(n)}) for n in range(40)], parallel=parallel)
+        return sorted(one.number for one in faults.met)
+
+    one = await met(7, parallel=False)
+    assert one == await met(7, parallel=True)
+    assert one != await met(8, parallel=True)
+    assert 5 < len(one) < 35
+
+
+async def test_the_first_fault_that_is_due_comes() -> None:
+    plan: dict[str, Fault | list[Fault]] = {"sea*": [failing("first").on(1), failing("third").every(3)], "*": garbled()}
+    faults = Faults(plan)
+    async with Workbench([faults(search)]) as bench:
+        results = [await bench.call("search", {"query": "a"}) for _ in range(4)]
+    assert [met.kind for met in faults.met] == ["failing", "garbled", "failing", "garbled"]
+    assert (results[0].text, results[2].text) == ("first", "third")
+
+
+async def test_the_tools_of_objects_and_classes_and_files_have_faults_too(tmp_path: Path) -> None:
+    (tmp_path / "more.py").write_text("from toolcrib import tool\n@tool\ndef more() -> str:\n    return 'more'\n")
+    faults = Faults({"note": failing().on(2), "more": failing()})
+    diary = Diary()
+    for source in (diary, Diary):
+        faults = Faults({"note": failing().on(2), "more": failing()})
+        async with Workbench([faults(source, tmp_path / "more.py")]) as bench:
+            results = [await bench.call("note", {"line": "a"}) for _ in range(3)] + [await bench.call("more")]
+        assert codes(results) == [None, "unavailable", None, "unavailable"]
+        assert results[2].value == 2
+    assert diary.lines == ["a", "a"]
+
+
+@tool(isolation="process")
+def apart() -> int:
+    """Run elsewhere."""
+    return 1
+
+
+def test_a_plan_that_cannot_work_is_refused() -> None:
+    with pytest.raises(UnknownToolError, match="Did you mean 'search'"):
+        Workbench([Faults({"serch": late(1)})(*EVERY)])
+    with pytest.raises(SetupError, match="'apart' runs in a process of its own"):
+        Workbench([Faults({"*": late(1)})(search, apart)])
+    for wrong in (
+        lambda: Faults({"a": []}),
+        lambda: Faults({"": late(1)}),
+        lambda: late(-1),
+        lambda: late(float("nan")),
+        lambda: oversized(0),
+        lambda: late(1).on(),
+        lambda: late(1).on(0),
+        lambda: late(1).every(0),
+        lambda: late(1).sometimes(1.5),
+    ):
+        with pytest.raises(SetupError):
+            wrong()
