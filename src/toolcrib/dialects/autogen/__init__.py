@@ -1,0 +1,55 @@
+"""AutoGen's tool layer (`autogen_core`) on the core: the same names, shapes and errors.
+
+| AutoGen | here | ours |
+|---|---|---|
+| `FunctionTool` | `.tools` | `toolcrib.Tool` |
+| `BaseTool`, `BaseToolWithState` | `.tools` | a callable, `toolcrib.StatefulTool` |
+| `Workbench`, `StaticWorkbench` | `.tools` | `toolcrib.Workbench` |
+| `ToolResult`, `TextResultContent` | `.tools` | `toolcrib.Result`, `toolcrib.Text` |
+| `CancellationToken` | here | `toolcrib.CancellationToken`, of which it is one |
+| `Image` | here | `toolcrib.Image` |
+| `ComponentModel` | here | none: our tools are named where they are defined |
+| `FunctionCall` | here | `toolcrib.Call` |
+| provider namespaces | `trust_namespaces` | none |
+| source code in configurations | `allow_source_code` | none: code is loaded from files |
+"""
+
+from ._cancellation_token import CancellationToken
+from ._component_config import (
+    Component,
+    ComponentBase,
+    ComponentFromConfig,
+    ComponentLoader,
+    ComponentModel,
+    ComponentSchemaType,
+    ComponentToConfig,
+    ComponentType,
+    is_component_class,
+    is_component_instance,
+)
+from ._constants import EVENT_LOGGER_NAME, ROOT_LOGGER_NAME, TRACE_LOGGER_NAME
+from ._image import Image
+from ._trust import UntrustedError, allow_source_code, trust_namespaces
+from ._types import FunctionCall
+
+__all__ = [
+    "EVENT_LOGGER_NAME",
+    "ROOT_LOGGER_NAME",
+    "TRACE_LOGGER_NAME",
+    "CancellationToken",
+    "Component",
+    "ComponentBase",
+    "ComponentFromConfig",
+    "ComponentLoader",
+    "ComponentModel",
+    "ComponentSchemaType",
+    "ComponentToConfig",
+    "ComponentType",
+    "FunctionCall",
+    "Image",
+    "UntrustedError",
+    "allow_source_code",
+    "is_component_class",
+    "is_component_instance",
+    "trust_namespaces",
+]

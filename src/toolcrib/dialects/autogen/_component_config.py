@@ -1,0 +1,286 @@
+"""Objects that can be written down as data and made again: AutoGen's components.
+
+A component says by a *provider* which class makes it. Providers below `autogen_core.` are written here and mean the
+classes of this dialect, whether or not AutoGen is installed.
+"""
+
+import importlib
+import inspect
+import warnings
+from typing import Any, ClassVar, Generic, Literal, Self, TypeGuard, cast, overload
+
+from pydantic import BaseModel
+from typing_extensions import TypeVar
+
+from ._trust import require_trusted
+
+ComponentType = Literal["model", "agent", "tool", "termination", "token_provider", "workbench"] | str
+ConfigT = TypeVar("ConfigT", bound=BaseModel)
+FromConfigT = TypeVar("FromConfigT", bound=BaseModel, contravariant=True)
+ToConfigT = TypeVar("ToConfigT", bound=BaseModel, covariant=True)
+ExpectedType = TypeVar("ExpectedType")
+E = TypeVar("E", bound=Exception)
+
+WELL_KNOWN_PROVIDERS = {
+    "azure_openai_chat_completion_client": "autogen_ext.models.openai.AzureOpenAIChatCompletionClient",
+    "AzureOpenAIChatCompletionClient": "autogen_ext.models.openai.AzureOpenAIChatCompletionClient",
+    "openai_chat_completion_client": "autogen_ext.models.openai.OpenAIChatCompletionClient",
+    "OpenAIChatCompletionClient": "autogen_ext.models.openai.OpenAIChatCompletionClient",
+    "OllamaChatCompletionClient": "autogen_ext.models.ollama.OllamaChatCompletionClient",
+}
+"""Short names that configurations may use in place of a provider."""
+
+_THEIRS = "autogen_core"
+_OURS = str(__package__)
+
+
+class ComponentModel(BaseModel):
+    """Model class for a component. Contains all information required to instantiate a component."""
+
+    # That sentence is AutoGen's: it stands in the schemas of configurations.
+
+    provider: str
+    """The class that makes it: its module and its name, with a dot between them."""
+
+    component_type: ComponentType | None = None
+    """What it is for; None for what the class says."""
+
+    version: int | None = None
+    """The same as *component_version*."""
+
+    component_version: int | None = None
+    """Which version of its class *config* was written by; None for the present one."""
+
+    description: str | None = None
+    label: str | None = None
+
+    config: dict[str, Any]
+    """What the class needs to make it again."""
+
+
+def _type_to_provider_str(kind: type) -> str:
+    module = kind.__module__
+    if f"{module}.".startswith(f"{_OURS}."):
+        module = _THEIRS + module.removeprefix(_OURS)
+    return f"{module}.{kind.__qualname__}"
+
+
+class ComponentFromConfig(Generic[FromConfigT]):
+    """What can be made of a configuration."""
+
+    @classmethod
+    def _from_config(cls, config: FromConfigT) -> Self:
+        """Make one of *config*, a value of `component_config_schema`."""
+        raise NotImplementedError("This component does not support dumping to config")
+
+    @classmethod
+    def _from_config_past_version(cls, config: dict[str, Any], version: int) -> Self:
+        """Make one of *config* as an older *version* of the class wrote it: no schema has checked it."""
+        raise NotImplementedError("This component does not support loading from past versions")
+
+
+class ComponentToConfig(Generic[ToConfigT]):
+    """What can be written down."""
+
+    component_type: ClassVar[ComponentType]
+    """What it is for, such as `"tool"`."""
+
+    component_version: ClassVar[int] = 1
+    """Of the configuration's shape. Count it up when older configurations no longer fit."""
+
+    component_provider_override: ClassVar[str | None] = None
+    """The provider to write, where the module's own name is not the one to import from."""
+
+    component_description: ClassVar[str | None] = None
+    """None for the first paragraph of the class's docstring."""
+
+    component_label: ClassVar[str | None] = None
+    """None for the name of the class."""
+
+    def _to_config(self) -> ToConfigT:
+        """What it takes to make this one again."""
+        raise NotImplementedError("This component does not support dumping to config")
+
+    def dump_component(self) -> ComponentModel:
+        """This component as data, for `load_component`. What is None is left out of its config.
+
+        Raises TypeError for an object of a local class, for nobody could import that.
+        """
+        provider = self.component_provider_override
+        if provider is None:
+            provider = _type_to_provider_str(type(self))
+            if "._" in provider:
+                warnings.warn(
+                    "Internal module name used in provider string. This is not recommended and may cause issues in "
+                    "the future. Silence this warning by setting component_provider_override to this value.",
+                    stacklevel=2,
+                )
+        if "<locals>" in provider:
+            raise TypeError("Cannot dump component with local class")
+        if not hasattr(self, "component_type"):
+            raise AttributeError("component_type not defined")
+        description = self.component_description
+        if description is None and type(self).__doc__:
+            description = str(type(self).__doc__).strip().split("\n\n")[0].strip()
+        return ComponentModel(
+            provider=provider,
+            component_type=self.component_type,
+            version=self.component_version,
+            component_version=self.component_version,
+            description=description,
+            label=self.component_label or type(self).__name__,
+            config=self._to_config().model_dump(exclude_none=True),
+        )
+
+
+class ComponentLoader:
+    """What makes components of data."""
+
+    @overload
+    @classmethod
+    def load_component(cls, model: ComponentModel | dict[str, Any], expected: None = None) -> Self: ...
+
+    @overload
+    @classmethod
+    def load_component(cls, model: ComponentModel | dict[str, Any], expected: type[ExpectedType]) -> ExpectedType: ...
+
+    @classmethod
+    def load_component(
+        cls, model: ComponentModel | dict[str, Any], expected: type[ExpectedType] | None = None
+    ) -> Self | ExpectedType:
+        """The component that *model* describes: one of this class, or of *expected*.
+
+        Raises ValueError for a provider that is none or that is in no trusted namespace (see `trust_namespaces`),
+        ImportError and AttributeError for one that is not there, TypeError for one that is no component or not what
+        was expected, NotImplementedError for a version that its class no longer reads, and pydantic's ValidationError
+        for a config that does not fit.
+        """
+        model = ComponentModel(**model) if isinstance(model, dict) else model
+        kind = _component_class(WELL_KNOWN_PROVIDERS.get(model.provider, model.provider))
+        for needed in ("component_config_schema", "component_type"):
+            if not hasattr(kind, needed):
+                raise AttributeError(f"{needed} not defined")
+        version = model.component_version or kind.component_version
+        if version < kind.component_version:
+            try:
+                made = kind._from_config_past_version(model.config, version)  # pyright: ignore[reportPrivateUsage]
+            except NotImplementedError as error:
+                raise NotImplementedError(
+                    f"Tried to load component {kind} which is on version {kind.component_version} with a config on "
+                    f"version {version} but _from_config_past_version is not implemented"
+                ) from error
+        else:
+            schema: type[BaseModel] = kind.component_config_schema  # pyright: ignore[reportGeneralTypeIssues]
+            made = kind._from_config(schema.model_validate(model.config))  # pyright: ignore[reportPrivateUsage]
+        if not isinstance(made, cls if expected is None else expected):
+            raise TypeError("Expected type does not match")
+        return cast("Self | ExpectedType", made)
+
+
+class ComponentSchemaType(Generic[ConfigT]):
+    """What says the shape of its configuration."""
+
+    component_config_schema: type[ConfigT]
+    """The pydantic model of the configuration. It belongs to the class, which `ClassVar` cannot say of a variable."""
+
+    required_class_vars = ["component_config_schema", "component_type"]  # noqa: RUF012 (as users know it)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__name__ in ("Component", "_ConcreteComponent"):
+            return
+        for name in cls.required_class_vars:
+            if not hasattr(cls, name):
+                _warn(f"Class variable '{name}' must be defined in {cls.__name__} to be a valid component")
+
+
+class ComponentBase(ComponentToConfig[ConfigT], ComponentLoader, Generic[ConfigT]):
+    """For an interface whose implementations are components: they inherit from it and from `Component`."""
+
+
+class Component(ComponentFromConfig[ConfigT], ComponentSchemaType[ConfigT], Generic[ConfigT]):
+    """For a class whose objects can be written down, beside the `ComponentBase` of its interface.
+
+    It sets `component_config_schema` and `component_type`, and defines `_to_config` and `_from_config`.
+    """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if not is_component_class(cls):
+            _warn(
+                f"Component class '{cls.__name__}' must subclass the following: ComponentFromConfig, "
+                "ComponentToConfig, ComponentSchemaType, ComponentLoader, individually or with ComponentBase and "
+                "Component. Look at the component config documentation or how OpenAIChatCompletionClient does it."
+            )
+
+
+class _ConcreteComponent(
+    ComponentFromConfig[ConfigT],
+    ComponentSchemaType[ConfigT],
+    ComponentToConfig[ConfigT],
+    ComponentLoader,
+    Generic[ConfigT],
+):
+    """All that a component is, for type checkers only."""
+
+
+_PARTS = (ComponentFromConfig, ComponentToConfig, ComponentSchemaType, ComponentLoader)
+
+
+def is_component_instance(cls: Any) -> TypeGuard[_ConcreteComponent[BaseModel]]:
+    """Whether the object *cls* is a component."""
+    return all(isinstance(cls, part) for part in _PARTS)
+
+
+def is_component_class(cls: Any) -> TypeGuard[type[_ConcreteComponent[BaseModel]]]:
+    """Whether the objects of *cls* are components."""
+    return isinstance(cls, type) and all(issubclass(cls, part) for part in _PARTS)
+
+
+def _component_class(provider: str) -> type[_ConcreteComponent[BaseModel]]:
+    module, _, name = provider.rpartition(".")
+    if not module or not all(part.isidentifier() for part in provider.split(".")):
+        raise _noted(
+            ValueError("Invalid"),
+            f"A provider is a module and a class, as 'autogen_core.tools.FunctionTool'; this is {provider!r}.",
+        )
+    require_trusted(module)
+    kind = getattr(_module(module), name)
+    if not is_component_class(kind):
+        raise _noted(
+            TypeError("Invalid component class"),
+            f"{provider} is no subclass of {__package__}.Component and ComponentBase. "
+            "A class that is made of AutoGen's own is one of its components, not of ours.",
+        )
+    return kind
+
+
+def _module(path: str) -> Any:
+    """The module *path*, where `autogen_core` is this package."""
+    package, dot, below = path.partition(".")
+    if package != _THEIRS:
+        return importlib.import_module(path)
+    ours = f"{_OURS}{dot}{below}"
+    try:
+        return importlib.import_module(ours)
+    except ModuleNotFoundError as error:
+        if not f"{ours}.".startswith(f"{error.name}."):
+            raise
+        raise _noted(
+            ModuleNotFoundError(f"No module named '{path}'", name=path),
+            f"{_OURS} stands for {_THEIRS}'s tool layer, and this module is no part of it.",
+        ) from None
+
+
+def _noted(error: E, note: str) -> E:
+    """*error*, whose text programs know, with the way out beside it."""
+    error.add_note(note)
+    return error
+
+
+def _warn(message: str) -> None:
+    """Warn whoever defines a class: the first frame outside of this file and of Python's making of classes."""
+    level, frame = 1, inspect.currentframe()
+    while frame is not None and frame.f_globals.get("__name__") in (__name__, "abc"):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, stacklevel=level)

@@ -1,0 +1,36 @@
+"""AutoGen's tools and workbenches (`autogen_core.tools`). What checks, runs, times out and cancels is the core."""
+
+from ._base import (
+    BaseStreamTool,
+    BaseTool,
+    BaseToolWithState,
+    ParametersSchema,
+    StreamTool,
+    Tool,
+    ToolOverride,
+    ToolSchema,
+)
+from ._function_tool import FunctionTool, FunctionToolConfig
+from ._static_workbench import StaticStreamWorkbench, StaticWorkbench, StaticWorkbenchConfig
+from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
+
+__all__ = [
+    "BaseStreamTool",
+    "BaseTool",
+    "BaseToolWithState",
+    "FunctionTool",
+    "FunctionToolConfig",
+    "ImageResultContent",
+    "ParametersSchema",
+    "StaticStreamWorkbench",
+    "StaticWorkbench",
+    "StaticWorkbenchConfig",
+    "StreamTool",
+    "StreamWorkbench",
+    "TextResultContent",
+    "Tool",
+    "ToolOverride",
+    "ToolResult",
+    "ToolSchema",
+    "Workbench",
+]

@@ -1,0 +1,17 @@
+"""Prints what all probes give, as JSON: name to text."""
+
+import json
+import sys
+
+import configurations  # noqa: F401
+import images  # noqa: F401
+import probing
+import results  # noqa: F401
+import schemas  # noqa: F401
+import streams  # noqa: F401
+import tokens  # noqa: F401
+import tools  # noqa: F401
+import workbenches  # noqa: F401
+
+asked = sys.argv[1:] or probing.PROBES
+json.dump({name: probing.outcome(name) for name in asked}, sys.stdout, indent=1, ensure_ascii=False)

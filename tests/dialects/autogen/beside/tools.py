@@ -1,0 +1,219 @@
+"""Tools as classes: `run_json`, state, events."""
+
+import asyncio
+import functools
+import logging
+from typing import Any
+
+from autogen_core import EVENT_LOGGER_NAME, CancellationToken, FunctionCall
+from autogen_core.logging import ToolCallEvent
+from autogen_core.tools import BaseTool, BaseToolWithState, FunctionTool, Tool
+from probing import add, probe
+from pydantic import BaseModel, Field, field_validator
+
+
+class AddArgs(BaseModel):
+    a: int
+    b: int = Field(2, description="The second")
+
+    @field_validator("a")
+    @classmethod
+    def not_thirteen(cls, value: int) -> int:
+        if value == 13:
+            raise ValueError("never thirteen")
+        return value
+
+
+class Sum(BaseModel):
+    total: int
+
+
+class Add(BaseTool[AddArgs, Sum]):
+    def __init__(self) -> None:
+        super().__init__(AddArgs, Sum, "add", "Add up.")
+
+    async def run(self, args: AddArgs, cancellation_token: CancellationToken) -> Sum:
+        return Sum(total=args.a + args.b)
+
+
+class CountState(BaseModel):
+    count: int = 0
+
+
+class Count(BaseToolWithState[AddArgs, Sum, CountState]):
+    def __init__(self, name: str = "count") -> None:
+        super().__init__(AddArgs, Sum, CountState, name, "Count.")
+        self.count = 0
+
+    async def run(self, args: AddArgs, cancellation_token: CancellationToken) -> Sum:
+        self.count += args.a
+        return Sum(total=self.count)
+
+    def save_state(self) -> CountState:
+        return CountState(count=self.count)
+
+    def load_state(self, state: CountState) -> None:
+        self.count = state.count
+
+
+def given(a: int, b: list[int] = [1]) -> Any:
+    return [a, b]
+
+
+async def given_async(a: int, b: list[int] | None = None) -> Any:
+    return [a, b]
+
+
+TOOLS: dict[str, Any] = {
+    "a class": Add(),
+    "a function": FunctionTool(given, "d"),
+    "an async function": FunctionTool(given_async, "d"),
+    "a partial": FunctionTool(functools.partial(given, b=[5]), "d", name="p"),
+}
+
+
+def _json(tool: Any, args: Any) -> Any:
+    async def run() -> Any:
+        value = await tool.run_json(args, CancellationToken())
+        return value.model_dump() if isinstance(value, BaseModel) else value
+
+    return run
+
+
+for _name, _tool in TOOLS.items():
+    for _what, _args in {
+        "right": {"a": 1},
+        "coerced": {"a": "1"},
+        "missing": {},
+        "wrong": {"a": "x"},
+        "one too many": {"a": 1, "z": 3},
+        "refused by a validator": {"a": 13},
+    }.items():
+        add(f"run_json of {_name}: {_what}", _json(_tool, _args))
+
+
+@probe
+async def run_of_a_model() -> Any:
+    return (await Add().run(AddArgs(a=3), CancellationToken())).model_dump()
+
+
+@probe
+async def run_of_a_functions_model() -> Any:
+    tool = FunctionTool(given, "d")
+    return await tool.run(tool.args_type()(a=3), CancellationToken())
+
+
+add("a class's types", lambda: [kind.__name__ for kind in (Add().args_type(), Add().return_type())])
+add("a class's schema", lambda: Add().schema)
+add("a class's value as text", lambda: Add().return_value_as_string(Sum(total=3)))
+add("a class is a Tool", lambda: [isinstance(each, Tool) for each in (Add(), FunctionTool(given, "d"), 3)])
+add("a class cannot be dumped", lambda: Add().dump_component().model_dump())
+add("BaseTool is abstract", lambda: BaseTool(AddArgs, Sum, "n", "d"))
+add("BaseToolWithState is abstract", lambda: BaseToolWithState(AddArgs, Sum, CountState, "n", "d"))
+add("state_type of a class with state", lambda: repr(Count().state_type()))
+
+
+@probe
+async def state_of_a_tool() -> Any:
+    tool = Count()
+    await tool.run_json({"a": 3}, CancellationToken())
+    saved = await tool.save_state_json()
+    other = Count()
+    await other.load_state_json(saved)
+    return [saved, other.count]
+
+
+@probe
+async def state_that_does_not_fit() -> Any:
+    await Count().load_state_json({"count": "many"})
+
+
+@probe
+async def state_of_a_tool_without_any() -> Any:
+    tool = Add()
+    await tool.load_state_json({"anything": 1})
+    return await tool.save_state_json()
+
+
+@probe
+async def a_wrong_type_of_result_is_the_users_responsibility() -> Any:
+    def wrong() -> int:
+        return "text"  # type: ignore[return-value]
+
+    return await FunctionTool(wrong, "d").run_json({}, CancellationToken())
+
+
+# Tokens in functions
+
+
+@probe
+async def a_token_is_handed_in() -> Any:
+    async def takes(a: int, cancellation_token: CancellationToken) -> str:
+        return f"{a} {cancellation_token.is_cancelled()}"
+
+    return await FunctionTool(takes, "d").run_json({"a": 1}, CancellationToken())
+
+
+@probe
+async def a_token_is_handed_to_a_plain_function() -> Any:
+    def takes(a: int, cancellation_token: CancellationToken) -> bool:
+        return cancellation_token is token
+
+    token = CancellationToken()
+    return await FunctionTool(takes, "d").run_json({"a": 1}, token)
+
+
+@probe
+async def run_json_with_a_token_that_is_cancelled_already() -> Any:
+    token = CancellationToken()
+    token.cancel()
+    return await FunctionTool(given, "d").run_json({"a": 1}, token)
+
+
+@probe
+async def run_json_of_an_async_function_with_a_token_that_is_cancelled_already() -> Any:
+    token = CancellationToken()
+    token.cancel()
+    return await FunctionTool(given_async, "d").run_json({"a": 1}, token)
+
+
+# Events
+
+
+class Kept(logging.Handler):
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Any] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.events.append(record.msg)
+
+
+def listening(do: Any) -> Any:
+    async def run() -> Any:
+        kept, log = Kept(), logging.getLogger(EVENT_LOGGER_NAME)
+        log.addHandler(kept)
+        log.setLevel(logging.INFO)
+        try:
+            await do()
+        finally:
+            log.removeHandler(kept)
+            log.setLevel(logging.NOTSET)
+        return [[str(event), event.kwargs] for event in kept.events]
+
+    return run
+
+
+add("event of a class", listening(lambda: Add().run_json({"a": 1}, CancellationToken())))
+add("event of a function", listening(lambda: FunctionTool(given_async, "d").run_json({"a": "1"}, CancellationToken())))
+add("an event by itself", lambda: str(ToolCallEvent(tool_name="t", arguments={"a": 1}, result="r")))
+add("the event logger", lambda: EVENT_LOGGER_NAME)
+add("a function call", lambda: repr(FunctionCall(id="1", arguments="{}", name="f")))
+
+
+@probe
+async def many_calls_at_once() -> Any:
+    tool = Count()
+    return sum(
+        [each.total for each in await asyncio.gather(*(tool.run_json({"a": 1}, CancellationToken()) for _ in range(5)))]
+    )

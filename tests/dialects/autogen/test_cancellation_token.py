@@ -1,0 +1,145 @@
+import asyncio
+import concurrent.futures
+import gc
+import logging
+import threading
+import weakref
+from typing import Any
+
+import pytest
+
+import toolcrib
+from toolcrib import Call, Workbench
+from toolcrib.dialects.autogen import CancellationToken
+
+
+async def test_a_linked_future_is_cancelled_at_once_and_given_back() -> None:
+    token, future = CancellationToken(), asyncio.get_running_loop().create_future()
+    assert token.link_future(future) is future
+    assert (token.is_cancelled(), future.cancelled()) == (False, False)
+    token.cancel()
+    assert (token.is_cancelled(), future.cancelled()) == (True, True)
+
+
+async def test_a_cancelled_token_cancels_what_is_linked_to_it_later() -> None:
+    token, future = CancellationToken(), asyncio.get_running_loop().create_future()
+    token.cancel()
+    assert token.link_future(future).cancelled()
+
+
+async def test_a_linked_task_ends_with_the_token() -> None:
+    token = CancellationToken()
+    task = token.link_future(asyncio.create_task(asyncio.Event().wait()))
+    token.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_a_token_may_be_cancelled_and_linked_in_another_thread() -> None:
+    loop, token = asyncio.get_running_loop(), CancellationToken()
+    linked_here = token.link_future(loop.create_future())
+    linked_there = loop.create_future()
+
+    def elsewhere() -> None:
+        token.link_future(linked_there)
+        token.cancel()
+
+    await asyncio.to_thread(elsewhere)
+    for future in (linked_here, linked_there):
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(future, 30)
+
+
+def test_a_future_of_threads_can_be_linked_too() -> None:
+    token, future = CancellationToken(), concurrent.futures.Future[int]()
+    assert token.link_future(future) is future
+    token.cancel()
+    assert future.cancelled()
+
+
+async def test_a_coroutine_is_refused_with_the_way_out() -> None:
+    coroutine: Any = asyncio.sleep(0)
+    with pytest.raises(TypeError) as refused:
+        CancellationToken().link_future(coroutine)
+    await coroutine
+    assert str(refused.value) == (
+        "link_future takes a Future or a Task, not a coroutine. "
+        "Of a coroutine, make one with asyncio.ensure_future(...)."
+    )
+
+
+async def test_a_token_does_not_keep_what_is_done() -> None:
+    loop, token = asyncio.get_running_loop(), CancellationToken()
+    linked_here = token.link_future(loop.create_future())
+    linked_there = await asyncio.to_thread(token.link_future, loop.create_future())
+    of_threads = token.link_future(concurrent.futures.Future[int]())
+    kept = [weakref.ref(linked_here), weakref.ref(linked_there), weakref.ref(of_threads)]
+    for future in (linked_here, linked_there, of_threads):
+        future.set_result(1)
+    for _ in range(3):  # turns of the loop: the link is noted, the future is done, the link goes
+        await asyncio.sleep(0)
+    del future, linked_here, linked_there, of_threads
+    gc.collect()
+    assert [each() for each in kept] == [None, None, None]
+
+
+def test_a_future_whose_loop_does_not_run_is_cancelled_at_once() -> None:
+    token, loop = CancellationToken(), asyncio.new_event_loop()
+    future = token.link_future(loop.create_future())
+    token.cancel()
+    assert future.cancelled()
+    loop.close()
+
+
+def test_a_token_may_be_cancelled_after_the_loop_of_its_futures(caplog: pytest.LogCaptureFixture) -> None:
+    token = CancellationToken()
+    loop = asyncio.new_event_loop()
+    future = token.link_future(loop.create_future())
+    loop.close()
+    token.cancel()
+    assert (future.cancelled(), caplog.text) == (False, "")
+
+
+def test_callbacks_run_once_and_may_use_the_token() -> None:
+    token, seen = CancellationToken(), list[str]()
+
+    def callback() -> None:
+        seen.append(f"cancelled: {token.is_cancelled()}")
+        token.cancel()
+        token.add_callback(lambda: seen.append("of the callback"))
+
+    token.add_callback(callback)
+    token.cancel()
+    token.cancel()
+    token.add_callback(lambda: seen.append("late"))
+    assert seen == ["cancelled: True", "of the callback", "late"]
+
+
+def test_a_callback_that_raises_keeps_no_other_from_running(caplog: pytest.LogCaptureFixture) -> None:
+    token, seen = CancellationToken(), list[str]()
+    token.add_callback(lambda: 1 // 0)
+    token.add_callback(lambda: seen.append("second"))
+    with caplog.at_level(logging.ERROR, "toolcrib"):
+        token.cancel()
+    assert seen == ["second"]
+    assert [record.getMessage() for record in caplog.records] == ["A callback of a CancellationToken failed"]
+
+
+async def test_a_call_takes_the_token_as_it_is() -> None:
+    started = asyncio.Event()
+
+    async def wait() -> str:
+        """Wait."""
+        started.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    token = CancellationToken()
+    assert isinstance(token, toolcrib.CancellationToken)
+    async with Workbench([wait]) as bench:
+        calling = asyncio.create_task(bench.call(Call("wait", {}, cancellation=token)))
+        await started.wait()
+        threading.Thread(target=token.cancel).start()
+        result = await calling
+    assert result.error is not None
+    assert (result.error.code, result.status) == ("cancelled", "error")

@@ -1,0 +1,426 @@
+"""Configurations are compared whole: they are files of users of AutoGen, and what it writes is what we write."""
+
+import sys
+import threading
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from toolcrib import LoadError
+from toolcrib.dialects.autogen import (
+    Component,
+    ComponentBase,
+    ComponentFromConfig,
+    ComponentLoader,
+    ComponentModel,
+    ComponentToConfig,
+    UntrustedError,
+    is_component_class,
+    is_component_instance,
+    trust_namespaces,
+)
+
+HERE = __name__.partition(".")[0]
+
+
+class RectConfig(BaseModel):
+    width: int
+    height: int = 1
+    colour: str | None = None
+
+
+class Shape(ComponentBase[BaseModel]):
+    component_type = "shape"
+
+
+class Rect(Shape, Component[RectConfig]):
+    """A rectangle.
+
+    Args:
+        width: How wide.
+    """
+
+    component_config_schema = RectConfig
+    component_version = 2
+
+    def __init__(self, width: int, height: int = 1) -> None:
+        self.size = (width, height)
+
+    def _to_config(self) -> RectConfig:
+        return RectConfig(width=self.size[0], height=self.size[1])
+
+    @classmethod
+    def _from_config(cls, config: RectConfig) -> "Rect":
+        return cls(config.width, config.height)
+
+
+class Square(Rect):
+    component_provider_override = f"{__name__}.Square"
+    component_description = "All sides equal"
+    component_label = "The square"
+
+    @classmethod
+    def _from_config_past_version(cls, config: dict[str, Any], version: int) -> "Square":
+        return cls(config["side"], version)
+
+
+class Unlike(Rect):
+    pass
+
+
+@pytest.fixture
+def trusted() -> Any:
+    with trust_namespaces(HERE):
+        yield
+
+
+def test_a_component_is_written_down_as_autogen_writes_it() -> None:
+    assert Rect(3).dump_component().model_dump_json() == (
+        f'{{"provider":"{__name__}.Rect","component_type":"shape","version":2,"component_version":2,'
+        '"description":"A rectangle.","label":"Rect","config":{"width":3,"height":1}}'
+    )
+    assert Square(2).dump_component().model_dump() == {
+        "provider": f"{__name__}.Square",
+        "component_type": "shape",
+        "version": 2,
+        "component_version": 2,
+        "description": "All sides equal",
+        "label": "The square",
+        "config": {"width": 2, "height": 1},
+    }
+
+
+def test_a_class_without_a_docstring_has_no_description() -> None:
+    assert Unlike(1).dump_component().description is None
+
+
+def test_the_schema_of_a_component_model_is_autogens() -> None:
+    optional = {
+        "component_type": [
+            {"enum": ["model", "agent", "tool", "termination", "token_provider", "workbench"], "type": "string"},
+            {"type": "string"},
+        ],
+        "version": [{"type": "integer"}],
+        "component_version": [{"type": "integer"}],
+        "description": [{"type": "string"}],
+        "label": [{"type": "string"}],
+    }
+    assert ComponentModel.model_json_schema() == {
+        "title": "ComponentModel",
+        "description": ("Model class for a component. Contains all information required to instantiate a component."),
+        "type": "object",
+        "properties": {
+            "provider": {"title": "Provider", "type": "string"},
+            **{
+                name: {
+                    "anyOf": [*kinds, {"type": "null"}],
+                    "default": None,
+                    "title": name.replace("_", " ").title(),
+                }
+                for name, kinds in optional.items()
+            },
+            "config": {"additionalProperties": True, "title": "Config", "type": "object"},
+        },
+        "required": ["provider", "config"],
+    }
+
+
+@pytest.mark.usefixtures("trusted")
+def test_what_was_written_down_is_made_again() -> None:
+    dumped = Rect(3, 4).dump_component()
+    for model in (dumped, dumped.model_dump(), ComponentModel.model_validate_json(dumped.model_dump_json())):
+        assert Rect.load_component(model).size == (3, 4)
+        assert ComponentLoader.load_component(model, Shape).dump_component() == dumped  # type: ignore[type-abstract]
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_configuration_without_a_version_is_of_the_present_one() -> None:
+    made = Rect.load_component({"provider": f"{__name__}.Rect", "config": {"width": 5}})
+    assert made.size == (5, 1)
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_past_version_goes_to_the_class_unchecked() -> None:
+    old = {"provider": f"{__name__}.Square", "component_version": 1, "config": {"side": 7}}
+    assert Square.load_component(old).size == (7, 1)
+    with pytest.raises(NotImplementedError) as refused:
+        Rect.load_component({**old, "provider": f"{__name__}.Rect"})
+    assert str(refused.value) == (
+        f"Tried to load component <class '{__name__}.Rect'> which is on version 2 with a config on version 1 but "
+        "_from_config_past_version is not implemented"
+    )
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_config_that_does_not_fit_is_pydantics_error() -> None:
+    with pytest.raises(ValidationError) as refused:
+        Rect.load_component({"provider": f"{__name__}.Rect", "config": {"width": "wide"}})
+    assert [(error["loc"], error["type"]) for error in refused.value.errors()] == [(("width",), "int_parsing")]
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize(
+    ("loader", "expected"), [(Square, None), (Unlike, None), (ComponentLoader, Square), (ComponentLoader, int)]
+)
+def test_another_component_than_expected_is_refused(loader: Any, expected: Any) -> None:
+    with pytest.raises(TypeError) as refused:
+        loader.load_component(Rect(1).dump_component(), expected)
+    assert str(refused.value) == "Expected type does not match"
+
+
+@pytest.mark.parametrize("provider", ["", "Rect", ".Rect", "shapes.", "shapes..Rect", "shapes.Re ct"])
+def test_a_provider_that_is_no_name_is_invalid(provider: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        ComponentLoader.load_component({"provider": provider, "config": {}})
+    assert str(refused.value) == "Invalid"
+    assert refused.value.__notes__ == [
+        f"A provider is a module and a class, as 'autogen_core.tools.FunctionTool'; this is {provider!r}."
+    ]
+
+
+@pytest.mark.usefixtures("trusted")
+@pytest.mark.parametrize("name", ["RectConfig", "HERE"])
+def test_what_is_no_component_is_refused(name: str) -> None:
+    with pytest.raises(TypeError) as refused:
+        ComponentLoader.load_component({"provider": f"{__name__}.{name}", "config": {}})
+    assert str(refused.value) == "Invalid component class"
+    assert refused.value.__notes__ == [
+        f"{__name__}.{name} is no subclass of toolcrib.dialects.autogen.Component and ComponentBase. "
+        "A class that is made of AutoGen's own is one of its components, not of ours."
+    ]
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_class_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="Missing"):
+        ComponentLoader.load_component({"provider": f"{__name__}.Missing", "config": {}})
+
+
+@pytest.mark.parametrize("missing", ["component_type", "component_config_schema"])
+def test_a_class_that_lacks_a_variable_cannot_be_loaded(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    variables = {"component_type": "shape", "component_config_schema": RectConfig}
+    del variables[missing]
+    with pytest.warns(UserWarning) as warned:
+        bases = (ComponentBase[BaseModel], Component[RectConfig])
+        lacking = types.new_class("Lacking", bases, exec_body=lambda body: body.update(variables, __module__=__name__))
+    assert [str(each.message) for each in warned] == [
+        f"Class variable '{missing}' must be defined in Lacking to be a valid component"
+    ]
+    monkeypatch.setattr(sys.modules[__name__], "Lacking", lacking, raising=False)
+    with trust_namespaces(HERE), pytest.raises(AttributeError) as refused:
+        ComponentLoader.load_component({"provider": f"{__name__}.Lacking", "config": {}})
+    assert str(refused.value) == f"{missing} not defined"
+
+
+def test_a_class_without_a_type_cannot_be_written_down() -> None:
+    class Writes(ComponentToConfig[RectConfig]):
+        component_provider_override = "shapes.Writes"
+
+        def _to_config(self) -> RectConfig:
+            return RectConfig(width=1)
+
+    with pytest.raises(AttributeError) as refused:
+        Writes().dump_component()
+    assert str(refused.value) == "component_type not defined"
+
+
+def test_a_component_may_have_other_bases_that_are_told_of_it() -> None:
+    class Cornered:
+        corners = 0
+
+        def __init_subclass__(cls, corners: int) -> None:
+            cls.corners = corners
+
+    class Triangle(Rect, Cornered, corners=3):
+        pass
+
+    assert Triangle.corners == 3
+
+
+def test_half_a_component_is_warned_of_where_it_is_defined() -> None:
+    with pytest.warns(UserWarning) as warned:
+
+        class Half(Component[RectConfig]):
+            component_type = "shape"
+            component_config_schema = RectConfig
+
+    assert [(str(each.message), each.filename) for each in warned] == [
+        (
+            "Component class 'Half' must subclass the following: ComponentFromConfig, ComponentToConfig, "
+            "ComponentSchemaType, ComponentLoader, individually or with ComponentBase and Component. Look at the "
+            "component config documentation or how OpenAIChatCompletionClient does it.",
+            __file__,
+        )
+    ]
+    assert [is_component_class(each) for each in (Half, Rect, RectConfig, "Rect")] == [False, True, False, False]
+    assert [is_component_instance(each) for each in (Rect(1), Half(), Rect)] == [True, False, False]
+
+
+def test_a_component_that_defines_nothing_says_so() -> None:
+    class Bare(ComponentBase[BaseModel], Component[RectConfig]):
+        component_type = "shape"
+        component_config_schema = RectConfig
+        component_provider_override = "shapes.Bare"
+
+    cannot_dump = "This component does not support dumping to config"
+    with pytest.raises(NotImplementedError, match=cannot_dump):
+        Bare().dump_component()
+    with pytest.raises(NotImplementedError, match=cannot_dump):
+        ComponentFromConfig._from_config(RectConfig(width=1))
+    with pytest.raises(NotImplementedError, match="This component does not support loading from past versions"):
+        Bare._from_config_past_version({}, 1)
+
+
+def test_an_object_of_a_local_class_cannot_be_written_down() -> None:
+    class Local(Rect):
+        pass
+
+    with pytest.raises(TypeError) as refused:
+        Local(1).dump_component()
+    assert str(refused.value) == "Cannot dump component with local class"
+
+
+def test_a_provider_with_an_internal_module_is_warned_of_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unlike, "__module__", "shapes._internal")
+    with pytest.warns(UserWarning) as warned:
+        assert Unlike(1).dump_component().provider == "shapes._internal.Unlike"
+    assert [(str(each.message), each.filename) for each in warned] == [
+        (
+            "Internal module name used in provider string. This is not recommended and may cause issues in the future. "
+            "Silence this warning by setting component_provider_override to this value.",
+            __file__,
+        )
+    ]
+
+
+# Whose modules may be imported
+
+
+def package(folder: Path, name: str) -> str:
+    """A package *name* with a component, and the provider of that."""
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text("")
+    (folder / name / "parts.py").write_text(f"from {__name__} import Rect\nclass Part(Rect):\n    '''A part.'''\n")
+    return f"{name}.parts.Part"
+
+
+def is_loaded(provider: str) -> bool:
+    try:
+        made = ComponentLoader.load_component({"provider": provider, "config": {"width": 1}}, Rect)
+    except UntrustedError:
+        assert provider.partition(".")[0] not in sys.modules
+        return False
+    return type(made).__name__ == provider.rpartition(".")[2]
+
+
+@pytest.mark.parametrize("name", ["company_a", "test_company_a", "autogen_core_a", "toolcrib_a"])
+def test_an_untrusted_module_is_refused_before_it_is_imported(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    provider = package(tmp_path, name)
+    with pytest.raises(ValueError) as refused:
+        ComponentLoader.load_component({"provider": provider, "config": {}})
+    assert isinstance(refused.value, LoadError)
+    assert str(refused.value) == (
+        f"Provider module '{name}.parts' is not in a trusted namespace. Trusted are: autogen_agentchat, autogen_core, "
+        f"autogen_ext, autogen_studio, autogenstudio, toolcrib. If you trust it, call "
+        f"toolcrib.dialects.autogen.trust_namespaces('{name}'), or set AUTOGEN_ALLOWED_PROVIDER_NAMESPACES={name} "
+        "(names with commas between them)."
+    )
+    assert name not in sys.modules
+
+
+def test_a_last_part_that_begins_with_test_is_no_pass() -> None:
+    with pytest.raises(ValueError, match="not in a trusted namespace"):
+        ComponentLoader.load_component({"provider": "company_b.test_parts.Part", "config": {}})
+
+
+@pytest.mark.parametrize("value", ["company_c", " other , company_c. ,", "company_c.parts"])
+def test_the_environment_says_whom_to_trust(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    provider = package(tmp_path, "company_c")
+    monkeypatch.setenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", value)
+    try:
+        assert is_loaded(provider)
+    finally:
+        for name in ("company_c", "company_c.parts"):
+            sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize("value", ["", ",", "company", "company_d.part", "company_d.parts.Part", "*"])
+def test_a_namespace_is_a_whole_name(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    provider = package(tmp_path, "company_d")
+    monkeypatch.setenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", value)
+    assert not is_loaded(provider)
+
+
+def test_trust_in_a_with_is_for_the_block_and_not_for_other_threads() -> None:
+    provider = f"{__name__}.Rect"
+    elsewhere = list[bool]()
+
+    def look() -> None:
+        try:
+            ComponentLoader.load_component({"provider": provider, "config": {"width": 1}})
+        except UntrustedError:
+            elsewhere.append(False)
+        else:
+            elsewhere.append(True)
+
+    def look_in_thread() -> None:
+        thread = threading.Thread(target=look)
+        thread.start()
+        thread.join()
+
+    with trust_namespaces("nothing"), trust_namespaces("other", HERE):
+        look()
+        look_in_thread()
+    look()
+    trust = trust_namespaces(HERE)
+    look()
+    look_in_thread()
+    with trust as entered:
+        look()
+    look()
+    assert entered is trust
+    assert elsewhere == [True, False, False, True, True, True, False]
+
+
+# Providers of AutoGen's
+
+
+def test_a_provider_of_autogen_core_means_the_class_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    from toolcrib.dialects.autogen import _types
+
+    monkeypatch.setattr(_types, "Kind", Rect, raising=False)
+    for provider in ("autogen_core._types.Kind", "toolcrib.dialects.autogen._types.Kind"):
+        made = ComponentLoader.load_component({"provider": provider, "config": {"width": 2}}, Rect)
+        assert made.size == (2, 1)
+    assert "autogen_core" not in sys.modules
+
+
+def test_a_class_of_this_package_is_written_as_one_of_autogen_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Unlike, "__module__", "toolcrib.dialects.autogen.tools")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Unlike(1).dump_component().provider == "autogen_core.tools.Unlike"
+
+
+def test_a_module_of_autogen_core_that_is_no_tool_layer_is_not_here() -> None:
+    with pytest.raises(ModuleNotFoundError) as refused:
+        ComponentLoader.load_component({"provider": "autogen_core.model_context.Buffered", "config": {}})
+    assert str(refused.value) == "No module named 'autogen_core.model_context'"
+    assert refused.value.__notes__ == [
+        "toolcrib.dialects.autogen stands for autogen_core's tool layer, and this module is no part of it."
+    ]
+
+
+def test_a_short_name_of_a_model_client_stands_for_its_class() -> None:
+    with pytest.raises(ModuleNotFoundError) as refused:
+        ComponentLoader.load_component({"provider": "OpenAIChatCompletionClient", "config": {}})
+    assert str(refused.value) == "No module named 'autogen_ext'"

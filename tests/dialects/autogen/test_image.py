@@ -1,0 +1,125 @@
+import base64
+import subprocess
+import sys
+from io import BytesIO
+from pathlib import Path
+
+import PIL.Image
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from toolcrib import SetupError
+from toolcrib.dialects.autogen import Image
+
+
+class Shown(BaseModel):
+    content: Image
+
+
+@pytest.fixture
+def image() -> Image:
+    return Image.from_pil(PIL.Image.new("RGBA", (3, 2), (1, 2, 3, 0)))
+
+
+def pixels(image: Image) -> tuple[str, tuple[int, int], object]:
+    return image.image.mode, image.image.size, image.image.getpixel((2, 1))
+
+
+PIXELS = ("RGB", (3, 2), (1, 2, 3))
+
+
+def test_an_image_is_rgb(image: Image) -> None:
+    assert pixels(image) == PIXELS
+
+
+def test_an_image_goes_out_as_png_and_comes_in_again(image: Image, tmp_path: Path) -> None:
+    written = image.to_base64()
+    png = base64.b64decode(written)
+    assert png.startswith(b"\x89PNG\r\n\x1a\n")
+    assert image.data_uri == f"data:image/png;base64,{written}"
+    (tmp_path / "image.png").write_bytes(png)
+    for again in (Image.from_base64(written), Image.from_uri(image.data_uri), Image.from_file(tmp_path / "image.png")):
+        assert pixels(again) == PIXELS
+        assert again.to_base64() == written
+
+
+def test_a_jpeg_is_read_too() -> None:
+    file = BytesIO()
+    PIL.Image.new("L", (3, 2), 7).save(file, format="JPEG")
+    text = base64.b64encode(file.getvalue()).decode()
+    assert pixels(Image.from_uri(f"data:image/jpeg;base64,{text}")) == ("RGB", (3, 2), (7, 7, 7))
+
+
+def test_a_notebook_and_openai_are_given_the_uri(image: Image) -> None:
+    assert image._repr_html_() == f'<img src="{image.data_uri}"/>'
+    assert image.to_openai_format() == {"type": "image_url", "image_url": {"url": image.data_uri, "detail": "auto"}}
+    assert image.to_openai_format("low")["image_url"]["detail"] == "low"
+
+
+@pytest.mark.parametrize("uri", ["data:image/gif;base64,AAAA", "https://example.com/a.png", " data:image/png;base64,"])
+def test_another_uri_is_refused(uri: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        Image.from_uri(uri)
+    assert str(refused.value) == "Invalid URI format. It should be a base64 encoded image URI."
+
+
+def test_bytes_that_are_no_image_are_pillows_error() -> None:
+    with pytest.raises(PIL.UnidentifiedImageError):
+        Image.from_base64("AAAA")
+
+
+def test_a_model_holds_an_image_as_its_bytes(image: Image) -> None:
+    data = {"content": {"data": image.to_base64()}}
+    assert Shown(content=image).content is image
+    assert Shown(content=image).model_dump() == data
+    assert Shown(content=image).model_dump_json() == f'{{"content":{{"data":"{image.to_base64()}"}}}}'
+    assert pixels(Shown.model_validate(data).content) == PIXELS
+    assert pixels(Shown.model_validate_json(Shown(content=image).model_dump_json()).content) == PIXELS
+    assert Shown.model_json_schema() == {
+        "title": "Shown",
+        "type": "object",
+        "properties": {"content": {"title": "Content"}},
+        "required": ["content"],
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ({}, "Expected 'data' key in the dictionary"),
+        ({"data": "AAAA"}, "What is under 'data' is no image in base64 that can be read"),
+        ({"data": 7}, "What is under 'data' is no image in base64 that can be read"),
+    ],
+)
+def test_a_model_refuses_a_dictionary_without_an_image(value: object, message: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Shown.model_validate({"content": value})
+    assert [error["msg"] for error in refused.value.errors()] == [f"Value error, {message}"]
+
+
+def test_a_model_takes_nothing_but_images_and_dictionaries() -> None:
+    with pytest.raises(TypeError) as refused:
+        Shown.model_validate({"content": "text"})
+    assert str(refused.value) == "Expected dict or Image instance, got <class 'str'>"
+
+
+def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:
+    written = image.to_base64()
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    monkeypatch.setitem(sys.modules, "PIL.Image", None)
+    for read in (lambda: Image.from_base64(written), lambda: Shown.model_validate({"content": {"data": written}})):
+        with pytest.raises(SetupError) as refused:
+            read()
+        assert str(refused.value) == (
+            "Reading images needs the package 'pillow', which is missing: pip install 'toolcrib[images]'"
+        )
+
+
+def test_importing_the_dialect_imports_neither_pillow_nor_the_tools() -> None:
+    code = """
+import sys
+import toolcrib.dialects.autogen as dialect
+print([name for name in ("PIL", f"{dialect.__name__}.tools") if name in sys.modules])
+"""
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout == "[]\n"

@@ -1,0 +1,180 @@
+import inspect
+import json
+import logging
+from collections.abc import AsyncGenerator
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+import toolcrib.dialects.autogen as autogen
+from toolcrib.dialects.autogen import FunctionCall, models
+from toolcrib.dialects.autogen.logging import ToolCallEvent
+from toolcrib.workbench.settings import unknown_variables
+
+
+def test_the_root_has_the_names_of_autogens() -> None:
+    ours = {"UntrustedError", "allow_source_code", "trust_namespaces"}
+    assert set(autogen.__all__) - ours == {
+        "CancellationToken",
+        "Component",
+        "ComponentBase",
+        "ComponentFromConfig",
+        "ComponentLoader",
+        "ComponentModel",
+        "ComponentSchemaType",
+        "ComponentToConfig",
+        "ComponentType",
+        "EVENT_LOGGER_NAME",
+        "FunctionCall",
+        "Image",
+        "ROOT_LOGGER_NAME",
+        "TRACE_LOGGER_NAME",
+        "is_component_class",
+        "is_component_instance",
+    }
+    assert all(hasattr(autogen, name) for name in autogen.__all__)
+
+
+def test_a_function_call_is_what_a_model_asked_for() -> None:
+    call = FunctionCall(id="1", arguments='{"a": 1}', name="add")
+    assert asdict(call) == {"id": "1", "arguments": '{"a": 1}', "name": "add"}
+    assert call == FunctionCall("1", '{"a": 1}', "add")
+
+
+def test_events_are_json_on_the_loggers_of_autogen(caplog: pytest.LogCaptureFixture) -> None:
+    assert (autogen.ROOT_LOGGER_NAME, autogen.EVENT_LOGGER_NAME, autogen.TRACE_LOGGER_NAME) == (
+        "autogen_core",
+        "autogen_core.events",
+        "autogen_core.trace",
+    )
+    event = ToolCallEvent(tool_name="add", arguments={"a": "é"}, result="3")
+    with caplog.at_level(logging.INFO, autogen.EVENT_LOGGER_NAME):
+        logging.getLogger(autogen.EVENT_LOGGER_NAME).info(event)
+    assert caplog.messages == [
+        '{"type": "ToolCall", "tool_name": "add", "arguments": {"a": "\\u00e9"}, "result": "3", "agent_id": null}'
+    ]
+    assert json.loads(str(event)) == event.kwargs
+
+
+def test_the_variable_for_source_code_is_a_known_setting() -> None:
+    assert unknown_variables({"TOOLCRIB_ALLOW_SOURCE_CODE": "1"}) == []
+
+
+# Models
+
+
+class Echo(models.ChatCompletionClient):
+    """Says what it was told."""
+
+    component_type = "model"
+    component_provider_override = "echo.Echo"
+
+    async def create(self, messages: Any, **_: Any) -> models.CreateResult:
+        return models.CreateResult(
+            finish_reason="stop", content=messages[-1].content, usage=self.total_usage(), cached=False
+        )
+
+    async def create_stream(self, messages: Any, **_: Any) -> AsyncGenerator[str | models.CreateResult, None]:
+        yield await self.create(messages)
+
+    async def close(self) -> None: ...
+
+    def actual_usage(self) -> models.RequestUsage:
+        return models.RequestUsage(0, 0)
+
+    def total_usage(self) -> models.RequestUsage:
+        return models.RequestUsage(1, 2)
+
+    def count_tokens(self, messages: Any, **_: Any) -> int:
+        return len(messages)
+
+    def remaining_tokens(self, messages: Any, **_: Any) -> int:
+        return 0
+
+    @property
+    def capabilities(self) -> models.ModelCapabilities:
+        return {"vision": False, "function_calling": True, "json_output": False}
+
+    @property
+    def model_info(self) -> models.ModelInfo:
+        return {**self.capabilities, "family": "echo", "structured_output": False}
+
+    def _to_config(self) -> BaseModel:
+        return models.SystemMessage(content="c")
+
+
+async def test_a_client_of_ones_own_is_made_of_the_abstract_one() -> None:
+    client = Echo()
+    result = await client.create([models.UserMessage(content="hello", source="user")])
+    assert result.model_dump() == {
+        "finish_reason": "stop",
+        "content": "hello",
+        "usage": {"prompt_tokens": 1, "completion_tokens": 2},
+        "cached": False,
+        "logprobs": None,
+        "thought": None,
+    }
+    assert client.dump_component().model_dump(include={"provider", "component_type", "label"}) == {
+        "provider": "echo.Echo",
+        "component_type": "model",
+        "label": "Echo",
+    }
+    abstract: Any = models.ChatCompletionClient
+    with pytest.raises(TypeError, match="abstract"):
+        abstract()
+
+
+def test_what_a_client_is_asked_with_is_autogens() -> None:
+    asked = inspect.signature(models.ChatCompletionClient.create).parameters
+    assert {name: each.default for name, each in asked.items() if each.kind is each.KEYWORD_ONLY} == {
+        "tools": [],
+        "tool_choice": "auto",
+        "json_output": None,
+        "extra_create_args": {},
+        "cancellation_token": None,
+    }
+    assert inspect.signature(models.ChatCompletionClient.create_stream).parameters.keys() == asked.keys()
+
+
+def test_messages_are_told_apart_by_their_type() -> None:
+    adapter: TypeAdapter[Any] = TypeAdapter(models.LLMMessage)
+    call = FunctionCall("1", "{}", "add")
+    done = models.FunctionExecutionResult(content="3", name="add", call_id="1", is_error=False)
+    messages = [
+        models.SystemMessage(content="Be brief."),
+        models.UserMessage(content="1+2?", source="user"),
+        models.AssistantMessage(content=[call], source="agent"),
+        models.FunctionExecutionResultMessage(content=[done]),
+    ]
+    for message in messages:
+        assert adapter.validate_json(message.model_dump_json()) == message
+    with pytest.raises(ValidationError):
+        adapter.validate_python({"type": "Message", "content": "x"})
+
+
+def test_families_are_names() -> None:
+    family = models.ModelFamily
+    asked = (family.is_claude, family.is_openai, family.is_gemini, family.is_llama, family.is_mistral)
+    names = ("claude-4-opus", "o3", "gemini-2.5-pro", "llama-4-scout", "open-codestral-mamba", "r1", "unknown")
+    assert [[is_one(name) for is_one in asked] for name in names] == [
+        *([number == column for column in range(5)] for number in range(5)),
+        [False] * 5,
+        [False] * 5,
+    ]
+    with pytest.raises(TypeError, match=r"^ModelFamily is a namespace class and cannot be instantiated"):
+        family()
+
+
+def test_a_model_info_must_be_whole() -> None:
+    info: Any = {"vision": True, "function_calling": True, "json_output": True, "family": "x"}
+    models.validate_model_info({**info, "structured_output": True})
+    with pytest.warns(UserWarning, match="Missing required field 'structured_output' in ModelInfo. "):
+        models.validate_model_info(info)
+    del info["json_output"]
+    with pytest.raises(ValueError) as refused:
+        models.validate_model_info(info)
+    assert str(refused.value) == (
+        "Missing required field 'json_output' in ModelInfo. Starting in v0.4.7, the required fields are enforced."
+    )

@@ -1,0 +1,339 @@
+"""What AutoGen's own document on `autogen_core.tools` says: its example, its schemas, its classes and signatures."""
+
+import inspect
+import json
+import random
+import runpy
+from abc import ABC
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+import pytest
+from pydantic import BaseModel
+
+from toolcrib.dialects.autogen import CancellationToken, Component, ComponentBase
+from toolcrib.dialects.autogen.tools import (
+    BaseTool,
+    BaseToolWithState,
+    FunctionTool,
+    FunctionToolConfig,
+    ImageResultContent,
+    ParametersSchema,
+    StaticWorkbench,
+    StaticWorkbenchConfig,
+    TextResultContent,
+    Tool,
+    ToolResult,
+    ToolSchema,
+    Workbench,
+)
+
+SEED = Path(__file__).parents[2] / "seeds" / "autogen"
+
+
+class Args(BaseModel):
+    a: int
+
+
+class Answer(BaseModel):
+    b: int
+
+
+class Total(BaseModel):
+    total: int = 0
+
+
+class Double(BaseTool[Args, Answer]):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(Args, Answer, "double", "Twice as much.", **options)
+
+    async def run(self, args: Args, cancellation_token: CancellationToken) -> Answer:
+        return Answer(b=2 * args.a)
+
+
+class Counter(BaseToolWithState[Args, Answer, Total]):
+    def __init__(self) -> None:
+        super().__init__(Args, Answer, Total, "count", "Count.")
+        self.total = 0
+
+    async def run(self, args: Args, cancellation_token: CancellationToken) -> Answer:
+        self.total += args.a
+        return Answer(b=self.total)
+
+    def save_state(self) -> Total:
+        return Total(total=self.total)
+
+    def load_state(self, state: Total) -> None:
+        self.total = state.total
+
+
+def test_the_example_of_the_document_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    random.seed(1)
+    names = runpy.run_path(str(SEED / "get_stock_price.py"))
+    random.seed(1)
+    assert capsys.readouterr().out == f"{random.uniform(10, 200)}\n"
+    tool = FunctionTool(names["get_stock_price"], description="Fetch the stock price for a given ticker.")
+    assert tool.schema == {
+        "name": "get_stock_price",
+        "description": "Fetch the stock price for a given ticker.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "ticker": {"description": "ticker", "title": "Ticker", "type": "string"},
+                "date": {"description": "Date in YYYY/MM/DD", "title": "Date", "type": "string"},
+            },
+            "required": ["ticker", "date"],
+            "additionalProperties": False,
+        },
+        "strict": False,
+    }
+
+
+@pytest.mark.parametrize("kind", [ImageResultContent, TextResultContent, ToolResult], ids=lambda kind: kind.__name__)
+def test_the_json_schemas_are_those_of_the_document(kind: type[BaseModel]) -> None:
+    assert kind.model_json_schema() == json.loads((SEED / "schemas.json").read_text())[kind.__name__]
+
+
+def test_the_fields_of_results_have_the_documented_types_and_defaults() -> None:
+    assert TextResultContent.model_fields["type"].annotation == Literal["TextResultContent"]
+    assert ImageResultContent.model_fields["type"].annotation == Literal["ImageResultContent"]
+    assert ToolResult.model_fields["type"].annotation == Literal["ToolResult"]
+    made = ToolResult.model_validate(
+        {"name": "t", "result": [{"content": "x", "type": "TextResultContent"}, TextResultContent(content="y")]}
+    )
+    assert made == ToolResult(
+        type="ToolResult",
+        name="t",
+        result=[TextResultContent(type="TextResultContent", content="x"), TextResultContent(content="y")],
+        is_error=False,
+    )
+    for missing in ({"name": "t"}, {"result": []}):
+        with pytest.raises(ValueError, match="Field required"):
+            ToolResult.model_validate(missing)
+
+
+def test_the_shapes_of_schemas_have_the_documented_keys() -> None:
+    assert (ParametersSchema.__required_keys__, ParametersSchema.__optional_keys__) == (
+        {"type", "properties"},
+        {"required", "additionalProperties"},
+    )
+    assert (ToolSchema.__required_keys__, ToolSchema.__optional_keys__) == (
+        {"name"},
+        {"description", "parameters", "strict"},
+    )
+
+
+def test_the_classes_have_the_documented_bases_and_types() -> None:
+    assert issubclass(BaseTool, ABC)
+    assert issubclass(BaseTool, ComponentBase)
+    assert Tool in BaseTool.__mro__
+    assert Protocol in Tool.__mro__
+    assert issubclass(BaseToolWithState, BaseTool)
+    assert issubclass(FunctionTool, BaseTool)
+    assert issubclass(FunctionTool, Component)
+    assert issubclass(Workbench, ABC)
+    assert issubclass(Workbench, ComponentBase)
+    assert issubclass(StaticWorkbench, Workbench)
+    assert issubclass(StaticWorkbench, Component)
+    assert {kind.component_type for kind in (BaseTool, BaseToolWithState, FunctionTool)} == {"tool"}
+    assert {kind.component_type for kind in (Workbench, StaticWorkbench)} == {"workbench"}
+    assert FunctionTool.component_provider_override == "autogen_core.tools.FunctionTool"
+    assert StaticWorkbench.component_provider_override == "autogen_core.tools.StaticWorkbench"
+    assert FunctionTool.component_config_schema is FunctionToolConfig
+    assert StaticWorkbench.component_config_schema is StaticWorkbenchConfig
+
+
+WORKBENCH = {"list_tools", "call_tool", "start", "stop", "reset", "save_state", "load_state"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "abstract"),
+    [
+        (BaseTool, {"run"}),
+        (BaseToolWithState, {"run", "save_state", "load_state"}),
+        (Workbench, WORKBENCH),
+        (FunctionTool, set()),
+        (StaticWorkbench, set()),
+    ],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_what_has_to_be_written_is_what_the_document_calls_abstract(kind: Any, abstract: set[str]) -> None:
+    assert kind.__abstractmethods__ == abstract
+
+
+def test_constructors_take_what_the_document_says_in_its_order() -> None:
+    def said(kind: Any) -> list[tuple[str, Any]]:
+        every = list(inspect.signature(kind).parameters.values())
+        return [(each.name, each.default) for each in every if each.kind is each.POSITIONAL_OR_KEYWORD]
+
+    empty = inspect.Parameter.empty
+    assert said(BaseTool) == [
+        ("args_type", empty),
+        ("return_type", empty),
+        ("name", empty),
+        ("description", empty),
+        ("strict", False),
+    ]
+    assert said(BaseToolWithState) == [
+        ("args_type", empty),
+        ("return_type", empty),
+        ("state_type", empty),
+        ("name", empty),
+        ("description", empty),
+    ]
+    assert said(FunctionTool) == [
+        ("func", empty),
+        ("description", empty),
+        ("name", None),
+        ("global_imports", []),
+        ("strict", False),
+    ]
+    assert said(StaticWorkbench)[0] == ("tools", empty)
+
+
+async def test_a_tool_has_what_the_protocol_of_the_document_asks_for() -> None:
+    def add(a: int, b: int = 2) -> int:
+        """Add."""
+        return a + b
+
+    tools: list[Tool] = [Double(), Counter(), FunctionTool(add, "Add up.")]
+    assert [isinstance(each, Tool) for each in tools] == [True, True, True]
+    assert [(each.name, each.description) for each in tools] == [
+        ("double", "Twice as much."),
+        ("count", "Count."),
+        ("add", "Add up."),
+    ]
+    assert [each.schema["name"] for each in tools] == ["double", "count", "add"]
+    assert [each.args_type() for each in tools[:2]] == [Args, Args]
+    assert [each.return_type() for each in tools] == [Answer, Answer, int]
+    assert [each.state_type() for each in tools] == [None, None, None]  # a tool with state included, as in the original
+    token = CancellationToken()
+    values = [await each.run_json({"a": 3}, token) for each in tools]
+    assert values == [Answer(b=6), Answer(b=3), 5]
+    shown = [each.return_value_as_string(value) for each, value in zip(tools, values, strict=True)]
+    assert shown == ['{"b": 6}', '{"b": 3}', "5"]
+    saved = [await each.save_state_json() for each in tools]
+    assert saved == [{}, {"total": 3}, {}]
+    for each, state in zip(tools, [{}, {"total": 10}, {}], strict=True):
+        assert await each.load_state_json(state) is None
+    assert await tools[1].run_json({"a": 1}, token) == Answer(b=11)
+
+
+async def test_run_takes_the_model_of_the_arguments() -> None:
+    token = CancellationToken()
+    assert await Double().run(Args(a=2), token) == Answer(b=4)
+
+    def add(a: int) -> int:
+        return a + 1
+
+    tool = FunctionTool(add, "Add.")
+    assert await tool.run(tool.args_type()(a=2), token) == 3
+
+
+def test_strict_is_told_and_defaults_to_no() -> None:
+    assert Double().schema["strict"] is False
+    assert Double(strict=True).schema["strict"] is True
+
+    def add(a: int, b: int = 2) -> int:
+        return a + b
+
+    assert FunctionTool(add, "Add.").schema["strict"] is False
+    with pytest.raises(ValueError, match="Default arguments are not allowed in strict mode"):
+        _ = FunctionTool(add, "Add.", strict=True).schema
+
+
+async def test_a_tools_output_is_the_users_responsibility() -> None:
+    def wrong() -> int:
+        return "text"  # type: ignore[return-value]
+
+    assert await FunctionTool(wrong, "Wrong.").run_json({}, CancellationToken()) == "text"
+
+
+def test_a_function_tool_is_made_of_its_configuration() -> None:
+    tool = FunctionTool(weight, "How heavy.", name="heavy", global_imports=["math"])
+    config = tool._to_config()
+    assert isinstance(config, FunctionToolConfig)
+    assert (config.name, config.description, config.global_imports) == ("heavy", "How heavy.", ["math"])
+    assert FunctionTool._from_config(config).schema == tool.schema
+    loaded = BaseTool.load_component(tool.dump_component())
+    assert isinstance(loaded, FunctionTool)
+    assert loaded.schema == tool.schema
+
+
+def weight(size: int) -> float:
+    return size * 2.5
+
+
+async def test_a_static_workbench_does_what_the_document_says_of_it() -> None:
+    bench = StaticWorkbench([Double(), Counter()])
+    assert [schema["name"] for schema in await bench.list_tools()] == ["double", "count"]
+    assert await bench.start() is None
+    said = await bench.call_tool("double", {"a": 4}, CancellationToken())
+    assert said == ToolResult(name="double", result=[TextResultContent(content='{"b": 8}')], is_error=False)
+    assert (await bench.call_tool("double", None)).is_error
+    assert (await bench.call_tool("count", arguments={"a": 2}, cancellation_token=None)).to_text() == '{"b": 2}'
+    saved = await bench.save_state()
+    other = StaticWorkbench([Double(), Counter()])
+    assert await other.load_state(json.loads(json.dumps(saved))) is None
+    assert (await other.call_tool("count", {"a": 1})).to_text() == '{"b": 3}'
+    assert await bench.reset() is None
+    assert (await bench.call_tool("count", {"a": 1})).to_text() == '{"b": 1}'
+    assert await bench.stop() is None
+    config = StaticWorkbench([FunctionTool(weight, "How heavy.")])._to_config()
+    assert isinstance(config, StaticWorkbenchConfig)
+    made = StaticWorkbench._from_config(config)
+    assert (await made.call_tool("weight", {"size": 2})).to_text() == "5.0"
+
+
+async def test_a_tool_without_arguments_is_called_with_none() -> None:
+    def hello() -> str:
+        return "hello"
+
+    assert (await StaticWorkbench([FunctionTool(hello, "Say hello.")]).call_tool("hello")).to_text() == "hello"
+
+
+class Growing(Workbench):
+    """A workbench of one's own whose tools are others after each call."""
+
+    def __init__(self) -> None:
+        self.names = ["first"]
+        self.lived: list[str] = []
+
+    async def list_tools(self) -> list[ToolSchema]:
+        return [{"name": name} for name in self.names]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        self.names.append(f"after_{name}")
+        return ToolResult(name=name, result=[TextResultContent(content="done")])
+
+    async def start(self) -> None:
+        self.lived.append("start")
+
+    async def stop(self) -> None:
+        self.lived.append("stop")
+
+    async def reset(self) -> None:
+        self.names = ["first"]
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"names": self.names}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        self.names = list(state["names"])
+
+
+async def test_a_workbench_of_ones_own_starts_and_stops_as_a_context_and_may_change_its_tools() -> None:
+    bench = Growing()
+    async with bench as entered:
+        assert entered is bench
+        assert bench.lived == ["start"]
+        assert (await bench.call_tool("first")).to_text() == "done"
+        assert [schema["name"] for schema in await bench.list_tools()] == ["first", "after_first"]
+    assert bench.lived == ["start", "stop"]

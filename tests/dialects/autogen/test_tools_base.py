@@ -1,0 +1,347 @@
+"""Tools as classes: their schemas, their arguments, their state."""
+
+import asyncio
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
+
+from toolcrib import Approve, Call, DefinitionError, Repair, Text, Workbench
+from toolcrib import CancellationToken as CoreToken
+from toolcrib.dialects.autogen import CancellationToken
+from toolcrib.dialects.autogen.tools import BaseTool, BaseToolWithState, Tool, ToolSchema
+from toolcrib.workbench import Rule, Rules
+
+
+class Numbers(BaseModel):
+    a: int
+    b: int = Field(default=2, description="The second.")
+
+
+class Sum(BaseModel):
+    total: int
+
+
+class Add(BaseTool[Numbers, Sum]):
+    def __init__(self, name: str = "add", args_type: Any = Numbers, *, strict: bool = False) -> None:
+        super().__init__(args_type, Sum, name, "Add two numbers.", strict)
+
+    async def run(self, args: Numbers, cancellation_token: CancellationToken) -> Sum:
+        return Sum(total=args.a + args.b)
+
+
+class Count(BaseModel):
+    count: int = 0
+
+
+class Nothing(BaseModel):
+    pass
+
+
+class Counter(BaseToolWithState[Nothing, Count, Count]):
+    def __init__(self) -> None:
+        super().__init__(Nothing, Count, Count, "counter", "Count up.")
+        self.count = 0
+
+    async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Count:
+        self.count += 1
+        return Count(count=self.count)
+
+    def save_state(self) -> Count:
+        return Count(count=self.count)
+
+    def load_state(self, state: Count) -> None:
+        self.count = state.count
+
+
+class Node(BaseModel):
+    """A tree."""
+
+    value: int
+    children: list["Node"] = []
+
+
+class Trees(BaseModel):
+    first: Node
+    leaf: Numbers
+
+
+def test_a_tool_tells_its_schema_as_autogen_does():
+    assert Add().schema == {
+        "name": "add",
+        "description": "Add two numbers.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "a": {"title": "A", "type": "integer"},
+                "b": {"default": 2, "description": "The second.", "title": "B", "type": "integer"},
+            },
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+        "strict": False,
+    }
+
+
+def test_references_are_put_in_place_and_recursive_models_keep_their_definitions():
+    node = {
+        "title": "Node",
+        "description": "A tree.",
+        "type": "object",
+        "properties": {
+            "value": {"title": "Value", "type": "integer"},
+            "children": {"title": "Children", "type": "array", "default": [], "items": {"$ref": "#/$defs/Node"}},
+        },
+        "required": ["value"],
+    }
+    numbers = Add().schema["parameters"]
+    assert Add(args_type=Trees).schema["parameters"] == {
+        "type": "object",
+        "properties": {
+            "first": {"$ref": "#/$defs/Node"},
+            "leaf": {
+                "title": "Numbers",
+                "type": "object",
+                "properties": numbers["properties"],
+                "required": ["a"],
+            },
+        },
+        "required": ["first", "leaf"],
+        "additionalProperties": False,
+        "$defs": {"Node": node},
+    }
+    assert Add(args_type=Node).schema["parameters"] == {
+        "type": "object",
+        "properties": node["properties"],
+        "required": ["value"],
+        "additionalProperties": False,
+        "$defs": {"Node": node},
+    }
+
+
+class AnyNames(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    a: int
+
+
+def test_strict_is_asked_for_when_the_schema_is_read():
+    with_default, open_to_others = Add(strict=True), Add(args_type=AnyNames, strict=True)
+    with pytest.raises(ValueError, match="not all input arguments are marked as required"):
+        _ = with_default.schema
+    with pytest.raises(ValueError, match="additional argument is also enabled"):
+        _ = open_to_others.schema
+    assert Add(args_type=Sum, strict=True).schema["strict"] is True
+
+
+def test_arguments_that_are_no_object_are_refused_with_the_remedy():
+    with pytest.raises(ValueError, match=r"is JSON of type 'array'.*give the model fields"):
+        _ = Add(args_type=RootModel[list[int]]).schema
+
+
+def test_it_is_a_tool_and_says_what_it_is_made_of():
+    tool = Counter()
+    assert isinstance(tool, Tool)
+    assert (tool.name, tool.description) == ("counter", "Count up.")
+    assert (tool.args_type(), tool.return_type(), tool.state_type()) == (Nothing, Count, None)
+
+
+async def test_run_json_reads_its_arguments_as_the_model_does():
+    assert await Add().run_json({"a": "1"}, CancellationToken()) == Sum(total=3)
+
+
+@pytest.mark.parametrize(
+    ("args", "kinds"),
+    [
+        ({"a": "x"}, ["int_parsing"]),
+        ({}, ["missing"]),
+        ({"a": 1, "c": 1}, ["extra_forbidden"]),
+        (None, ["model_type"]),
+        (3, ["model_type"]),
+        ('{"a": 1}', ["model_type"]),
+    ],
+)
+async def test_run_json_raises_what_pydantic_does(args: Any, kinds: list[str]):
+    with pytest.raises(ValidationError) as error:
+        await Add().run_json(args, CancellationToken())
+    assert [each["type"] for each in error.value.errors()] == kinds
+
+
+async def test_a_finished_call_is_told_to_the_logger_of_events(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, "autogen_core.events"):
+        await Add().run_json({"a": "1"}, CancellationToken())
+    (record,) = caplog.records
+    assert json.loads(str(record.msg)) == {
+        "type": "ToolCall",
+        "tool_name": "add",
+        "arguments": {"a": "1"},
+        "result": '{"total": 3}',
+        "agent_id": None,
+    }
+
+
+async def test_state_is_saved_and_loaded_as_json():
+    counter, other = Counter(), Counter()
+    await counter.run_json({}, CancellationToken())
+    state = await counter.save_state_json()
+    assert state == {"count": 1}
+    await other.load_state_json(state)
+    assert other.count == 1
+    assert await Add().save_state_json() == {}
+    await Add().load_state_json({"any": 1})
+
+
+class Words(BaseModel):
+    text: str
+    nan: float = float("nan")
+
+
+class Text_(RootModel[str]):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain é", "plain é"),
+        (3, "3"),
+        (1.5, "1.5"),
+        (True, "True"),
+        (None, "null"),
+        ({"a": None, "é": [True]}, '{"a": null, "é": [true]}'),
+        ([Sum(total=1), Sum(total=2)], '[{"total": 1}, {"total": 2}]'),
+        (({"x"}, 2), '[["x"], 2]'),
+        (Sum(total=1), '{"total": 1}'),
+        (
+            Words(text='a "quote", a: colon, a \\ and é\n'),
+            '{"text": "a \\"quote\\", a: colon, a \\\\ and é\\n", "nan": null}',
+        ),
+        (Text_("as text"), "as text"),
+        (RootModel[int](3), "3"),
+        (RootModel[list[int]]([1, 2]), "[1, 2]"),
+        ({"odd": CancellationToken}, f'{{"odd": "{CancellationToken}"}}'),
+    ],
+)
+def test_values_are_text_numbers_or_json(value: Any, text: str):
+    assert Add().return_value_as_string(value) == text
+
+
+# Beside the tools of Toolcrib
+
+
+async def test_a_tool_works_in_a_workbench_of_toolcrib():
+    async with Workbench([Add(), Counter()]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["add", "counter"]
+        assert bench.specs()[0].input_schema == Add().schema["parameters"]
+        result = await bench.call("add", '{"A": "40"}')
+        assert (result.value, result.text) == (Sum(total=42), '{"total":42}')
+        assert result.repairs == (Repair("/A", "key", "key"), Repair("/A", "string", "integer"))
+        refused = await bench.call("add", {"a": 1, "c": 2})
+        assert refused.text == "Tool 'add' takes no argument 'c'. It takes: a, b."
+
+
+async def test_its_errors_are_told_as_those_of_any_tool():
+    class Broken(Add):
+        async def run(self, args: Numbers, cancellation_token: CancellationToken) -> Sum:
+            raise ValueError("a password")
+
+    result = await Workbench([Broken()]).call("add", {"a": 1})
+    assert "password" not in result.text
+    assert result.text.startswith("Tool 'add' failed: ValueError")
+
+
+async def test_policies_see_the_arguments_by_their_names():
+    class Path(BaseModel):
+        path: str = Field(alias="file")
+        depth: int = 1
+
+    class Read(BaseTool[Path, BaseModel]):
+        def __init__(self) -> None:
+            super().__init__(Path, BaseModel, "read", "Read a file.")
+
+        async def run(self, args: Path, cancellation_token: CancellationToken) -> Any:
+            return args.path
+
+    rules = Rules([Rule(do="deny", where={"/file": "/etc/*"}, message="not that")])
+    bench = Workbench([Read()], policy=rules)
+    assert (await bench.call("read", {"file": "/tmp/x"})).text == "/tmp/x"
+    assert "not that" in (await bench.call("read", {"file": "/etc/passwd"})).text
+
+
+async def test_an_approved_call_runs_with_the_model_that_its_validators_made():
+    class Query(BaseModel):
+        text: str
+        _words: list[str] = []
+
+        @model_validator(mode="after")
+        def split(self) -> "Query":
+            self._words = self.text.split()
+            return self
+
+    class Search(BaseTool[Query, BaseModel]):
+        def __init__(self) -> None:
+            super().__init__(Query, BaseModel, "search", "Search.")
+
+        async def run(self, args: Query, cancellation_token: CancellationToken) -> Any:
+            return args._words
+
+    bench = Workbench([Search()], policy=lambda *_: "ask")
+    pending = (await bench.call("search", {"text": "a b"})).pending
+    assert pending is not None
+    await bench.answer(pending.id, Approve(), by="alice")
+    assert (await bench.call("search", {"text": "a b"})).value == ["a", "b"]
+
+
+async def test_its_own_words_for_a_value_are_shown_and_the_value_stays():
+    class Loud(Add):
+        def return_value_as_string(self, value: Any) -> str:
+            return f"{value.total}!"
+
+    result = await Workbench([Loud()]).call("add", {"a": 1})
+    assert (result.value, result.content) == (Sum(total=3), (Text("3!"),))
+
+
+async def test_a_tool_that_reads_its_arguments_itself_does_so(caplog: pytest.LogCaptureFixture):
+    class Own(Add):
+        async def run_json(
+            self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
+        ) -> Any:
+            return [call_id, await super().run_json({"a": args["a"]}, cancellation_token)]
+
+    with caplog.at_level(logging.INFO, "autogen_core.events"):
+        result = await Workbench([Own()]).call(Call("add", {"a": 1, "b": 5}, id="c1"))
+    assert result.value == ["c1", Sum(total=3)]
+    assert caplog.records == []  # a workbench of Toolcrib has a record of its own, and secrets that are not known here
+
+
+async def test_the_tool_is_told_when_the_call_is_given_up():
+    given: list[CancellationToken] = []
+
+    class Wait(Add):
+        async def run(self, args: Numbers, cancellation_token: CancellationToken) -> Sum:
+            given.append(cancellation_token)
+            token.cancel()
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    token = CoreToken()
+    result = await Workbench([Wait()]).call(Call("add", {"a": 1}, cancellation=token))
+    assert (result.text, given[0].is_cancelled()) == ("Tool 'add' was cancelled.", True)
+
+
+def test_a_name_that_models_cannot_call_is_told_with_the_remedy():
+    with pytest.raises(DefinitionError, match="'my add' cannot be the name of a tool"):
+        Add("my add").__toolcrib__()
+
+
+def test_a_schema_of_its_own_is_what_models_are_told_everywhere():
+    class Described(Add):
+        @property
+        def schema(self) -> ToolSchema:
+            return {**super().schema, "description": "Add, and add again."}
+
+    (spec,) = Workbench([Described()]).specs()
+    assert spec.description == Described().schema["description"] == "Add, and add again."
+    assert spec.input_schema == Described().schema["parameters"]

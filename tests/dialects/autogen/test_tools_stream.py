@@ -1,0 +1,173 @@
+"""Tools that tell something while they work."""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from toolcrib import Data, Emitted, Workbench
+from toolcrib.dialects.autogen import CancellationToken
+from toolcrib.dialects.autogen.tools import (
+    BaseStreamTool,
+    FunctionTool,
+    StaticStreamWorkbench,
+    StreamTool,
+    StreamWorkbench,
+    TextResultContent,
+    ToolOverride,
+    ToolResult,
+)
+
+
+class Upto(BaseModel):
+    n: int
+
+
+class Step(BaseModel):
+    at: int
+
+
+class Done(BaseModel):
+    total: int
+
+
+class CountTo(BaseStreamTool[Upto, Step, Done]):
+    """Tells each step; on the way to 13 it fails, and 0 has nothing to tell."""
+
+    def __init__(self) -> None:
+        super().__init__(Upto, Done, "count_to", "Count.")
+        self.closed = False
+
+    async def run(self, args: Upto, cancellation_token: CancellationToken) -> Done:
+        return Done(total=args.n)
+
+    async def run_stream(self, args: Upto, cancellation_token: CancellationToken) -> AsyncGenerator[Step | Done, None]:
+        try:
+            for at in range(args.n):
+                if at == 2 and args.n == 13:
+                    raise ValueError("unlucky")
+                yield Step(at=at)
+                await asyncio.sleep(0)
+            if args.n and args.n != 7:
+                yield Done(total=args.n)
+        finally:
+            self.closed = True
+
+
+def text(name: str, content: str, *, is_error: bool = False) -> ToolResult:
+    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=is_error)
+
+
+async def items(stream: Any) -> list[Any]:
+    return [item async for item in stream]
+
+
+def bench(**options: Any) -> StaticStreamWorkbench:
+    async def add(a: int) -> int:
+        return a + 1
+
+    return StaticStreamWorkbench([CountTo(), FunctionTool(add, "Add.")], **options)
+
+
+def test_what_streams_says_so():
+    assert isinstance(CountTo(), StreamTool)
+    assert isinstance(bench(), StreamWorkbench)
+
+
+async def test_a_tool_streams_and_its_last_value_is_told(caplog: pytest.LogCaptureFixture):
+    with caplog.at_level(logging.INFO, "autogen_core.events"):
+        assert await items(CountTo().run_json_stream({"n": "2"}, CancellationToken())) == [
+            *(Step(at=0), Step(at=1), Done(total=2))
+        ]
+    assert [json.loads(str(record.msg))["result"] for record in caplog.records] == ['{"total": 2}']
+
+
+async def test_a_stream_that_does_not_end_as_it_should_is_an_error():
+    tool = CountTo()
+    with pytest.raises(TypeError, match="Expected return value of type Done, but got Step"):
+        await items(tool.run_json_stream({"n": 7}, CancellationToken()))
+    with pytest.raises(AssertionError, match="must yield a final return value"):
+        await items(tool.run_json_stream({"n": 0}, CancellationToken()))
+    with pytest.raises(ValidationError):
+        await items(tool.run_json_stream({}, CancellationToken()))
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("count_to", {"n": 2}, [Step(at=0), Step(at=1), text("count_to", '{"total": 2}')]),
+        ("steps", {"n": "1"}, [Step(at=0), text("steps", '{"total": 1}')]),
+        ("count_to", {"n": 13}, [Step(at=0), Step(at=1), text("count_to", "unlucky", is_error=True)]),
+        (
+            "count_to",
+            {"n": 7},
+            [
+                *(Step(at=at) for at in range(7)),
+                text("count_to", "Expected return value of type Done, but got Step", is_error=True),
+            ],
+        ),
+        ("count_to", {}, [text("count_to", "Tool 'count_to': 'n' is missing. Expected integer.", is_error=True)]),
+        ("add", {"a": 1}, [text("add", "2")]),
+        ("nope", {}, [text("nope", "Tool nope not found.", is_error=True)]),
+    ],
+)
+async def test_a_workbench_streams_values_as_they_are_and_last_a_result(
+    name: str, arguments: dict[str, Any], expected: list[Any]
+):
+    tools = bench(tool_overrides={"count_to": ToolOverride(name="steps")})
+    assert await items(tools.call_tool_stream(name, arguments)) == expected
+    assert await items(tools.call_tool_stream(name, arguments)) == expected
+
+
+async def test_a_tool_that_streams_can_also_be_called():
+    assert await bench().call_tool("count_to", {"n": 3}) == text("count_to", '{"total": 3}')
+
+
+async def test_a_tool_with_a_stream_of_its_own_gives_anything():
+    class Own(CountTo):
+        async def run_json_stream(
+            self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
+        ) -> AsyncGenerator[Any, None]:
+            yield object
+            yield None
+            yield call_id
+
+    tools = StaticStreamWorkbench([Own()])
+    assert await items(tools.call_tool_stream("count_to", call_id="c1")) == [object, None, text("count_to", "c1")]
+
+
+async def test_to_leave_the_stream_is_to_cancel():
+    tool = CountTo()
+    async with aclosing(StaticStreamWorkbench([tool]).call_tool_stream("count_to", {"n": 1000})) as stream:
+        async for _ in stream:
+            break
+    assert tool.closed
+
+
+async def test_a_cancelled_token_ends_the_stream_with_an_error():
+    token, given = CancellationToken(), []
+    async for item in bench().call_tool_stream("count_to", {"n": 1000}, token):
+        given.append(item)
+        if len(given) == 3:
+            token.cancel()
+    assert given[:3] == [Step(at=0), Step(at=1), Step(at=2)]
+    assert given[-1] == text("count_to", "Tool 'count_to' was cancelled.", is_error=True)
+
+
+async def test_a_stopped_workbench_streams_again():
+    tools = bench()
+    for _ in range(2):
+        async with tools:
+            assert (await items(tools.call_tool_stream("count_to", {"n": 1})))[-1] == text("count_to", '{"total": 1}')
+
+
+async def test_it_streams_in_a_workbench_of_toolcrib():
+    native = Workbench([CountTo()])
+    *events, result = [event async for event in native.stream("count_to", '{"n": "2"}')]
+    assert events == [Emitted((Data('{"at":0}'),)), Emitted((Data('{"at":1}'),))]
+    assert (result.value, (await native.call("count_to", {"n": 2})).value) == (Done(total=2), Done(total=2))

@@ -1,0 +1,465 @@
+"""Workbenches: one door to given tools, whose every answer is a ToolResult."""
+
+import asyncio
+import base64
+import copy
+import json
+import logging
+import pickle
+import threading
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+import pytest
+from PIL import Image as pillow
+from pydantic import BaseModel
+
+import toolcrib
+from toolcrib import Crib, ToolError, Workbench
+from toolcrib.dialects.autogen import CancellationToken, ComponentModel, Image
+from toolcrib.dialects.autogen.tools import (
+    BaseTool,
+    BaseToolWithState,
+    FunctionTool,
+    ImageResultContent,
+    StaticStreamWorkbench,
+    StaticWorkbench,
+    TextResultContent,
+    ToolOverride,
+    ToolResult,
+)
+from toolcrib.dialects.autogen.tools import Workbench as AutoGenWorkbench
+
+
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+
+async def greet(name: str) -> str:
+    return f"Hello {name}"
+
+
+class Nothing(BaseModel):
+    pass
+
+
+class Count(BaseModel):
+    count: int = 0
+
+
+class Counter(BaseToolWithState[Nothing, Count, Count]):
+    def __init__(self) -> None:
+        super().__init__(Nothing, Count, Count, "counter", "Count up.")
+        self.count = 0
+
+    async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Count:
+        self.count += 1
+        return Count(count=self.count)
+
+    def save_state(self) -> Count:
+        return Count(count=self.count)
+
+    def load_state(self, state: Count) -> None:
+        self.count = state.count
+
+
+def bench(*functions: Any, **options: Any) -> StaticWorkbench:
+    tools = [each if isinstance(each, BaseTool) else FunctionTool(each, f"Do {each.__name__}.") for each in functions]
+    return StaticWorkbench(tools, **options)
+
+
+def text(name: str, content: str, *, is_error: bool = False) -> ToolResult:
+    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=is_error)
+
+
+PIXEL = pillow.new("RGB", (1, 1), (255, 0, 0))
+
+
+def png() -> bytes:
+    file = BytesIO()
+    PIXEL.save(file, format="PNG")
+    return file.getvalue()
+
+
+# Results
+
+
+def test_a_result_is_text_with_images_in_base64_or_replaced():
+    result = ToolResult(
+        name="x", result=[TextResultContent(content="see"), ImageResultContent(content=Image(PIXEL))], is_error=False
+    )
+    assert result.to_text() == f"see\n[Image: {Image(PIXEL).to_base64()}]"
+    assert result.to_text(replace_image="(image)") == "see\n(image)"
+
+
+def test_a_result_is_the_same_after_a_round_trip_as_json():
+    result = ToolResult(
+        name="x", result=[TextResultContent(content="see"), ImageResultContent(content=Image(PIXEL))], is_error=True
+    )
+    again = ToolResult.model_validate_json(result.model_dump_json())
+    assert again.model_dump() == result.model_dump()
+    assert isinstance(again.result[1], ImageResultContent)
+
+
+# Calls
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "result"),
+    [
+        ("add", {"a": 1}, text("add", "3")),
+        ("add", {"a": "1", "b": "4"}, text("add", "5")),
+        ("greet", {"name": "Zoë"}, text("greet", "Hello Zoë")),
+        ("counter", None, text("counter", '{"count": 1}')),
+        ("nope", {}, text("nope", "Tool nope not found.", is_error=True)),
+        ("add", {}, text("add", "Tool 'add': 'a' is missing. Expected integer.", is_error=True)),
+        (
+            "add",
+            {"a": 1, "c": 2},
+            text("add", "Tool 'add' takes no argument 'c'. It takes: a, b.", is_error=True),
+        ),
+    ],
+)
+async def test_a_call_always_gives_a_result(name: str, arguments: Mapping[str, Any] | None, result: ToolResult):
+    assert await bench(add, greet, Counter()).call_tool(name, arguments) == result
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no such city"), "no such city"),
+        (KeyError("city"), "'city'"),
+        (TimeoutError(), "TimeoutError"),
+        (ToolError("not now", "unavailable"), "not now"),
+        (ExceptionGroup("g", [ValueError("one"), ExceptionGroup("h", [OSError("two")])]), "one\ntwo"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_errors_of_tools_are_told_in_their_own_words(error: Exception, said: str, is_async: bool):
+    def fail() -> str:
+        raise error
+
+    async def fail_async() -> str:
+        raise error
+
+    tools = bench(FunctionTool(fail_async if is_async else fail, "Fail.", name="fail"))
+    assert await tools.call_tool("fail") == text("fail", said, is_error=True)
+
+
+async def test_a_tool_may_give_images():
+    def look(where: str) -> Any:
+        return {"ours": Image(PIXEL), "core": toolcrib.Image(png()), "broken": toolcrib.Image(b"no image")}[where]
+
+    def list_them() -> Any:
+        return ["two", Image(PIXEL), toolcrib.Image(png())]
+
+    tools = bench(look, list_them)
+    for where in ("ours", "core"):
+        (part,) = (await tools.call_tool("look", {"where": where})).result
+        assert isinstance(part, ImageResultContent)
+        assert part.content.image.getpixel((0, 0)) == (255, 0, 0)
+    assert (await tools.call_tool("look", {"where": "broken"})).to_text() == "[image: image/png, 8 bytes]"
+    assert (await tools.call_tool("list_them")).to_text(replace_image="(image)") == "two\n(image)\n(image)"
+    native = await Workbench([FunctionTool(look, "Look.")]).call("look", {"where": "ours"})
+    assert base64.b64decode(Image(PIXEL).to_base64()) == native.content[0].data  # type: ignore[union-attr]
+
+
+async def test_a_tool_that_is_none_of_ours_is_called_by_what_every_tool_has():
+    class Foreign:
+        name, description = "foreign", "From elsewhere."
+        schema = {"name": "foreign", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+
+        async def run_json(self, args: Mapping[str, Any], cancellation_token: CancellationToken) -> Any:
+            return dict(args)
+
+        def return_value_as_string(self, value: Any) -> str:
+            return f"<{value}>"
+
+    tools = StaticWorkbench([Foreign()])  # type: ignore[list-item]
+    assert await tools.call_tool("foreign", {"a": 1}) == text("foreign", "<{'a': 1}>")
+    (native,) = tools.__toolcrib__()
+    assert (await Workbench([native]).call("foreign", '{"a": "1"}')).value == {"a": 1}
+
+
+async def test_calls_are_told_to_the_logger_of_events_with_secrets_struck_out(caplog: pytest.LogCaptureFixture):
+    tools = bench(greet, add, secrets=["hunter22"])
+    with caplog.at_level(logging.INFO, "autogen_core.events"):
+        result = await tools.call_tool("greet", {"name": "hunter22"})
+        await tools.call_tool("add", {})
+    assert result == text("greet", "Hello [secret]")
+    assert [json.loads(str(record.msg)) for record in caplog.records] == [
+        {
+            "type": "ToolCall",
+            "tool_name": "greet",
+            "arguments": {"name": "[secret]"},
+            "result": "Hello [secret]",
+            "agent_id": None,
+        }
+    ]
+
+
+async def test_a_tool_that_reads_its_arguments_itself_tells_of_itself_once(caplog: pytest.LogCaptureFixture):
+    class Own(Counter):
+        async def run_json(
+            self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
+        ) -> Any:
+            value = await super().run_json({}, cancellation_token)
+            return f"{call_id} {dict(args)} {value.count} hunter22"
+
+    with caplog.at_level(logging.INFO, "autogen_core.events"):
+        result = await bench(Own(), secrets=["hunter22"]).call_tool("counter", {"any": object}, call_id="c1")
+    assert result == text("counter", f"c1 {{'any': {object}}} 1 [secret]")
+    assert [json.loads(str(record.msg))["result"] for record in caplog.records] == ['{"count": 1}']
+
+
+async def test_a_call_that_takes_too_long_ends_in_time():
+    async def wait() -> None:
+        await asyncio.Event().wait()
+
+    result = await bench(wait, timeout_s=0.01).call_tool("wait")
+    assert result == text(
+        "wait", "Tool 'wait' did not answer in time. Ask for less, or try again later.", is_error=True
+    )
+
+
+# Cancelling
+
+
+async def hang(cancellation_token: CancellationToken) -> None:
+    await cancellation_token.link_future(asyncio.ensure_future(asyncio.Event().wait()))
+
+
+class Hang(BaseTool[Nothing, BaseModel]):
+    def __init__(self) -> None:
+        super().__init__(Nothing, BaseModel, "hang", "Hang.")
+        self.begun = asyncio.Event()
+
+    async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Any:
+        self.begun.set()
+        await asyncio.Event().wait()
+
+
+async def test_a_cancelled_token_gives_an_error():
+    token = CancellationToken()
+    token.cancel()
+    result = await bench(greet).call_tool("greet", {"name": "you"}, token)
+    assert result == text("greet", "Tool 'greet' was cancelled.", is_error=True)
+    for tool in (FunctionTool(hang, "Hang."), Hang()):
+        token = CancellationToken()
+        asyncio.get_running_loop().call_soon(token.cancel)
+        result = await bench(tool).call_tool("hang", {}, token)
+        assert result == text("hang", "Tool 'hang' was cancelled.", is_error=True)
+
+
+async def test_a_token_may_be_cancelled_from_another_thread():
+    tool, token = Hang(), CancellationToken()
+    task = asyncio.create_task(bench(tool).call_tool("hang", {}, token))
+    await tool.begun.wait()
+    threading.Thread(target=token.cancel).start()
+    assert await task == text("hang", "Tool 'hang' was cancelled.", is_error=True)
+
+
+async def test_a_cancelled_task_raises_and_the_tool_is_told():
+    given: list[CancellationToken] = []
+
+    class Keeps(Hang):
+        async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Any:
+            given.append(cancellation_token)
+            return await super().run(args, cancellation_token)
+
+    tool = Keeps()
+    task = asyncio.create_task(bench(tool).call_tool("hang"))
+    await tool.begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert given[0].is_cancelled()
+
+
+async def test_a_token_is_handed_to_the_tool_it_was_given_for():
+    seen: list[CancellationToken] = []
+
+    async def look(cancellation_token: CancellationToken) -> None:
+        seen.append(cancellation_token)
+
+    token = CancellationToken()
+    await bench(look).call_tool("look", {}, token)
+    assert seen == [token]
+
+
+# Names
+
+
+async def test_overrides_rename_and_describe_and_both_names_can_be_called():
+    tools = bench(
+        add, greet, tool_overrides={"add": ToolOverride(name="plus"), "greet": ToolOverride(description="Say.")}
+    )
+    assert [(each["name"], each["description"]) for each in await tools.list_tools()] == [
+        ("plus", "Do add."),
+        ("greet", "Say."),
+    ]
+    assert await tools.call_tool("plus", {"a": 1}) == text("plus", "3")
+    assert await tools.call_tool("add", {"a": 1}) == text("add", "3")
+    assert (await tools.call_tool("plus", {})).to_text() == "Tool 'plus': 'a' is missing. Expected integer."
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"add": ToolOverride(name="greet")}, "Tool override name 'greet' conflicts with existing tool name."),
+        (
+            {"add": ToolOverride(name="x"), "greet": ToolOverride(name="x")},
+            "Tool override name 'x' is used by multiple tools: 'add' and 'greet'.",
+        ),
+        ({"addd": ToolOverride(name="x")}, "override for the tool 'addd', and no such tool. The tools are: add, greet"),
+    ],
+)
+def test_overrides_that_are_not_clear_are_refused(overrides: dict[str, ToolOverride], message: str):
+    with pytest.raises(ValueError, match=message):
+        bench(add, greet, tool_overrides=overrides)
+
+
+def test_two_tools_of_one_name_are_refused():
+    with pytest.raises(ValueError, match=r"Two tools are named 'add'\. Give one of them another name"):
+        bench(add, add)
+
+
+async def test_names_that_models_could_not_call_work_as_in_autogen():
+    names = ["my tool", "my.tool", "a-b", "a_b", "x" * 70, "x" * 71]
+    tools = bench(*(FunctionTool(add, "Add.", name=name) for name in names))
+    for name in names:
+        assert await tools.call_tool(name, {"a": 1}) == text(name, "3")
+
+
+async def test_a_tool_that_cannot_be_made_ready_harms_no_other():
+    class Bad(Counter):
+        def args_type(self) -> Any:
+            raise AssertionError
+
+    bad = Bad()
+    bad._args_type = list  # type: ignore[assignment]
+    tools = bench(bad, add)
+    assert (await tools.call_tool("counter")).is_error
+    assert await tools.call_tool("add", {"a": 1}) == text("add", "3")
+
+
+async def test_strict_tools_that_break_the_rules_can_still_be_called():
+    tools = bench(FunctionTool(add, "Add.", strict=True))
+    assert await tools.call_tool("add", {"a": 1}) == text("add", "3")
+    with pytest.raises(ValueError, match="Strict mode"):
+        await tools.list_tools()
+
+
+async def test_the_tools_are_those_it_was_made_with():
+    tools: list[BaseTool[Any, Any]] = [Counter()]
+    made = StaticWorkbench(tools)
+    tools.append(FunctionTool(greet, "Greet."))
+    assert [tool["name"] for tool in await made.list_tools()] == ["counter"]
+
+
+# Life and state
+
+
+async def test_state_is_saved_by_tool_and_loaded_again():
+    tools, others = bench(Counter(), add), bench(Counter(), add)
+    await tools.call_tool("counter")
+    state = await tools.save_state()
+    assert state == {"type": "StaticWorkbenchState", "tools": {"counter": {"count": 1}, "add": {}}}
+    await others.load_state(json.loads(json.dumps(state)))
+    assert await others.call_tool("counter") == text("counter", '{"count": 2}')
+    await others.load_state({"tools": {"unknown": {}}})
+
+
+async def test_a_reset_gives_tools_the_state_they_had_at_first():
+    for start in (True, False):
+        counter = Counter()
+        counter.count = 5
+        tools = bench(counter)
+        if start:
+            await tools.start()
+        await tools.call_tool("counter")
+        await tools.reset()
+        assert counter.count == 5
+
+
+async def test_a_state_that_cannot_be_saved_is_no_obstacle(caplog: pytest.LogCaptureFixture):
+    class Shy(Counter):
+        def save_state(self) -> Count:
+            raise OSError("later")
+
+    tools = bench(Shy())
+    assert await tools.call_tool("counter") == text("counter", '{"count": 1}')
+    await tools.reset()
+    assert await tools.call_tool("counter") == text("counter", '{"count": 2}')
+    assert "'counter' cannot be saved" in caplog.text
+
+
+async def test_a_workbench_can_be_entered_left_and_used_without():
+    tools = bench(add)
+    async with tools as entered:
+        assert entered is tools
+        assert await tools.call_tool("add", {"a": 1}) == text("add", "3")
+    assert await tools.call_tool("add", {"a": 1}) == text("add", "3")
+
+
+def test_a_workbench_outlives_the_event_loop_it_was_used_on():
+    tools = bench(add, greet)
+    for _ in range(2):
+        assert asyncio.run(tools.call_tool("add", {"a": 1})) == text("add", "3")
+        assert asyncio.run(tools.call_tool("greet", {"name": "you"})) == text("greet", "Hello you")
+
+
+async def test_first_calls_at_the_same_time_are_all_answered():
+    tools = bench(add, Counter())
+    results = await asyncio.gather(*(tools.call_tool("add", {"a": n}) for n in range(20)))
+    assert [result.to_text() for result in results] == [str(n + 2) for n in range(20)]
+
+
+@pytest.mark.parametrize("kind", [StaticWorkbench, StaticStreamWorkbench])
+async def test_a_copy_has_state_and_calls_of_its_own(kind: type[StaticWorkbench]):
+    first = kind([Counter(), FunctionTool(greet, "Greet.")], secrets=["Hello"])
+    await first.call_tool("counter")
+    second = copy.deepcopy(first)
+    await second.call_tool("counter")
+    assert [(await each.call_tool("counter")).to_text() for each in (first, second)] == ['{"count": 2}', '{"count": 3}']
+    assert (await second.call_tool("greet", {"name": "Zoë"})).to_text() == "[secret] Zoë"
+    await second.reset()
+    assert await second.save_state() != await first.save_state()
+
+
+async def test_a_workbench_of_tools_that_can_be_pickled_can_be_pickled():
+    again: StaticWorkbench = pickle.loads(pickle.dumps(bench(Counter())))
+    assert (await again.call_tool("counter")).to_text() == '{"count": 1}'
+
+
+# As data, and in Toolcrib
+
+
+@pytest.mark.parametrize("kind", [StaticWorkbench, StaticStreamWorkbench])
+async def test_a_workbench_is_written_down_with_its_tools_and_overrides(kind: type[StaticWorkbench]):
+    tools = kind([FunctionTool(add, "Add.", strict=True)], {"add": ToolOverride(name="plus")})
+    data = tools.dump_component()
+    assert (data.provider, data.component_type, data.label) == (
+        f"autogen_core.tools.{kind.__name__}",
+        "workbench",
+        kind.__name__,
+    )
+    assert data.description is not None
+    assert data.description.startswith(
+        "A workbench that provides a static set of tools that do not change after\n    each tool execution"
+    )
+    assert data.config["tool_overrides"] == {"add": {"name": "plus"}}
+    assert ComponentModel(**data.config["tools"][0]) == FunctionTool(add, "Add.", strict=True).dump_component()
+    loaded = AutoGenWorkbench.load_component(ComponentModel.model_validate_json(data.model_dump_json()))
+    assert type(loaded) is kind
+    assert await loaded.call_tool("plus", {"a": 1}) == text("plus", "3")
+
+
+async def test_a_workbench_is_a_source_of_tools_under_the_names_it_gives_them():
+    tools = bench(add, greet, tool_overrides={"add": ToolOverride(name="plus", description="Sum.")})
+    crib = Crib([tools])
+    native = crib.workbench()
+    assert [(spec.name, spec.description) for spec in native.specs()] == [("plus", "Sum."), ("greet", "Do greet.")]
+    assert (await native.call("plus", '{"b": 1}')).text == "Tool 'plus': 'a' is missing. Expected integer."
+    assert (await native.call("plus", '{"a": 1}')).value == 3

@@ -1,0 +1,524 @@
+"""Spark's agent: what it hands to tools, what it tells the model, what it keeps. `Known defects` has a test each."""
+
+import asyncio
+import json
+import logging
+import threading
+from typing import Any
+
+import pytest
+
+from toolcrib import Context
+from toolcrib.agent import Outcome, ScriptedModel
+from toolcrib.dialects.spark.agents import Agent, AgentConfig, ConfigurationError
+from toolcrib.dialects.spark.agents.agent import ModelError, ToolExecutionError
+from toolcrib.dialects.spark.models import EchoModel
+from toolcrib.dialects.spark.nodes.types import ExecutionContext, NodeMessage
+from toolcrib.dialects.spark.tools import BaseTool, ToolContext, ToolSpec, tool
+from toolcrib.dialects.spark.tools.tools import PythonAgentTool
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+async def later(word: str) -> str:
+    """Say a word, later."""
+    await asyncio.sleep(0)
+    return f"{word}, later"
+
+
+@tool
+def fail(why: str) -> str:
+    """Fail."""
+    raise OSError(why)
+
+
+def made(script: Any, tools: list[Any], **options: Any) -> tuple[Agent, ScriptedModel]:
+    model = ScriptedModel(script)
+    return Agent(AgentConfig(model=model, tools=tools, **options)), model
+
+
+def told(model: ScriptedModel, request: int = -1) -> list[tuple[str, str, str]]:
+    """The results that the model was told last before a request."""
+    return [(r.call_id, r.status, r.text) for r in model.requests[request].turns[-1].results]  # type: ignore[union-attr]
+
+
+def calls(*asked: Any) -> dict[str, Any]:
+    return {"calls": list(asked)}
+
+
+ADD = calls(("add", {"a": 1, "b": 2}))
+
+
+# What it is given and what it gives
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "What is 1 + 2?",
+        NodeMessage(content="What is 1 + 2?"),
+        ExecutionContext(inputs=NodeMessage(content="What is 1 + 2?")),
+        {"messages": [{"role": "user", "content": "What is 1 + 2?"}]},
+        ExecutionContext(inputs=NodeMessage(content={"messages": ["What is 1 + 2?"]})),
+        [{"text": "What is 1 + 2?"}],
+    ],
+)
+async def test_what_is_asked_may_be_said_in_any_of_sparks_forms(given: Any) -> None:
+    agent, model = made([ADD, "It is 3."], [add], system_prompt="Be short.")
+    result = await agent.process(given)
+    assert isinstance(result, NodeMessage)
+    assert (result.content, result.type) == ("It is 3.", "text")
+    assert result.metadata == {"status": "done", "usage": {"input": 0, "output": 0, "cached": 0}}
+    assert isinstance(result.raw, Outcome)
+    assert agent.result is result
+    assert model.requests[0].instructions == "Be short."
+    assert [part.text for part in model.requests[0].turns[0].content] == ["What is 1 + 2?"]  # type: ignore[union-attr]
+    assert told(model) == [("call_1", "success", "3")]
+
+
+async def test_a_value_is_asked_as_json_text() -> None:
+    agent, _ = made(lambda request: request.turns[-1].content[0].text, [])
+    assert (await agent.process({"query": "Zürich", "n": None})).content == '{"query":"Zürich","n":null}'
+
+
+async def test_the_context_is_told_how_the_run_went() -> None:
+    agent, _ = made(["Hi."], [])
+    context: ExecutionContext[Any] = ExecutionContext(inputs=NodeMessage(content="Hello"))
+    result = await agent.process(context)
+    assert context.outputs is result
+    assert context.metadata.duration is not None
+
+
+async def test_where_there_is_nothing_to_say_that_is_an_error() -> None:
+    agent, model = made(["?"], [])
+    with pytest.raises(ConfigurationError, match="nothing to say"):
+        await agent.process()
+    assert model.requests == []
+
+
+async def test_without_a_model_an_agent_echoes() -> None:
+    assert (await Agent().process("Hello?")).content == "Hello?"
+    assert (await Agent(tools=[add], name="adder").process("Hello?")).content == "Hello?"
+
+
+def test_a_config_and_its_fields_do_not_go_together() -> None:
+    with pytest.raises(TypeError, match="Put 'tools' into the AgentConfig"):
+        Agent(AgentConfig(model=EchoModel()), tools=[add])
+
+
+# What tools are handed
+
+
+async def test_a_tool_finds_the_agent_what_was_handed_to_process_and_its_own_use() -> None:
+    seen: list[ToolContext] = []
+
+    @tool(context="ctx")
+    def look(word: str, ctx: ToolContext) -> str:
+        """Look."""
+        seen.append(ctx)
+        return word
+
+    script = [calls({"tool": "look", "arguments": {"word": "a"}, "id": "c9"}), "1", calls(("look", {"word": "b"})), "2"]
+    agent, _ = made(script, [look])
+    await agent.process("Look.", user="ann", agent="somebody else")
+    await agent.process("Again.")
+    assert seen == [
+        ToolContext({"toolUseId": "c9", "name": "look", "input": {"word": "a"}}, {"user": "ann", "agent": agent}),
+        ToolContext({"toolUseId": "call_2", "name": "look", "input": {"word": "b"}}, {"agent": agent}),
+    ]
+
+
+async def test_runs_at_the_same_time_each_hand_over_their_own_state() -> None:
+    both = threading.Barrier(2, timeout=5)
+
+    @tool(context=True)
+    def who(tool_context: ToolContext) -> str:
+        """Say who asks."""
+        both.wait()
+        return str(tool_context.invocation_state["user"])
+
+    agent, _ = made(
+        lambda request: calls(("who", {})) if len(request.turns) < 2 else request.turns[-1].results[0].text, [who]
+    )
+    agent.memory_manager.policy = "null"  # type: ignore[assignment]
+    results = await asyncio.gather(agent.process("Who?", user="ann"), agent.process("Who?", user="bob"))
+    assert [result.content for result in results] == ["ann", "bob"]
+
+
+async def test_a_tool_reads_the_history_with_what_is_asked_now() -> None:
+    @tool(context=True)
+    def recall(tool_context: ToolContext) -> list[Any]:
+        """Recall."""
+        history: list[Any] = tool_context.invocation_state["agent"].get_history()
+        return history
+
+    agent, _ = made(["Hello.", calls(("recall", {})), "Done."], [recall])
+    await agent.process("Hi.")
+    await agent.process("What was it?")
+    trace = agent.get_last_tool_trace()
+    assert trace is not None
+    assert trace["output"] == [
+        {"role": "user", "content": [{"text": "Hi."}]},
+        {"role": "assistant", "content": [{"text": "Hello."}]},
+        {"role": "user", "content": [{"text": "What was it?"}]},
+    ]
+
+
+class Shout(BaseTool):
+    @property
+    def tool_name(self) -> str:
+        return "shout"
+
+    @property
+    def tool_spec(self) -> ToolSpec:
+        schema = {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]}
+        return {"name": "shout", "description": "Shout.", "parameters": {"json": schema}}
+
+    @property
+    def tool_type(self) -> str:
+        return "custom"
+
+    def __call__(self, word: str) -> str:
+        return word.upper()
+
+
+async def test_every_kind_of_tool_is_called_by_its_name() -> None:
+    spec: ToolSpec = {"name": "by_hand", "description": "By hand.", "parameters": {"json": {"type": "object"}}}
+
+    def by_hand() -> Any:
+        return {"toolUseId": "x", "status": "success", "content": [{"text": "made"}, {"json": {"n": 1}}]}
+
+    agent, model = made(
+        [calls(("shout", {"word": "a"}), ("sum", {"a": 1, "b": 2}), ("by_hand", {})), "Done."],
+        [Shout(), [PythonAgentTool("by_hand", spec, by_hand)]],  # type: ignore[arg-type]
+    )
+    agent.tool_registry.registry["sum"] = add
+    assert (await agent.process("Go.")).content == "Done."
+    # A ToolResult is told by its content.
+    assert [text for _, _, text in told(model)] == ["A", "3", 'made\n{"n":1}']
+    assert [spec.name for spec in model.requests[0].specs] == ["shout", "by_hand", "sum"]
+
+
+async def test_a_tool_that_returns_a_failed_tool_result_has_failed() -> None:
+    @tool
+    def refuse() -> Any:
+        """Refuse."""
+        return {"toolUseId": "x", "status": "error", "content": [{"text": "not today"}]}
+
+    agent, model = made([calls(("refuse", {})), "Pity."], [refuse])
+    await agent.process("Go.")
+    assert told(model) == [("call_1", "error", "not today")]
+    assert [trace["error"] for trace in agent.get_failed_tool_traces()] == ["not today"]
+
+
+# Known defects
+
+
+async def test_defect_1_async_tools_run() -> None:
+    agent, model = made([calls(("later", {"word": "a"})), "Done."], [later])
+    assert (await agent.process("Go.")).content == "Done."
+    assert told(model) == [("call_1", "success", "a, later")]
+
+
+async def test_defect_2_parallel_calls_run_at_the_same_time_and_others_one_after_the_other() -> None:
+    all_three = threading.Barrier(3, timeout=5)
+
+    @tool
+    def meet(n: int) -> int:
+        """Wait for the others."""
+        all_three.wait()
+        return n
+
+    running: list[int] = []
+
+    @tool
+    def alone(n: int) -> int:
+        """Say how many others run."""
+        running.append(n)
+        others = len(running) - 1
+        threading.Event().wait(0.01)
+        running.remove(n)
+        return others
+
+    agent, model = made(
+        [calls(*(("meet", {"n": n}) for n in (1, 2, 3))), "Done."], [meet], parallel_tool_execution=True
+    )
+    await agent.process("Meet.")
+    assert [text for _, _, text in told(model)] == ["1", "2", "3"]
+
+    agent, model = made([calls(*(("alone", {"n": n}) for n in (1, 2, 3))), "Done."], [alone])
+    await agent.process("Go.")
+    assert [text for _, _, text in told(model)] == ["0", "0", "0"]
+
+
+async def test_defect_2_sync_tools_leave_the_event_loop_alone() -> None:
+    on: list[int] = []
+
+    @tool
+    def where() -> None:
+        """Say where it runs."""
+        on.append(threading.get_ident())
+
+    agent, _ = made([calls(("where", {})), "Done."], [where])
+    await agent.process("Go.")
+    assert on != [threading.get_ident()]
+
+
+async def test_defect_3_an_unknown_tool_has_a_result_too() -> None:
+    agent, model = made([calls(("addd", {"a": 1, "b": 2}), ("add", {"a": 1, "b": 2})), ADD, "3"], [add])
+    assert (await agent.process("Add.")).content == "3"
+    assert told(model, 1) == [
+        ("call_1", "error", "There is no tool 'addd'. Did you mean 'add'? The tools are: add."),
+        ("call_2", "success", "3"),
+    ]
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_defect_4_what_is_wrong_with_arguments_is_told_and_ends_nothing(parallel: bool) -> None:
+    asked = calls(("add", '{"a": 1, "b"'), ("add", {"a": 1}), ("fail", {"why": "no disk"}), ("add", {"a": 1, "b": 2}))
+    agent, model = made([asked, "Sorry."], [add, fail], parallel_tool_execution=parallel)
+    assert (await agent.process("Add.")).content == "Sorry."
+    broken, missing, failed, right = told(model)
+    assert (broken[1], missing[1], failed[1], right) == ("error", "error", "error", ("call_4", "success", "3"))
+    assert "not valid JSON" in broken[2]
+    assert "'b'" in missing[2]
+    assert "no disk" in failed[2]
+
+
+async def test_defect_4_one_step_is_one_round_of_calls_and_then_an_answer() -> None:
+    agent, model = made([ADD, "It is 3."], [add], max_steps=1)
+    result = await agent.process("Add.")
+    assert (result.content, result.metadata["status"]) == ("It is 3.", "done")
+    assert told(model) == [("call_1", "success", "3")]
+    assert [request.choice for request in model.requests] == ["auto", "none"]
+
+
+async def test_after_max_steps_no_call_is_made(caplog: pytest.LogCaptureFixture) -> None:
+    more = {"text": "One more.", "calls": [("add", {"a": 1, "b": 1})]}
+    agent, model = made([more] * 3, [add], max_steps=2)
+    result = await agent.process("Add.")
+    assert (result.content, result.metadata["status"], result.metadata["why"]) == (
+        "One more.",
+        "stopped",
+        "The model asked for more than max_steps=2 rounds of calls.",
+    )
+    assert len(agent.get_tool_traces()) == 2
+    assert len(model.requests) == 3
+    assert "max_steps (2) reached" in caplog.text
+
+
+async def test_without_max_steps_there_is_no_bound() -> None:
+    agent, _ = made([calls(("nope", {}))] * 120 + ["At last."], [add], max_steps=0)
+    assert (await agent.process("Add.")).content == "At last."
+    assert len(agent.get_failed_tool_traces()) == 120
+
+
+async def test_defect_5_a_tool_is_given_the_model_that_it_asks_for() -> None:
+    from pydantic import BaseModel
+
+    class Inner(BaseModel):
+        n: int
+
+    class Outer(BaseModel):
+        inner: Inner
+
+    @tool
+    def take(outer: Outer) -> str:
+        """Take."""
+        return f"{type(outer.inner).__name__} {outer.inner.n}"
+
+    agent, model = made([calls(("take", {"outer": {"inner": {"n": 1}}})), "Done."], [take])
+    await agent.process("Go.")
+    assert told(model) == [("call_1", "success", "Inner 1")]
+
+
+async def test_defect_9_a_value_is_told_as_json_and_a_dictionary_of_ones_own_is_no_tool_result() -> None:
+    @tool
+    def page() -> dict[str, Any]:
+        """Read."""
+        return {"content": "text", "status": "ok", "next": None}
+
+    agent, model = made([calls(("page", {})), "Done."], [page])
+    await agent.process("Go.")
+    assert json.loads(told(model)[0][2]) == {"content": "text", "status": "ok", "next": None}
+    assert agent.get_tool_traces()[0]["output"] == {"content": "text", "status": "ok", "next": None}
+
+
+# tool_choice
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("auto", ["auto", "auto"]),
+        ({"auto": {}}, ["auto", "auto"]),
+        ("any", ["any", "auto"]),
+        ({"any": {}}, ["any", "auto"]),
+        ("add", ["add", "auto"]),
+        ({"tool": {"name": "add"}}, ["add", "auto"]),
+    ],
+)
+async def test_a_choice_holds_for_the_first_turn(choice: Any, sent: list[str]) -> None:
+    agent, model = made([ADD, "3"], [add], tool_choice=choice)
+    await agent.process("Add.")
+    assert [request.choice for request in model.requests] == sent
+
+
+@pytest.mark.parametrize("choice", ["sub", {"tool": {"name": "sub"}}])
+async def test_a_choice_that_is_no_tool_is_auto_and_a_warning(choice: Any, caplog: pytest.LogCaptureFixture) -> None:
+    agent, model = made([ADD, "3"], [add], tool_choice=choice)
+    with caplog.at_level(logging.WARNING):
+        assert (await agent.process("Add.")).content == "3"
+    assert [request.choice for request in model.requests] == ["auto", "auto"]
+    assert "tool_choice 'sub' is no tool of this agent, so it is 'auto'. The tools are: add" in caplog.text
+
+
+async def test_with_none_the_model_sees_no_tools_and_calls_none() -> None:
+    ran: list[int] = []
+
+    @tool
+    def effect() -> None:
+        """Have an effect."""
+        ran.append(1)
+
+    agent, model = made([calls(("effect", {})), "Fine."], [effect], tool_choice="none")
+    assert (await agent.process("Go.")).content == "Fine."
+    assert model.requests[0].specs == ()
+    assert [status for _, status, _ in told(model)] == ["error"]
+    assert ran == []
+
+
+# Traces
+
+
+async def test_traces_say_what_was_called_with_what_and_how_it_ended() -> None:
+    asked = calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no disk"}), ("add", "{"))
+    agent, _ = made([asked, ADD, "Done."], [add, fail], parallel_tool_execution=True)
+    assert (agent.get_tool_traces(), agent.get_last_tool_trace()) == ([], None)
+    await agent.process("Go.")
+    traces = agent.get_tool_traces()
+    times = ("start_time", "end_time", "duration_ms")
+    assert all(trace["start_time"] <= trace["end_time"] for trace in traces)
+    assert all(trace["duration_ms"] == (trace["end_time"] - trace["start_time"]) * 1000 for trace in traces)
+    shown = [{name: value for name, value in trace.items() if name not in times} for trace in traces]
+    outputs = [trace.pop("output") for trace in shown]
+    errors = [trace.pop("error") for trace in shown]
+    assert shown == [
+        {"tool_name": "add", "tool_use_id": "call_1", "input_params": {"a": 1, "b": 2}},
+        {"tool_name": "fail", "tool_use_id": "call_2", "input_params": {"why": "no disk"}},
+        {"tool_name": "add", "tool_use_id": "call_3", "input_params": "{"},
+        {"tool_name": "add", "tool_use_id": "call_4", "input_params": {"a": 1, "b": 2}},
+    ]
+    assert (outputs[0], outputs[3], errors[0], errors[1], errors[3]) == (3, 3, None, "no disk", None)
+    assert "not valid JSON" in errors[2]
+    assert agent.get_last_tool_trace() == traces[3]
+    assert agent.get_tool_traces_by_name("add") == [traces[0], traces[2], traces[3]]
+    assert agent.get_failed_tool_traces() == [traces[1], traces[2]]
+    assert agent.state["tool_traces"] == traces
+    agent.clear_tool_traces()
+    assert (agent.get_tool_traces(), agent.get_last_tool_trace()) == ([], None)
+
+
+async def test_a_tool_can_read_the_traces_of_the_turns_before_it() -> None:
+    @tool(context=True)
+    def count(tool_context: ToolContext) -> int:
+        """Count the calls so far."""
+        return len(tool_context.invocation_state["agent"].get_tool_traces())
+
+    agent, model = made([ADD, calls(("count", {})), "Done."], [add, count])
+    await agent.process("Go.")
+    assert told(model) == [("call_2", "success", "1")]
+
+
+async def test_calls_before_a_failure_of_the_model_are_in_the_traces() -> None:
+    agent, _ = made([ADD, {"error": "unavailable", "message": "The line is down."}], [add])
+    result = await agent.process("Add.")
+    assert [trace["output"] for trace in agent.get_tool_traces()] == [3]
+    assert result.metadata == {"status": "failed"}
+    assert {**result.content, "timestamp": 0} == {
+        "error": "The line is down.",
+        "error_type": "ModelError",
+        "category": "model_call",
+        "timestamp": 0,
+    }
+    assert isinstance(result.raw, ModelError)
+    assert agent.state["last_error"] == "The line is down."
+    assert agent.get_history() == [{"role": "user", "content": [{"text": "Add."}]}]
+
+
+async def test_a_model_that_raises_anything_else_gives_a_message_too() -> None:
+    agent, _ = made([RuntimeError("boom")], [])
+    result = await agent.process("Go.")
+    assert (result.content["error"], result.content["error_type"], result.content["category"]) == (
+        *("boom", "RuntimeError"),
+        "unknown",
+    )
+
+
+async def test_a_call_that_waits_for_a_person_ends_the_run_with_an_error() -> None:
+    @tool
+    async def buy(item: str, ctx: Context) -> str:
+        """Buy."""
+        await ctx.ask("sure", {"type": "boolean"}, "Sure?")
+        return item
+
+    agent, _ = made([calls(("buy", {"item": "a"})), "Done."], [buy])
+    result = await agent.process("Buy.")
+    assert isinstance(result.raw, ToolExecutionError)
+    assert result.content["error"] == "'buy' waits: Sure?"
+    assert agent.get_tool_traces_by_name("buy")[0]["error"] is None
+
+
+async def test_cancelling_the_task_cancels_the_calls() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def hang() -> None:
+        """Hang."""
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    agent, _ = made([calls(("hang", {}))], [hang])
+    task = asyncio.create_task(agent.process("Hang."))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+def test_an_agent_works_on_one_event_loop_after_another() -> None:
+    agent, _ = made([ADD, "3", ADD, "3 again"], [add])
+    assert asyncio.run(agent.process("Add.")).content == "3"
+    assert asyncio.run(agent.process("Again.")).content == "3 again"
+
+
+# History
+
+
+async def test_the_next_run_goes_on_with_the_conversation() -> None:
+    agent, model = made(
+        [ADD, "It is 3.", "As I said."], [add], preload_messages=["Hello", {"role": "assistant", "content": "Hi."}]
+    )
+    await agent.process("Add.")
+    await agent.process("Really?")
+    assert agent.get_history() == [
+        {"role": "user", "content": [{"text": "Hello"}]},
+        {"role": "assistant", "content": [{"text": "Hi."}]},
+        {"role": "user", "content": [{"text": "Add."}]},
+        {"role": "assistant", "content": [{"text": "It is 3."}]},
+        {"role": "user", "content": [{"text": "Really?"}]},
+        {"role": "assistant", "content": [{"text": "As I said."}]},
+    ]
+    assert agent.messages == agent.get_history() == agent.state["messages"]
+    assert len(model.requests[-1].turns) == 5
+    agent.clear_history()
+    assert agent.get_history() == []

@@ -1,0 +1,303 @@
+"""Spark's models: OpenAI's over its own SDK against a server on 127.0.0.1, the echo, and those that users write."""
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcrib import Text, tool
+from toolcrib.agent import Agent as NativeAgent
+from toolcrib.agent import ModelError, Request
+from toolcrib.dialects.spark.agents import Agent, AgentConfig
+from toolcrib.dialects.spark.models import EchoModel, Model, OpenAIModel
+from toolcrib.dialects.spark.tools import tool as spark_tool
+from toolcrib.formats import Reply, User, Written
+
+from ...agent.wire import Wire, answer, events, refusal, wire
+
+KEY = "sk-test-0123456789"
+SPEC: Any = {
+    "name": "add",
+    "description": "Add.",
+    "parameters": {"json": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}},
+}
+ASKED = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+
+
+def completion(message: dict[str, Any], finish: str = "stop") -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": finish, "message": {"role": "assistant", "content": None, **message}}
+    usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
+    return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
+
+
+def model_at(provider: Wire, **config: Any) -> OpenAIModel:
+    client = {"base_url": f"{provider.url}/v1", "api_key": KEY, "max_retries": 0}
+    return OpenAIModel(client_args=client, **{"model_id": "m", **config})
+
+
+@spark_tool
+def add(a: int) -> int:
+    """Add one."""
+    return a + 1
+
+
+# OpenAI
+
+
+async def test_openais_model_says_what_it_is_asked_and_which_tools_it_wants() -> None:
+    message = {"content": "I add.", "tool_calls": [ASKED]}
+    with wire(answer(completion(message, "tool_calls")), answer(completion({"content": "2"}))) as provider:
+        model = model_at(provider, params={"temperature": 0.5, "top_p": 1})
+        messages: list[Any] = [{"role": "user", "content": [{"text": "Add 1."}]}]
+        said = await model.get_text(messages, "Be exact.", [SPEC], {"tool": {"name": "add"}}, temperature=0)
+        messages += [
+            {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}]},
+            {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "2"}]}}]},
+        ]
+        again = await model.get_text(messages, tool_specs=[SPEC])
+    assert {**said, "raw": None} == {
+        "role": "assistant",
+        "content": "I add.",
+        "stop_reason": "tool_use",
+        "tool_calls": [ASKED],
+        "raw": None,
+    }
+    assert (again["content"], again["stop_reason"], "tool_calls" in again) == ("2", "end_turn", False)
+    first, second = (request.body for request in provider.requests)
+    assert {name: value for name, value in first.items() if name != "tools"} == {
+        "model": "m",
+        "messages": [{"role": "system", "content": "Be exact."}, {"role": "user", "content": "Add 1."}],
+        "tool_choice": {"type": "function", "function": {"name": "add"}},
+        "temperature": 0,
+        "top_p": 1,
+    }
+    assert first["tools"][0]["function"]["parameters"] == SPEC["parameters"]["json"]
+    assert second["temperature"] == 0.5
+    assert [message["role"] for message in second["messages"]] == ["user", "assistant", "tool"]
+    assert second["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "2"}
+
+
+async def test_an_agent_tells_openai_of_each_result_and_counts_the_tokens() -> None:
+    asked = completion({"tool_calls": [ASKED, {**ASKED, "id": "c2", "function": {"name": "sub", "arguments": "{"}}]})
+    with wire(answer(asked), answer(completion({"content": "2"}))) as provider:
+        agent = Agent(AgentConfig(model=model_at(provider), tools=[add], system_prompt="Be exact."))
+        result = await agent.process("Add 1.")
+    assert (result.content, result.metadata["usage"]) == ("2", {"input": 18, "output": 4, "cached": 0})
+    assert [(message["role"], message.get("tool_call_id")) for message in provider.requests[1].body["messages"]] == [
+        *(("system", None), ("user", None)),
+        *(("assistant", None), ("tool", "c1"), ("tool", "c2")),
+    ]
+    assert provider.requests[0].body["messages"][0]["content"] == "Be exact."
+    # How many calls a model asks for in a turn is its own affair; here they run one after the other.
+    assert "parallel_tool_calls" not in provider.requests[0].body
+
+
+async def test_a_refused_key_is_a_message_without_the_key() -> None:
+    error = {"error": {"message": f"Incorrect API key provided: {KEY}", "code": "invalid_api_key"}}
+    with wire(refusal(401, error)) as provider:
+        model = model_at(provider)
+        result = await Agent(AgentConfig(model=model)).process("Hello")
+    assert result.content["category"] == "model_call"
+    assert "401" in result.content["error"]
+    assert KEY not in json.dumps(result.content) + repr(result) + repr(model) + json.dumps(model.get_config())
+
+
+async def test_without_a_key_nothing_is_asked_and_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    with pytest.raises(ModelError, match="Set OPENAI_API_KEY") as raised:
+        await OpenAIModel(model_id="m").get_text([{"role": "user", "content": "Hello"}])
+    assert raised.value.problem == "unauthorized"
+
+
+async def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with wire(answer(completion({"content": "Hi."}))) as provider:
+        model = OpenAIModel({"base_url": f"{provider.url}/v1"}, model_id="m")
+        assert (await model.get_text([{"role": "user", "content": "Hello"}]))["content"] == "Hi."
+
+
+async def test_openais_model_streams_for_a_native_agent() -> None:
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
+        head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
+        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+
+    with wire(
+        events(chunk({"role": "assistant", "content": "Hel"}), chunk({"content": "lo"}, "stop"), "[DONE]")
+    ) as provider:
+        model = model_at(provider)
+        pieces = [piece async for piece in model.stream(Request([User((Text("Hi"),))]))]
+        await model.close()
+    assert pieces[:2] == [Written("Hel"), Written("lo")]
+    assert isinstance(pieces[2], Reply)
+    assert pieces[2].text == "Hello"
+
+
+def test_what_openais_model_does_not_take_is_refused_with_the_right_place(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(TypeError, match=r"takes no 'temperature'.*params"):
+        OpenAIModel(model_id="m", temperature=0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="name of a model"):
+        OpenAIModel()  # type: ignore[call-arg]
+    model = OpenAIModel(model_id="m", enable_cache=True)
+    assert "does not cache" in caplog.text
+    model.update_config(model_id="n", params={"seed": 1})
+    assert model.get_config() == {"model_id": "n", "params": {"seed": 1}, "enable_cache": True}
+    assert model.name == "openai:n"
+
+
+# Echo, and users' own
+
+
+async def test_the_echo_says_the_users_last_words() -> None:
+    model = EchoModel()
+    said = await model.get_text(
+        [
+            {"role": "user", "content": "a"},
+            {"role": "assistant", "content": "b"},
+            {"role": "user", "content": ["c", "d"]},
+        ]
+    )
+    assert said == {"role": "assistant", "content": "c\nd", "stop_reason": "end_turn"}
+    assert (await model.get_text([]))["content"] == ""
+    model.update_config(model_id="mine")
+    assert (model.get_config(), model.name) == ({"model_id": "mine"}, "EchoModel:mine")
+
+
+class Mine(Model):
+    """Plays what it is given, and keeps what it was asked."""
+
+    def __init__(self, *script: Any) -> None:
+        self.script = list(script)
+        self.asked: list[Any] = []
+
+    async def get_text(
+        self, messages: Any, system_prompt: Any = None, tool_specs: Any = None, tool_choice: Any = None, **kwargs: Any
+    ) -> Any:
+        self.asked.append((messages, system_prompt, tool_specs, tool_choice))
+        said = self.script.pop(0)
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+
+TOOL_USE = {"role": "assistant", "content": None, "stop_reason": "tool_use", "tool_calls": [ASKED]}
+
+
+async def test_a_model_of_ones_own_is_asked_in_sparks_words() -> None:
+    model = Mine(TOOL_USE, {"role": "assistant", "content": [{"text": "2"}], "stop_reason": "end_turn"})
+    agent = Agent(AgentConfig(model=model, tools=[add], system_prompt="Be exact.", tool_choice="any"))
+    assert (await agent.process("Add 1.")).content == "2"
+    first, second = model.asked
+    specs = [{**add.tool_spec, "parameters": {"json": add.tool_spec["parameters"]["json"]}}]
+    specs[0].pop("response_schema")
+    assert first == ([{"role": "user", "content": [{"text": "Add 1."}]}], "Be exact.", specs, {"any": {}})
+    assert second == (
+        [
+            {"role": "user", "content": [{"text": "Add 1."}]},
+            {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}]},
+            {
+                "role": "user",
+                "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "2"}], "status": "success"}}],
+            },
+        ],
+        "Be exact.",
+        specs,
+        {"auto": {}},
+    )
+
+
+async def test_a_model_that_repeats_its_ids_and_leaves_them_out_is_understood() -> None:
+    nameless = {"function": {"name": "add", "arguments": {"a": 2}}}
+    model = Mine({**TOOL_USE, "tool_calls": [ASKED, ASKED, nameless, {}]}, {"role": "assistant", "content": "Done."})
+    agent = Agent(AgentConfig(model=model, tools=[add]))
+    assert (await agent.process("Add.")).content == "Done."
+    results = [block["toolResult"] for block in model.asked[1][0][-1]["content"]]
+    assert [(result["status"], result["content"][0]["text"]) for result in results[:3]] == [
+        ("success", "2"),
+        ("success", "2"),
+        ("success", "3"),
+    ]
+    assert results[3]["status"] == "error"
+    assert len({result["toolUseId"] for result in results}) == 4
+
+
+async def test_what_a_model_of_ones_own_raises_is_told() -> None:
+    result = await Agent(AgentConfig(model=Mine(KeyError("choices")))).process("Hello")
+    assert (result.content["error"], result.content["category"]) == (
+        "Model 'Mine' failed: KeyError: 'choices'",
+        "model_call",
+    )
+
+
+async def test_every_spark_model_is_a_model_of_a_native_agent() -> None:
+    @tool
+    def add(a: int) -> int:
+        """Add one."""
+        return a + 1
+
+    model = Mine(TOOL_USE, {"role": "assistant", "content": "2"})
+    assert (await NativeAgent(model, [add]).run("Add 1.")).text == "2"
+    events = [event async for event in NativeAgent(EchoModel()).stream("Hello")]
+    assert events[0] == Written("Hello")
+
+
+async def test_a_subclass_of_openais_model_with_its_own_text_is_asked_for_that() -> None:
+    class Wrapped(OpenAIModel):
+        async def get_text(self, messages: Any, *rest: Any, **more: Any) -> Any:
+            return {"role": "assistant", "content": f"{len(messages)} messages", "stop_reason": "end_turn"}
+
+    model = Wrapped(model_id="m")
+    assert (await Agent(AgentConfig(model=model)).process("Hello")).content == "1 messages"
+    assert [event async for event in NativeAgent(model).stream("Hello")][:1] == [Written("1 messages")]
+
+
+# Conversations from elsewhere
+
+
+async def test_a_conversation_with_calls_without_results_is_made_whole() -> None:
+    use = {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}
+    messages = [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "gone", "content": [{"text": "7"}]}}]},
+        {"role": "assistant", "content": [{"text": "I add."}, use, {"toolUse": {**use["toolUse"], "toolUseId": "c2"}}]},
+        {
+            "role": "user",
+            "content": [
+                {"toolResult": {"toolUseId": "c2", "status": "error", "content": [{"text": "no"}]}},
+                {"text": "And?"},
+            ],
+        },
+    ]
+    with wire(answer(completion({"content": "Hm."}))) as provider:
+        agent = Agent(AgentConfig(model=model_at(provider), tools=[add], system_prompt="Be exact."))
+        assert (await agent.process({"messages": messages})).content == "Hm."
+    sent = provider.requests[0].body["messages"]
+    assert [(message["role"], message["content"]) for message in sent] == [
+        ("system", "Be exact.\n\nBe kind."),
+        ("user", "A tool's result: 7"),
+        ("assistant", "I add."),
+        ("tool", "Error (lost): What became of this call is not known."),
+        ("tool", "Error (failed): no"),
+        ("user", "And?"),
+    ]
+    assert (
+        [call["id"] for call in sent[2]["tool_calls"]]
+        == [message["tool_call_id"] for message in sent[3:5]]
+        == ["c1", "c2"]
+    )
+
+
+async def test_images_and_documents_are_sent_as_such() -> None:
+    png, pdf = b"\x89PNG\r\n\x1a\n", b"%PDF-1.7"
+    blocks = [
+        {"text": "Look."},
+        {"image": {"format": "png", "source": {"bytes": png}}},
+        {"document": {"format": "pdf", "name": "a.pdf", "source": {"bytes": pdf}}},
+    ]
+    with wire(answer(completion({"content": "Nice."}))) as provider:
+        await Agent(AgentConfig(model=model_at(provider))).process({"messages": [{"role": "user", "content": blocks}]})
+    assert [part["type"] for part in provider.requests[0].body["messages"][0]["content"]] == [
+        "text",
+        "image_url",
+        "file",
+    ]

@@ -1,0 +1,432 @@
+"""Spark's ToolCallExecutor: every use gives a ToolResult."""
+
+import asyncio
+import logging
+import threading
+from datetime import datetime
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from toolcrib import Image, ToolError
+from toolcrib.dialects.spark.tools import executor as executor_module
+from toolcrib.dialects.spark.tools.decorator import ToolContext, tool
+from toolcrib.dialects.spark.tools.executor import ToolCallExecutor, ToolExecutionConfig
+from toolcrib.dialects.spark.tools.registry import ToolRegistry
+from toolcrib.dialects.spark.tools.tools import PythonAgentTool
+from toolcrib.dialects.spark.tools.types import BaseTool, ToolSpec
+
+CONFIG = ToolExecutionConfig(capture_timestamps=False)
+
+
+def use(name: str, given: Any = None, id: str = "u1") -> Any:
+    return {"toolUseId": id, "name": name, "input": {} if given is None else given}
+
+
+def executor(*tools: Any, config: ToolExecutionConfig | None = CONFIG) -> ToolCallExecutor:
+    registry = ToolRegistry()
+    registry.process_tools(list(tools))
+    return ToolCallExecutor(registry, config)
+
+
+async def run(fn: Any, given: Any = None, **more: Any) -> Any:
+    made = fn if isinstance(fn, BaseTool) else tool(fn)
+    return await executor(made).execute_tool_use(use(made.tool_name, given), **more)
+
+
+def text_of(result: Any) -> tuple[str, str]:
+    (part,) = result["content"]
+    return result["status"], part["text"]
+
+
+class City(BaseModel):
+    name: str
+
+
+def add(a: int, b: int = 2) -> int:
+    return a + b
+
+
+def test_the_defaults_are_those_of_spark() -> None:
+    config = ToolExecutionConfig()
+    assert (config.default_timeout, config.max_concurrency, config.capture_timestamps) == (None, 32, True)
+
+
+async def test_a_result_has_its_text_times_and_metadata() -> None:
+    result: Any = await executor(tool(add), config=None).execute_tool_use(use("add", {"a": 1}))
+    started, completed = map(datetime.fromisoformat, (result.pop("started_at"), result.pop("completed_at")))
+    assert started <= completed
+    assert started.tzinfo is not None
+    assert isinstance(result["metadata"].pop("duration_ms"), int)
+    assert result == {
+        "toolUseId": "u1",
+        "status": "success",
+        "content": [{"text": "3"}],
+        "metadata": {"tool_name": "add"},
+    }
+
+
+async def test_without_timestamps_there_are_none() -> None:
+    result = await run(add, {"a": 1})
+    assert result.keys() == {"toolUseId", "status", "content", "metadata"}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("words", "words"),
+        ({"a": 1, "n": None, "ü": True}, '{"a":1,"n":null,"ü":true}'),
+        (["x", 1.5], '["x",1.5]'),
+        (None, "null"),
+        (City(name="Bonn"), '{"name":"Bonn"}'),
+        ({"content": [], "status": "success"}, '{"content":[],"status":"success"}'),
+        ({"content": [{"id": 1}], "status": "success"}, '{"content":[{"id":1}],"status":"success"}'),
+        (
+            {"content": [{"text": "x"}], "status": "success", "page": 2},
+            '{"content":[{"text":"x"}],"status":"success","page":2}',
+        ),
+        ({"content": [], "status": "ok", "toolUseId": "1"}, '{"content":[],"status":"ok","toolUseId":"1"}'),
+        ({"content": "x", "status": "error", "toolUseId": "1"}, '{"content":"x","status":"error","toolUseId":"1"}'),
+    ],
+)
+async def test_what_is_no_tool_result_is_told_as_text_or_json(value: Any, text: str) -> None:
+    def f() -> Any:
+        return value
+
+    assert text_of(await run(f)) == ("success", text)
+
+
+async def test_images_stay_images() -> None:
+    def f() -> Any:
+        return [Image(b"png", "image/png"), "words"]
+
+    assert (await run(f))["content"] == [{"image": {"format": "png", "source": {"bytes": b"png"}}}, {"text": "words"}]
+
+
+@pytest.mark.parametrize("status", ["success", "error", "in_progress"])
+async def test_a_tool_result_is_passed_on(status: str) -> None:
+    own = {
+        "toolUseId": "own",
+        "status": status,
+        "content": [{"json": {"a": 1}}],
+        "progress": 0.5,
+        "metadata": {"found": 2, "duration_ms": 7},
+    }
+
+    def f() -> Any:
+        return own
+
+    made = executor(tool(f), config=None)
+    result: Any = await made.execute_tool_use(use("f"))
+    assert ("completed_at" in result) == (status != "in_progress")
+    assert "started_at" in result
+    for at in ("started_at", "completed_at"):
+        result.pop(at, None)
+    assert result == {**own, "toolUseId": "u1", "metadata": {"found": 2, "duration_ms": 7, "tool_name": "f"}}
+    assert own["metadata"] == {"found": 2, "duration_ms": 7}
+
+
+@pytest.mark.parametrize("content", [[{"text": "made"}], [{"json": {"n": 1}}, {"text": "made"}]])
+async def test_a_tool_result_of_blocks_needs_no_id(content: list[Any]) -> None:
+    def f() -> Any:
+        return {"status": "success", "content": content}
+
+    result = await run(f)
+    assert (result["toolUseId"], result["status"], result["content"]) == ("u1", "success", content)
+
+
+# Errors
+
+
+async def test_an_exception_is_an_error_result_in_sparks_words(caplog: pytest.LogCaptureFixture) -> None:
+    def f() -> None:
+        raise LookupError("nothing there")
+
+    result = await run(f)
+    assert isinstance(result["metadata"].pop("duration_ms"), int)
+    assert result == {
+        "toolUseId": "u1",
+        "status": "error",
+        "content": [{"text": "Tool 'f' failed: nothing there"}],
+        "metadata": {"reason": "exception", "code": "failed", "tool_name": "f"},
+    }
+    assert "LookupError: nothing there" in caplog.text
+
+
+async def test_what_a_tool_says_of_its_failure_is_told() -> None:
+    async def f() -> None:
+        raise ToolError("Ask for less.", "too_large")
+
+    result = await run(f)
+    assert text_of(result) == ("error", "Ask for less.")
+    assert result["metadata"]["reason"] == "too_large"
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"b": 1}, "'a' is missing"),
+        ({"a": "many"}, "'a'"),
+        ('{"a": 1', "not valid JSON"),
+        ([1], "not a dictionary of arguments"),
+        (3, "not a dictionary of arguments"),
+    ],
+)
+async def test_wrong_input_is_an_error_result(given: Any, said: str) -> None:
+    result = await run(add, given)
+    status, text = text_of(result)
+    assert (status, result["metadata"]["reason"], result["metadata"]["code"]) == (
+        *("error", "exception"),
+        "invalid_arguments",
+    )
+    assert text.startswith("Tool 'add' failed: Validation failed for input parameters: ")
+    assert said in text
+    assert text.count("Tool 'add'") == 1
+
+
+async def test_input_may_be_json_text() -> None:
+    assert text_of(await run(add, '{"a": 1, "b": 5}')) == ("success", "6")
+
+
+async def test_an_unknown_tool_is_an_error_result_that_names_the_nearest() -> None:
+    made = executor(tool(add))
+    result = await made.execute_tool_use(use("ad"))
+    assert text_of(result) == ("error", "There is no tool 'ad'. Did you mean 'add'? The tools are: add.")
+    assert result["metadata"]["reason"] == "unknown_tool"
+
+
+@pytest.mark.parametrize("name", ["no name", "", "x" * 65, 5])
+async def test_a_bad_name_is_an_error_result(name: Any) -> None:
+    result = await executor(tool(add)).execute_tool_use({"toolUseId": "u", "name": name, "input": {}})
+    assert result["status"] == "error"
+    assert "invalid tool name" in result["content"][0]["text"]
+
+
+@pytest.mark.parametrize("wrong", [{"toolUseId": "u", "input": {}}, "add", None])
+async def test_what_is_no_tool_use_is_an_error_result(wrong: Any) -> None:
+    result = await executor(tool(add)).execute_tool_use(wrong)
+    assert result["status"] == "error"
+
+
+async def test_a_use_without_an_id_has_a_result_without_one() -> None:
+    use: Any = {"toolUseId": None, "name": "add", "input": {"a": 1, "b": 2}}
+    result = await executor(tool(add)).execute_tool_use(use)
+    assert (result["toolUseId"], result["status"]) == ("", "success")
+
+
+# Time
+
+
+async def test_a_late_tool_is_stopped_and_told() -> None:
+    ended = asyncio.Event()
+
+    async def f() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    result = await run(f, timeout=0.02)
+    assert text_of(result) == ("error", "Tool 'f' timed out after 0.02s")
+    assert result["metadata"]["reason"] == "timeout"
+    assert ended.is_set()
+
+
+async def test_a_late_sync_tool_is_answered_in_time() -> None:
+    go_on = threading.Event()
+
+    def f() -> None:
+        go_on.wait(20)
+
+    made = executor(tool(f), config=ToolExecutionConfig(default_timeout=0.02))
+    try:
+        assert text_of(await made.execute_tool_use(use("f"))) == ("error", "Tool 'f' timed out after 0.02s")
+    finally:
+        go_on.set()
+
+
+async def test_a_uses_own_timeout_goes_before_the_default() -> None:
+    passed = asyncio.Event()
+
+    async def f() -> str:
+        await passed.wait()
+        return "done"
+
+    made = executor(tool(f), config=ToolExecutionConfig(default_timeout=0.001))
+    waiting = asyncio.create_task(made.execute_tool_use(use("f"), timeout=30))
+    late = await made.execute_tool_use(use("f"))
+    passed.set()
+    assert (late["status"], text_of(await waiting)) == ("error", ("success", "done"))
+
+
+async def test_at_most_so_many_run_at_a_time() -> None:
+    running = most = 0
+    both = asyncio.Event()
+
+    async def f() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        if running == 2:
+            both.set()
+        await both.wait()
+        await asyncio.sleep(0)
+        running -= 1
+
+    made = executor(tool(f), config=ToolExecutionConfig(max_concurrency=2))
+    results = await asyncio.gather(*(made.execute_tool_use(use("f", id=str(n))) for n in range(6)))
+    assert (most, [result["toolUseId"] for result in results]) == (2, ["0", "1", "2", "3", "4", "5"])
+    assert {result["status"] for result in results} == {"success"}
+
+
+@pytest.mark.parametrize("most", [None, 0])
+async def test_without_a_bound_all_run_at_once(most: int | None) -> None:
+    meeting = asyncio.Barrier(40)
+
+    async def f() -> None:
+        await meeting.wait()
+
+    made = executor(tool(f), config=ToolExecutionConfig(max_concurrency=most))
+    results = await asyncio.gather(*(made.execute_tool_use(use("f"), timeout=20) for _ in range(40)))
+    assert {result["status"] for result in results} == {"success"}
+
+
+async def test_sync_tools_run_side_by_side() -> None:
+    meeting = threading.Barrier(3)
+
+    def f() -> None:
+        meeting.wait(20)
+
+    made = executor(tool(f))
+    results = await asyncio.gather(*(made.execute_tool_use(use("f")) for _ in range(3)))
+    assert {result["status"] for result in results} == {"success"}
+
+
+async def test_cancelling_the_task_cancels_the_tool() -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def f() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    task = asyncio.create_task(run(f))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+def test_an_executor_works_on_one_event_loop_after_another() -> None:
+    made = executor(tool(add), config=None)
+    for _ in range(2):
+        assert asyncio.run(made.execute_tool_use(use("add", {"a": 1})))["status"] == "success"
+
+
+# What a tool is given
+
+
+async def test_the_use_and_the_callers_own_state_reach_the_tool() -> None:
+    @tool(context=True)
+    def f(q: str, tool_context: ToolContext) -> str:
+        tool_context.invocation_state["seen"] = tool_context.tool_use
+        return q
+
+    asked, state = use("f", {"q": "x"}), {"agent": "a"}
+    result = await executor(f).execute_tool_use(asked, state)
+    assert (result["status"], state) == ("success", {"agent": "a", "seen": asked})
+    assert (await executor(f).execute_tool_use(asked))["status"] == "success"
+
+
+class Join(BaseTool):
+    @property
+    def tool_name(self) -> str:
+        return "join"
+
+    @property
+    def tool_spec(self) -> ToolSpec:
+        text = {"type": "string"}
+        return {"name": "join", "description": "Join", "parameters": {"json": {"properties": {"a": text, "b": text}}}}
+
+    @property
+    def tool_type(self) -> str:
+        return "custom"
+
+    def __call__(self, a: str = "-", b: str = "-") -> str:
+        return f"{a} {b}"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [({"a": "x"}, "x -"), (["x", "y"], "x y"), (("x",), "x -"), ("x", "x -"), ({}, "- -")],
+)
+async def test_a_tool_that_is_not_decorated_takes_lists_and_single_values_by_position(given: Any, text: str) -> None:
+    assert text_of(await run(Join(), given)) == ("success", text)
+
+
+async def test_too_many_values_or_wrong_ones_are_error_results() -> None:
+    status, text = text_of(await run(Join(), ["x", "y", "z"]))
+    assert (status, "takes 2 arguments by position, not 3: a, b" in text) == ("error", True)
+    assert (await run(Join(), [{"x": 1}]))["metadata"]["code"] == "invalid_arguments"
+    none = await executor(Join()).execute_tool_use({"toolUseId": "u", "name": "join", "input": None})
+    assert text_of(none) == ("success", "- -")
+
+
+async def test_a_tools_own_way_to_prepare_its_arguments_is_used() -> None:
+    class Prepared(Join):
+        def prepare_tool_kwargs(self, tool_use: Any, invocation_state: Any = None) -> dict[str, Any]:
+            return {"a": tool_use["toolUseId"], "b": invocation_state["b"] + tool_use["input"]["b"]}
+
+    assert text_of(await run(Prepared(), {"b": "y"}, invocation_state={"b": "x"})) == ("success", "u1 xy")
+
+
+async def test_an_async_tool_of_any_class_is_awaited() -> None:
+    class Slow(Join):
+        async def __call__(self, a: str = "-", b: str = "-") -> str:  # type: ignore[override]
+            await asyncio.sleep(0)
+            return "called"
+
+    class Own(Join):
+        async def acall(self, *args: Any, **kwargs: Any) -> str:
+            return "own"
+
+    assert text_of(await run(Slow())) == ("success", "called")
+    assert await Slow().acall() == "called"
+    assert text_of(await run(Own())) == ("success", "own")
+
+
+async def test_a_tool_of_a_bare_spec_is_held_to_it() -> None:
+    async def work(n: int) -> Any:
+        return {"n": n}
+
+    spec: Any = {"name": "work", "description": "d", "parameters": {"properties": {"n": {"type": "integer"}}}}
+    made = PythonAgentTool("work", spec, work)  # type: ignore[arg-type]
+    assert text_of(await run(made, {"n": 1})) == ("success", '{"n":1}')
+    assert (await run(made, {"n": "x"}))["metadata"]["code"] == "invalid_arguments"
+
+
+async def test_the_executor_sees_what_the_registry_has_now() -> None:
+    registry = ToolRegistry()
+    made = ToolCallExecutor(registry, CONFIG, loop=asyncio.get_running_loop())
+    assert (await made.execute_tool_use(use("add")))["status"] == "error"
+    registry.register_tool(tool(add))
+    assert text_of(await made.execute_tool_use(use("add", {"a": 1}))) == ("success", "3")
+    registry.registry["add"] = tool(lambda a: a * 10, name="add")
+    assert text_of(await made.execute_tool_use(use("add", {"a": 1}))) == ("success", "10")
+    registry.registry["other"] = tool(add)
+    assert text_of(await made.execute_tool_use(use("other", {"a": 1}))) == ("success", "3")
+    registry.registry.clear()
+    assert text_of(await made.execute_tool_use(use("add", {"a": 1})))[1].endswith("There are no tools here.")
+
+
+async def test_uses_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, executor_module.__name__):
+        await run(add, {"a": 1})
+    assert [record.getMessage() for record in caplog.records if record.name == executor_module.__name__] == [
+        "tool 'add' begins",
+        "tool 'add' ended: success",
+    ]

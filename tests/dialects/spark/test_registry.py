@@ -1,0 +1,447 @@
+"""Spark's ToolRegistry: names, references, specs."""
+
+import asyncio
+import copy
+import importlib
+import logging
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Registry, Workbench
+from toolcrib.dialects.spark.tools import registry as registry_module
+from toolcrib.dialects.spark.tools.decorator import tool
+from toolcrib.dialects.spark.tools.registry import ToolRegistry
+from toolcrib.dialects.spark.tools.tools import PythonAgentTool
+from toolcrib.dialects.spark.tools.types import BaseTool, ToolSpec
+
+
+@tool
+def search(query: str) -> str:
+    """Search."""
+    return query
+
+
+@tool
+def count(n: int = 1) -> int:
+    """Count."""
+    return n
+
+
+def plain(query: str) -> str:
+    return query
+
+
+class Echo(BaseTool):
+    def __init__(self, name: str = "echo", spec: dict[str, Any] | None = None) -> None:
+        self._name = name  # the base's __init__ is not called
+        self._spec = spec or {"name": name, "description": "Echo", "parameters": {"properties": {"x": {}}}}
+
+    @property
+    def tool_name(self) -> str:
+        return self._name
+
+    @property
+    def tool_spec(self) -> ToolSpec:
+        return self._spec  # type: ignore[return-value]
+
+    @property
+    def tool_type(self) -> str:
+        return "echo"
+
+    def __call__(self, x: Any = None) -> Any:
+        return x
+
+
+Module = Callable[..., str]
+
+
+@pytest.fixture
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
+    """Writes a module that can be imported, and says where."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(name: str, text: str) -> str:
+        path = tmp_path / f"{name}.py"
+        path.write_text("from toolcrib.dialects.spark.tools import tool, BaseTool\n" + text)
+        importlib.invalidate_caches()
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return str(path)
+
+    return write
+
+
+def test_tools_are_found_by_name() -> None:
+    registry = ToolRegistry()
+    assert (registry.registry, registry.dynamic_tools, registry.tool_refs) == ({}, {}, {})
+    assert registry.process_tools([search, [count, (Echo(),)]]) == ["search", "count", "echo"]
+    assert registry.get_tool("search") is search
+    assert list(registry.registry) == ["search", "count", "echo"]
+    with pytest.raises(KeyError, match="'nothing' is not registered"):
+        registry.get_tool("nothing")
+
+
+def test_dynamic_tools_are_listed_and_found() -> None:
+    registry, echo = ToolRegistry(), Echo()
+    echo.mark_dynamic()
+    registry.register_tool(echo)
+    assert registry.dynamic_tools == {"echo": echo}
+    del registry.registry["echo"]
+    assert registry.get_tool("echo") is echo
+    assert [spec["name"] for spec in registry.get_all_tool_specs()] == ["echo"]
+
+
+def test_a_taken_name_is_refused() -> None:
+    registry = ToolRegistry()
+    registry.process_tools([search, Echo()])
+    with pytest.raises(ValueError, match="Tool name 'echo' already exists"):
+        registry.register_tool(Echo())
+
+    @tool(name="search")
+    def other(query: str) -> str:
+        return query
+
+    with pytest.raises(ValueError, match="Tool name 'search' already exists"):
+        registry.register_tool(other)
+    assert registry.get_tool("search") is search
+
+
+def test_local_functions_of_one_name_are_two_functions() -> None:
+    def make() -> Any:
+        @tool
+        def local() -> None: ...
+
+        return local
+
+    registry = ToolRegistry()
+    registry.register_tool(make())
+    with pytest.raises(ValueError, match="already exists"):
+        registry.register_tool(make())
+
+
+def test_methods_of_two_objects_are_two_tools() -> None:
+    class Box:
+        @tool
+        def open(self) -> None: ...
+
+    first, second, registry = Box(), Box(), ToolRegistry()
+    registry.register_tool(first.open)
+    registry.register_tool(first.open)
+    with pytest.raises(ValueError, match="already exists"):
+        registry.register_tool(second.open)
+
+
+@pytest.mark.parametrize(("first", "second"), [("my-tool", "my_tool"), ("my_tool", "my-tool")])
+def test_names_that_differ_in_dashes_only_are_refused(first: str, second: str) -> None:
+    registry = ToolRegistry()
+    registry.register_tool(Echo(first))
+    with pytest.raises(ValueError, match=f"'{second}' already exists as '{first}'.*differs by a '-' or '_'"):
+        registry.register_tool(Echo(second))
+
+
+def test_a_reloaded_function_takes_the_place_of_the_old_one(module: Module) -> None:
+    module("reloaded", "@tool\ndef f() -> str:\n    return 'old'\n")
+    registry = ToolRegistry()
+    first: Any = importlib.import_module("reloaded")
+    registry.register_tool(first.f)
+    module("reloaded", "\n@tool\ndef f() -> str:\n    return 'newer'\n")
+    second: Any = importlib.import_module("reloaded")
+    registry.register_tool(second.f)
+    assert registry.get_tool("f")() == "newer"
+
+
+@pytest.mark.parametrize("wrong", [plain, Echo, 3, "no_such_tool_anywhere", {"search": search}, "a/b.py"])
+def test_what_is_no_tool_is_refused_and_nothing_is_registered(wrong: Any) -> None:
+    registry = ToolRegistry()
+    with pytest.raises(ValueError, match="no specification of a tool"):
+        registry.process_tools([search, wrong])
+    assert registry.registry == {}
+
+
+@pytest.mark.parametrize("given", [search, [search], (search,), iter([search])])
+def test_a_single_tool_is_a_list_of_one(given: Any) -> None:
+    registry = ToolRegistry()
+    assert registry.process_tools(given) == ["search"]
+    assert registry.process_tools("search") == ["search"]  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="A NoneType is no specification of a tool"):
+        registry.process_tools(None)  # type: ignore[arg-type]
+
+
+def test_what_cannot_be_a_tool_is_refused() -> None:
+    registry = ToolRegistry()
+    with pytest.raises(ValueError, match="Decorate the function"):
+        registry.register_tool(plain)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="cannot be the name of a tool"):
+        registry.register_tool(Echo("no name"))
+    with pytest.raises(ValueError, match="has type 'odd'"):
+        registry.register_tool(Echo(spec={"name": "echo", "description": "", "parameters": {"json": {"type": "odd"}}}))
+    with pytest.raises(ValueError, match="no JSON Schema"):
+
+        @tool
+        def impossible(x: type(sys)) -> None: ...  # type: ignore[valid-type]
+
+        registry.register_tool(impossible)
+
+
+def test_names_references_files_folders_and_modules_are_understood(module: Module, tmp_path: Path) -> None:
+    one = module("one_of_spark", "@tool\ndef one() -> int:\n    return 1\n")
+    module("two_of_spark", "@tool\ndef two() -> int:\n    return 2\n@tool\ndef three() -> int:\n    return 3\n")
+    registry = ToolRegistry()
+    assert registry.process_tools(["two_of_spark:two"]) == ["two"]
+    assert registry.process_tools(["two"]) == ["two"]
+    assert registry.process_tools([Path(one)]) == ["one"]
+    assert list(registry.dynamic_tools) == ["one"]
+    assert registry.get_tool_ref("two") == "two_of_spark:two"
+    assert ToolRegistry().process_tools([importlib.import_module("two_of_spark")]) == ["two", "three"]
+    assert ToolRegistry().process_tools(["two_of_spark"]) == ["two", "three"]
+    assert ToolRegistry().process_tools([one]) == ["one"]
+    assert ToolRegistry().process_tools([f"{one}:one"]) == ["one"]
+    assert ToolRegistry().process_tools([str(tmp_path)]) == ["one", "two", "three"]
+
+
+def test_a_file_that_cannot_be_loaded_is_named(module: Module, tmp_path: Path) -> None:
+    module("broken_of_spark", "1 / 0\n")
+    with pytest.raises(ValueError, match=r"broken_of_spark.py:2: ZeroDivisionError"):
+        ToolRegistry().process_tools([str(tmp_path)])
+    native = tmp_path / "native_of_spark.py"
+    native.write_text("from toolcrib import tool\n@tool\ndef f() -> None: ...\n")
+    with pytest.raises(ValueError, match=r"'f' in .* is no Spark tool"):
+        ToolRegistry().process_tools([native])
+
+
+# References
+
+
+def test_a_tool_is_registered_by_reference_under_another_name_that_its_spec_says(module: Module) -> None:
+    module("by_ref", "@tool\ndef f(a: int) -> int:\n    return a\n")
+    registry = ToolRegistry()
+    registry.register_tool_by_ref("by_ref:f", tool_name="calc")
+    registry.register_tool_by_ref("by_ref:f")
+    assert (registry.get_tool("calc").tool_name, registry.get_tool("f").tool_name) == ("calc", "f")
+    assert [spec["name"] for spec in registry.get_all_tool_specs()] == ["calc", "f"]
+    assert registry.tool_refs == {"calc": "by_ref:f", "f": "by_ref:f"}
+    bench = Workbench([registry])
+    assert (bench.call_sync("calc", {"a": 1}).value, bench.call_sync("f", {"a": 2}).value) == (1, 2)
+
+
+def test_a_tool_of_any_class_gets_another_name(module: Module) -> None:
+    module(
+        "classes",
+        "from toolcrib.dialects.spark.tools.tools import PythonAgentTool\n"
+        "spec = {'name': 'f', 'description': 'd', 'parameters': {'properties': {'a': {'type': 'integer'}}}}\n"
+        "made = PythonAgentTool('f', spec, lambda a: a, long_running=True)\n",
+    )
+    registry = ToolRegistry()
+    registry.register_tool_by_ref("classes:made", "g")
+    alias = registry.get_tool("g")
+    assert (alias.tool_spec["name"], alias.tool_type, alias.is_long_running, alias(3)) == ("g", "python", True, 3)
+    assert (alias.is_dynamic, alias.supports_async, asyncio.run(alias.acall(5))) == (False, False, 5)
+    assert Workbench([registry]).call_sync("g", {"a": 4}).value == 4
+    with pytest.raises(ValueError, match="already exists"):
+        registry.register_tool_by_ref("classes:made", "g")
+
+
+@pytest.mark.parametrize(
+    ("ref", "said"),
+    [
+        ("nonsense", "has the form module:name"),
+        ("no_such_module_here:f", "no_such_module_here"),
+        ("json:no_such_name", "no_such_name"),
+        ("json:dumps", "is not a BaseTool instance"),
+        ("json:decoder", "not callable"),
+    ],
+)
+def test_a_reference_that_leads_to_no_tool_is_refused(ref: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ToolRegistry().register_tool_by_ref(ref)
+    with pytest.raises(ValueError, match=said):
+        ToolRegistry.from_spec_dict({"tools": [{"name": "f", "ref": ref}]})
+
+
+def test_only_trusted_modules_are_imported(module: Module) -> None:
+    module("strange", "raise SystemExit('was imported')\n")
+    registry = ToolRegistry()
+    with pytest.raises(ValueError, match=r"outside the trusted packages \(myapp\)"):
+        registry.register_tool_by_ref("strange:f", trusted=["myapp"])
+    with pytest.raises(ValueError, match="outside the trusted packages"):
+        ToolRegistry.from_spec_dict({"tools": [{"name": "f", "ref": "strange:f"}]}, trusted=["myapp"])
+    with pytest.raises(ValueError, match="SystemExit: was imported"):
+        registry.register_tool_by_ref("strange:f")
+
+
+def test_what_cannot_be_imported_again_has_no_reference(module: Module) -> None:
+    module("refs", "@tool\ndef f() -> None: ...\ndef g(): ...\nmade = tool(g)\n")
+    found: Any = importlib.import_module("refs")
+
+    @tool
+    def local() -> None: ...
+
+    registry = ToolRegistry()
+    registry.process_tools([found.f, found.made, local, tool(lambda: None, name="lam"), Echo()])
+    assert registry.tool_refs == {"f": "refs:f"}
+    assert (registry.get_tool_ref("f"), registry.get_tool_ref("local")) == ("refs:f", None)
+
+
+def test_a_registry_is_written_and_read(module: Module) -> None:
+    module("written", "@tool(long_running=True)\nasync def f(a: int) -> int:\n    return a\n")
+    registry = ToolRegistry()
+    registry.process_tools(["written:f"])
+    written = registry.to_spec_dict()
+    assert written == {
+        "tools": [
+            {
+                "name": "f",
+                "spec": registry.get_tool("f").tool_spec,
+                "ref": "written:f",
+                "metadata": {
+                    "tool_type": "function",
+                    "is_dynamic": False,
+                    "supports_async": True,
+                    "is_long_running": True,
+                    "supports_hot_reload": True,
+                },
+            }
+        ]
+    }
+    written["tools"][0]["spec"]["name"] = "changed"
+    assert registry.get_tool("f").tool_spec["name"] == "f"
+    again = ToolRegistry.from_spec_dict(registry.to_spec_dict())
+    assert again.to_spec_dict() == registry.to_spec_dict()
+    assert ToolRegistry.from_spec_dict({}).registry == {}
+
+
+@pytest.mark.parametrize("wrong", [{"tools": "all"}, {"tools": [{"name": "f"}]}, {"tools": ["f"]}, ["f"], None])
+def test_a_tool_without_a_reference_cannot_be_read(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="ref"):
+        ToolRegistry.from_spec_dict(wrong)
+
+
+# Specs
+
+
+def test_the_config_is_a_copy_with_everything_filled_in() -> None:
+    registry, echo = ToolRegistry(), Echo()
+    before = copy.deepcopy(echo.tool_spec)
+    registry.process_tools([search, echo])
+    config = registry.get_all_tools_config()
+    assert config["search"] == search.tool_spec
+    assert config["echo"]["parameters"] == {
+        "json": {
+            "type": "object",
+            "properties": {"x": {"type": "string", "description": "Property x"}},
+            "required": [],
+        }
+    }
+    config["search"]["parameters"]["json"]["properties"].clear()
+    config["echo"]["parameters"].clear()
+    assert "query" in search.tool_spec["parameters"]["json"]["properties"]
+    assert echo.tool_spec == before
+    assert registry.get_all_tool_specs() == list(registry.get_all_tools_config().values())
+
+
+def test_a_spec_that_is_none_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    registry = ToolRegistry()
+    registry.process_tools([search, Echo(spec={"name": "echo"})])
+    with caplog.at_level(logging.WARNING, registry_module.__name__):
+        assert list(registry.get_all_tools_config()) == ["search"]
+    assert "Missing required fields in tool spec: description" in caplog.text
+    assert registry_module.logger.name == registry_module.__name__
+
+
+def test_validating_a_spec_fills_it_in() -> None:
+    spec: Any = {
+        "name": "f",
+        "description": "",
+        "parameters": {
+            "properties": {
+                "a": {},
+                "b": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+                "c": {"$ref": "#/$defs/C"},
+                "d": {"enum": [1, 2]},
+                "e": "text",
+                "f": {"type": "integer", "description": "said"},
+            },
+            "$defs": {"C": {"type": "object"}},
+        },
+    }
+    ToolRegistry().validate_tool_spec(spec)
+    assert spec["parameters"] == {
+        "json": {
+            "type": "object",
+            "properties": {
+                "a": {"type": "string", "description": "Property a"},
+                "b": {"anyOf": [{"type": "integer"}, {"type": "null"}], "description": "Property b"},
+                "c": {"$ref": "#/$defs/C"},
+                "d": {"enum": [1, 2], "description": "Property d"},
+                "e": {"type": "string", "description": "Property e"},
+                "f": {"type": "integer", "description": "said"},
+            },
+            "required": [],
+            "$defs": {"C": {"type": "object"}},
+        }
+    }
+    least: Any = {"name": "f", "description": ""}
+    ToolRegistry().validate_tool_spec(least)
+    assert least["parameters"] == {"json": {"type": "object", "properties": {}, "required": []}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"description": "d"}, "Missing required fields in tool spec: name"),
+        ({"parameters": {}}, "Missing required fields in tool spec: name, description"),
+        ({"name": 1, "description": "d"}, "name of a tool spec is text"),
+        ({"name": "f", "description": "d", "parameters": []}, "parameters are a dictionary"),
+        ({"name": "f", "description": "d", "parameters": {"json": []}}, "is a list"),
+        ({"name": "f", "description": "d", "parameters": {"json": {"type": "array"}}}, "array"),
+        ({"name": "f", "description": "d", "parameters": {"json": {"properties": []}}}, "no JSON Schema"),
+        ("f", "is a dictionary"),
+    ],
+)
+def test_what_is_no_spec_is_refused(spec: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        ToolRegistry().validate_tool_spec(spec)
+
+
+# Beside native
+
+
+def test_a_registry_is_a_source_and_its_tools_are_registered_natively() -> None:
+    registry = ToolRegistry()
+    registry.process_tools([search, Echo()])
+    assert [spec.name for spec in Workbench([registry, count]).specs()] == ["search", "echo", "count"]
+    # The same tools from both are the same tools.
+    assert len(Workbench([registry, search]).specs()) == 2
+    assert Registry([search]).get("search").spec.description == "Search."
+
+
+def test_the_command_finds_the_tools_in_a_file(module: Module) -> None:
+    path = module(
+        "served",
+        "from toolcrib.dialects.spark.tools import ToolRegistry, ToolResult\n"
+        "@tool\ndef add(a: int, b: int) -> int:\n    return a + b\n"
+        "registry = ToolRegistry()\nregistry.register_tool(add)\n",
+    )
+    ran = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "call", "-s", path, "add", "a=1", "b=2"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (ran.stdout.strip(), ran.returncode) == ("3", 0), ran.stderr
+
+
+def test_a_tool_of_a_bare_spec_takes_its_place_as_a_newer_version() -> None:
+    def work(x: int) -> int:
+        return x
+
+    spec: Any = {"name": "work", "description": "d", "parameters": {"properties": {"x": {"type": "integer"}}}}
+    registry = ToolRegistry()
+    registry.register_tool(PythonAgentTool("work", spec, work))
+    newer = PythonAgentTool("work", spec, work)
+    registry.register_tool(newer)
+    assert registry.get_tool("work") is newer

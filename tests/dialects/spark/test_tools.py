@@ -1,0 +1,193 @@
+"""Spark's types, tools of a bare spec, names of uses, and importing by reference."""
+
+import asyncio
+import builtins
+import copy
+import os.path
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.dialects.spark import tools as root
+from toolcrib.dialects.spark.tools import tools, types
+from toolcrib.dialects.spark.tools.tools import (
+    InvalidToolUseNameException,
+    PythonAgentTool,
+    normalize_schema,
+    normalize_tool_spec,
+    validate_tool_use,
+    validate_tool_use_name,
+)
+from toolcrib.dialects.spark.tools.types import BaseTool, ToolSpec, update_tool_runtime_metadata
+from toolcrib.dialects.spark.utils import import_utils
+
+
+def spec(**properties: Any) -> Any:
+    return {"name": "f", "description": "d", "parameters": {"json": {"type": "object", "properties": properties}}}
+
+
+def test_the_roots_names_are_there() -> None:
+    for name in root.__all__:
+        assert getattr(root, name) is not None
+    assert {"tool", "ToolContext", "BaseTool", "ToolSpec", "ToolRegistry", "DecoratedFunctionTool"} <= set(root.__all__)
+    assert tools.ToolFunc
+    assert types.Tool.__annotations__ == {"toolSpec": ToolSpec}
+    assert types.ToolChoiceTool.__annotations__ == {"name": str}
+
+
+def test_the_types_have_the_fields_of_the_document() -> None:
+    optional = {
+        each.__name__: (sorted(each.__required_keys__), sorted(each.__optional_keys__))
+        for each in (types.ToolSpec, types.ToolUse, types.ToolResult, types.ToolRuntimeMetadata)
+    }
+    assert optional == {
+        "ToolSpec": (["description", "name", "parameters"], ["response_schema", "x_spark"]),
+        "ToolUse": (["input", "toolUseId"], ["name"]),
+        "ToolResult": (["content", "status", "toolUseId"], ["completed_at", "metadata", "progress", "started_at"]),
+        "ToolRuntimeMetadata": ([], ["long_running", "supports_async"]),
+    }
+
+
+def test_runtime_metadata_is_written_into_the_spec() -> None:
+    given = spec()
+    update_tool_runtime_metadata(given)
+    assert "x_spark" not in given
+    update_tool_runtime_metadata(given, supports_async=False)
+    update_tool_runtime_metadata(given, long_running=True)
+    assert given["x_spark"] == {"supports_async": False, "long_running": True}
+
+
+def test_a_base_tool_has_four_things_to_say() -> None:
+    with pytest.raises(TypeError, match="abstract"):
+        BaseTool()  # type: ignore[abstract]
+    assert BaseTool.__abstractmethods__ == {"tool_name", "tool_spec", "tool_type", "__call__"}
+
+
+def test_a_tool_of_a_bare_spec_says_what_it_was_given() -> None:
+    given = spec()
+    made = PythonAgentTool("f", given, lambda: 1, long_running=True)  # type: ignore[arg-type]
+    assert (made.tool_name, made.tool_type, made.supports_hot_reload, made.supports_async) == (
+        *("f", "python"),
+        *(True, False),
+    )
+    assert made.tool_spec is given
+    assert given["x_spark"] == {"long_running": True}
+    assert made.get_display_properties() == {"Name": "f", "Type": "python", "Async": "no", "Long Running": "yes"}
+    assert not PythonAgentTool("f", spec(), lambda: 1).is_long_running  # type: ignore[arg-type]
+    assert PythonAgentTool("f", spec(), lambda: 1, supports_async=True).supports_async  # type: ignore[arg-type]
+
+
+async def test_a_tool_of_a_bare_spec_is_called_and_awaited() -> None:
+    async def work(n: int) -> int:
+        return n + 1
+
+    made, plain = PythonAgentTool("f", spec(), work), PythonAgentTool("g", spec(), lambda n: n)  # type: ignore[arg-type]
+    assert made.supports_async
+    assert (await made.acall(1), await plain.acall(1), plain(1)) == (2, 1, 1)
+    with pytest.raises(RuntimeError, match="acall"):
+        made(1)
+    assert await asyncio.to_thread(made, 1) == 2
+
+
+@pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
+def test_names_that_providers_take_are_valid(name: str) -> None:
+    validate_tool_use({"name": name, "toolUseId": "1", "input": {}})
+    validate_tool_use_name({"name": name, "toolUseId": "1", "input": {}})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("", "pattern"), ("a b", "pattern"), ("a\n", "pattern"), ("x" * 65, "length"), (None, "pattern")]
+)
+def test_other_names_are_not(name: Any, said: str) -> None:
+    for validate in (validate_tool_use, validate_tool_use_name):
+        with pytest.raises(InvalidToolUseNameException, match=f"invalid tool name {said}"):
+            validate({"name": name, "toolUseId": "1", "input": {}})
+        with pytest.raises(InvalidToolUseNameException, match="tool name missing"):
+            validate({"toolUseId": "1", "input": {}})
+
+
+def test_schemas_are_normalized_in_a_copy() -> None:
+    given = {"properties": {"a": {}, "b": {"type": "object", "properties": {"c": 1}}, "d": {"oneOf": []}}, "$defs": {}}
+    before = copy.deepcopy(given)
+    assert normalize_schema(given) == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "string", "description": "Property a"},
+            "b": {
+                "type": "object",
+                "properties": {"c": {"type": "string", "description": "Property c"}},
+                "required": [],
+            },
+            "d": {"oneOf": [], "description": "Property d"},
+        },
+        "required": [],
+        "$defs": {},
+    }
+    assert given == before
+
+
+def test_specs_are_normalized_in_a_copy() -> None:
+    given = spec(a={})
+    bare: Any = {"name": "f", "description": "d", "parameters": {"properties": {"a": {}}}}
+    before = copy.deepcopy(given)
+    assert normalize_tool_spec(given) == normalize_tool_spec(bare)
+    assert normalize_tool_spec(bare)["parameters"]["json"]["properties"]["a"]["type"] == "string"
+    assert given == before
+
+
+# References
+
+
+def test_references_are_imported() -> None:
+    assert import_utils.import_from_ref("os.path:join") is os.path.join
+    assert import_utils.import_from_ref("pathlib:Path.home")() == Path.home()
+    assert import_utils.import_class_from_ref("pathlib:Path") is Path
+    assert import_utils.safe_import_from_ref("os.path:join") is os.path.join
+    assert import_utils.safe_import_from_ref("os.path:nothing", "other") == "other"
+    assert import_utils.safe_import_from_ref("os.path:nothing") is None
+    assert import_utils.validate_reference("os.path:join") == (True, None)
+
+
+@pytest.mark.parametrize("ref", ["os.path", "no_such_module:f", "os.path:nothing", "os:sep", "", 3, ":f", "os:"])
+def test_references_that_lead_nowhere_raise_pythons_own_import_error(ref: Any) -> None:
+    with pytest.raises(ImportError):
+        import_utils.import_from_ref(ref)
+    with pytest.raises(ImportError):
+        import_utils.import_class_from_ref(ref)
+    valid, said = import_utils.validate_reference(ref)
+    assert not valid
+    assert said
+    assert import_utils.ImportError is builtins.ImportError
+
+
+def test_a_function_is_no_class() -> None:
+    with pytest.raises(ImportError, match="is not a class"):
+        import_utils.import_class_from_ref("os.path:join")
+
+
+def test_untrusted_modules_are_not_imported() -> None:
+    for leads in (import_utils.import_from_ref, import_utils.import_class_from_ref):
+        with pytest.raises(ImportError, match="outside the trusted packages"):
+            leads("pathlib:Path", trusted=["json"])
+    assert import_utils.safe_import_from_ref("pathlib:Path", 1, trusted=[]) == 1
+    assert import_utils.validate_reference("pathlib:Path", trusted=["json"])[0] is False
+
+
+def test_references_are_told() -> None:
+    assert import_utils.get_ref_for_callable(os.path.join) == "posixpath:join"
+    assert import_utils.get_ref_for_class(Path) == "pathlib:Path"
+
+
+def test_what_cannot_be_imported_again_has_no_reference() -> None:
+    class Local: ...
+
+    for wrong in (lambda: None, Local, "text".upper):
+        with pytest.raises(ValueError, match="Cannot create reference"):
+            import_utils.get_ref_for_callable(wrong)
+    with pytest.raises(ValueError, match="Cannot create reference"):
+        import_utils.get_ref_for_class(Local)
+    with pytest.raises(ValueError, match="is not callable"):
+        import_utils.get_ref_for_callable(3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="is not a class"):
+        import_utils.get_ref_for_class(len)  # type: ignore[arg-type]

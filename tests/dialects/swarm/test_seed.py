@@ -1,0 +1,222 @@
+"""What agent-swarm-kit's document on IAgentTool says, item by item. Its tools are in tests/seeds/swarm."""
+
+import inspect
+import runpy
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+import pytest
+
+from toolcrib import CancellationToken, DefinitionError
+from toolcrib.dialects.swarm import (
+    IAgentTool,
+    IAgentToolCallbacks,
+    ITool,
+    IToolCall,
+    IToolCallDto,
+    IToolCallFunction,
+    IToolFunction,
+    IToolParameters,
+    IToolProperty,
+    IToolValidateDto,
+    ToolValue,
+    agent_tool,
+    execute_tools,
+    resolve_tools,
+)
+
+SEED = Path(__file__).parents[2] / "seeds" / "swarm" / "search.py"
+
+
+@pytest.fixture
+def names() -> dict[str, Any]:
+    return runpy.run_path(str(SEED))
+
+
+def call(name: str, tool_id: str, **arguments: Any) -> IToolCall:
+    return {"id": tool_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+async def test_the_documents_tools_run_and_are_given_all_that_it_says(names: dict[str, Any]) -> None:
+    calls = [call("search", "1", query="bolts", scope="new"), call("calculate", "2", a=1, b=2)]
+    tools = [names["search_tool"], names["Calculate"]()]
+    done = await execute_tools("client", "agent", calls, tools, call_reason="because")
+    assert (done.status, dict(done.outputs)) == ("success", {"1": "results for bolts", "2": "3"})
+    before, first, second, after = names["seen"]
+    assert (before, after) == (("before", "1"), ("after", "2"))
+    assert set(first) == {
+        *("toolId", "clientId", "agentName", "toolName", "params", "toolCalls", "abortSignal", "callReason", "isLast")
+    }
+    signal = first.pop("abortSignal")
+    assert (signal.aborted, isinstance(signal, CancellationToken)) == (False, True)
+    assert {**first, "toolCalls": list(first["toolCalls"])} == {
+        "toolId": "1",
+        "clientId": "client",
+        "agentName": "agent",
+        "toolName": "search-tool",
+        "params": {"query": "bolts", "scope": "new"},
+        "toolCalls": calls,
+        "callReason": "because",
+        "isLast": False,
+    }
+    assert isinstance(second, IToolCallDto)
+    assert (second.tool_id, second.client_id, second.agent_name, second.tool_name) == (
+        *("2", "client"),
+        *("agent", "calculate-tool"),
+    )
+    assert (second.params, list(second.tool_calls), second.call_reason, second.is_last) == (
+        *({"a": 1, "b": 2}, calls),
+        *("because", True),
+    )
+    assert second.abort_signal.aborted is False
+
+
+async def test_the_last_call_of_a_turn_is_told_so(names: dict[str, Any]) -> None:
+    calls = [call("calculate", str(number), a=number, b=0) for number in range(3)]
+    await execute_tools("client", "agent", calls, [names["Calculate"]()])
+    assert [dto.is_last for dto in names["seen"] if isinstance(dto, IToolCallDto)] == [False, False, True]
+
+
+async def test_required_keys_types_and_enums_are_enforced_before_validate(names: dict[str, Any]) -> None:
+    asked: list[Any] = []
+    tool = {**names["search_tool"], "validate": lambda dto: asked.append(dto) or True}
+    for arguments, said in [
+        ({}, "Tool 'search': 'query' is missing. Expected string."),
+        ({"query": ["x"]}, "Tool 'search': 'query': expected string, got array."),
+        ({"query": "x", "scope": "old"}, "Tool 'search': 'scope': expected one of \"all\", \"new\", got string."),
+    ]:
+        done = await execute_tools("client", "agent", [call("search", "1", **arguments)], [tool])
+        assert (done.status, done.results["1"].text) == ("refused", said)
+    assert (asked, names["seen"]) == ([], [])
+
+
+@pytest.mark.parametrize("answer", [True, False])
+@pytest.mark.parametrize("later", [True, False], ids=["async", "sync"])
+async def test_validate_answers_at_once_or_later(answer: bool, later: bool) -> None:
+    seen: list[Any] = []
+
+    def validate(dto: IToolValidateDto) -> Any:
+        seen.append((dto.client_id, dto.agent_name, dto.params, [each["id"] for each in dto.tool_calls]))
+
+        async def answered() -> bool:
+            return answer
+
+        return answered() if later else answer
+
+    tool = IAgentTool(
+        tool_name="t", function={"name": "f", "description": "d"}, call=lambda dto: "done", validate=validate
+    )
+    done = await execute_tools("client", "agent", [call("f", "1")], [tool])
+    assert (done.status, dict(done.outputs)) == (("success", {"1": "done"}) if answer else ("refused", {}))
+    assert seen == [("client", "agent", {}, ["1"])]
+
+
+async def test_a_tool_is_found_by_the_name_of_its_function_and_known_by_its_tool_name(names: dict[str, Any]) -> None:
+    done = await execute_tools("client", "agent", [call("search-tool", "1", query="x")], [names["search_tool"]])
+    assert (done.status, dict(done.outputs)) == ("refused", {})
+    assert "'search-tool'" in done.results["1"].text
+    assert agent_tool(names["search_tool"]).tool_name == "search-tool"
+
+
+async def test_a_model_is_told_the_documented_parts_of_a_function(names: dict[str, Any]) -> None:
+    resolved = await resolve_tools("client", "agent", [names["search_tool"], names["Calculate"]()])
+    assert [tool.to_dict() for tool in resolved] == [
+        {"type": "function", "function": names["search_tool"]["function"]},
+        {"type": "function", "function": names["Calculate"].function},
+    ]
+    spec = resolved[0].__toolcrib__().spec
+    assert (spec.name, spec.description) == ("search", "Performs a search query")
+    assert spec.input_schema == names["search_tool"]["function"]["parameters"]
+
+
+def test_notes_for_documentation_are_kept_and_optional(names: dict[str, Any]) -> None:
+    assert agent_tool(names["search_tool"]).doc_note == "Searches the catalogue."
+    assert agent_tool(names["Calculate"]()).doc_note == "Adds numbers."
+    without = {key: value for key, value in names["search_tool"].items() if key != "docNote"}
+    assert agent_tool(without).doc_note is None
+
+
+def test_the_type_is_function_and_nothing_else(names: dict[str, Any]) -> None:
+    assert ITool.type == "function"
+    assert agent_tool({key: value for key, value in names["search_tool"].items() if key != "type"}).type == "function"
+    with pytest.raises(DefinitionError, match=r"'api' is no type of tool\. The types are: 'function'\."):
+        agent_tool({**names["search_tool"], "type": "api"})
+
+
+async def test_callbacks_and_validate_are_optional(names: dict[str, Any]) -> None:
+    bare = {key: value for key, value in names["search_tool"].items() if key not in ("callbacks", "validate")}
+    done = await execute_tools("client", "agent", [call("search", "1", query="")], [bare])
+    assert (done.status, dict(done.outputs)) == ("success", {"1": "results for "})
+    assert [getattr(IAgentToolCallbacks(), name) for name in IAgentToolCallbacks.__slots__] == [None] * 4
+
+
+async def test_every_callback_is_given_what_it_is_documented_with() -> None:
+    seen: list[Any] = []
+
+    async def fail(dto: Any) -> str:
+        if dto.params["fails"]:
+            raise ValueError("no")
+        return "done"
+
+    callbacks = IAgentToolCallbacks(
+        on_before_call=lambda *given: seen.append(("before", given)),
+        on_after_call=lambda *given: seen.append(("after", given)),
+        on_validate=lambda *given: seen.append(("validate", given)),
+        on_call_error=lambda *given: seen.append(("error", given[:-1], str(given[-1]))),
+    )
+    schema = {"type": "object", "properties": {"fails": {"type": "boolean"}}, "required": ["fails"]}
+    tool = IAgentTool(tool_name="t", function={"name": "f", "parameters": schema}, call=fail, callbacks=callbacks)
+    await execute_tools("client", "agent", [call("f", "1", fails=False)], [tool], show_errors=True)
+    given = ("client", "agent", {"fails": False})
+    assert seen == [("validate", given), ("before", ("1", *given)), ("after", ("1", *given))]
+    seen.clear()
+    await execute_tools("client", "agent", [call("f", "2", fails=True)], [tool], show_errors=True)
+    given = ("client", "agent", {"fails": True})
+    assert seen[:2] == [("validate", given), ("before", ("2", *given))]
+    assert (seen[2][:2], "no" in seen[2][2]) == (("error", ("2", *given)), True)
+
+
+async def test_a_tool_may_be_available_to_some_only(names: dict[str, Any]) -> None:
+    asked: list[Any] = []
+
+    def is_available(*given: str) -> bool:
+        asked.append(given)
+        return given[0] == "alice"
+
+    tool = IAgentTool(tool_name="t", function={"name": "f"}, call=lambda dto: "done", is_available=is_available)
+    assert [each.tool_name for each in await resolve_tools("alice", "agent", [tool])] == ["t"]
+    assert await resolve_tools("bob", "agent", [tool]) == []
+    assert asked == [("alice", "agent", "t"), ("bob", "agent", "t")]
+
+
+def test_the_interfaces_have_the_documented_members() -> None:
+    assert issubclass(IAgentTool, ITool)
+    assert set(get_type_hints(ITool)) == {"type", "function"}
+    assert set(inspect.signature(IAgentTool).parameters) == {
+        *("tool_name", "function", "call", "validate", "is_available", "callbacks", "doc_note", "type")
+    }
+    assert (IToolFunction.__required_keys__, IToolFunction.__optional_keys__) == (
+        {"name"},
+        {"description", "parameters"},
+    )
+    assert IToolParameters.__optional_keys__ == {"type", "properties", "required"}
+    assert IToolProperty.__optional_keys__ == {"type", "description", "enum"}
+    assert (IToolCall.__required_keys__, IToolCall.__optional_keys__) == ({"function"}, {"id", "type"})
+    assert IToolCallFunction.__required_keys__ == {"name", "arguments"}
+    assert IToolValidateDto.__match_args__ == ("client_id", "agent_name", "tool_calls", "params")
+    assert set(get_args(ToolValue)) == {str, int, float, bool, type(None)}
+    dto: IToolValidateDto = IToolValidateDto("client", "agent", (), {"a": 1})
+    assert dict(dto) == {"client_id": "client", "agent_name": "agent", "tool_calls": (), "params": {"a": 1}}
+    with pytest.raises(KeyError):
+        dto["tool_id"]
+
+
+def test_a_tool_may_be_subclassed_or_made_with_its_parts(names: dict[str, Any]) -> None:
+    made = IAgentTool(tool_name="t", type="function", function={"name": "f"}, call=lambda dto: 1)
+    assert (agent_tool(made).tool_name, agent_tool(names["Calculate"]()).tool_name) == ("t", "calculate-tool")
+    with pytest.raises(DefinitionError, match="'call'"):
+        IAgentTool(tool_name="t", function={"name": "f"})
+    with pytest.raises(DefinitionError, match="'tool_name'"):
+        IAgentTool(function={"name": "f"}, call=lambda dto: 1)
+    with pytest.raises(DefinitionError, match="'function'"):
+        IAgentTool(tool_name="t", call=lambda dto: 1)

@@ -1,0 +1,281 @@
+"""The ways in which a tool may be written, and what is said of one that cannot be a tool."""
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import (
+    Call,
+    Caller,
+    Crib,
+    DefinitionError,
+    LoadError,
+    NameConflictError,
+    SetupError,
+    UnknownToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.dialects import swarm
+from toolcrib.dialects.swarm import (
+    AgentTool,
+    IAgentTool,
+    ITool,
+    IToolCallDto,
+    IToolValidateDto,
+    add_tool,
+    agent_tool,
+    commit_tool_output,
+    execute_tools,
+    resolve_tools,
+)
+
+FUNCTION = {
+    "name": "calculate",
+    "description": "Calculate.",
+    "parameters": {
+        "type": "object",
+        "properties": {"terms": {"type": "array", "items": {"type": "number"}}},
+        "required": ["terms"],
+    },
+}
+
+
+async def total(dto: Any) -> float:
+    return sum(dto["params"]["terms"])
+
+
+class Calculate(IAgentTool):
+    tool_name = "calculate-tool"
+    function = FUNCTION
+    refuses = 100.0
+
+    async def call(self, dto: IToolCallDto) -> float:
+        return sum(dto.params["terms"])
+
+    async def validate(self, dto: IToolValidateDto) -> bool:
+        return sum(dto.params["terms"]) < self.refuses
+
+
+SNAKE = {"tool_name": "calculate-tool", "type": "function", "function": FUNCTION, "call": total}
+CAMEL = {"toolName": "calculate-tool", "type": "function", "function": FUNCTION, "call": total}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        Calculate(),
+        IAgentTool(tool_name="calculate-tool", function=FUNCTION, call=total),
+        IAgentTool(tool_name="calculate-tool", type="function", function=lambda client, agent: FUNCTION, call=total),
+        agent_tool(SNAKE),
+        agent_tool(CAMEL),
+    ],
+    ids=["class", "object", "factory", "snake_case", "camelCase"],
+)
+async def test_every_way_of_writing_a_tool_is_the_same_tool_beside_native_ones(given: Any) -> None:
+    @tool
+    async def double(n: int) -> int:
+        return 2 * n
+
+    async with Workbench([given, double]) as bench:
+        spec = bench.specs()[0]
+        assert (spec.name, spec.description, spec.input_schema) == ("calculate", "Calculate.", FUNCTION["parameters"])
+        results = await bench.call_many([("calculate", {"terms": [1, 2]}), ("double", {"n": 4})])
+        assert [result.value for result in results] == [3, 8]
+        missing = await bench.call("calculate", {})
+        assert (missing.error and missing.error.code, missing.text) == (
+            "invalid_arguments",
+            "Tool 'calculate': 'terms' is missing. Expected array of number.",
+        )
+    done = await execute_tools("c", "a", [{"function": {"name": "calculate", "arguments": {"terms": [1, 2]}}}], [given])
+    assert list(done.outputs.values()) == ["3"]
+
+
+async def test_in_a_workbench_a_call_has_its_whole_life() -> None:
+    seen: list[Any] = []
+
+    async def call(dto: Any) -> str:
+        seen.append(("call", dto.client_id, dto.agent_name, dto.tool_id, dto.is_last, len(dto.tool_calls)))
+        await commit_tool_output(dto.tool_id, "committed", dto.client_id, dto.agent_name)
+        if dto.params["terms"] == [0]:
+            await asyncio.Event().wait()
+        return "returned"
+
+    names = ("on_validate", "on_before_call", "on_after_call", "on_call_error")
+    given = IAgentTool(
+        tool_name="calculate-tool",
+        function=FUNCTION,
+        call=call,
+        validate=lambda dto: dto.params["terms"] != [],
+        callbacks={name: lambda *given, name=name: seen.append(name) for name in names},
+    )
+    crib = Crib([given])
+    bench = crib.workbench(Caller("alice"))
+    assert (await bench.call(Call("calculate", {"terms": [1]}, "1"))).value == "committed"
+    assert seen == ["on_validate", "on_before_call", ("call", "alice", "default", "1", True, 1), "on_after_call"]
+    seen.clear()
+    assert (await bench.call("calculate", {"terms": []})).text == "Tool 'calculate' does not accept these arguments."
+    assert seen == ["on_validate"]
+    seen.clear()
+    late = await bench.call(Call("calculate", {"terms": [0]}, "2", timeout_s=0.05))
+    assert (late.error and late.error.code, seen[-1]) == ("timeout", "on_call_error")
+    await crib.stop()
+
+
+@pytest.mark.parametrize("source", ["tools.py", "tools.py:HELLO"])
+def test_the_command_calls_a_tool_of_a_file(tmp_path: Path, source: str) -> None:
+    (tmp_path / "tools.py").write_text(
+        "from toolcrib.dialects.swarm import add_tool\n"
+        "FUNCTION = {'name': 'hello', 'description': 'Greet.', 'parameters': {'type': 'object', 'required': ['name'],"
+        " 'properties': {'name': {'type': 'string', 'description': 'Whom.'}}}}\n"
+        "HELLO = add_tool({'toolName': 'hello-tool', 'type': 'function', 'function': FUNCTION,\n"
+        "    'call': lambda dto: {'greeting': f\"Hello, {dto['params']['name']}\"}})\n"
+    )
+    command = [sys.executable, "-m", "toolcrib", "call", "-s", source, "hello", "name=Ann", "--json"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["content"] == [{"type": "data", "data": {"greeting": "Hello, Ann"}}]
+
+
+async def test_a_tool_is_added_once_and_then_known_by_its_tool_name() -> None:
+    name = add_tool({**SNAKE, "tool_name": "added-tool"})
+    assert name == "added-tool"
+    calls = [{"function": {"name": "calculate", "arguments": {"terms": [1, 2]}}}]
+    done = await execute_tools("c", "a", calls, ["added-tool"])
+    assert list(done.outputs.values()) == ["3"]
+    with pytest.raises(NameConflictError, match=r"A tool 'added-tool' already exists"):
+        add_tool({**CAMEL, "toolName": "added-tool"})
+    with pytest.raises(UnknownToolError, match=r"There is no tool 'aded-tool'. Did you mean 'added-tool'\?"):
+        await execute_tools("c", "a", calls, ["aded-tool"])
+
+
+async def test_a_function_may_be_made_for_each_client_and_agent() -> None:
+    async def function(client_id: str, agent_name: str) -> dict[str, Any]:
+        return {"name": f"{client_id}_{agent_name}", "description": "Made."}
+
+    tools = [IAgentTool(tool_name="made", function=function, call=lambda dto: dto.agent_name)]
+    [made] = await resolve_tools("ann", "sales", tools)
+    assert made.to_dict() == {"type": "function", "function": {"name": "ann_sales", "description": "Made."}}
+    done = await execute_tools("ann", "sales", [{"function": {"name": "ann_sales", "arguments": {}}}], tools)
+    assert list(done.outputs.values()) == ["sales"]
+    done = await execute_tools("bob", "sales", [{"function": {"name": "ann_sales", "arguments": {}}}], tools)
+    assert [error.message for error in done.errors.values()] == [
+        "There is no tool 'ann_sales'. Did you mean 'bob_sales'? The tools are: bob_sales."
+    ]
+    async with Workbench([*tools, made]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["local_default", "ann_sales"]
+        results = await bench.call_many([("local_default", {}), ("ann_sales", {})])
+    assert [result.value for result in results] == ["default", "sales"]
+
+
+async def test_a_resolved_tool_is_of_the_agent_that_it_was_resolved_for() -> None:
+    tools = [IAgentTool(tool_name="who", function={"name": "who"}, call=lambda dto: dto.agent_name)]
+    async with Workbench(await resolve_tools("ann", "sales", tools)) as bench:
+        assert (await bench.call("who")).value == "sales"
+
+
+async def test_only_available_tools_are_resolved_in_order_and_the_first_of_one_name() -> None:
+    def available(answer: Any) -> Any:
+        def asked(client_id: str, agent_name: str, tool_name: str) -> Any:
+            if isinstance(answer, Exception):
+                raise answer
+            return answer if (client_id, agent_name) == ("ann", "sales") else False
+
+        return asked
+
+    async def later(client_id: str, agent_name: str, tool_name: str) -> bool:
+        await asyncio.sleep(0)
+        return True
+
+    def of(name: str, tool_name: str, is_available: Any) -> IAgentTool:
+        return IAgentTool(tool_name=tool_name, function={"name": name}, call=total, is_available=is_available)
+
+    tools = [
+        of("a", "1", available(False)),
+        of("b", "2", later),
+        of("c", "3", available(RuntimeError())),
+        of("a", "4", available(True)),
+        of("b", "5", available(True)),
+    ]
+    assert [(each.tool_name, each.spec.name) for each in await resolve_tools("ann", "sales", tools)] == [
+        ("2", "b"),
+        ("4", "a"),
+    ]
+    assert [each.tool_name for each in await resolve_tools("bob", "sales", tools)] == ["2"]
+
+
+async def test_a_factory_that_does_not_answer_is_not_waited_for() -> None:
+    async def never(client_id: str, agent_name: str) -> dict[str, Any]:
+        await asyncio.Event().wait()
+        return {}
+
+    with pytest.raises(SetupError, match=r"The function of tool 'made' was not there within 0.05 s."):
+        await execute_tools("c", "a", [], [IAgentTool(tool_name="made", function=never, call=total)], timeout_s=0.05)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        ({**SNAKE, "type": "api"}, "Tool 'calculate-tool': 'api' is no type of tool. The types are: 'function'."),
+        ({**CAMEL, "doc_note": ""}, "A tool is written in one spelling, and this one has 'toolName' and 'doc_note'."),
+        ({**CAMEL, "isAvaliable": total}, "A tool has no 'isAvaliable'. Did you mean 'isAvailable'?"),
+        ({"type": "function"}, "A tool needs a 'tool_name', its name in the swarm: a text."),
+        ({"toolName": "x", "function": FUNCTION}, "Tool 'x' has no 'call'."),
+        ({**SNAKE, "call": "total"}, "Tool 'calculate-tool': 'call' is a function."),
+        ({**CAMEL, "isAvailable": True}, "Tool 'calculate-tool': 'isAvailable' is a function."),
+        ({**SNAKE, "function": {"description": ""}}, "function.name: None cannot be the name of a tool"),
+        ({**SNAKE, "function": {"name": "a b"}}, "function.name: 'a b' cannot be the name of a tool"),
+        ({**SNAKE, "function": "calculate"}, "'function' is a dictionary with name, description and parameters"),
+        ({**SNAKE, "function": {"name": "a", "parameters": {"type": "array"}}}, "the root of function.parameters has"),
+        ({**SNAKE, "callbacks": {"onCall": total}}, "has no callback 'onCall'."),
+        ({**CAMEL, "callbacks": {"onCall": total}}, "They are: onBeforeCall, onAfterCall, onValidate, onCallError."),
+        ({**SNAKE, "callbacks": {"onAfterCall": 1}}, "callback 'onAfterCall' is a function."),
+        (Calculate, "Calculate is a class of tools. Make one of it: Calculate()."),
+        (5, "A int is no tool."),
+    ],
+)
+def test_what_cannot_be_a_tool_is_refused_with_the_way_out(wrong: Any, said: str) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        add_tool(wrong)
+    assert said in str(raised.value)
+
+
+def test_a_subclass_says_what_is_missing_where_it_is_made() -> None:
+    class Half(IAgentTool):
+        tool_name = "half"
+        function = FUNCTION
+
+    with pytest.raises(DefinitionError, match=r"Tool 'half' has no 'call'."):
+        Half()
+
+
+def test_every_name_of_the_dialect_is_there() -> None:
+    assert [name for name in swarm.__all__ if not hasattr(swarm, name)] == []
+    assert issubclass(IAgentTool, ITool)
+    assert isinstance(agent_tool(Calculate()), AgentTool)
+
+
+def test_a_file_that_is_loaded_again_adds_its_tools_anew(tmp_path: Path) -> None:
+    file = tmp_path / "adds.py"
+    text = """
+from toolcrib.dialects.swarm import add_tool
+
+ECHO = add_tool({
+    "toolName": "echo-of-a-file",
+    "type": "function",
+    "function": {"name": "echo", "description": "Echo.", "parameters": {"type": "object", "properties": {}}},
+    "call": lambda dto: "FIRST",
+})
+"""
+    file.write_text(text)
+    assert Workbench([f"{file}:ECHO"]).call_sync("echo").text == "FIRST"
+    file.write_text(text.replace("FIRST", "second"))
+    assert Workbench([f"{file}:ECHO"]).call_sync("echo").text == "second"
+    file.write_text(text + text.partition("ECHO = ")[2])
+    with pytest.raises(LoadError, match="already exists"):
+        Workbench([f"{file}:ECHO"])

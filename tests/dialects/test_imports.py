@@ -1,0 +1,27 @@
+"""What importing a dialect costs: in a fresh interpreter, by what it loads."""
+
+import json
+import subprocess
+import sys
+
+DIALECTS = "toolcrib.dialects.autogen.tools, toolcrib.dialects.spark.agents, toolcrib.dialects.swarm"
+HEAVY = {"PIL", "anthropic", "boto3", "google", "mcp", "openai", "opentelemetry", "rich", "starlette", "typer"}
+
+
+def loaded(imports: str) -> set[str]:
+    """The modules that a fresh interpreter has loaded after importing *imports*."""
+    code = f"import json, sys, {imports}; print(json.dumps(list(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
+    return set(json.loads(done.stdout))
+
+
+def test_toolcrib_loads_no_dialect() -> None:
+    assert [name for name in loaded("toolcrib, toolcrib.agent, toolcrib.cli") if "dialects." in name] == []
+
+
+def test_a_dialect_loads_no_server_no_terminal_and_no_package_of_a_provider() -> None:
+    assert loaded(DIALECTS) & HEAVY == set()
+
+
+def test_sparks_tools_load_what_checks_arguments_when_they_first_check_some() -> None:
+    assert loaded("toolcrib.dialects.spark.tools") & {"pydantic", "griffe", "jsonschema_rs"} == set()

@@ -1,0 +1,1 @@
+"""The application that the examples of Spark's registry name by reference."""

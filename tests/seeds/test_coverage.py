@@ -1,0 +1,73 @@
+"""Every item of the documents that the dialects follow has a test, and the script that says so would say otherwise."""
+
+import copy
+import importlib.util
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPT = ROOT / "scripts" / "check_seeds.py"
+
+
+def test_every_item_of_the_documents_is_held_by_a_test() -> None:
+    done = subprocess.run([sys.executable, str(SCRIPT)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith(" items of 3 documents, 0 problems\n")
+
+
+@pytest.fixture
+def script() -> Any:
+    spec = importlib.util.spec_from_file_location("check_seeds", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    made = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(made)
+    return made
+
+
+@pytest.fixture
+def table(script: Any) -> dict[str, Any]:
+    return copy.deepcopy(tomllib.loads(script.TABLE.read_text()))
+
+
+def test_an_item_without_a_test_is_told(script: Any, table: dict[str, Any]) -> None:
+    table["spark"]["items"]["ToolUse.input"] = []
+    assert list(script.problems(table)) == ["spark: ToolUse.input: no test holds it"]
+
+
+@pytest.mark.parametrize(
+    "test",
+    [
+        "tests/dialects/spark/test_tools.py::test_that_nobody_wrote",
+        "tests/dialects/spark/test_nowhere.py::test_the_roots_names_are_there",
+        "tests/dialects/spark/test_tools.py",
+        "scripts/check_seeds.py::main",
+    ],
+)
+def test_a_test_that_is_not_there_is_told(test: str, script: Any, table: dict[str, Any]) -> None:
+    table["autogen"]["items"]["ToolResult.name"] = test
+    assert list(script.problems(table)) == [f"autogen: ToolResult.name: there is no test {test}"]
+
+
+@pytest.mark.parametrize(
+    ("dialect", "item"),
+    [
+        ("autogen", "StaticWorkbench.list_tools()"),
+        ("autogen", "FunctionTool(strict=False)"),
+        ("autogen", "ToolResult.is_error: False"),
+        ("spark", "tool(context=False)"),
+        ("spark", "ToolSpec.x_spark?"),
+        ("swarm", "IToolCallDto.is_last"),
+    ],
+)
+def test_what_is_in_the_code_and_not_in_the_table_is_told(
+    dialect: str, item: str, script: Any, table: dict[str, Any]
+) -> None:
+    del table[dialect]["items"][item]
+    said = f"{dialect}: {item} is in the code, and the document names it; it is not in the table"
+    assert list(script.problems(table)) == [said]
