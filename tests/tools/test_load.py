@@ -101,7 +101,11 @@ def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str
     assert refusal(Offers(offered)) == f"Offers.__toolcrib__() gave a {kind}. It gives a Tool or a list."
 
 
-@pytest.mark.parametrize("source", [5, None, [here], {"a": here}, b"tools.py", object()], ids=["int", "None", "list", "dict", "bytes", "object"])
+@pytest.mark.parametrize(
+    "source",
+    [5, None, [here], {"a": here}, b"tools.py", object()],
+    ids=["int", "None", "list", "dict", "bytes", "object"],
+)
 def test_what_is_no_source_is_refused(source: Any) -> None:
     said = refusal(source)
     assert said.startswith(f"A {type(source).__name__} is no source of tools. A source is a function, a Tool, ")
