@@ -37,6 +37,14 @@ THREE = completion(
 
 
 async def test_the_complete_example_runs_its_three_tools_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    took_s = []
+    while not took_s or (min(took_s) >= 0.35 and len(took_s) < 4):  # one after the other they take 0.6 s
+        took_s.append(await complete_example(monkeypatch))
+    assert 0.2 <= min(took_s) < 0.35
+
+
+async def complete_example(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Runs it, and gives the time from the first tool's beginning to the last one's end."""
     with wire(answer(THREE), answer(completion({"content": "There are two."}))) as provider:
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
         monkeypatch.setenv("OPENAI_BASE_URL", f"{provider.url}/v1")
@@ -57,6 +65,5 @@ async def test_the_complete_example_runs_its_three_tools_side_by_side(monkeypatc
     ]
     traces = names["agent"].get_tool_traces()
     assert [trace["error"] for trace in traces] == [None, None, None]
-    # Each takes 0.2 s.
-    took_s = max(trace["end_time"] for trace in traces) - min(trace["start_time"] for trace in traces)
-    assert 0.2 <= took_s < 0.35
+    ended_s: float = max(trace["end_time"] for trace in traces)
+    return ended_s - min(trace["start_time"] for trace in traces)
