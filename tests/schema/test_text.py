@@ -1,10 +1,11 @@
 """JSON text from outside: what is read, and what is refused with its place and the reason."""
 
 import json
-from typing import Any
+from decimal import Decimal
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, model_validator
+from pydantic import BaseModel, Field, model_validator
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from toolcrib import Tool, Workbench
@@ -137,7 +138,7 @@ async def test_numbers_within_bounds_are_read(text: str) -> None:
         assert (await bench.call("any_value", f'{{"x": {text}}}')).value == json.loads(text)
 
 
-async def test_a_number_that_is_none_reaches_no_float_wherever_it_stands() -> None:
+async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> None:
     class Loose(BaseModel):
         v: float
 
@@ -147,6 +148,13 @@ async def test_a_number_that_is_none_reaches_no_float_wherever_it_stands() -> No
     @pydantic_dataclass
     class Point:
         x: float | None = None
+
+    class Exact(BaseModel):
+        v: Annotated[Decimal, Field(allow_inf_nan=True)]
+
+    class Willing(BaseModel, allow_inf_nan=True):
+        v: float = 0.0
+        d: Decimal = Decimal(0)
 
     class Seen(BaseModel):
         v: float
@@ -162,6 +170,8 @@ async def test_a_number_that_is_none_reaches_no_float_wherever_it_stands() -> No
         open: Open | None = None,
         point: Point | None = None,
         seen: Seen | None = None,
+        exact: Exact | None = None,
+        willing: Willing | None = None,
         number: float = 0.0,
     ) -> str:
         return "ran"
@@ -177,6 +187,9 @@ async def test_a_number_that_is_none_reaches_no_float_wherever_it_stands() -> No
         ("models", '{"open": {"more": %s}}'),
         ("models", '{"point": {"x": %s}}'),
         ("models", '{"seen": {"v": %s}}'),
+        ("models", '{"exact": {"v": %s}}'),
+        ("models", '{"willing": {"v": %s}}'),
+        ("models", '{"willing": {"d": %s}}'),
         ("models", '{"number": %s}'),
         ("free", '{"values": {"v": %s}}'),
     ):

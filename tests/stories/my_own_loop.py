@@ -38,7 +38,7 @@ async def main() -> None:
     messages: list[Any] = [{"role": "user", "content": "Bolts left? And the bill for both?"}]
     async with AsyncOpenAI() as client, Workbench([in_stock, total]) as bench:
         specs = bench.specs()
-        tools: list[Any] = formats.openai.tools(specs)
+        tools = formats.openai.tools(specs)
         while True:
             answer = await client.chat.completions.create(model="any", messages=messages, tools=tools)
             reply = formats.openai.reply(answer, specs)

@@ -1,7 +1,7 @@
 """Validators that take no NaN and no Infinity, also not inside a user's own models.
 
-pydantic reads both, and `1e999` as infinity, into a float of any class that does not say otherwise. None of them is
-JSON (RFC 8259 §6), so no class can have been promised them by a model.
+pydantic reads both, and `1e999` as infinity, into a float of any class that does not say otherwise, and into a Decimal
+of one that takes them. None of them is JSON (RFC 8259 §6), so no class can have been promised them by a model.
 """
 
 from typing import Any
@@ -11,14 +11,14 @@ from pydantic_core import SchemaValidator
 
 
 def finite(adapter: "TypeAdapter[Any]") -> tuple[Any, bool]:
-    """The validator of *adapter*, without such numbers where a float is read, and whether that is everywhere.
+    """The validator of *adapter*, without such numbers where one is read, and whether that is everywhere.
 
     It is not where anything at all is read, or where code of the user's sees what came before pydantic does.
     """
-    sure = True
+    sure, numbers = True, False
 
     def without(plan: Any) -> Any:
-        nonlocal sure
+        nonlocal sure, numbers
         if isinstance(plan, list):
             return [without(part) for part in plan]
         if isinstance(plan, tuple):  # a choice of a union, with its label
@@ -34,14 +34,19 @@ def finite(adapter: "TypeAdapter[Any]") -> tuple[Any, bool]:
             ):
                 sure = False
         changed = {key: part if key in _NO_PLAN else without(part) for key, part in plan.items()}
-        return {**changed, "allow_inf_nan": False} if kind == "float" else changed
+        if kind not in ("float", "decimal"):
+            return changed
+        numbers = True
+        return {**changed, "allow_inf_nan": False}
 
     try:
+        plan = without(adapter.core_schema)
+        if not numbers:
+            return adapter.validator, sure
         # Not the validators that classes hold ready: those are built from their own plans.
-        validator = SchemaValidator(without(adapter.core_schema), _use_prebuilt=False)
+        return SchemaValidator(plan, _use_prebuilt=False), sure
     except Exception:  # a plan that only pydantic itself can build
         return adapter.validator, False
-    return validator, sure
 
 
 _NO_PLAN = frozenset({"cls", "config", "metadata", "default", "default_factory", "serialization", "expected", "ref"})

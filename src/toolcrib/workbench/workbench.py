@@ -295,7 +295,7 @@ class Workbench:
     def call_sync(self, tool: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]: ...
     def call_sync(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[Any]:
         """`call`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks."""
-        return door.run(self.call(tool, *args, **kwargs), home=self._home)
+        return self.run_sync(self.call(tool, *args, **kwargs))
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """What *work* gives, which uses this workbench: for sync code, as `call_sync` is."""
