@@ -1,7 +1,7 @@
 """One run of an agent: a model that asks for one tiny tool and then answers, as each library's own test model plays it.
 
 What a library keeps from run to run (agent, tool, model) is made before the clock starts. Its test model is the one it
-ships; where that has to be made anew for each run, a smaller one over its interface for models stands beside it.
+ships; where that has to be made again for each run, a smaller one over its interface for models stands beside it.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,11 +36,11 @@ def by_hand() -> Loop:
     async def once() -> str:
         messages: list[dict[str, Any]] = [{"role": "user", "content": PROMPT}]
         while True:
-            said = await model(messages)
-            messages.append(said)
-            if "tool_calls" not in said:
-                return str(said["content"])
-            for call in said["tool_calls"]:
+            message = await model(messages)
+            messages.append(message)
+            if "tool_calls" not in message:
+                return str(message["content"])
+            for call in message["tool_calls"]:
                 text = write(await fn(**validate(call["arguments"]))).decode()
                 messages.append({"role": "tool", "tool_call_id": call["id"], "content": text})
 
@@ -118,9 +118,9 @@ PEERS: Mapping[str, Callable[[], Mapping[str, Loop]]] = {"pydantic-ai": pydantic
 
 def _times(once: Callable[[], Any]) -> Loop:
     async def loop(times: int) -> str:
-        said = ""
+        answer = ""
         for _ in range(times):
-            said = await once()
-        return said
+            answer = await once()
+        return answer
 
     return loop

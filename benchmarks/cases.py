@@ -12,9 +12,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import AnyUrl, BaseModel, ConfigDict, TypeAdapter
 from typing_extensions import TypedDict
 
 Loop = Callable[[int], Awaitable[str]]
@@ -37,6 +38,15 @@ class Sparse(BaseModel):
     quantity: int
     price: float | None = None
     note: str | None = None
+
+
+class Event(BaseModel):
+    """A time and a link, for which pydantic has types."""
+
+    title: str
+    starts_at: datetime
+    link: AnyUrl
+    seats: int
 
 
 async def add(a: int, b: int) -> int:
@@ -76,6 +86,11 @@ async def total_sparse(items: list[Sparse]) -> int:
     return sum(item.quantity for item in items)
 
 
+async def seats(events: list[Event]) -> int:
+    """Count the seats of what is planned."""
+    return sum(event.seats for event in events)
+
+
 async def stock(page: int) -> list[Item]:
     """List what is in stock."""
     return ITEMS
@@ -112,6 +127,17 @@ OFFERS = [Sparse(**row) for row in SPARSE]
 LINKED = [{**row, "name": f"{row['name']}, until 12:30, see https://shop.example/{n}"} for n, row in enumerate(ROWS)]
 
 
+EVENTS = [
+    {
+        "title": row["name"],
+        "starts_at": f"2026-11-{n % 28 + 1:02}T12:30:00Z",
+        "link": f"https://a.example/{n}",
+        "seats": n,
+    }
+    for n, row in enumerate(ROWS)
+]
+
+
 class _Two(TypedDict):
     a: int
     b: int
@@ -123,6 +149,10 @@ class _Items(TypedDict):
 
 class _SparseItems(TypedDict):
     items: list[Sparse]
+
+
+class _Events(TypedDict):
+    events: list[Event]
 
 
 class _Page(TypedDict):
@@ -163,6 +193,7 @@ CALLS: Sequence[Case] = (
         int,
     ),
     Case("50 models, times and links in them", total, json.dumps({"items": LINKED}), _SUM, _Items, int),
+    Case("50 models, datetime and URL fields", seats, json.dumps({"events": EVENTS}), _SUM, _Events, int),
     Case("50 models as result", stock, '{"page": 1}', ROWS, _Page, list[Item]),
     Case(
         "50 models as result, some fields null",
@@ -194,10 +225,10 @@ def floor(case: Case, executor: Executor | None = None) -> Loop:
     call = by_hand if asyncio.iscoroutinefunction(fn) else by_hand_in_executor
 
     async def loop(times: int) -> str:
-        said = ""
+        answer = ""
         for _ in range(times):
-            said = await call(text)
-        return said
+            answer = await call(text)
+        return answer
 
     return loop
 

@@ -29,9 +29,9 @@ def _loop(case: Case, root: str) -> Loop:
     name, text = case.name, case.text
 
     async def loop(times: int) -> str:
-        said = ""
+        answer = ""
         for _ in range(times):
-            said = (await workbench.call_tool(name, json.loads(text))).to_text()
-        return said
+            answer = (await workbench.call_tool(name, json.loads(text))).to_text()
+        return answer
 
     return loop

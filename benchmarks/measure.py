@@ -126,14 +126,14 @@ async def one_call_after_the_other(peers: Mapping[str, Peer], effort: Effort) ->
 async def _answers_are_right(case: Case, near: Mapping[str, Loop], far: Mapping[str, Loop]) -> None:
     """A subject that is fast because it fails is no subject."""
     for name, loop in near.items():
-        said = await loop(1)
-        if json.loads(said) != case.json_answer:
-            raise SystemExit(f"{name} answered {said[:200]!r} to '{case.title}'.")
+        answer = await loop(1)
+        if json.loads(answer) != case.json_answer:
+            raise SystemExit(f"{name} answered {answer[:200]!r} to '{case.title}'.")
     last = case.json_answer[-1]["name"] if isinstance(case.json_answer, list) else str(case.json_answer)
     for name, loop in far.items():
-        said = await loop(1)
-        if last not in said or (isinstance(case.json_answer, int) and said != last):
-            raise SystemExit(f"{name} answered {said[:200]!r} to '{case.title}'.")
+        answer = await loop(1)
+        if last not in answer or (isinstance(case.json_answer, int) and answer != last):
+            raise SystemExit(f"{name} answered {answer[:200]!r} to '{case.title}'.")
 
 
 async def among_a_thousand(peers: Mapping[str, Peer], effort: Effort) -> None:
@@ -215,8 +215,8 @@ async def agent_turns(peers: Mapping[str, Peer], effort: Effort) -> None:
     for name, make in agent_calls.PEERS.items():
         far |= make() if name in peers else {}
     for name, loop in (near | far).items():
-        if (said := await loop(1)) != "3":
-            raise SystemExit(f"{name} answered {said[:200]!r} to '{title}'.")
+        if (answer := await loop(1)) != "3":
+            raise SystemExit(f"{name} answered {answer[:200]!r} to '{title}'.")
     report(title, await in_turns(near, effort.rounds, effort.batch_s), near)
     if far:
         report(title, await in_turns(near | far, effort.peer_rounds, effort.batch_s), far)
@@ -226,7 +226,7 @@ async def lowering(effort: Effort) -> None:
     """The floor is the first time: of specs that nobody has seen."""
     title = "lowering 20 schemas again"
     say(event="doing", what=title)
-    near = {FLOOR: _sync(toolcrib_calls.lowered_anew(20)), BARE: _sync(toolcrib_calls.lowered_again(20))}
+    near = {FLOOR: _sync(toolcrib_calls.lowered_first(20)), BARE: _sync(toolcrib_calls.lowered_again(20))}
     report(title, await in_turns(near, effort.rounds // 4, effort.batch_s), near)
 
 

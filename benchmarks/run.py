@@ -93,7 +93,7 @@ def measured(python: Path, tell: Tell, *, quick: bool, no_peers: bool) -> Report
             child.wait()
             raise
     if not done:
-        raise Failed("The measurement ended early; what it said is above.")
+        raise Failed("The measurement ended early; its output is above.")
     now = datetime.now(UTC)
     return Report(
         rows,
@@ -108,7 +108,7 @@ def measured(python: Path, tell: Tell, *, quick: bool, no_peers: bool) -> Report
 
 
 def peers_python(tell: Tell) -> Path:
-    """The interpreter of the peers' environment, set up anew when what it is made from has changed."""
+    """The interpreter of the peers' environment, set up again when what it is made from has changed."""
     made_from = [HERE / "peers.txt", ROOT / "constraints.txt", ROOT / "pyproject.toml"]
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in made_from) + sys.version.encode()).hexdigest()
     python = PEERS / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
@@ -139,9 +139,9 @@ def pinned() -> list[str]:
 def _run(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
-        said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-12:])
+        printed = "\n".join((done.stderr or done.stdout).strip().splitlines()[-12:])
         raise Failed(
-            f"The peers could not be set up:\n{said}\nTry again, or measure without them: benchmarks/run.py --no-peers"
+            f"The peers could not be set up:\n{printed}\nTry again, or leave them out: benchmarks/run.py --no-peers"
         )
 
 

@@ -1,10 +1,10 @@
 """How Toolcrib is called: bare, and as a server would call it, with everything on."""
 
 import itertools
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from cases import CALLS, Case, Loop
 
@@ -20,7 +20,7 @@ def bare(case: Case) -> Loop:
 
 
 def served(case: Case) -> Loop:
-    """With a deadline, a caller, a secret to strike out, a policy, and a record of each call."""
+    """With a deadline, a caller, a secret to redact, a policy, and a record of each call."""
     return _loop(
         Workbench(
             [case.fn],
@@ -35,7 +35,7 @@ def served(case: Case) -> Loop:
 
 
 @asynccontextmanager
-async def isolated(case: Case) -> AsyncIterator[Loop]:
+async def isolated(case: Case) -> AsyncGenerator[Loop]:
     """In a worker process, which ends with the context."""
     async with Workbench([Tool(case.fn, isolation="process")]) as bench:
         yield _loop(bench, case)
@@ -59,7 +59,7 @@ def lowered_again(count: int) -> Callable[[], Any]:
     return lambda: openai.tools(specs, strict=True)
 
 
-def lowered_anew(count: int) -> Callable[[], Any]:
+def lowered_first(count: int) -> Callable[[], Any]:
     """The same where no spec has been seen before."""
     specs = _specs(count)
     number = itertools.count()
@@ -76,7 +76,7 @@ def _specs(count: int) -> list[ToolSpec]:
     return [replace(made[n % len(made)], name=f"tool_{n}") for n in range(count)]
 
 
-def _allow(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> str:
+def _allow(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Literal["allow"]:
     return "allow"
 
 
@@ -84,9 +84,9 @@ def _loop(bench: Workbench, case: Case) -> Loop:
     name, text = case.name, case.text
 
     async def loop(times: int) -> str:
-        said = ""
+        answer = ""
         for _ in range(times):
-            said = (await bench.call(name, text)).text
-        return said
+            answer = (await bench.call(name, text)).text
+        return answer
 
     return loop

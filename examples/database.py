@@ -82,7 +82,8 @@ class Database:
     def rows(self, sql: str, parameters: list[Cell], context: Context, *, limit: int) -> Rows:
         """The first rows of a statement that reads. Raises ToolError for one that does not, fails or takes too long."""
         with self._one_at_a_time:
-            self._ends_at = min(monotonic() + _LIMIT_S, context.deadline_s or float("inf"))
+            time_left_s = context.time_left_s
+            self._ends_at = monotonic() + (_LIMIT_S if time_left_s is None else min(_LIMIT_S, time_left_s))
             with contextlib.closing(self._connection.cursor()) as cursor:
                 try:
                     cursor.execute(sql, parameters)

@@ -1,8 +1,8 @@
-"""Breaks the public symbols of the dialects, one after another, and sees whether a test notices.
+"""Break the public symbols of the dialects, one at a time, and check that a test fails.
 
-A function, method or property is made to give another answer than it does, or, where it gives none, to do nothing; a
-default is made another one. Each mutant lives in a fork of this process, in which the quick tests of its dialect run
-up to the first failure. Prints the mutants that no test noticed, and fails where fewer than 80 % were noticed.
+A function, method or property returns another value, or does nothing if it returns none; a default changes. Each
+mutant exists in a fork of this process, which runs the quick tests of its dialect up to the first failure. Prints the
+mutants that no test detected, and fails if fewer than 80 % were detected.
 """
 
 import argparse
@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-WANTED = 0.8
-PATIENCE_S = 120
+MINIMUM = 0.8
+TIMEOUT_S = 120
 
 
 @dataclass(frozen=True)
@@ -41,14 +41,14 @@ class Mutant:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Break the dialects' public symbols; some test must fail.")
-    parser.add_argument("dialects", nargs="*", help="only these, as autogen")
+    parser.add_argument("dialects", nargs="*", help="only these, such as autogen")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--sample", type=int, help="only so many of each dialect, the same ones each time")
+    parser.add_argument("--sample", type=int, help="only this many of each dialect, the same ones each time")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     os.chdir(ROOT)
-    mutants = [m for m in found() if not options.dialects or m.dialect in options.dialects]
+    mutants = [m for m in all_mutants() if not options.dialects or m.dialect in options.dialects]
     if options.sample:
         shuffled = random.Random(1)
         mutants = [
@@ -59,35 +59,35 @@ def main() -> int:
             )
         ]
     for dialect in sorted({mutant.dialect for mutant in mutants}):
-        if noticed(Mutant(dialect, "", "")):
-            print(f"The tests of {dialect} fail as they are: nothing can be said.", file=sys.stderr)
+        if detected(Mutant(dialect, "", "")):
+            print(f"The tests of {dialect} fail without a mutant.", file=sys.stderr)
             return 1
     survivors: list[Mutant] = []
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(options.jobs, mp_context=context, max_tasks_per_child=None) as pool:
-        for number, (mutant, caught) in enumerate(zip(mutants, pool.map(noticed, mutants), strict=True), 1):
+        for number, (mutant, caught) in enumerate(zip(mutants, pool.map(detected, mutants), strict=True), 1):
             if not caught:
                 survivors.append(mutant)
             end = "\r" if sys.stderr.isatty() and number < len(mutants) else "\n"
             if end == "\r" or number % 50 == 0 or number == len(mutants):
-                print(f"{number} of {len(mutants)}, {len(survivors)} unnoticed", end=end, file=sys.stderr, flush=True)
+                print(f"{number} of {len(mutants)}, {len(survivors)} undetected", end=end, file=sys.stderr, flush=True)
     shares = {
         dialect: (sum(m.dialect == dialect for m in mutants), sum(m.dialect == dialect for m in survivors))
         for dialect in sorted({m.dialect for m in mutants})
     }
     if options.json:
-        print(json.dumps({"mutants": shares, "unnoticed": [str(m) for m in survivors]}, indent=2))
+        print(json.dumps({"mutants": shares, "undetected": [str(m) for m in survivors]}, indent=2))
     else:
         for mutant in survivors:
-            print(f"unnoticed: {mutant}")
-        for dialect, (every, lived) in shares.items():
-            print(f"{dialect}: {every - lived} of {every} noticed ({1 - lived / every:.0%})")
-    enough = all(1 - lived / every >= WANTED for every, lived in shares.values())
+            print(f"undetected: {mutant}")
+        for dialect, (total, survived) in shares.items():
+            print(f"{dialect}: {total - survived} of {total} detected ({1 - survived / total:.0%})")
+    enough = all(1 - survived / total >= MINIMUM for total, survived in shares.values())
     return 0 if mutants and enough else 1
 
 
-def found() -> Iterator[Mutant]:
-    """What can be broken: whatever is public in a module of a dialect and was written there."""
+def all_mutants() -> Iterator[Mutant]:
+    """A mutant for each public symbol that is defined in a module of a dialect."""
     import toolcrib.dialects
 
     for info in pkgutil.walk_packages(toolcrib.dialects.__path__, "toolcrib.dialects."):
@@ -96,8 +96,8 @@ def found() -> Iterator[Mutant]:
         for name, value in sorted(vars(module).items()):
             if name.startswith("_") or getattr(value, "__module__", None) != info.name:
                 continue
-            for said in _breakable(name, value):
-                yield Mutant(dialect, info.name, said)
+            for symbol in _breakable(name, value):
+                yield Mutant(dialect, info.name, symbol)
 
 
 def _breakable(name: str, value: Any) -> Iterator[str]:
@@ -110,11 +110,11 @@ def _breakable(name: str, value: Any) -> Iterator[str]:
             plain = _plain(member)
             if plain is None or getattr(plain, "__isabstractmethod__", False) or plain.__module__ != value.__module__:
                 continue
-            yield from _of_function(f"{name}.{inner}", plain, answers=inner != "__init__")
+            yield from _of_function(f"{name}.{inner}", plain, returns=inner != "__init__")
 
 
-def _of_function(name: str, plain: Callable[..., Any], *, answers: bool = True) -> Iterator[str]:
-    if answers:
+def _of_function(name: str, plain: Callable[..., Any], *, returns: bool = True) -> Iterator[str]:
+    if returns:
         yield name
     for parameter in inspect.signature(plain).parameters.values():
         if parameter.default is not inspect.Parameter.empty and not parameter.name.startswith("_"):
@@ -129,18 +129,18 @@ def _plain(member: Any) -> Any:
     return member if isinstance(member, types.FunctionType) else None
 
 
-def noticed(mutant: Mutant) -> bool:
-    """Whether some test fails on *mutant*, which without a module is none. The tests run in a fork that this awaits."""
+def detected(mutant: Mutant) -> bool:
+    """Whether some test fails for *mutant*; without a module, for the dialect as it is. The tests run in a fork."""
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.dup2(nowhere, 2)
+        devnull = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(devnull, 1)
+        os.dup2(devnull, 2)
         import signal
 
-        signal.alarm(PATIENCE_S)  # one that hangs is noticed
-        os._exit(_tested(mutant))
+        signal.alarm(TIMEOUT_S)  # a mutant that hangs counts as detected
+        os._exit(_run_tests(mutant))
     _, status = os.waitpid(child, 0)
     if status == _NOT_TESTED << 8:
         raise RuntimeError(f"The mutant could not be tested: {mutant}.")
@@ -150,24 +150,27 @@ def noticed(mutant: Mutant) -> bool:
 _NOT_TESTED = 70
 
 
-def _tested(mutant: Mutant) -> int:
+def _run_tests(mutant: Mutant) -> int:
+    os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
         import pytest
 
-        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         if mutant.module:
-            shatter(mutant)
-        places = [f"tests/dialects/{mutant.dialect}", f"tests/seeds/{mutant.dialect}"]
-        there = [place for place in places if (ROOT / place).exists()]
-        with tempfile.TemporaryDirectory() as own:  # else the runs tidy up after one another
-            options = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain", f"--basetemp={own}/tests"]
-            return int(pytest.main([*options, "-m", "not full", *there]))
+            replace_symbol(mutant)
     except BaseException:
         return _NOT_TESTED
+    folders = [f"tests/dialects/{mutant.dialect}", f"tests/seeds/{mutant.dialect}"]
+    existing = [folder for folder in folders if (ROOT / folder).exists()]
+    try:
+        with tempfile.TemporaryDirectory() as folder:  # parallel runs would delete each other's folders
+            options = ["-x", "-q", "-p", "no:cacheprovider", "--assert=plain", f"--basetemp={folder}/tests"]
+            return int(pytest.main([*options, "-m", "not full", *existing]))
+    except BaseException:  # pytest raises for warnings that come after the last test, as for an unawaited coroutine
+        return 1
 
 
-def shatter(mutant: Mutant) -> None:
-    """Put *mutant* in the place of what it is made of, wherever a module of ours has it."""
+def replace_symbol(mutant: Mutant) -> None:
+    """Replace the original of *mutant* in every module of ours."""
     module = importlib.import_module(mutant.module)
     name, _, parameter = mutant.name.removesuffix("=)").partition("(")
     owner, _, attribute = name.rpartition(".")
@@ -186,9 +189,9 @@ def shatter(mutant: Mutant) -> None:
     broken = _broken(original, parameter)
     for other in list(sys.modules.values()):
         if getattr(other, "__name__", "").startswith("toolcrib."):
-            for held, value in list(vars(other).items()):
+            for alias, value in list(vars(other).items()):
                 if value is original:
-                    setattr(other, held, broken)
+                    setattr(other, alias, broken)
 
 
 def _broken(fn: Callable[..., Any], parameter: str) -> Callable[..., Any]:
@@ -207,41 +210,43 @@ def _broken(fn: Callable[..., Any], parameter: str) -> Callable[..., Any]:
         return functools.wraps(fn)(does_nothing)
     if inspect.isasyncgenfunction(fn):
 
-        async def yields_others(*args: Any, **kwargs: Any) -> Any:
+        async def yields_other_values(*args: Any, **kwargs: Any) -> Any:
             async for item in fn(*args, **kwargs):
                 yield _other(item)
 
-        return functools.wraps(fn)(yields_others)
+        return functools.wraps(fn)(yields_other_values)
     if inspect.iscoroutinefunction(fn):
 
-        async def answers_other_async(*args: Any, **kwargs: Any) -> Any:
+        async def returns_other_value_async(*args: Any, **kwargs: Any) -> Any:
             return _other(await fn(*args, **kwargs))
 
-        return functools.wraps(fn)(answers_other_async)
+        return functools.wraps(fn)(returns_other_value_async)
 
-    def answers_other(*args: Any, **kwargs: Any) -> Any:
+    def returns_other_value(*args: Any, **kwargs: Any) -> Any:
         return _other(fn(*args, **kwargs))
 
-    return functools.wraps(fn)(answers_other)
+    return functools.wraps(fn)(returns_other_value)
 
 
 def _with_default(fn: Any, parameter: str, other: Any) -> Any:
-    made = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
-    made.__dict__.update(fn.__dict__)
-    made.__annotations__ = fn.__annotations__
-    made.__qualname__, made.__module__, made.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
-    made.__kwdefaults__ = fn.__kwdefaults__ and dict(fn.__kwdefaults__)
-    if made.__kwdefaults__ and parameter in made.__kwdefaults__:
-        made.__kwdefaults__[parameter] = other
+    copied = types.FunctionType(fn.__code__, fn.__globals__, fn.__name__, fn.__defaults__, fn.__closure__)
+    copied.__dict__.update(fn.__dict__)
+    copied.__annotations__ = fn.__annotations__
+    copied.__qualname__, copied.__module__, copied.__doc__ = fn.__qualname__, fn.__module__, fn.__doc__
+    copied.__kwdefaults__ = fn.__kwdefaults__ and dict(fn.__kwdefaults__)
+    if copied.__kwdefaults__ and parameter in copied.__kwdefaults__:
+        copied.__kwdefaults__[parameter] = other
     else:
-        named = fn.__code__.co_varnames[: fn.__code__.co_argcount]
-        place = named.index(parameter) - (len(named) - len(fn.__defaults__))
-        made.__defaults__ = tuple(other if index == place else value for index, value in enumerate(fn.__defaults__))
-    return made
+        names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+        position = names.index(parameter) - (len(names) - len(fn.__defaults__))
+        copied.__defaults__ = tuple(
+            other if index == position else value for index, value in enumerate(fn.__defaults__)
+        )
+    return copied
 
 
 def _other(value: Any) -> Any:
-    """Another value of the same kind, where there is one."""
+    """Another value of the same type, if there is one."""
     match value:
         case bool():
             return not value

@@ -1,8 +1,8 @@
-"""Whether every item of the documents that the dialects follow is held by a test: tests/seeds/coverage.toml says which.
+"""Check that every item of the documents that the dialects follow has a test, as tests/seeds/coverage.toml lists them.
 
-Fails where an item has no test, where a test that is named is not there, and where something of ours that a document
-names is not in the table: a class or function, what it is made with and by which defaults, its methods, properties and
-fields. Those are read off the code, so another name or default there has to be looked up in the document.
+Fails for an item without a test, for a test that does not exist, and for a public part of the code that the table lacks
+although a document names its class or function: constructor parameters with their defaults, methods, properties and
+fields. These are read from the code, so a changed name or default there must be compared to the document.
 """
 
 import ast

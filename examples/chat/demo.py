@@ -1,6 +1,6 @@
-"""`toolcrib chat` with the repository tools and a model that says what `script.toml` has it say; this prints the chat.
+"""`toolcrib chat` with the repository tools and a model scripted in `script.toml`; this prints the chat.
 
-Run it with `make demo`. It ends with status 1 if a turn does not show what it is said to, so it is a check as well.
+Run it with `make demo`. It exits with status 1 if a turn does not show what is expected, so it is a check as well.
 """
 
 import os
@@ -19,7 +19,7 @@ SCRIPT = HERE / "script.toml"
 
 @dataclass(frozen=True)
 class Step:
-    """What a person types, and what is shown for it."""
+    """What a person types, and text that is expected in return."""
 
     typed: str
     shows: tuple[str, ...]
@@ -34,7 +34,7 @@ STEPS = [
             '[history {"limit": 1}] {"commits":[{"id":',
             "error (invalid_arguments): Tool 'read_lines' takes no argument 'pth'. Did you mean 'path'?",
             "Yes: celsius(fahrenheit) in convert.py",
-            "Tokens: 3607 in (2304 cached), 148 out; in all 3607 in (2304 cached), 148 out.\n",
+            "Tokens: 3607 in (2304 cached), 148 out; in total 3607 in (2304 cached), 148 out.\n",
         ),
     ),
     Step(
@@ -42,7 +42,7 @@ STEPS = [
         (
             '[history {"path": "convert.py", "limit": 2}] {"commits":[',
             "Ada Example, in two commits.\n",
-            "in all 6165 in (4352 cached), 179 out.\n",
+            "in total 6165 in (4352 cached), 179 out.\n",
         ),
     ),
 ]
@@ -56,7 +56,7 @@ def main() -> int:
     wrong = 0
     with (
         tempfile.TemporaryDirectory() as folder,
-        subprocess.Popen(  # noqa: S603 - all of it is said here
+        subprocess.Popen(  # noqa: S603 - the whole command is written here
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -76,11 +76,11 @@ def main() -> int:
             missing = [words for words in step.shows if words not in shown]
             wrong += bool(missing)
             for words in missing:
-                print(f"NOT AS SAID: it does not show {words!r}")
+                print(f"UNEXPECTED: {words!r} is not shown")
         chat.stdin.close()
-        wrong += chat.wait() != 0
-    print(f"\n{len(STEPS) - wrong} of {len(STEPS)} turns ended as said.")
-    return 1 if wrong else 0
+        status = chat.wait()
+    print(f"\n{len(STEPS) - wrong} of {len(STEPS)} turns ended as expected.")
+    return 1 if wrong or status else 0
 
 
 def turn(lines: IO[str]) -> Iterator[str]:

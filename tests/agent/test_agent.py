@@ -23,7 +23,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.agent import Agent, ModelError, Outcome, Request, ScriptedModel, model_of
+from toolcrib.agent import Agent, ModelError, Outcome, Request, ScriptedModel, model_from_name
 from toolcrib.formats import Reply, Results, Turn, Usage, User
 
 
@@ -40,8 +40,8 @@ async def wait_long() -> str:
     return "never"
 
 
-def told(request: Request) -> list[tuple[str, str]]:
-    """The results that a model was told last: ids and texts."""
+def message(request: Request) -> list[tuple[str, str]]:
+    """The results that a model got last: ids and texts."""
     last = request.turns[-1]
     assert isinstance(last, Results)
     return [(result.call_id, result.text) for result in last.results]
@@ -66,19 +66,19 @@ async def test_a_run_asks_makes_the_calls_and_asks_again_until_the_model_is_done
     first, second = model.requests
     assert first == Request((question,), "Be short.", agent.workbench.specs(), "auto", True)
     assert list(second.turns[:2]) == [question, asked]
-    assert told(second) == [("call_1", "3")]
+    assert message(second) == [("call_1", "3")]
     assert outcome.turns == (*second.turns, Reply("It is 3.", usage=Usage(20, 4, 8)))
 
 
 async def test_the_next_run_goes_on_after_the_last() -> None:
-    model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, "3", "As I said: 3"])
+    model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, "3", "As before: 3"])
     agent = Agent(model, [add])
 
     first = await agent.run("What is 1 + 2?")
     second = await agent.run("Sure?", after=first.turns)
 
     assert model.requests[2].turns == (*first.turns, User((Text("Sure?"),)))
-    assert second.turns == (*first.turns, User((Text("Sure?"),)), Reply("As I said: 3"))
+    assert second.turns == (*first.turns, User((Text("Sure?"),)), Reply("As before: 3"))
     assert second.trace == ()  # of this run alone
 
 
@@ -92,20 +92,20 @@ async def test_the_calls_of_one_turn_run_side_by_side() -> None:
     model = ScriptedModel([{"calls": [("meet", {"n": n}) for n in range(3)]}, "done"])
     async with asyncio.timeout(5):
         await Agent(model, [meet]).run("Meet.")
-    assert told(model.requests[1]) == [("call_1", "0"), ("call_2", "1"), ("call_3", "2")]
+    assert message(model.requests[1]) == [("call_1", "0"), ("call_2", "1"), ("call_3", "2")]
 
 
 async def test_without_parallel_the_calls_of_one_turn_run_one_after_the_other() -> None:
-    said: list[str] = []
+    output: list[str] = []
 
     async def step(n: int) -> None:
-        said.append(f"{n} begins")
+        output.append(f"{n} begins")
         await asyncio.sleep(0)
-        said.append(f"{n} ends")
+        output.append(f"{n} ends")
 
     model = ScriptedModel([{"calls": [("step", {"n": n}) for n in range(3)]}, "done"])
     await Agent(model, [step], parallel=False).run("Go.")
-    assert said == ["0 begins", "0 ends", "1 begins", "1 ends", "2 begins", "2 ends"]
+    assert output == ["0 begins", "0 ends", "1 begins", "1 ends", "2 begins", "2 ends"]
     assert not model.requests[0].parallel
 
 
@@ -167,16 +167,16 @@ async def test_calls_without_an_id_of_their_own_get_one() -> None:
 
 
 async def test_a_result_that_was_kept_from_another_call_has_the_id_of_its_own() -> None:
-    kept: list[Result[Any]] = []
+    results: list[Result[Any]] = []
 
     async def cached(tool: Any, call: Call, caller: Caller, go_on: Any) -> Result[Any]:
-        if not kept:
-            kept.append(await go_on())
-        return kept[0]
+        if not results:
+            results.append(await go_on())
+        return results[0]
 
     model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})] * 2}, "done"])
     await Agent(model, Workbench([add], around=[cached])).run("Go.")
-    assert told(model.requests[1]) == [("call_1", "3"), ("call_2", "3")]
+    assert message(model.requests[1]) == [("call_1", "3"), ("call_2", "3")]
 
 
 JSON = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3), lambda inner: st.lists(inner))
@@ -238,7 +238,7 @@ async def test_a_run_that_is_not_done_within_its_steps_stops_and_can_go_on() -> 
 
     stopped = await agent.run("Count.")
     assert (stopped.status, stopped.text) == ("stopped", "step 1")
-    assert stopped.why == "The model was asked 2 times, and was not done (max_steps=2)."
+    assert stopped.why == "The model was asked 2 times and was not done (max_steps=2)."
     assert [trace.text for trace in stopped.trace] == ["0", "1"]
 
     done = await agent.run(stopped.turns)
@@ -253,7 +253,7 @@ async def test_a_model_may_correct_itself_within_a_bound() -> None:
     assert corrected.status == "done"
 
     failed = await Agent(ScriptedModel([right, wrong, wrong, wrong, "done"]), [add]).run("Go.")
-    assert (failed.status, failed.why) == ("failed", "No call succeeded in 3 turns one after the other (max_errors=3).")
+    assert (failed.status, failed.why) == ("failed", "No call succeeded in 3 turns in a row (max_errors=3).")
     assert [trace.code for trace in failed.trace] == [None, *["invalid_arguments"] * 3]
 
     once = await Agent(ScriptedModel([wrong]), [add], max_errors=1).run("Go.")
@@ -263,7 +263,7 @@ async def test_a_model_may_correct_itself_within_a_bound() -> None:
 @pytest.mark.parametrize(
     ("stop", "status", "why"),
     [
-        ("length", "stopped", "The answer was cut: it reached a limit of tokens."),
+        ("length", "stopped", "The answer was cut off at a token limit."),
         ("refused", "failed", "The model refused to answer."),
         ("other", "done", ""),
     ],
@@ -326,7 +326,8 @@ async def test_a_choice_that_is_no_tool_is_refused_with_the_nearest() -> None:
     with pytest.raises(SetupError) as raised:
         await Agent(model, [add], tool_choice="ad").run("Go.")
     assert str(raised.value) == (
-        'tool_choice is "auto", "any", "none" or the name of a tool; there is no tool \'ad\'. Did you mean \'add\'?'
+        'tool_choice must be "auto", "any", "none" or the name of a tool; there is no tool '
+        "'ad'. Did you mean 'add'?"
     )
     with pytest.raises(SetupError, match="this agent has none"):
         await Agent(model, tool_choice="any").run("Go.")
@@ -446,21 +447,21 @@ def sum_agent() -> Agent:
 
 def test_run_sync_works_from_plain_code_and_from_a_thread() -> None:
     assert sum_agent().run_sync("Go.").text == "3"
-    said: list[str] = []
-    thread = threading.Thread(target=lambda: said.append(sum_agent().run_sync("Go.").text))
+    output: list[str] = []
+    thread = threading.Thread(target=lambda: output.append(sum_agent().run_sync("Go.").text))
     thread.start()
     thread.join()
-    assert said == ["3"]
+    assert output == ["3"]
 
 
 async def test_run_sync_works_inside_a_running_loop() -> None:
     assert sum_agent().run_sync("Go.").text == "3"
 
 
-# What is kept
+# What is stored
 
 
-async def test_the_trace_has_each_call_with_its_repairs_and_known_secrets_struck_out() -> None:
+async def test_the_trace_has_each_call_with_its_repairs_and_known_secrets_redacted() -> None:
     def echo(text: str, times: int) -> str:
         return text * times
 
@@ -518,7 +519,7 @@ async def test_one_agent_has_many_runs_at_a_time() -> None:
         await asyncio.sleep(0)
         if isinstance(request.turns[-1], User):
             return {"calls": [{"tool": "add", "arguments": {"a": int(request.turns[0].content[0].text), "b": 1}}]}
-        return told(request)[0][1]
+        return message(request)[0][1]
 
     agent = Agent(ScriptedModel(echo), [add])
     outcomes = await asyncio.gather(*(agent.run(str(n)) for n in range(20)))
@@ -555,13 +556,13 @@ RESULT = Result(3, (Text("3"),), call_id="1", tool="add")
 @pytest.mark.parametrize(
     ("prompt", "says"),
     [
-        ("", "A run begins with something to say"),
-        ([], "A run begins with something to say"),
+        ("", "A run needs a prompt"),
+        ([], "A run needs a prompt"),
         (7, "not with a int"),
         ([SAID, "Hello"], "not with a list"),
         ([SAID, CALLED], "The last turn is a Reply whose calls have no Results"),
-        ([SAID, CALLED, SAID], r"turns\[1\] and what follows do not fit"),
-        ([SAID, Results((RESULT,))], r"turns\[0\] and what follows do not fit"),
+        ([SAID, CALLED, SAID], r"turns\[1\] and the next do not match"),
+        ([SAID, Results((RESULT,))], r"turns\[0\] and the next do not match"),
         ([SAID, CALLED, Results((replace(RESULT, call_id="2"),))], "not the results of the calls before them"),
         ([SAID, CALLED, Results((RESULT, RESULT))], "not the results of the calls before them"),
     ],
@@ -575,9 +576,9 @@ async def test_a_run_that_cannot_begin_says_why(prompt: Any, says: str) -> None:
 
 def test_what_an_agent_cannot_be_made_of_is_refused() -> None:
     model = ScriptedModel([])
-    with pytest.raises(SetupError, match="max_steps is a number of at least 1"):
+    with pytest.raises(SetupError, match="max_steps must be an integer of at least 1"):
         Agent(model, max_steps=0)
-    with pytest.raises(SetupError, match="max_errors is a number of at least 1"):
+    with pytest.raises(SetupError, match="max_errors must be an integer of at least 1"):
         Agent(model, max_errors=True)
     with pytest.raises(SetupError, match=r"crib.workbench\(caller\)"):
         Agent(model, Crib([add]))  # type: ignore[arg-type]
@@ -589,14 +590,14 @@ def test_what_an_agent_cannot_be_made_of_is_refused() -> None:
     ("name", "says"),
     [
         ("opnai:gpt-5-mini", "There is no model provider 'opnai'. Did you mean 'openai'?"),
-        ("gpt-5-mini", "'gpt-5-mini' does not say whose model it is."),
-        ("openai", "'openai' does not say which model."),
-        ("anthropic:", "'anthropic:' does not say which model."),
+        ("gpt-5-mini", "The model name 'gpt-5-mini' has no provider."),
+        ("openai", "'openai' names no model of the provider."),
+        ("anthropic:", "'anthropic:' names no model of the provider."),
     ],
 )
 def test_a_model_that_nobody_has_is_refused_with_the_nearest(name: str, says: str) -> None:
     with pytest.raises(SetupError) as raised:
-        model_of(name)
+        model_from_name(name)
     assert str(raised.value).startswith(says)
     assert '"openai:MODEL"' in str(raised.value)
     with pytest.raises(SetupError, match="A model is called"):
@@ -608,13 +609,28 @@ def test_a_model_that_nobody_has_is_refused_with_the_nearest(name: str, says: st
     ["openai:gpt-5-mini", "responses:gpt-5", "anthropic:claude-x", "gemini:gemini-x", "bedrock:us.amazon.nova-x:0"],
 )
 def test_a_model_is_called_as_it_was_asked_for(name: str) -> None:
-    assert model_of(name).name == name
+    assert model_from_name(name).name == name
     assert repr(Agent(name)) == f"<Agent of {name} with <Workbench of 0 tools for local>>"
 
 
-def test_what_is_no_model_is_told_when_the_agent_is_made() -> None:
+def test_what_is_no_model_is_reported_when_the_agent_is_made() -> None:
     for wrong in (lambda request: "hello", ScriptedModel, None):
-        with pytest.raises(SetupError, match="a Model or the name of one"):
+        with pytest.raises(SetupError, match="a Model or its name"):
             Agent(wrong)  # type: ignore[arg-type]
     with pytest.raises(SetupError, match="tool_choice"):
         Agent(ScriptedModel(["hello"]), tool_choice=None)  # type: ignore[arg-type]
+
+
+async def test_the_trace_has_the_handle_of_a_large_result() -> None:
+    def numbers(to: int) -> list[int]:
+        return list(range(to))
+
+    bench = Workbench([numbers])
+    script = [{"calls": [("numbers", {"to": 20_000}), ("numbers", {"to": 2})]}, "Done."]
+    large, small = (await Agent(ScriptedModel(script), bench).run("Count.")).trace
+    assert large.handle is not None
+    assert large.handle.startswith("result_")
+    assert large.to_dict()["handle"] == large.handle
+    assert (small.handle, "handle" in small.to_dict()) == (None, False)
+    (whole,) = await bench.stored_result(large.handle)
+    assert len(whole.text) > len(large.text)

@@ -7,7 +7,7 @@ import pytest
 from toolcrib import Call, Result, Text, ToolSpec
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.anthropic import AnthropicModel
-from toolcrib.formats import Reply, Results, Usage, User, Written
+from toolcrib.formats import Reply, Results, TextDelta, Usage, User
 
 from .wire import answer, events, refusal, wire
 
@@ -74,7 +74,7 @@ def model(url: str, **options: Any) -> AnthropicModel:
     return AnthropicModel("claude-x", api_key=KEY, base_url=url, max_retries=0, **options)
 
 
-async def heard(of: AnthropicModel, request: Request = QUESTION) -> list[Written | Reply]:
+async def heard(of: AnthropicModel, request: Request = QUESTION) -> list[TextDelta | Reply]:
     return [piece async for piece in of.stream(request)]
 
 
@@ -97,11 +97,11 @@ async def test_the_next_turn_sends_thinking_back_as_it_came_and_the_results() ->
     done = Result(5, (Text("5"),), call_id="toolu_1", tool="add")
     turns = [*QUESTION.turns, REPLY, Results((done,))]
     with wire(answer({**WHOLE, "content": [{"type": "text", "text": "5."}], "stop_reason": "end_turn"})) as provider:
-        said = await model(provider.url).reply(
+        output = await model(provider.url).reply(
             Request(turns, instructions="Be short.", specs=[ADD], choice="any", parallel=False)
         )
         body = provider.requests[0].body
-    assert (said.text, said.stop, said.calls) == ("5.", "end", ())
+    assert (output.text, output.stop, output.calls) == ("5.", "end", ())
     assert body["system"] == "Be short."
     assert body["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
     assert body["messages"][1:] == [
@@ -117,7 +117,7 @@ async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> N
     with wire(events(*PIECES)) as provider:
         *words, last = await heard(model(provider.url))
         assert provider.requests[0].body["stream"] is True
-    assert words == [Written("I "), Written("add.")]
+    assert words == [TextDelta("I "), TextDelta("add.")]
     assert isinstance(last, Reply)
     assert last.calls == (Call("add", '{"a": 2, "b": 3}', "toolu_1"),)  # as it was written
     assert (last.text, last.stop, last.usage, last.native) == (REPLY.text, REPLY.stop, REPLY.usage, REPLY.native)
@@ -131,15 +131,15 @@ async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> N
         (529, "overloaded_error", "unavailable"),
     ],
 )
-async def test_other_refusals_are_told_with_their_problems(status: int, kind: str, problem: str) -> None:
-    said = refusal(status, {"type": "error", "error": {"type": kind, "message": "No."}})
-    with wire(said) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
+async def test_other_refusals_are_reported_with_their_problems(status: int, kind: str, problem: str) -> None:
+    output = refusal(status, {"type": "error", "error": {"type": kind, "message": "No."}})
+    with wire(output) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
         await model(provider.url).reply(QUESTION)
     assert (caught.value.problem, caught.value.retry_after_s) == (problem, None)
 
 
-async def test_what_is_no_answer_of_anthropics_is_told() -> None:
-    broken = r"content\[0\]\) is broken: 'name' has to be text, and it is missing"
+async def test_what_is_no_answer_of_anthropics_is_reported() -> None:
+    broken = r"content\[0\]\) is malformed: 'name' must be text, and it is missing"
     with (
         wire(answer({"content": [{"type": "tool_use"}]})) as provider,
         pytest.raises(ModelError, match=broken) as caught,
@@ -148,7 +148,7 @@ async def test_what_is_no_answer_of_anthropics_is_told() -> None:
     assert caught.value.problem == "failed"
 
 
-async def test_without_a_key_the_way_to_one_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+async def test_without_a_key_the_way_to_one_is_reported(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))  # with which the SDK looks for a file

@@ -11,9 +11,9 @@ import pytest
 from toolcrib import Call, Image, Result, SetupError, Text, ToolSpec
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.bedrock import BedrockModel
-from toolcrib.formats import Reply, Results, Usage, User, Written
+from toolcrib.formats import Reply, Results, TextDelta, Usage, User
 
-from .wire import Answer, answer, held, raw, refusal, wire
+from .wire import Answer, answer, raw, refusal, unfinished, wire
 
 SECRET = "wJalr-a-very-secret-key"
 ADD = ToolSpec(
@@ -106,7 +106,7 @@ def model(url: str, **options: Any) -> BedrockModel:
     return BedrockModel("claude-x", region="us-east-1", base_url=url, max_retries=0, **options)
 
 
-async def heard(of: BedrockModel, request: Request = QUESTION) -> list[Written | Reply]:
+async def heard(of: BedrockModel, request: Request = QUESTION) -> list[TextDelta | Reply]:
     return [piece async for piece in of.stream(request)]
 
 
@@ -158,15 +158,15 @@ async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> N
     with wire(events(*PIECES)) as provider:
         *words, last = await heard(model(provider.url))
         assert provider.requests[0].path == "/model/claude-x/converse-stream"
-    assert words == [Written("I "), Written("add.")]
+    assert words == [TextDelta("I "), TextDelta("add.")]
     assert isinstance(last, Reply)
     assert last.calls == (Call("add", '{"a": 2, "b": 3}', "tooluse_1"),)  # as it was written
     assert (last.text, last.stop, last.usage, last.native) == (REPLY.text, REPLY.stop, REPLY.usage, REPLY.native)
 
 
 async def test_while_one_reply_is_awaited_the_event_loop_goes_on() -> None:
-    with wire(held(events(*PIECES[:8]))) as provider:
-        got: asyncio.Queue[Written | Reply] = asyncio.Queue()
+    with wire(unfinished(events(*PIECES[:8]))) as provider:
+        got: asyncio.Queue[TextDelta | Reply] = asyncio.Queue()
 
         async def listen() -> None:
             async for written in model(provider.url).stream(QUESTION):
@@ -174,7 +174,7 @@ async def test_while_one_reply_is_awaited_the_event_loop_goes_on() -> None:
 
         listening = asyncio.create_task(listen())
         async with asyncio.timeout(10):
-            assert [await got.get(), await got.get()] == [Written("I "), Written("add.")]  # and the server holds on
+            assert [await got.get(), await got.get()] == [TextDelta("I "), TextDelta("add.")]  # and the server holds on
         listening.cancel()
         with pytest.raises(asyncio.CancelledError):
             await listening
@@ -189,21 +189,21 @@ async def test_while_one_reply_is_awaited_the_event_loop_goes_on() -> None:
         (424, "ModelErrorException", "unavailable"),
     ],
 )
-async def test_other_refusals_are_told_with_their_problems(status: int, kind: str, problem: str) -> None:
-    said = refusal(status, {"message": "No."}, x_amzn_errortype=kind)
-    with wire(said) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
+async def test_other_refusals_are_reported_with_their_problems(status: int, kind: str, problem: str) -> None:
+    output = refusal(status, {"message": "No."}, x_amzn_errortype=kind)
+    with wire(output) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
         await model(provider.url).reply(QUESTION)
     assert (caught.value.problem, caught.value.retry_after_s) == (problem, None)
 
 
-async def test_an_error_in_the_middle_of_a_stream_is_told_by_its_kind() -> None:
+async def test_an_error_in_the_middle_of_a_stream_is_reported_by_its_kind() -> None:
     throttled = framed("throttlingException", {"message": "Too many tokens"}, exception=True)
     with wire(events(*PIECES[:7], throttled)) as provider, pytest.raises(ModelError, match="Too many tokens") as caught:
         await heard(model(provider.url))
     assert caught.value.problem == "limited"
 
 
-async def test_without_credentials_or_a_region_the_way_to_them_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_credentials_or_a_region_the_way_to_them_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(SetupError, match="set AWS_REGION, or pass region"):

@@ -10,21 +10,21 @@ import pytest
 
 from toolcrib import SetupError
 from toolcrib.agent import Model, ModelError, OpenAIChat, OpenAIResponses
-from toolcrib.formats import Reply, Written
+from toolcrib.formats import Reply, TextDelta
 
 from . import test_anthropic_client as claude
 from . import test_bedrock_client as bedrock
 from . import test_gemini_client as gemini
 from . import test_openai_client as openai
-from .wire import Answer, answer, cut, events, held, raw, refusal, wire
+from .wire import Answer, answer, cut, events, raw, refusal, unfinished, wire
 
 KEY = "sk-a-very-secret-key"
-WORDS = [Written("I "), Written("add.")]
+WORDS = [TextDelta("I "), TextDelta("add.")]
 
 
 @dataclass(frozen=True)
 class Client:
-    """A client and what its provider says. *pieces* are of a stream; the first *spoken* of them have all its words."""
+    """A client and what its provider says. *pieces* are of a stream; the first *worded* of them have all its text."""
 
     model: str
     make: Callable[..., Any]
@@ -34,7 +34,7 @@ class Client:
     whole: Any
     pieces: tuple[Any, ...]
     streamed: Callable[..., Answer]
-    spoken: int
+    worded: int
     error: Any
     """A piece that says that the provider is overloaded."""
     refused: Callable[[int, str], Answer]
@@ -143,7 +143,7 @@ def credentials(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", KEY)
 
 
-async def heard(model: Model, request: Any) -> list[Written | Reply]:
+async def heard(model: Model, request: Any) -> list[TextDelta | Reply]:
     return [piece async for piece in model.stream(request)]
 
 
@@ -162,7 +162,7 @@ async def ask(model: Model, client: Client, streaming: bool) -> Any:
     ],
 )
 @EACH
-async def test_a_refusal_is_told_with_its_problem_and_never_with_the_key(
+async def test_a_refusal_is_reported_with_its_problem_and_never_with_the_key(
     client: Client, status: int, problem: str, streaming: bool
 ) -> None:
     with wire(client.refused(status, f"No, not with {KEY}.")) as provider:
@@ -176,25 +176,25 @@ async def test_a_refusal_is_told_with_its_problem_and_never_with_the_key(
 
 @EACH
 async def test_a_stream_that_breaks_gives_the_words_before_and_no_half_reply(client: Client) -> None:
-    begun = client.pieces[: client.spoken]
+    begun = client.pieces[: client.worded]
     broken = {
         "cut": cut(client.streamed(*begun)),
         "ended early, and in order": client.streamed(*begun),
-        "told of an error": client.streamed(*begun, client.error),
+        "an error event": client.streamed(*begun, client.error),
     }
     with wire(*broken.values()) as provider:
         model = client.at(provider.url)
         for how in broken:
-            got: list[Written | Reply] = []
+            got: list[TextDelta | Reply] = []
             with pytest.raises(ModelError) as caught:
                 async for piece in model.stream(client.request):
                     got.append(piece)
             assert (how, got, caught.value.problem) == (how, WORDS, "unavailable")
-            assert ("Overloaded" in str(caught.value)) == (how == "told of an error")
+            assert ("Overloaded" in str(caught.value)) == (how == "an error event")
 
 
 @EACH
-async def test_what_is_no_whole_answer_is_told(client: Client) -> None:
+async def test_what_is_no_whole_answer_is_reported(client: Client) -> None:
     page = raw(b"<html>", content_type="text/html")
     half = answer(client.whole)
     half = replace(half, pieces=(half.pieces[0][:80],), cut=True)
@@ -220,13 +220,13 @@ async def test_nobody_at_the_address(client: Client) -> None:
 @WAYS
 @EACH
 async def test_cancelling_closes_the_request(client: Client, streaming: bool) -> None:
-    begun = client.streamed(*client.pieces[: client.spoken]) if streaming else answer({})
-    with wire(held(begun)) as provider:
-        asking = asyncio.ensure_future(ask(client.at(provider.url), client, streaming))
+    begun = client.streamed(*client.pieces[: client.worded]) if streaming else answer({})
+    with wire(unfinished(begun)) as provider:
+        task = asyncio.ensure_future(ask(client.at(provider.url), client, streaming))
         assert await asyncio.to_thread(provider.asked.wait, 10)
-        asking.cancel()
+        task.cancel()
         with pytest.raises(asyncio.CancelledError):
-            await asking
+            await task
         assert await asyncio.to_thread(provider.hung_up.wait, 10)
 
 
@@ -276,7 +276,7 @@ def test_a_missing_package_names_the_extra(client: Client, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("making", [False, True], ids=["a client", "what makes one"])
 @pytest.mark.parametrize("client", CLIENTS[:4], ids=repr)
-async def test_the_key_of_a_client_that_is_handed_in_is_struck_out_too(client: Client, making: bool) -> None:
+async def test_the_key_of_a_client_that_is_handed_in_is_redacted_too(client: Client, making: bool) -> None:
     other = "sk-another-secret-key"
     with wire(client.refused(401, f"No, not with {other}.")) as provider:
         its = client.at(provider.url, api_key=other)._clients  # as the SDK's own, with this address

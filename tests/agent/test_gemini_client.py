@@ -7,7 +7,7 @@ import pytest
 from toolcrib import Call, Image, Result, Text, ToolSpec
 from toolcrib.agent import ModelError, Request
 from toolcrib.agent.gemini import GeminiModel
-from toolcrib.formats import Reply, Results, Usage, User, Written
+from toolcrib.formats import Reply, Results, TextDelta, Usage, User
 
 from .wire import answer, events, refusal, wire
 
@@ -28,7 +28,7 @@ THOUGHT = {"text": "I should add.", "thought": True}
 COUNTS = {"promptTokenCount": 10, "candidatesTokenCount": 4, "thoughtsTokenCount": 3, "cachedContentTokenCount": 5}
 
 
-def said(*parts: dict[str, Any], stop: str | None = None, **more: Any) -> dict[str, Any]:
+def output(*parts: dict[str, Any], stop: str | None = None, **more: Any) -> dict[str, Any]:
     candidate = {
         "content": {"role": "model", "parts": [*parts]},
         "index": 0,
@@ -37,7 +37,7 @@ def said(*parts: dict[str, Any], stop: str | None = None, **more: Any) -> dict[s
     return {"candidates": [candidate], "responseId": "r1", "modelVersion": "gemini-x", **more}
 
 
-WHOLE = said(THOUGHT, {"text": "I add."}, CALL, stop="STOP", usageMetadata=COUNTS)
+WHOLE = output(THOUGHT, {"text": "I add."}, CALL, stop="STOP", usageMetadata=COUNTS)
 REPLY = Reply(
     "I add.",
     (Call("add", {"a": 2, "b": 3}, "c1"),),
@@ -46,12 +46,12 @@ REPLY = Reply(
     {"role": "model", "parts": [THOUGHT, {"text": "I add."}, CALL]},
 )
 PIECES = (
-    said({"text": "I should ", "thought": True}),
-    said({"text": "add.", "thought": True}),
-    said({"text": "I "}),
-    said({"text": "add."}),
-    said(CALL),
-    said({"text": ""}, stop="STOP", usageMetadata=COUNTS),
+    output({"text": "I should ", "thought": True}),
+    output({"text": "add.", "thought": True}),
+    output({"text": "I "}),
+    output({"text": "add."}),
+    output(CALL),
+    output({"text": ""}, stop="STOP", usageMetadata=COUNTS),
 )
 
 
@@ -59,7 +59,7 @@ def model(url: str, **options: Any) -> GeminiModel:
     return GeminiModel("gemini-x", api_key=KEY, base_url=url, max_retries=0, **options)
 
 
-async def heard(of: GeminiModel, request: Request = QUESTION) -> list[Written | Reply]:
+async def heard(of: GeminiModel, request: Request = QUESTION) -> list[TextDelta | Reply]:
     return [piece async for piece in of.stream(request)]
 
 
@@ -85,7 +85,7 @@ async def test_the_next_turn_sends_signatures_back_as_they_came_and_the_results(
     picture = Image(b"\xff\xfe\xfd", "image/png")
     done = Result(5, (Text("5"), picture), call_id="c1", tool="add")
     turns = [*QUESTION.turns, REPLY, Results((done,))]
-    with wire(answer(said({"text": "5."}, stop="STOP"))) as provider:
+    with wire(answer(output({"text": "5."}, stop="STOP"))) as provider:
         reply = await model(provider.url).reply(Request(turns, instructions="Be short.", specs=[ADD], choice="add"))
         body = provider.requests[0].body
     assert (reply.text, reply.stop, reply.calls) == ("5.", "end", ())
@@ -108,7 +108,7 @@ async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> N
     with wire(events(*PIECES)) as provider:
         *words, last = await heard(model(provider.url))
         assert provider.requests[0].path == "/v1/models/gemini-x:streamGenerateContent?alt=sse"
-    assert words == [Written("I "), Written("add.")]
+    assert words == [TextDelta("I "), TextDelta("add.")]
     assert last == REPLY
 
 
@@ -120,14 +120,14 @@ async def test_a_streamed_reply_comes_in_words_and_then_as_the_same_whole() -> N
         (503, "UNAVAILABLE", "unavailable"),
     ],
 )
-async def test_other_refusals_are_told_with_their_problems(status: int, kind: str, problem: str) -> None:
-    said = refusal(status, {"error": {"code": status, "message": "No.", "status": kind}})
-    with wire(said) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
+async def test_other_refusals_are_reported_with_their_problems(status: int, kind: str, problem: str) -> None:
+    output = refusal(status, {"error": {"code": status, "message": "No.", "status": kind}})
+    with wire(output) as provider, pytest.raises(ModelError, match=f"with status {status}: No") as caught:
         await model(provider.url).reply(QUESTION)
     assert (caught.value.problem, caught.value.retry_after_s) == (problem, None)
 
 
-async def test_a_wrong_key_is_told_as_such_though_google_calls_it_a_wrong_request() -> None:
+async def test_a_wrong_key_is_reported_as_such_though_google_calls_it_a_wrong_request() -> None:
     reason = {"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID"}
     body = {"error": {"code": 400, "message": "API key not valid.", "status": "INVALID_ARGUMENT", "details": [reason]}}
     with wire(refusal(400, body)) as provider, pytest.raises(ModelError) as caught:
@@ -135,7 +135,7 @@ async def test_a_wrong_key_is_told_as_such_though_google_calls_it_a_wrong_reques
     assert caught.value.problem == "unauthorized"
 
 
-async def test_without_a_key_the_way_to_one_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_key_the_way_to_one_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(ModelError, match="Set GEMINI_API_KEY, or pass api_key") as caught:

@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib import Call, Workbench, tool
 from toolcrib.agent import Agent, ModelError, Outcome, Request
-from toolcrib.formats import Reply, Written
+from toolcrib.formats import Reply, TextDelta
 
 
 @tool
@@ -21,14 +21,14 @@ class Mine:
 
     name = "mine"
 
-    def __init__(self, *said: Any) -> None:
-        self._said = list(said)
+    def __init__(self, *output: Any) -> None:
+        self._said = list(output)
 
     async def reply(self, _: Request, /) -> Reply:
-        said: Reply = self._said.pop(0)
-        return said
+        output: Reply = self._said.pop(0)
+        return output
 
-    async def stream(self, _: Request, /) -> AsyncIterator[Written | Reply]:
+    async def stream(self, _: Request, /) -> AsyncIterator[TextDelta | Reply]:
         yield self._said.pop(0)
 
 
@@ -41,30 +41,30 @@ async def run(agent: Agent, streaming: bool) -> Outcome:
 
 
 WRONG: list[tuple[Any, str]] = [
-    (None, "nothing"),
+    (None, "None"),
     ("Hello", "a str"),
     ({"text": "Hello"}, "a dict"),
-    (Reply(text=None), "a Reply whose text, calls, stop or usage is of another kind"),  # type: ignore[arg-type]
-    (Reply(usage=None), "a Reply whose text, calls, stop or usage is of another kind"),  # type: ignore[arg-type]
-    (Reply(calls=None), "a Reply whose text, calls, stop or usage is of another kind"),  # type: ignore[arg-type]
-    (Reply(calls=("add",)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
-    (Reply(calls=(Call("add", [1, 2], "c"),)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
-    (Reply(calls=(Call("add", {}, None),)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
-    (Reply(calls=(Call(None, {}, "c"),)), "a Reply with other things than calls in its calls"),  # type: ignore[arg-type]
+    (Reply(text=None), "a Reply whose text, calls, stop or usage has the wrong type"),  # type: ignore[arg-type]
+    (Reply(usage=None), "a Reply whose text, calls, stop or usage has the wrong type"),  # type: ignore[arg-type]
+    (Reply(calls=None), "a Reply whose text, calls, stop or usage has the wrong type"),  # type: ignore[arg-type]
+    (Reply(calls=("add",)), "a Reply with values in its calls that are not calls"),  # type: ignore[arg-type]
+    (Reply(calls=(Call("add", [1, 2], "c"),)), "a Reply with values in its calls that are not calls"),  # type: ignore[arg-type]
+    (Reply(calls=(Call("add", {}, None),)), "a Reply with values in its calls that are not calls"),  # type: ignore[arg-type]
+    (Reply(calls=(Call(None, {}, "c"),)), "a Reply with values in its calls that are not calls"),  # type: ignore[arg-type]
 ]
 
 
 @pytest.mark.parametrize("streaming", [False, True])
-@pytest.mark.parametrize(("said", "what"), WRONG)
-async def test_a_model_that_gives_no_reply_is_told_so_and_what_was_done_is_kept(
-    said: Any, what: str, streaming: bool
+@pytest.mark.parametrize(("output", "what"), WRONG)
+async def test_a_model_that_gives_no_reply_is_reported_so_and_what_was_done_is_kept(
+    output: Any, what: str, streaming: bool
 ) -> None:
     first = Reply("", (Call("add", {"a": 1, "b": 2}, "c"),), "calls")
     with pytest.raises(ModelError) as raised:
-        await run(Agent(Mine(first, said), [add]), streaming)
+        await run(Agent(Mine(first, output), [add]), streaming)
     assert str(raised.value) == (
-        f"Model 'mine' gave {what}. Its `reply` returns a toolcrib.formats.Reply, and its `stream` ends with one: "
-        "Reply(text, (Call(tool, arguments, id), ...))."
+        f"Model 'mine' returned {what}. Its `reply` must return a toolcrib.formats.Reply, and its `stream` must end "
+        "with one: Reply(text, (Call(tool, arguments, id), ...))."
     )
     assert raised.value.so_far is not None
     assert [trace.text for trace in raised.value.so_far.trace] == ["3"]

@@ -8,8 +8,8 @@ import pytest
 from openai import AsyncOpenAI
 
 from toolcrib import Call, Result, SetupError, Text, ToolSpec
-from toolcrib.agent import ModelError, OpenAIChat, OpenAIResponses, Request, model_of
-from toolcrib.formats import Reply, Results, Usage, User, Written
+from toolcrib.agent import ModelError, OpenAIChat, OpenAIResponses, Request, model_from_name
+from toolcrib.formats import Reply, Results, TextDelta, Usage, User
 
 from .wire import Answer, Wire, answer, cut, events, raw, refusal, wire
 
@@ -67,8 +67,8 @@ EVENTS = [
     {"type": "response.completed", "response": response()},
 ]
 STREAMED = [
-    Written("I "),
-    Written("add."),
+    TextDelta("I "),
+    TextDelta("add."),
     ("I add.", (Call("add", '{"a": 1}', "c1"),), "calls", Usage(9, 2)),
 ]
 
@@ -82,7 +82,7 @@ def model(kind: type[OpenAIChat] | type[OpenAIResponses], provider: Wire, **more
     return kind("m", base_url=f"{provider.url}/v1", api_key=KEY, max_retries=0, **more)
 
 
-def told(reply: Any) -> Any:
+def message(reply: Any) -> Any:
     return (reply.text, reply.calls, reply.stop, reply.usage) if isinstance(reply, Reply) else reply
 
 
@@ -98,7 +98,7 @@ async def test_chat_completions_whole() -> None:
     with wire(answer(completion({"content": "I add.", "tool_calls": [tool_call()]}, "tool_calls"))) as provider:
         asked = Request(turns, "Be exact.", SPECS, "any", parallel=False)
         reply = await model(OpenAIChat, provider, options={"temperature": 0, "seed": None}).reply(asked)
-    assert told(reply) == STREAMED[-1]
+    assert message(reply) == STREAMED[-1]
     [request] = provider.requests
     assert (request.path, request.headers["authorization"]) == ("/v1/chat/completions", f"Bearer {KEY}")
     assert request.body == {
@@ -122,11 +122,11 @@ async def test_chat_completions_whole() -> None:
 
 async def test_responses_whole() -> None:
     with wire(answer(response(SAID, CALLED)), answer(response(SAID))) as provider:
-        asking = model(OpenAIResponses, provider, options={"store": False})
-        reply = await asking.reply(ASKED)
+        client_model = model(OpenAIResponses, provider, options={"store": False})
+        reply = await client_model.reply(ASKED)
         turns = (*ASKED.turns, reply, Results((Result(2, (Text("2"),), call_id="c1"),)))
-        last = await asking.reply(Request(turns))
-    assert told(reply) == STREAMED[-1]
+        last = await client_model.reply(Request(turns))
+    assert message(reply) == STREAMED[-1]
     assert (last.text, last.stop) == ("I add.", "end")
     first, second = provider.requests
     assert first.path == "/v1/responses"
@@ -151,7 +151,7 @@ async def test_responses_whole() -> None:
     }
 
 
-async def test_without_tools_nothing_is_said_of_them() -> None:
+async def test_without_tools_nothing_is_written_of_them() -> None:
     with wire(answer(completion({"content": "Hi."})), answer(response(SAID))) as provider:
         for kind in (OpenAIChat, OpenAIResponses):
             await model(kind, provider).reply(Request(ASKED.turns, choice="none", parallel=False))
@@ -164,7 +164,7 @@ async def test_without_tools_nothing_is_said_of_them() -> None:
 )
 async def test_streamed_with_calls_in_pieces(kind: Any, script: Answer) -> None:
     with wire(script) as provider:
-        assert [told(piece) async for piece in model(kind, provider).stream(ASKED)] == STREAMED
+        assert [message(piece) async for piece in model(kind, provider).stream(ASKED)] == STREAMED
     asked = provider.requests[0].body
     assert (asked["stream"], asked.get("stream_options")) == (
         True,
@@ -174,8 +174,8 @@ async def test_streamed_with_calls_in_pieces(kind: Any, script: Answer) -> None:
 
 async def test_an_option_that_a_server_does_not_know_can_be_left_out() -> None:
     with wire(events(*CHUNKS, "[DONE]")) as provider:
-        asking = model(OpenAIChat, provider, options={"stream_options": None})
-        assert [told(piece) async for piece in asking.stream(ASKED)] == STREAMED
+        client_model = model(OpenAIChat, provider, options={"stream_options": None})
+        assert [message(piece) async for piece in client_model.stream(ASKED)] == STREAMED
     assert "stream_options" not in provider.requests[0].body
 
 
@@ -258,18 +258,18 @@ async def test_an_address_where_nobody_is_is_a_model_error_that_names_it(kind: A
 async def test_retries_are_the_sdks() -> None:
     busy = refusal(429, {"error": {"message": "Slow down."}}, retry_after_ms="1")
     with wire(busy, answer(completion({"content": "Hi."}))) as provider:
-        asking = OpenAIChat("m", base_url=provider.url, api_key=KEY, max_retries=1)
-        assert (await asking.reply(ASKED)).text == "Hi."
+        client_model = OpenAIChat("m", base_url=provider.url, api_key=KEY, max_retries=1)
+        assert (await client_model.reply(ASKED)).text == "Hi."
     assert len(provider.requests) == 2
 
 
 async def test_a_client_that_is_handed_in_is_used_and_stays_open() -> None:
     with wire(answer(completion({"content": "Hi."})), answer(completion({"content": "Ho."}))) as provider:
         client = AsyncOpenAI(base_url=f"{provider.url}/mine", api_key="sk-mine-4321", max_retries=0)
-        asking = OpenAIChat("m", client=client)
-        assert (await asking.reply(ASKED)).text == "Hi."
-        await asking.close()
-        assert (await asking.reply(ASKED)).text == "Ho."
+        client_model = OpenAIChat("m", client=client)
+        assert (await client_model.reply(ASKED)).text == "Hi."
+        await client_model.close()
+        assert (await client_model.reply(ASKED)).text == "Ho."
         await client.close()
     assert [request.path for request in provider.requests] == ["/mine/chat/completions"] * 2
     assert provider.requests[0].headers["authorization"] == "Bearer sk-mine-4321"
@@ -289,7 +289,7 @@ def test_the_models_have_their_names_and_show_no_key() -> None:
     chat, responses = OpenAIChat("gpt-5-mini", api_key=KEY), OpenAIResponses("gpt-5-mini", api_key=KEY)
     assert (chat.name, responses.name) == ("openai:gpt-5-mini", "responses:gpt-5-mini")
     assert (repr(chat), repr(responses)) == ("<OpenAIChat gpt-5-mini>", "<OpenAIResponses gpt-5-mini>")
-    assert [repr(model_of(each.name)) for each in (chat, responses)] == [repr(chat), repr(responses)]
+    assert [repr(model_from_name(each.name)) for each in (chat, responses)] == [repr(chat), repr(responses)]
 
 
 @pytest.mark.full
@@ -312,6 +312,6 @@ async def test_what_the_sdk_does_not_know_is_sent_as_it_is() -> None:
     }
 
 
-def test_what_cannot_be_an_option_is_told_before_anything_is_asked() -> None:
+def test_what_cannot_be_an_option_is_reported_before_anything_is_asked() -> None:
     with pytest.raises(SetupError, match="max_retries"):
         OpenAIChat("m", api_key=KEY, max_retries=-1)

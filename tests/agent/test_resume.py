@@ -5,13 +5,15 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from toolcrib import AnswerError, Approve, Caller, CancellationToken, Context, Deny, Input, SetupError, Workbench, tool
-from toolcrib.agent import Agent, Outcome, ScriptedModel
+from toolcrib.agent import Agent, CallFinished, CallStarted, Outcome, ScriptedModel
+from toolcrib.core import answer_from
 from toolcrib.formats import Reply, Results, Usage
 from toolcrib.workbench import Ask, MemoryPendings
 
@@ -126,7 +128,7 @@ async def test_an_answer_lets_the_call_run_and_the_run_go_on(same_process: bool)
 
     assert done == ["looked at b", "deleted a"]
     assert (outcome.status, outcome.text, outcome.usage) == ("done", "Done.", Usage(11, 22))
-    texts = ["deleted a", "looked at b", "Tool 'wipe' was not let run: 'ada' denied it: too much"]
+    texts = ["deleted a", "looked at b", "Tool 'wipe' was not executed: 'ada' denied it: too much"]
     assert [trace.text for trace in outcome.trace] == texts
     assert isinstance(last := model.requests[0].turns[-1], Results)
     assert [(result.call_id, result.text) for result in last.results] == list(
@@ -150,8 +152,8 @@ async def test_a_call_without_an_answer_waits_on() -> None:
     ("answer", "text"),
     [
         ({"kind": "approve"}, "deleted a"),
-        ({"kind": "deny"}, "Tool 'delete' was not let run: 'ada' denied it."),
-        ({"kind": "deny", "reason": "keep it"}, "Tool 'delete' was not let run: 'ada' denied it: keep it"),
+        ({"kind": "deny"}, "Tool 'delete' was not executed: 'ada' denied it."),
+        ({"kind": "deny", "reason": "keep it"}, "Tool 'delete' was not executed: 'ada' denied it: keep it"),
     ],
 )
 async def test_answers_may_be_json(answer: dict[str, Any], text: str) -> None:
@@ -179,24 +181,22 @@ async def test_a_tool_with_several_questions_gets_its_answers_one_resume_after_t
 
 
 async def test_answers_are_kept_in_a_state_that_is_signed_and_in_no_other() -> None:
-    for key, kept in ((KEY, True), (None, False)):
+    for key, has_answers in ((KEY, True), (None, False)):
         waits = await pended(call("ship", item="the lathe"), key=key)
         answers = {waits.pendings[0].id: Input("Oslo")}
         waits = await elsewhere(key=key)[0].resume(stored(waits), answers, by="ada")
         assert waits.pendings[0].key == "boxes"
-        assert ("Oslo" in json.dumps(waits.state), "signature" in stored(waits)) == (kept, kept)
+        assert ("Oslo" in json.dumps(waits.state), "signature" in stored(waits)) == (has_answers, has_answers)
         # Without it, another process asks from the first question on.
         again = await elsewhere(key=key)[0].resume(stored(waits))
-        assert again.pendings[0].key == ("boxes" if kept else "where")
+        assert again.pendings[0].key == ("boxes" if has_answers else "where")
 
 
 async def test_answers_that_somebody_writes_into_a_state_do_not_count() -> None:
     waits = await pended(call("delete", path="a"))
     state = stored(waits)
-    pending = state["turns"][2]["results"][0]
-    state["answers"] = [
-        {"pending": {"kind": "results", "results": [pending]}, "answer": {"kind": "approve"}, "by": "boss"}
-    ]
+    pending = state["turns"][2]["results"][0]["pending"]
+    state["answers"] = [{"pending": pending, "answer": {"kind": "approve"}, "by": "boss"}]
     again = await elsewhere()[0].resume(state)
     assert (again.status, done) == ("pending", [])
 
@@ -260,7 +260,7 @@ async def test_an_approval_given_so_far_counts_once_where_the_store_is_shared() 
     stale = stored(waits)
     waits = await agent.resume(stored(waits), {waits.pendings[0].id: Input("Oslo")}, by="ada")
     assert (await agent.resume(stored(waits), {waits.pendings[0].id: Input(2)}, by="ada")).status == "done"
-    # The answers that the stale state has are used up: the call waits for the first of them anew.
+    # The answers that the stale state has are used up: the call waits for the first of them again.
     again = await agent.resume(stale)
     assert [pending.kind for pending in again.pendings] == ["approval"]
 
@@ -393,7 +393,7 @@ async def test_a_call_that_was_done_and_is_made_to_wait_again_is_asked_for() -> 
     assert (again.status, done) == ("pending", ["deleted a"])
 
 
-async def test_a_tool_that_is_defined_anew_or_another_caller_is_asked_for_anew() -> None:
+async def test_a_tool_that_is_defined_again_or_another_caller_is_asked_for_again() -> None:
     @tool(name="delete", destructive=True)
     def other(path: str) -> str:
         """Delete a file, and all that is like it."""
@@ -418,7 +418,7 @@ async def test_what_the_policy_says_now_holds() -> None:
 @pytest.mark.parametrize("same_process", [True, False])
 async def test_an_answer_that_does_not_count_is_refused_before_anything_runs(same_process: bool) -> None:
     shared = MemoryPendings() if same_process else None
-    now = 1000.0
+    now = datetime(2026, 11, 2, tzinfo=UTC)
     options: dict[str, Any] = {
         "pendings": shared,
         "clock": lambda: now,
@@ -439,7 +439,7 @@ async def test_an_answer_that_does_not_count_is_refused_before_anything_runs(sam
     assert await refused({id: Approve()}, by="") == "foreign"
     assert await refused({id: Approve()}, by="mallory") == "foreign"
     assert await refused({id: Input("yes")}) == "invalid"
-    now += 901
+    now += timedelta(seconds=901)
     assert await refused({id: Approve()}) == "expired"
     # The way out that the error names.
     agent, _ = elsewhere(**options)
@@ -462,12 +462,12 @@ async def test_the_one_who_called_does_not_answer_what_is_for_others_in_another_
 
 
 async def test_an_answer_so_far_that_has_expired_is_asked_for_again() -> None:
-    now = 1000.0
+    now = datetime(2026, 11, 2, tzinfo=UTC)
     options: dict[str, Any] = {"clock": lambda: now, "policy": lambda *_: "ask"}
     waits = await pended(call("ship", item="it"), at=bench(**options), key=KEY)
     waits = await elsewhere(key=KEY, **options)[0].resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     assert waits.pendings[0].kind == "input"
-    now += 901
+    now += timedelta(seconds=901)
     again = await elsewhere(key=KEY, **options)[0].resume(stored(waits))
     assert [pending.kind for pending in again.pendings] == ["approval"]
 
@@ -484,12 +484,12 @@ async def test_steps_and_errors_are_counted_over_the_whole_run() -> None:
     outcome = await denied.resume(stored(waits), {waits.pendings[0].id: Deny()}, by="ada")
     assert (outcome.status, outcome.why) == (
         "failed",
-        "No call succeeded in 2 turns one after the other (max_errors=2).",
+        "No call succeeded in 2 turns in a row (max_errors=2).",
     )
 
     short = Agent(ScriptedModel(["never"]), bench(), max_steps=2)
     outcome = await short.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
-    assert (outcome.status, outcome.why) == ("stopped", "The model was asked 2 times, and was not done (max_steps=2).")
+    assert (outcome.status, outcome.why) == ("stopped", "The model was asked 2 times and was not done (max_steps=2).")
 
 
 async def test_what_a_model_must_call_holds_for_the_first_turn_of_the_whole_run() -> None:
@@ -554,17 +554,18 @@ def put(state: Any, *path: Any) -> Any:
     [
         (lambda _: None, "a NoneType"),
         (lambda _: {}, "version None"),
-        (but(version=2), "version 2"),
-        *((without(name), f"broken: '{name}' is missing") for name in ("turns", "steps", "usage", "began")),
-        (lambda state: {**state, "turns": state["turns"][:2]}, "broken: The last turn is a Reply whose calls have no"),
-        (lambda state: {**state, "turns": state["turns"][:1]}, "broken"),
-        (twice, "broken: two calls of the last turn have one id"),
-        (but(turns=[{"kind": "user", "content": []}, {"kind": "usr"}]), "broken: .*'usr' is no kind of turn"),
-        (but(turns=[]), "broken"),
-        (but(steps=-1), "broken: 'steps' is no number"),
-        (but(x={1}), "broken: a value in it is a set, which is no JSON"),
+        (but(version=1), "version 1"),
+        *((without(name), f"malformed: '{name}' is missing") for name in ("turns", "steps", "usage", "began")),
+        (lambda state: {**state, "turns": state["turns"][:2]}, "malformed: The last turn is a Reply whose calls"),
+        (lambda state: {**state, "turns": state["turns"][:1]}, "malformed"),
+        (twice, "malformed: two calls of the last turn have the same id"),
+        (but(turns=[{"kind": "user", "content": []}, {"kind": "usr"}]), "malformed: .*'usr' is not a kind of turn"),
+        (but(turns=[]), "malformed"),
+        (but(steps=-1), "malformed: 'steps' is not a number"),
+        (but(x={1}), "malformed: a value in it is a set, which is not JSON"),
         (but(x=deep(500)), "nested deeper than 200"),
-        (lambda state: put(state, "turns", 2, "results", 0, "started_s", 10**400), "broken: int too large"),
+        (lambda state: put(state, "turns", 2, "results", 0, "started_at", 10**400), "'started_at' must be text"),
+        (lambda state: put(state, "turns", 2, "results", 0, "started_at", "noon"), "'noon' is not a time in ISO 8601"),
     ],
 )
 async def test_what_is_no_state_is_refused(change: Any, says: str) -> None:
@@ -578,7 +579,7 @@ async def test_what_is_no_state_is_refused(change: Any, says: str) -> None:
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        ({"kind": "aprove"}, "There is no answer of kind 'aprove'. Did you mean 'approve'?"),
+        ({"kind": "aprove"}, "'aprove' is not a kind of answer. Did you mean 'approve'? The kinds are: approve, deny"),
         ({"kind": "approve", "until": "noon"}, "An answer is Approve"),
         ({"kind": "input"}, "An answer is Approve"),
         (True, "This one is a bool"),
@@ -586,9 +587,10 @@ async def test_what_is_no_state_is_refused(change: Any, says: str) -> None:
 )
 async def test_what_is_no_answer_is_refused(answer: Any, says: str) -> None:
     waits = await pended(call("delete", path="a"))
-    with pytest.raises(SetupError) as raised:
+    with pytest.raises(AnswerError) as raised:
         await elsewhere()[0].resume(stored(waits), {waits.pendings[0].id: answer}, by="ada")
     assert says in str(raised.value)
+    assert raised.value.reason == "invalid"
     assert done == []
 
 
@@ -601,3 +603,60 @@ async def test_the_trace_of_a_resumed_run_is_of_all_of_it_and_has_each_call_once
     assert [trace.text for trace in outcome.trace] == ["looked at a", "deleted b", "looked at c"]
     assert outcome.trace[0] == waits.trace[0]
     assert [type(turn) for turn in outcome.turns].count(Reply) == 5
+
+
+async def streamed(agent: Agent, *args: Any, **options: Any) -> list[Any]:
+    return [event async for event in agent.resume_stream(*args, **options)]
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_resumed_run_can_be_streamed_and_each_call_starts_and_ends_once(shared: bool) -> None:
+    options: dict[str, Any] = {"pendings": MemoryPendings()} if shared else {}
+    waits = await pended(
+        call("delete", path="a"), call("delete", path="b"), call("look", path="c"), at=bench(**options)
+    )
+    first, _ = waits.pendings
+    agent, _ = elsewhere(**options)
+    events = await streamed(agent, stored(waits), {first.id: {"kind": "approve"}}, by="ada")
+    *_, outcome = events
+    assert [event.call.arguments for event in events if isinstance(event, CallStarted)] == [
+        {"path": "a"},
+        {"path": "b"},
+    ]
+    assert [(event.call.arguments, event.result.status) for event in events if isinstance(event, CallFinished)] == [
+        ({"path": "a"}, "success"),
+        ({"path": "b"}, "pending"),
+    ]
+    assert (outcome.status, [pending.tool for pending in outcome.pendings]) == ("pending", ["delete"])
+
+    agent, _ = elsewhere(**options)
+    events = await streamed(agent, stored(outcome), {outcome.pendings[0].id: Deny("no")}, by="ada")
+    kinds = [type(event).__name__ for event in events]
+    assert kinds == ["CallStarted", "CallFinished", "TextDelta", "Outcome"]
+    assert (events[1].result.error.code, events[-1].status, events[-1].text) == ("denied", "done", "Done.")
+    assert done == ["looked at c", "deleted a"]
+
+
+async def test_a_resumed_stream_ends_as_a_resumed_run_and_raises_what_it_raises() -> None:
+    waits = await pended(call("delete", path="a"))
+    answers = {waits.pendings[0].id: Approve()}
+    with pytest.raises(AnswerError, match="needs a name"):
+        await streamed(elsewhere()[0], stored(waits), answers)
+    with pytest.raises(SetupError, match="version None"):
+        await streamed(elsewhere()[0], {})
+    *_, outcome = await streamed(elsewhere()[0], stored(waits), answers, by="ada")
+    run = await elsewhere()[0].resume(stored(waits), answers, by="ada")
+    assert (outcome.status, outcome.text, len(outcome.trace)) == (run.status, run.text, len(run.trace))
+
+
+@pytest.mark.parametrize("answer", [Approve(), Deny("too much"), Deny(), Input({"boxes": 2}), Input(None)])
+def test_an_answer_comes_back_from_its_json(answer: Any) -> None:
+    assert answer_from(json.loads(json.dumps(answer.to_dict()))) == answer
+    assert answer_from(answer) is answer
+
+
+@pytest.mark.parametrize("value", [None, "approve", {}, {"kind": 1}, {"kind": "deny", "reason": 3}, {"kind": "input"}])
+def test_anything_else_is_not_an_answer(value: Any) -> None:
+    with pytest.raises(AnswerError, match=r'An answer is Approve.* as JSON {"kind": "approve"}') as raised:
+        answer_from(value)
+    assert raised.value.reason == "invalid"

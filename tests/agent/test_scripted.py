@@ -1,4 +1,4 @@
-"""A model that says what it was told to."""
+"""A model that replies from a script."""
 
 from pathlib import Path
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, LoadError, SetupError, Text, ToolcribError
-from toolcrib.agent import ModelError, Request, ScriptedModel, model_of
-from toolcrib.formats import Reply, Usage, User, Written
+from toolcrib.agent import ModelError, Request, ScriptedModel, model_from_name
+from toolcrib.formats import Reply, TextDelta, Usage, User
 from toolcrib.testing import ScriptedModel as FromTesting
 
 ASKED = Request((User((Text("Go."),)),))
@@ -17,7 +17,7 @@ async def replies(model: ScriptedModel, number: int) -> list[Reply]:
     return [await model.reply(ASKED) for _ in range(number)]
 
 
-async def test_turns_are_said_one_after_the_other_and_requests_kept() -> None:
+async def test_turns_are_written_one_after_the_other_and_requests_kept() -> None:
     whole = Reply("whole", usage=Usage(1, 2, 3), native={"raw": 1})
     model = ScriptedModel(
         [
@@ -69,8 +69,8 @@ async def test_a_script_that_runs_out_says_so() -> None:
         await model.reply(ASKED)
     assert raised.value.problem == "failed"
     assert str(raised.value) == (
-        "short has 1 turn, and was asked for turn 2. Give the script another turn, or find out in `requests` why the "
-        "model was asked again."
+        "short has 1 turn, and turn 2 was requested. Add a turn to the script, or see `requests` for why the model was "
+        "asked again."
     )
     assert len(model.requests) == 2
 
@@ -83,7 +83,7 @@ async def test_an_exception_in_a_script_is_raised() -> None:
         await model.reply(ASKED)
     with pytest.raises(KeyError, match="bug"):
         await model.reply(ASKED)
-    with pytest.raises(ModelError, match="The script has it fail here") as raised:
+    with pytest.raises(ModelError, match="The script fails here") as raised:
         await model.reply(ASKED)
     assert raised.value.problem == "unavailable"
     assert (await model.reply(ASKED)).text == "fine"
@@ -102,7 +102,7 @@ async def test_a_function_says_each_turn_by_what_it_is_asked() -> None:
     assert await replies(ScriptedModel(count), 2) == [Reply("1 turns")] * 2
     assert [reply.calls[0].id for reply in await replies(ScriptedModel(later), 2)] == ["call_1", "call_2"]
     assert await replies(ScriptedModel(whole), 1) == [Reply("whole")]
-    with pytest.raises(SetupError, match="what the function gives: a turn is text"):
+    with pytest.raises(SetupError, match="the function's return value: a turn is text"):
         await ScriptedModel(lambda _: 7).reply(ASKED)
     with pytest.raises(ModelError, match="no"):
         await ScriptedModel(lambda _: ModelError("no", "refused")).reply(ASKED)
@@ -114,7 +114,7 @@ async def test_words_are_streamed_in_pieces_that_are_the_text(text: str) -> None
     pieces = [piece async for piece in model.stream(ASKED)]
     *words, reply = pieces
     assert reply == Reply(text)
-    assert "".join(word.text for word in words if isinstance(word, Written)) == text
+    assert "".join(word.text for word in words if isinstance(word, TextDelta)) == text
     assert len(words) >= len(text.split())
 
 
@@ -146,7 +146,7 @@ async def test_a_script_may_be_a_file(tmp_path: Path) -> None:
     assert toml.name == f"scripted:{tmp_path / 'script.toml'}"
 
     for name, text in (("list.json", JSON), ("object.json", f'{{"turns": {JSON}}}')):
-        model = model_of(f"scripted:{saved(tmp_path, name, text)}")
+        model = model_from_name(f"scripted:{saved(tmp_path, name, text)}")
         assert isinstance(model, ScriptedModel)
         assert await replies(model, 2) == [Reply("Hello"), Reply("Let me see.", (call,), "calls")]
 
@@ -154,55 +154,55 @@ async def test_a_script_may_be_a_file(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text", "says"),
     [
-        ("a.json", '{"turns": [', "a.json: the script is not written as JSON: Expecting value: line 1 column 12"),
-        ("a.toml", "[[turns]\n", "a.toml: the script is not written as TOML: "),
-        ("a.json", '"Hello"', "a.json: a script has a list of turns under `turns`."),
-        ("a.json", '{"turn": []}', "a.json: there is no 'turn' in a script, only `turns`."),
-        ("a.toml", "", "a.toml: a script has a list of turns under `turns`."),
-        ("a.yaml", "turns: []", "a.yaml: a script is a .json or a .toml file."),
+        ("a.json", '{"turns": [', "a.json: the script is not valid JSON: Expecting value: line 1 column 12"),
+        ("a.toml", "[[turns]\n", "a.toml: the script is not valid TOML: "),
+        ("a.json", '"Hello"', "a.json: a script must have a list of turns under `turns`."),
+        ("a.json", '{"turn": []}', "a.json: a script has no member 'turn', only `turns`."),
+        ("a.toml", "", "a.toml: a script must have a list of turns under `turns`."),
+        ("a.yaml", "turns: []", "a.yaml: a script must be a .json or a .toml file."),
         ("a.json", "[7]", "a.json: turns[0]: a turn is text, an object with `text` and `calls`, a Reply or an exc"),
         (
             "a.json",
             '["", {"txt": ""}]',
-            "a.json: turns[1]: there is no 'txt' here. Did you mean 'text'? It takes: text,",
+            "a.json: turns[1] has no member 'txt'. Did you mean 'text'? It takes: text,",
         ),
-        ("a.json", '[{"text": 1}]', "a.json: turns[0].text is text, not a int."),
-        ("a.json", '[{"stop": "done"}]', "a.json: turns[0].stop is one of: end, calls, length, refused, other."),
-        ("a.json", '[{"error": "late"}]', "a.json: turns[0].error is one of: unauthorized, limited,"),
-        ("a.json", '[{"calls": {}}]', "a.json: turns[0].calls is a list of calls."),
+        ("a.json", '[{"text": 1}]', "a.json: turns[0].text must be text, not a int."),
+        ("a.json", '[{"stop": "done"}]', "a.json: turns[0].stop must be one of: end, calls, length, refused, other."),
+        ("a.json", '[{"error": "late"}]', "a.json: turns[0].error must be one of: unauthorized, limited,"),
+        ("a.json", '[{"calls": {}}]', "a.json: turns[0].calls must be a list of calls."),
         ("a.json", '[{"calls": ["add"]}]', 'a.json: turns[0].calls[0]: a call is {"tool": "add",'),
         (
             "a.json",
             '[{"calls": [{"name": "add"}]}]',
-            "a.json: turns[0].calls[0]: there is no 'name' here. It takes: tool",
+            "a.json: turns[0].calls[0] has no member 'name'. It takes: tool",
         ),
-        ("a.json", '[{"calls": [{"arguments": {}}]}]', "a.json: turns[0].calls[0].tool is the name of a tool."),
-        ("a.json", '[{"calls": [{"tool": "a", "id": 1}]}]', "a.json: turns[0].calls[0].id is text."),
+        ("a.json", '[{"calls": [{"arguments": {}}]}]', "a.json: turns[0].calls[0].tool must be the name of a tool."),
+        ("a.json", '[{"calls": [{"tool": "a", "id": 1}]}]', "a.json: turns[0].calls[0].id must be text."),
         (
             "a.json",
             '[{"usage": {"inputs": 1}}]',
-            "a.json: turns[0].usage: there is no 'inputs' here. Did you mean 'input'",
+            "a.json: turns[0].usage has no member 'inputs'. Did you mean 'input'",
         ),
-        ("a.json", '[{"usage": {"input": "1"}}]', "a.json: turns[0].usage.input is a whole number."),
-        ("a.json", '[{"usage": 3}]', "a.json: turns[0].usage is an object of numbers"),
+        ("a.json", '[{"usage": {"input": "1"}}]', "a.json: turns[0].usage.input must be an integer."),
+        ("a.json", '[{"usage": 3}]', "a.json: turns[0].usage must be an object of numbers"),
     ],
 )
-def test_a_bad_file_is_told_with_the_place(name: str, text: str, says: str, tmp_path: Path) -> None:
+def test_a_bad_file_is_reported_with_the_place(name: str, text: str, says: str, tmp_path: Path) -> None:
     file = saved(tmp_path, name, text)
     with pytest.raises(LoadError) as raised:
         ScriptedModel.from_file(file)
     assert str(raised.value).startswith(f"{tmp_path}/{says}")
 
 
-def test_a_file_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_reported(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match="the script cannot be read: No such file"):
-        model_of(f"scripted:{tmp_path / 'none.json'}")
+        model_from_name(f"scripted:{tmp_path / 'none.json'}")
     (tmp_path / "folder.json").mkdir()
     with pytest.raises(LoadError, match="the script cannot be read: Is a directory"):
-        model_of(f"scripted:{tmp_path / 'folder.json'}")
+        model_from_name(f"scripted:{tmp_path / 'folder.json'}")
     (tmp_path / "binary.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(LoadError, match="the script is not written as JSON"):
-        model_of(f"scripted:{tmp_path / 'binary.json'}")
+    with pytest.raises(LoadError, match="the script is not valid JSON"):
+        model_from_name(f"scripted:{tmp_path / 'binary.json'}")
 
 
 @pytest.mark.parametrize("script", ["Hello", {"text": "Hello"}, 7, [7]])

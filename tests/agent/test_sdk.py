@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from toolcrib.agent.sdk import PerLoop, Troubles, of_status, package, retry_after
+from toolcrib.agent.sdk import PerLoop, ProviderErrors, package, problem_of, retry_after
 
 
 async def _nothing(_: object) -> None:
@@ -77,9 +77,9 @@ def test_what_makes_a_client_is_asked_for_one() -> None:
     assert asyncio.run(use()) == "made"
 
 
-def test_long_words_of_a_provider_are_cut_and_secrets_struck_out_before_that() -> None:
-    troubles = Troubles("x:y", ["secret-key", None, "abc"])
-    error = troubles.status(500, "w " * 294 + "secret-key is long")  # a cut through the key would leave half of it
+def test_long_words_of_a_provider_are_cut_and_secrets_redacted_before_that() -> None:
+    troubles = ProviderErrors("x:y", ["secret-key", None, "abc"])
+    error = troubles.from_status(500, "w " * 294 + "secret-key is long")  # a cut through the key would leave half of it
     assert "secret-k" not in str(error)
     assert str(error).startswith("Model 'x:y' answered with status 500: w w w")
     assert len(str(error)) < 700
@@ -96,7 +96,7 @@ def test_long_words_of_a_provider_are_cut_and_secrets_struck_out_before_that() -
     ],
 )
 def test_what_a_status_stands_for(status: int, problem: str) -> None:
-    assert of_status(status) == problem
+    assert problem_of(status) == problem
 
 
 def test_a_package_that_is_there_and_broken_is_not_said_to_be_missing(

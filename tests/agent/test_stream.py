@@ -8,8 +8,18 @@ from typing import Any
 import pytest
 
 from toolcrib import Approve, Call, CancellationToken, Context, Emitted, Progress, Result, Text, Workbench
-from toolcrib.agent import Agent, CallBegun, CallEnded, CallEvent, ModelError, Outcome, Request, RunEvent, ScriptedModel
-from toolcrib.formats import Reply, Usage, Written
+from toolcrib.agent import (
+    Agent,
+    CallEvent,
+    CallFinished,
+    CallStarted,
+    ModelError,
+    Outcome,
+    Request,
+    RunEvent,
+    ScriptedModel,
+)
+from toolcrib.formats import Reply, TextDelta, Usage
 
 
 async def count(context: Context, to: int) -> int:
@@ -29,7 +39,7 @@ async def watched(agent: Agent, prompt: str = "Go.", **options: Any) -> list[Run
     return [event async for event in agent.stream(prompt, **options)]
 
 
-async def test_words_and_calls_are_told_in_order_and_the_outcome_last() -> None:
+async def test_words_and_calls_are_reported_in_order_and_the_outcome_last() -> None:
     call = Call("count", {"to": 2}, "call_1")
     model = ScriptedModel(
         [{"text": "Let me count.", "calls": [("count", {"to": 2})], "usage": {"output": 3}}, "All two."]
@@ -37,14 +47,14 @@ async def test_words_and_calls_are_told_in_order_and_the_outcome_last() -> None:
     events = await watched(Agent(model, [count]))
 
     *before, outcome = events
-    assert [event for event in before if not isinstance(event, CallEnded)] == [
-        *map(Written, ["Let ", "me ", "count."]),
-        CallBegun(call),
+    assert [event for event in before if not isinstance(event, CallFinished)] == [
+        *map(TextDelta, ["Let ", "me ", "count."]),
+        CallStarted(call),
         *(CallEvent(call, event) for event in (Progress(0, 2), Emitted((Text("1"),)), Emitted((Text("2"),)))),
-        *map(Written, ["All ", "two."]),
+        *map(TextDelta, ["All ", "two."]),
     ]
-    (ended,) = (event for event in before if isinstance(event, CallEnded))
-    assert (ended.call, ended.result.text, kinds(events).index("CallEnded")) == (call, "2", 7)
+    (ended,) = (event for event in before if isinstance(event, CallFinished))
+    assert (ended.call, ended.result.text, kinds(events).index("CallFinished")) == (call, "2", 7)
     assert isinstance(outcome, Outcome)
     assert (outcome.status, outcome.text, outcome.usage) == ("done", "All two.", Usage(0, 3))
 
@@ -61,7 +71,7 @@ async def test_a_watched_run_ends_as_one_that_is_not() -> None:
     assert timeless(watched_outcome) == timeless(outcome)
 
 
-async def test_calls_of_one_turn_are_told_side_by_side_or_one_after_the_other() -> None:
+async def test_calls_of_one_turn_are_reported_side_by_side_or_one_after_the_other() -> None:
     all_here = asyncio.Barrier(2)
 
     async def meet(n: int) -> int:
@@ -71,17 +81,17 @@ async def test_calls_of_one_turn_are_told_side_by_side_or_one_after_the_other() 
     script = [{"calls": [("meet", {"n": 1}), ("meet", {"n": 2})]}, ""]
     async with asyncio.timeout(5):
         together = await watched(Agent(ScriptedModel(script), [meet]))
-    assert kinds(together) == ["CallBegun", "CallBegun", "CallEnded", "CallEnded", "Outcome"]
+    assert kinds(together) == ["CallStarted", "CallStarted", "CallFinished", "CallFinished", "Outcome"]
 
     all_here = asyncio.Barrier(1)
     in_turn = await watched(Agent(ScriptedModel(script), [meet], parallel=False))
-    assert kinds(in_turn) == ["CallBegun", "CallEnded", "CallBegun", "CallEnded", "Outcome"]
+    assert kinds(in_turn) == ["CallStarted", "CallFinished", "CallStarted", "CallFinished", "Outcome"]
 
 
 async def test_a_run_that_waits_says_so_last() -> None:
     bench = Workbench([count], policy=lambda *_: "ask")
     *_, ended, outcome = await watched(Agent(ScriptedModel([{"calls": [("count", {"to": 1})]}]), bench))
-    assert isinstance(ended, CallEnded)
+    assert isinstance(ended, CallFinished)
     assert isinstance(outcome, Outcome)
     assert (ended.result.status, outcome.status) == ("pending", "pending")
     assert outcome.state is not None
@@ -101,9 +111,9 @@ class Slow:
     async def reply(self, request: Request, /) -> Reply:
         raise AssertionError("a run that is watched streams its model")
 
-    async def stream(self, request: Request, /) -> AsyncIterator[Written | Reply]:
+    async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
         try:
-            yield Written("Once ")
+            yield TextDelta("Once ")
             if not self.ends:
                 await asyncio.Event().wait()
         finally:
@@ -112,10 +122,10 @@ class Slow:
 
 async def test_a_stream_of_words_without_a_reply_is_an_error_of_the_model() -> None:
     seen: list[RunEvent | Outcome] = []
-    with pytest.raises(ModelError, match="no reply at their end") as raised:
+    with pytest.raises(ModelError, match="ended without a reply") as raised:
         async for event in Agent(Slow(ends=True)).stream("Go."):
             seen.append(event)
-    assert seen == [Written("Once ")]
+    assert seen == [TextDelta("Once ")]
     assert raised.value.so_far is not None
     assert raised.value.so_far.status == "failed"
 
@@ -125,7 +135,7 @@ async def test_a_reader_that_leaves_in_the_middle_of_a_reply_closes_it() -> None
     model = Slow(ends=False)
     async with aclosing(Agent(model).stream("Go.")) as events:  # type: ignore[type-var]
         async for event in events:
-            assert event == Written("Once ")
+            assert event == TextDelta("Once ")
             break
     assert model.log == ["closed"]
     assert asyncio.all_tasks() == before
@@ -162,7 +172,7 @@ async def test_a_cancelled_token_ends_a_watched_run_with_its_outcome() -> None:
     async for event in Agent(model).stream("Go.", cancellation=token):
         seen.append(event)
         token.cancel()
-    assert kinds(seen) == ["Written", "Outcome"]
+    assert kinds(seen) == ["TextDelta", "Outcome"]
     assert isinstance(seen[-1], Outcome)
     assert seen[-1].status == "cancelled"
     assert model.log == ["closed"]
@@ -179,17 +189,17 @@ async def test_a_slow_reader_holds_back_the_run() -> None:
             await context.emit(str(n))
             made += 1
 
-    said: list[str] = []
+    output: list[str] = []
     async for event in Agent(ScriptedModel([{"calls": [("chatter", {})]}, "done"]), [chatter]).stream("Go."):
         if isinstance(event, CallEvent) and isinstance(event.event, Emitted):
-            said.append(event.event.content[0].text)
+            output.append(event.event.content[0].text)
             for _ in range(5):
                 await asyncio.sleep(0)
-            assert made - len(said) < 50
-    assert said == [str(n) for n in range(1000)]
+            assert made - len(output) < 50
+    assert output == [str(n) for n in range(1000)]
 
 
-async def test_a_known_secret_is_struck_out_of_what_calls_say() -> None:
+async def test_a_known_secret_is_redacted_of_what_calls_say() -> None:
     async def leak(context: Context) -> str:
         """Leaks."""
         await context.emit("the key is hunter2hunter2.")
@@ -197,8 +207,8 @@ async def test_a_known_secret_is_struck_out_of_what_calls_say() -> None:
 
     bench = Workbench([leak], secrets=["hunter2hunter2"])
     events = await watched(Agent(ScriptedModel([{"calls": [("leak", {})]}, "done"]), bench))
-    results = [event.result for event in events if isinstance(event, CallEnded)]
+    results = [event.result for event in events if isinstance(event, CallFinished)]
     emitted = [event.event for event in events if isinstance(event, CallEvent)]
-    said = "".join(part.text for event in emitted if isinstance(event, Emitted) for part in event.content)
-    assert said == "the key is [secret]."
+    output = "".join(part.text for event in emitted if isinstance(event, Emitted) for part in event.content)
+    assert output == "the key is [secret]."
     assert [isinstance(result, Result) and result.text for result in results] == ["[secret]"]

@@ -4,8 +4,8 @@
         ...  # a client whose base URL is provider.url
         assert provider.requests[0].body == {...}
 
-`cut(...)` ends the connection before an answer is whole; `held(...)` sends what it has and then waits for the client to
-hang up, which sets `provider.hung_up`. `provider.asked` is set by the first request.
+`cut(...)` ends the connection before an answer is whole; `unfinished(...)` sends what it has and then waits for the
+client to hang up, which sets `provider.hung_up`. `provider.asked` is set by the first request.
 """
 
 import json
@@ -26,7 +26,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=lambda: {"Content-Type": "application/json"})
     streamed: bool = False
     cut: bool = False
-    held: bool = False
+    unfinished: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,9 @@ def cut(whole: Answer) -> Answer:
     return replace(whole, cut=True)
 
 
-def held(begun: Answer) -> Answer:
+def unfinished(begun: Answer) -> Answer:
     """*begun*, and then nothing more, until the client hangs up."""
-    return replace(begun, held=True)
+    return replace(begun, unfinished=True)
 
 
 def _event(data: Any) -> bytes:
@@ -105,21 +105,21 @@ def wire(*script: Answer | Callable[[Asked], Answer]) -> Iterator[Wire]:
 
         do_GET = do_POST
 
-        def play(self, told: Answer) -> None:
+        def play(self, message: Answer) -> None:
             self.close_connection = True
-            self.send_response(told.status)
-            length = sum(map(len, told.pieces)) + (1 if told.cut or told.held else 0)
-            shape = {"Transfer-Encoding": "chunked"} if told.streamed else {"Content-Length": str(length)}
-            for name, value in {**told.headers, **shape, "Connection": "close"}.items():
+            self.send_response(message.status)
+            length = sum(map(len, message.pieces)) + (1 if message.cut or message.unfinished else 0)
+            shape = {"Transfer-Encoding": "chunked"} if message.streamed else {"Content-Length": str(length)}
+            for name, value in {**message.headers, **shape, "Connection": "close"}.items():
                 self.send_header(name, value)
             self.end_headers()
             try:
-                for piece in told.pieces:
-                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if told.streamed else piece)
+                for piece in message.pieces:
+                    self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece) if message.streamed else piece)
                     self.wfile.flush()
-                if told.streamed and not (told.cut or told.held):
+                if message.streamed and not (message.cut or message.unfinished):
                     self.wfile.write(b"0\r\n\r\n")
-                if told.held:
+                if message.unfinished:
                     self.connection.recv(1)
                     state.hung_up.set()
             except ConnectionError:

@@ -51,11 +51,11 @@ async def test_what_a_tool_calls_has_no_more_time_than_the_tool() -> None:
 
     @tool(timeout_s=60)
     async def inner(ctx: Context) -> None:
-        seen.append(ctx.deadline_s)
+        seen.append(ctx.deadline and ctx.deadline.due)
 
     @tool(timeout_s=5)
     async def outer(ctx: Context) -> None:
-        seen.append(ctx.deadline_s)
+        seen.append(ctx.deadline and ctx.deadline.due)
         await Workbench([inner]).call("inner")
 
     await Workbench([outer]).call("outer")

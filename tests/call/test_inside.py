@@ -159,7 +159,7 @@ async def test_all_attempts_share_one_deadline() -> None:
 
     @tool(idempotent=True, timeout_s=60)
     async def look(ctx: Context) -> None:
-        seen.append(ctx.deadline_s)
+        seen.append(ctx.deadline and ctx.deadline.due)
         await asyncio.sleep(0.05)
         if len(seen) < 3:
             raise ConnectionError

@@ -6,11 +6,13 @@ import functools
 import logging
 import threading
 import time
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from toolcrib import Caller, CallLog, Context, Data, File, Image, Result, Text, ToolAuth, ToolError, Workbench, tool
+from toolcrib.core import CallRecord
 
 
 @tool
@@ -195,8 +197,10 @@ async def test_the_context_says_who_calls_and_until_when() -> None:
         result.call_id,
         "toolcrib.tool.look",
     )
-    assert ctx.deadline_s is not None
-    assert 0 < ctx.deadline_s - time.monotonic() <= 5
+    assert ctx.deadline_at is not None
+    assert ctx.time_left_s is not None
+    assert 0 < ctx.time_left_s <= 5
+    assert timedelta() < ctx.deadline_at - datetime.now(UTC) <= timedelta(seconds=5)
 
 
 async def test_cancelling_the_task_that_waits_cancels_the_tool_and_raises() -> None:
@@ -399,7 +403,10 @@ async def test_every_call_is_recorded_refused_ones_too() -> None:
 
 async def test_a_recorder_that_raises_takes_no_call_with_it() -> None:
     class Broken:
-        def record(self, *_: object) -> None:
+        async def started(self, record: CallRecord) -> None:
+            raise OSError("disk full")
+
+        async def finished(self, record: CallRecord) -> None:
             raise OSError("disk full")
 
     bench = Workbench([add], recorder=Broken())

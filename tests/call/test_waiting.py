@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import Enum
 from typing import Annotated, Any
 
@@ -44,10 +44,10 @@ class Clock:
     """Stands still until it is moved."""
 
     def __init__(self) -> None:
-        self.now_s = 1_000_000.0
+        self.now = datetime.fromtimestamp(1_000_000, UTC)
 
-    def __call__(self) -> float:
-        return self.now_s
+    def __call__(self) -> datetime:
+        return self.now
 
 
 @dataclass
@@ -107,7 +107,7 @@ async def test_a_call_waiting_for_approval_runs_once_after_the_answer(bank: Bank
         tool="pay",
         principal="bob",
         thread="t1",
-        expires_s=clock.now_s + 900,
+        expires_at=clock.now + timedelta(seconds=900),
         arguments='{"to": "eve", "amount": 5}',
     )
     assert result.content == (
@@ -170,7 +170,7 @@ async def test_after_a_denial_the_call_says_why_and_who_once_and_asks_anew(bank:
     pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     await bench.answer(pending.id, Deny("Eve is no supplier."), by="alice")
     result = await bench.call("pay", {"to": "eve", "amount": 5})
-    said = "Tool 'pay' was not let run: 'alice' denied it: Eve is no supplier."
+    said = "Tool 'pay' was not executed: 'alice' denied it: Eve is no supplier."
     assert (code(result), result.text) == ("denied", said)
     assert waiting(await bench.call("pay", {"to": "eve", "amount": 5})).id != pending.id
     assert bank.paid == []
@@ -197,15 +197,15 @@ async def test_what_has_expired_can_be_neither_answered_nor_used(bank: Bank) -> 
     clock = Clock()
     bench = bank.bench(clock=clock, pending_s=60)
     late = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
-    assert late.expires_at == datetime.fromtimestamp(clock.now_s + 60, UTC)
-    clock.now_s += 60
+    assert late.expires_at == clock.now + timedelta(seconds=60)
+    clock.now += timedelta(seconds=60)
     assert await bench.pendings() == []
     reason, said = await refusal(bench, late.id, Approve())
     assert (reason, "Call again" in said) == ("expired", True)
     unused = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     assert unused.id != late.id
     await bench.answer(unused.id, Approve(), by="alice")
-    clock.now_s += 60
+    clock.now += timedelta(seconds=60)
     assert waiting(await bench.call("pay", {"to": "eve", "amount": 5})).id not in (late.id, unused.id)
     assert bank.paid == []
 
@@ -461,7 +461,7 @@ async def test_a_policy_that_fails_lets_nothing_run_and_tells_no_secret(
 
 async def test_a_policy_from_code_denies_with_its_reason(bank: Bank) -> None:
     result = await bank.bench(policy=lambda *_: Deny("not on Sundays.")).call("pay", {"to": "eve", "amount": 5})
-    assert result.text == "Tool 'pay' may not be used here in this way: not on Sundays."
+    assert result.text == "Tool 'pay' is not allowed to run with these arguments: not on Sundays."
 
 
 async def test_a_denial_and_a_question_come_before_credentials_are_asked_for() -> None:
@@ -488,7 +488,7 @@ async def test_the_decision_and_who_answered_are_recorded(bank: Bank) -> None:
         "decision": {"do": "allow", "rule": "small change"}
     }
     denied = await bench.call("pay", {"to": "eve", "amount": 2000})
-    assert denied.text == "Tool 'pay' may not be used here in this way: too much."
+    assert denied.text == "Tool 'pay' is not allowed to run with these arguments: too much."
     for answer in (Approve(), Deny("no")):
         pending = waiting(await bench.call("pay", {"to": "eve", "amount": 50}))
         await bench.answer(pending.id, answer, by="alice")
@@ -796,7 +796,7 @@ async def test_where_nobody_can_be_asked_at_once_the_call_waits(bank: Bank, says
         if says == "raises":
             raise EOFError
         if says == "late":
-            clock.now_s += 901
+            clock.now += timedelta(seconds=901)
             return Approve()
         return None if says == "none" else True
 
@@ -860,7 +860,7 @@ async def test_a_call_given_up_while_somebody_is_asked_is_cancelled(bank: Bank) 
 
 async def test_pendings_are_data(bank: Bank) -> None:
     pending = replace(waiting(await bank.bench().call("pay", {"to": "eve", "amount": 5})), id="p", digest="d")
-    pending = replace(pending, expires_s=0.0)
+    pending = replace(pending, expires_at=datetime.fromtimestamp(0, UTC))
     assert pending.to_dict() == {
         "id": "p",
         "kind": "approval",

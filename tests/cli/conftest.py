@@ -192,8 +192,9 @@ class Session:
 
 
 @contextmanager
-def _at_terminal(folder: Path, environment: dict[str, str], *arguments: str) -> Generator[Session]:
+def _at_terminal(folder: Path, environment: dict[str, str], *arguments: str, columns: int = 0) -> Generator[Session]:
     terminal, other = pty.openpty()
+    termios.tcsetwinsize(other, (24 if columns else 0, columns))
 
     def own_the_terminal() -> None:
         os.setsid()

@@ -91,21 +91,21 @@ def ran(folder: Path) -> str:
 
 
 QUESTION = """
-Tool 'wipe' wants to run, and waits until ..:..:...
+Tool 'wipe' needs your approval, and waits until ..:..:...
 Really?
   {
     "disk": "a",
     "passes": 2
   }
-Let it run? [y/N, or why not] """
+Run it? [y/N, or a reason to deny it] """
 
 
 @pytest.mark.parametrize(
     ("typed", "status", "answer", "done"),
     [
         (b"y\r", 0, "wiped a\n", "a 2\n"),
-        (b"\r", 1, "Error (denied): Tool 'wipe' was not let run: 'local' denied it.\n", ""),
-        (b"not today\r", 1, "Error (denied): Tool 'wipe' was not let run: 'local' denied it: not today\n", ""),
+        (b"\r", 1, "Error (denied): Tool 'wipe' was not executed: 'local' denied it.\n", ""),
+        (b"not today\r", 1, "Error (denied): Tool 'wipe' was not executed: 'local' denied it: not today\n", ""),
     ],
 )
 def test_an_approval_is_asked_for_and_the_call_goes_on(
@@ -118,7 +118,7 @@ def test_an_approval_is_asked_for_and_the_call_goes_on(
     done: str,
 ) -> None:
     with at_terminal(folder, environment, "call", "wipe", "disk=a", "passes=2") as session:
-        session.read_to(b"why not] ")
+        session.read_to(b"to deny it] ")
         assert ran(folder) == ""
         session.press(typed)
         ended, seen = session.read_to_end()
@@ -127,13 +127,28 @@ def test_an_approval_is_asked_for_and_the_call_goes_on(
     assert ran(folder) == done
 
 
+def test_a_yes_with_more_words_is_asked_again(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
+    with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
+        session.read_to(b"to deny it] ")
+        session.press(b"yes please\r")
+        session.read_to(b"approves the call. 'n' or Enter denies it; other text denies it with a reason.")
+        session.read_to(b"reason.\r\nRun it? [y/N, or a reason to deny it] ")
+        assert ran(folder) == ""
+        session.press(b"yesterday's backup is missing\r")
+        status, seen = session.read_to_end()
+    assert (status, ran(folder)) == (1, "")
+    assert seen.endswith("denied it: yesterday's backup is missing\r\n")
+
+
 def test_an_approval_does_not_count_against_the_deadline(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
 ) -> None:
     # With a limit, the deadline begins before the rules are asked.
     (folder / "toolcrib.toml").write_text(f"timeout_s = 1\n{ASK}\n[[limit]]\nconcurrency = 1\n")
     with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
-        session.read_to(b"why not] ")
+        session.read_to(b"to deny it] ")
         with pytest.raises(subprocess.TimeoutExpired):
             session.process.wait(1.5)
         session.press(b"y\r")
@@ -148,7 +163,7 @@ def test_what_was_typed_before_the_question_is_no_answer(
     with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
         session.read_to(b"loading")
         session.press(b"y\r")
-        session.read_to(b"why not] ")
+        session.read_to(b"to deny it] ")
         assert ran(folder) == ""
         session.press(b"n\r")
         status, _ = session.read_to_end()
@@ -197,7 +212,7 @@ def test_a_question_can_be_left_open(
 ) -> None:
     with at_terminal(folder, environment, "call", tool, *(["disk=a"] if tool == "wipe" else [])) as session:
         session.read_to(b"waits until")
-        session.read_to({"wipe": b"why not] ", "login": b"user (string): ", "sizes": b"integer): "}[tool])
+        session.read_to({"wipe": b"to deny it] ", "login": b"user (string): ", "sizes": b"integer): "}[tool])
         session.press(b"\x04")
         status, seen = session.read_to_end()
     assert (status, seen.count("waits until"), ran(folder)) == (3, 1, "")
@@ -211,7 +226,7 @@ def test_ctrl_c_at_a_question_lets_nothing_run_and_leaves_the_terminal_as_it_was
     arguments = {"wipe": ["wipe", "disk=a"], "password": ["login"]}.get(tool, [tool])
     with at_terminal(folder, environment, "call", *arguments) as session:
         before = session.settings()
-        session.read_to({"wipe": b"why not] ", "sizes": b"integer): "}.get(tool, b"user (string): "))
+        session.read_to({"wipe": b"to deny it] ", "sizes": b"integer): "}.get(tool, b"user (string): "))
         if tool == "password":
             session.press(b"ada\r")
             session.read_to(b"(password)): ")
@@ -228,9 +243,9 @@ def test_without_a_terminal_what_it_waits_for_is_printed_and_the_status_is_3(too
     done = toolcrib("call", "wipe", "disk=a", typed=b"y\n")
     assert (done.returncode, done.stdout, ran(folder)) == (3, "", "")
     assert done.stderr == (
-        "Pending (approval): Tool 'wipe' has not run. Really?\n"
+        "Pending (approval): Tool 'wipe' was not executed. Really?\n"
         '  {\n    "disk": "a",\n    "passes": 1\n  }\n'
-        "Nobody can be asked here. Call it at a terminal, with this command.\n"
+        "Nobody can be asked here. Run this command at a terminal.\n"
     )
     done = toolcrib("call", "wipe", "disk=a", "--json")
     assert (done.returncode, done.stderr) == (3, "")
@@ -249,14 +264,14 @@ def test_who_may_not_answer_is_not_asked(at_terminal: AtTerminal, folder: Path, 
     with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
         status, seen = session.read_to_end()
     assert (status, ran(folder)) == (3, "")
-    assert seen.endswith("Whoever makes the call may not answer it.\r\n")
+    assert seen.endswith("Somebody other than the caller must answer it.\r\n")
 
 
 def test_a_question_on_standard_error_leaves_json_on_standard_output(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
 ) -> None:
     with at_terminal(folder, environment, "call", "wipe", "disk=a", "--json") as session:
-        session.read_to(b"why not] ")
+        session.read_to(b"to deny it] ")
         session.press(b"yes\r")
         status, seen = session.read_to_end()
     assert status == 0

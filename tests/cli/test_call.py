@@ -43,12 +43,12 @@ def test_repairs_of_json_are_named_and_those_of_text_are_not(toolcrib: Run) -> N
     assert repaired.returncode == 0
     assert repaired.stderr == (
         f"{LOADING}Repaired: 'text', from integer to string.\n"
-        "Repaired: 'Number' was taken for the argument of nearly that name.\n"
+        "Repaired: 'Number' was renamed to 'number'.\n"
         "Repaired: 'Number', from string to integer.\n"
     )
     by_key = toolcrib("call", "-s", "tools.py", "echo", "text=1", "Number=2")
     assert (by_key.returncode, json.loads(by_key.stdout)["number"]) == (0, 2)
-    assert by_key.stderr == f"{LOADING}Repaired: 'Number' was taken for the argument of nearly that name.\n"
+    assert by_key.stderr == f"{LOADING}Repaired: 'Number' was renamed to 'number'.\n"
     refused = toolcrib("call", "-s", "tools.py", "echo", '{"text": 1}', "--no-repair")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == f"{LOADING}Error (invalid_arguments): Tool 'echo': 'text': expected string, got integer.\n"
@@ -79,14 +79,21 @@ def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
     assert (status, stdout) == (1, "")
     assert misspelt.startswith("Error (invalid_arguments): Tool 'echo'")
     assert "Did you mean 'text'?" in misspelt
-    needs = "Error (unauthorized): Tool 'wipe' needs credentials of 'github', and nobody here can provide them.\n"
+    needs = (
+        "Error (unauthorized): Tool 'wipe' needs credentials for 'github', "
+        "and no provider of credentials is configured here.\n"
+    )
     assert said("wipe", "disk=a") == (1, "", needs)
     status, stdout, broken = said("echo", '{"text": ')
     assert (status, stdout) == (1, "")
     assert broken.startswith("Error (invalid_arguments): Tool 'echo': the arguments are not valid JSON: EOF")
     forms = 'key=value, key=@file, one JSON object \'{"key": "value"}\', @file.json, or - for standard input'
-    assert said("echo", "text") == (2, "", f"Error: 'text' is no argument. Write {forms}.\n")
-    beside = "Error: '{}' is all the arguments, so nothing else can stand beside it.\n"
+    assert said("echo", "text") == (
+        2,
+        "",
+        f"Error: 'text' is not an argument. Write {forms}. If 'echo' is a source, write: -s echo\n",
+    )
+    beside = "Error: '{}' is the whole of the arguments, so nothing can be beside it.\n"
     assert said("echo", "{}", "text=1") == (2, "", beside)
     assert said("echo", "text=@absent") == (
         1,
@@ -108,7 +115,7 @@ def test_the_text_of_an_exception_is_shown_when_asked_for(toolcrib: Run) -> None
     hidden = toolcrib("call", "-s", "tools.py", "fail")
     assert (hidden.returncode, hidden.stdout, hidden.stderr.count("\n")) == (1, "", 2)
     assert hidden.stderr.startswith(f"{LOADING}Error (failed): Tool 'fail' failed: RuntimeError (reference ")
-    assert hidden.stderr.endswith("). The detail is in the log. Call it with --show-errors to see it.\n")
+    assert hidden.stderr.endswith("). The detail is in the log. To see it: --show-errors\n")
     shown = toolcrib("call", "-s", "tools.py", "fail", "--show-errors")
     assert "Traceback (most recent call last):" in shown.stderr
     assert shown.stderr.endswith("). the detail\n")
@@ -131,7 +138,7 @@ def test_what_is_no_text_is_named_and_saved(toolcrib: Run, folder: Path) -> None
     assert ((folder / "out.png").read_bytes(), (folder / "out-2.png").read_bytes()) == (b"PNG!", b"RAW")
     nowhere = toolcrib("call", "-s", "tools.py", "picture", "--output", "absent/out.png")
     assert (nowhere.returncode, nowhere.stdout) == (2, "")
-    assert nowhere.stderr == "Error: --output absent/out.png: there is no folder absent. Make it first.\n"
+    assert nowhere.stderr == "Error: --output absent/out.png: there is no folder absent. Create it first.\n"
 
 
 def test_text_is_passed_on_as_it_is_when_piped(toolcrib: Run) -> None:
@@ -141,3 +148,77 @@ def test_text_is_passed_on_as_it_is_when_piped(toolcrib: Run) -> None:
 def test_json_stays_json_where_standard_output_is_not_unicode(toolcrib: Run) -> None:
     done = toolcrib("call", "-s", "tools.py", "echo", "text=é", "--json", PYTHONIOENCODING="ascii")
     assert json.loads(done.stdout)["content"][0]["data"]["text"] == "é"
+
+
+def test_a_word_with_a_dot_a_slash_or_a_colon_before_the_tool_is_a_source(toolcrib: Run, folder: Path) -> None:
+    (folder / "plain").mkdir()
+    (folder / "plain" / "more.py").write_text("from toolcrib import tool\n@tool\ndef more() -> int: return 7\n")
+    lines = {
+        "call tools.py add a=1 b=2": "3",
+        "call ./tools.py plain/ more": "7",
+        "call tools.py:add add a=3": "3",
+        "call toolcrib.demo -s plain more": "7",
+        "call tools.py --tool add a=1": "1",
+        'call --tool add tools.py {"a":1.0}': "1",
+    }
+    for line, result in lines.items():
+        done = toolcrib(*line.split())
+        assert (done.returncode, done.stdout.splitlines()[-1:]) == (0, [result]), (line, done.stderr)
+
+
+def test_a_word_that_is_not_understood_is_answered_with_the_form_that_works(toolcrib: Run, folder: Path) -> None:
+    (folder / "plain").mkdir()
+    lines = {
+        "call add a=1": "To call 'add', name its source: toolcrib call tools.py add",
+        "call tools.py": "Write: toolcrib call tools.py TOOL. To see the tools: toolcrib list tools.py",
+        "call plain more": "If 'plain' is a source, write: -s plain",
+        "show tools.py add a=1": "'a=1' is one word too many. Write: toolcrib show SOURCE TOOL",
+    }
+    for line, way_out in lines.items():
+        done = toolcrib(*line.split())
+        assert (done.returncode, done.stdout, way_out in done.stderr) == (2, "", True), (line, done.stderr)
+
+
+NESTED = """
+from typing import Literal
+from pydantic import BaseModel
+from toolcrib import tool
+
+class Label(BaseModel):
+    name: str
+    weight: int = 1
+
+class Issue(BaseModel):
+    title: str
+    label: Label | None = None
+    extra: dict[str, int] = {}
+
+@tool
+def create(issue: Issue, ids: list[int] = [], kinds: list[Literal["bug", "idea"]] = [], tags: list[str] = []) -> list:
+    return [issue.model_dump(exclude_unset=True), ids, kinds, tags]
+"""
+
+
+def test_members_of_objects_and_lists_with_commas_are_arguments(toolcrib: Run, folder: Path) -> None:
+    (folder / "nested.py").write_text(NESTED)
+    words = "issue.title=7 issue.label.name=x issue.label.weight=2 issue.extra.deep=3 ids=1,2 kinds=bug,idea tags=a,b"
+    done = toolcrib("call", "nested.py", "create", *words.split())
+    assert (done.returncode, done.stderr, json.loads(done.stdout)) == (
+        0,
+        "",
+        [
+            {"title": "7", "label": {"name": "x", "weight": 2}, "extra": {"deep": 3}},
+            [1, 2],
+            ["bug", "idea"],
+            # A text may have a comma in it.
+            ["a,b"],
+        ],
+    )
+    twice = toolcrib("call", "nested.py", "create", 'issue={"title": "x"}', "issue.title=y")
+    assert (twice.returncode, twice.stderr) == (
+        2,
+        "Error: 'issue' is written as a whole and by its members, as 'issue.title'. Write it one way.\n",
+    )
+    unknown = toolcrib("call", "nested.py", "create", "issues.title=y")
+    assert (unknown.returncode, unknown.stdout) == (1, "")
+    assert "takes no argument 'issues.title'" in unknown.stderr

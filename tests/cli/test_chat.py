@@ -129,7 +129,7 @@ def test_lines_of_standard_input_are_turns_of_one_conversation(toolcrib: Run, sc
         '[add {"a": "1", "b": 2}] 3 (TIME, 1 repaired)\n'
         "printed by the tool\n"
         "[chatter] null (TIME)\n"
-        "Tokens: 170 in (64 cached), 25 out; in all 170 in (64 cached), 25 out.\n"
+        "Tokens: 170 in (64 cached), 25 out; in total 170 in (64 cached), 25 out.\n"
         "There is no command '/tols'. Did you mean '/tools'? /help lists them.\n"
         "add(a, [b])  Add two numbers.\n"
         "chatter()  Print.\n"
@@ -139,10 +139,10 @@ def test_lines_of_standard_input_are_turns_of_one_conversation(toolcrib: Run, sc
         "name()  Ask for a name.\n"
         f'[wipe {{"disk": "{"a" * 49}…] waits: Really? (TIME)\n'
         "'wipe' waits: Really? Nobody can be asked here: chat at a terminal.\n"
-        "Tokens: 0 in, 0 out; in all 170 in (64 cached), 25 out.\n"
-        "Tokens: 0 in, 0 out; in all 170 in (64 cached), 25 out.\n"
+        "Tokens: 0 in, 0 out; in total 170 in (64 cached), 25 out.\n"
+        "Tokens: 0 in, 0 out; in total 170 in (64 cached), 25 out.\n"
         "Error (limited): Slowly.\n"
-        "Tokens: 0 in, 0 out; in all 170 in (64 cached), 25 out.\n"
+        "Tokens: 0 in, 0 out; in total 170 in (64 cached), 25 out.\n"
     )
 
 
@@ -191,7 +191,7 @@ def test_one_prompt_in_json_is_one_line_for_each_event_and_shows_no_secret(
 @pytest.mark.parametrize(
     ("arguments", "status", "error"),
     [
-        ([], 2, "No model is given. Name one: --model openai:MODEL, "),
+        ([], 2, "No model is named. Name one: --model openai:MODEL, "),
         (["-m", "opnai:gpt"], 2, "--model: There is no model provider 'opnai'. Did you mean 'openai'? "),
         pytest.param(
             ["-m", "scripted:none.json"],
@@ -251,7 +251,7 @@ def test_openai_is_asked_over_the_wire_and_its_refusal_is_said(toolcrib: Run) ->
     assert (done.returncode, done.stdout) == (1, "I add.\nIt is 3.\n")
     assert timeless(done.stderr).splitlines()[:2] == [
         '[add {"a": 1, "b": 2}] 3 (TIME)',
-        "Tokens: 9 in, 2 out; in all 9 in, 2 out.",
+        "Tokens: 9 in, 2 out; in total 9 in, 2 out.",
     ]
     assert "Error (unauthorized): Model 'openai:m' answered with status 401: Incorrect API key" in done.stderr
     assert "sk-test-0123456789" not in done.stderr
@@ -285,7 +285,7 @@ def test_an_evening_at_the_terminal(
         session.press(b"What is 1 + 2?\r")
         see(b"\r\n> ")
         session.press(b"Wipe it.\r")
-        see(b"why not] ")
+        see(b"to deny it] ")
         session.press(b"y\r")
         see(b"Answer (string): ")
         session.press(b"Ada\r")
@@ -306,45 +306,90 @@ def test_an_evening_at_the_terminal(
     assert (status, shown) == (
         0,
         f"""\
-{model}, 6 tools. /help says what you can do here.
+{model}, 6 tools. /help lists the commands.
 > What is 1 + 2?
 I \\x1b[31madd.{" "}
 [add {{"a": 1, "b": 2}}] 3 (TIME)
 It is 3.
-Tokens: 7 in, 2 out; in all 7 in, 2 out.
+Tokens: 7 in, 2 out; in total 7 in, 2 out.
 > Wipe it.
 
-Tool 'wipe' wants to run, and waits until CLOCK.
+Tool 'wipe' needs your approval, and waits until CLOCK.
 Really?
   {{
     "disk": "a"
   }}
-Let it run? [y/N, or why not] y
+Run it? [y/N, or a reason to deny it] y
 [wipe {{"disk": "a"}}] wiped a … (TIME)
 Gone.
 [name] waits: Who are you? (TIME)
 
-Tool 'name' asks you something, and waits until CLOCK.
+Tool 'name' needs an answer from you, and waits until CLOCK.
 Who are you?
   {{}}
 Answer (string): Ada
 [name] It is Ada. (TIME)
 Hello, Ada.
-Tokens: 0 in, 0 out; in all 7 in, 2 out.
+Tokens: 0 in, 0 out; in total 7 in, 2 out.
 > Go on.
 Error (unavailable): The line broke.
-Tokens: 0 in, 0 out; in all 7 in, 2 out.
+Tokens: 0 in, 0 out; in total 7 in, 2 out.
 > Sleep.
 I sleep.
 [nap] error (cancelled): Tool 'nap' was cancelled. (TIME)
 
 Stopped.
-Tokens: 0 in, 0 out; in all 7 in, 2 out.
+Tokens: 0 in, 0 out; in total 7 in, 2 out.
 > Wake up.
 Good morning.
-Tokens: 0 in, 0 out; in all 7 in, 2 out.
+Tokens: 0 in, 0 out; in total 7 in, 2 out.
 >{" "}
 """,
+    )
+
+
+EDITING = b"\x1b[?2004h"
+"""What a prompt begins with, on a terminal that can move its cursor."""
+
+
+def test_lines_can_be_edited_and_recalled(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    terminal = environment | {"TERM": "xterm-256color"}
+    with at_terminal(folder, terminal, "chat", "-m", scripted("Hi."), columns=80) as session:
+        session.read_to(EDITING)
+        session.press(b"/toolz\x7fx\x1b[D\x1b[3~s\r")  # backspace, another letter, left, delete
+        session.read_to(b"Ask for a name.")
+        session.seen = b""
+        session.read_to(EDITING)
+        session.press(b"\x1b[A\r")  # the line before
+        session.read_to(b"Ask for a name.")
+        session.seen = b""
+        session.read_to(EDITING)
+        session.press(b"half a line\x03")
+        session.read_to(b"To exit: Ctrl-C again")
+        session.press(b"\x03")
+        status, seen = session.read_to_end()
+    assert (status, seen.count("Cancelled."), "\x1b[6n" in seen) == (130, 1, False)
+
+
+def test_the_words_of_a_model_are_wrapped_at_a_terminal(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    words = "The quick brown fox jumps over the lazy dog.\n\n- An item\x1b[31m of a list that is long as well.\n"
+    with at_terminal(folder, environment, "chat", "-m", scripted(words), "-p", "Go.", columns=24) as session:
+        status, seen = session.read_to_end()
+    lines = [line.rstrip() for line in seen.splitlines()]
+    assert (status, lines) == (
+        0,
+        [
+            "The quick brown fox",
+            "jumps over the lazy dog.",
+            "",
+            "- An item\\x1b[31m of a",
+            "list that is long as",
+            "well.",
+        ],
     )
 
 
@@ -355,7 +400,7 @@ def test_ctrl_c_twice_leaves(
         before = session.settings()
         session.read_to(b"> ")
         session.press(b"half a li\x03")
-        session.read_to(b"To leave: Ctrl-C again, Ctrl-D or /quit.\r\n> ")
+        session.read_to(b"To exit: Ctrl-C again, Ctrl-D or /quit.\r\n> ")
         session.press(b"Hello.\r")
         session.read_to(b'"event": "turn"')
         session.press(b"\x03")
@@ -364,7 +409,7 @@ def test_ctrl_c_twice_leaves(
         session.press(b"\x03")
         status, seen = session.read_to_end()
         assert session.settings() == before
-    assert (status, seen.endswith("> ^C\r\nCancelled.\r\n"), seen.count("To leave")) == (130, True, 1)
+    assert (status, seen.endswith("> ^C\r\nCancelled.\r\n"), seen.count("To exit")) == (130, True, 1)
 
 
 def test_ctrl_c_ends_a_chat_that_reads_lines(

@@ -182,4 +182,4 @@ def test_a_source_that_is_not_there_is_no_wait(toolcrib: Run) -> None:
         assert f"no {'file' if source.endswith('.py') else 'module'} " in done.stderr
     done = toolcrib("dev")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("To try: toolcrib dev tools.py\n")
+    assert done.stderr.endswith("For example: toolcrib dev tools.py\n")

@@ -17,7 +17,7 @@ def lines(done: subprocess.CompletedProcess[str]) -> list[list[str]]:
     return [line.split("\t") for line in done.stdout.splitlines()]
 
 
-def test_each_import_is_said_with_its_line_and_what_to_write(toolcrib: Run, folder: Path) -> None:
+def test_each_import_is_listed_with_its_line_and_the_new_import(toolcrib: Run, folder: Path) -> None:
     (folder / "swarm.py").write_text(
         "raise SystemExit('this file must not be run')\n"
         "from agent_swarm_kit import addTool, IAgentTool as Tool, addAgent\n"
@@ -57,7 +57,7 @@ def test_each_import_is_said_with_its_line_and_what_to_write(toolcrib: Run, fold
     assert (done.returncode, done.stderr) == (1, "7 uses of other tool layers in 1 file: 3 covered, 4 not covered.\n")
 
 
-def test_modules_are_followed_to_what_is_taken_from_them(toolcrib: Run, folder: Path) -> None:
+def test_modules_are_followed_to_their_attributes(toolcrib: Run, folder: Path) -> None:
     (folder / "modules.py").write_text(
         "import agent_swarm_kit\n"
         "import agent_swarm_kit as kit\n"
@@ -97,7 +97,7 @@ def test_modules_are_followed_to_what_is_taken_from_them(toolcrib: Run, folder: 
     ]
 
 
-def test_what_is_to_be_written_can_be_imported(toolcrib: Run, folder: Path) -> None:
+def test_the_new_imports_work(toolcrib: Run, folder: Path) -> None:
     (folder / "agent.py").write_text(
         "import autogen_core\n"
         "import autogen_core.tools as act\n"
@@ -111,17 +111,17 @@ def test_what_is_to_be_written_can_be_imported(toolcrib: Run, folder: Path) -> N
         "print(add_tool, execute_tools)\n"
     )
     done = toolcrib("dialects", "agent.py", "--json")
-    said = json.loads(done.stdout)
-    assert [each for each in said["imports"] if not each["covered"]] == []
-    assert (said["ok"], said["files"], said["problems"], done.returncode) == (True, 1, [], 0)
-    wanted = [each["write"] for each in said["imports"] if each["write"]]
+    report = json.loads(done.stdout)
+    assert [each for each in report["imports"] if not each["covered"]] == []
+    assert (report["ok"], report["files"], report["problems"], done.returncode) == (True, 1, [], 0)
+    imports = [each["write"] for each in report["imports"] if each["write"]]
     uses = (folder / "agent.py").read_text().splitlines()[-2:]
-    command = [sys.executable, "-c", "\n".join([*wanted, *uses])]
+    command = [sys.executable, "-c", "\n".join([*imports, *uses])]
     moved = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=60)
     assert moved.returncode == 0, moved.stderr
 
 
-def test_what_can_only_come_from_a_star_is_looked_for(toolcrib: Run, folder: Path) -> None:
+def test_names_that_only_a_star_import_can_bind_are_looked_up(toolcrib: Run, folder: Path) -> None:
     program = "from agent_swarm_kit import *\nown = [add_tool(each) for each in ()]\nsession(own, len(own))\n"
     (folder / "star.py").write_text(program)
     done = toolcrib("dialects", "star.py")
@@ -138,7 +138,7 @@ def test_what_can_only_come_from_a_star_is_looked_for(toolcrib: Run, folder: Pat
     assert toolcrib("dialects", "star.py").returncode == 0  # it may come from elsewhere
 
 
-def test_folders_are_read_and_what_cannot_be_read_is_said(toolcrib: Run, folder: Path) -> None:
+def test_folders_are_read_and_unreadable_files_are_reported(toolcrib: Run, folder: Path) -> None:
     source = folder / "src"
     for name in ("deep/inner", ".hidden", "env", "__pycache__"):
         (source / name).mkdir(parents=True)
@@ -150,25 +150,25 @@ def test_folders_are_read_and_what_cannot_be_read_is_said(toolcrib: Run, folder:
     (source / "latin.py").write_bytes(b"# -*- coding: latin-1 -*-\nfrom agent_swarm_kit import ITool  # \xe9\n")
     (source / "notes.txt").write_text("import agent_swarm_kit")
     done = toolcrib("dialects", "src", "src/deep/inner/agent.py", "--json")
-    said = json.loads(done.stdout)
-    assert [(each["file"], each["line"]) for each in said["imports"]] == [
+    report = json.loads(done.stdout)
+    assert [(each["file"], each["line"]) for each in report["imports"]] == [
         ("src/latin.py", 2),
         ("src/deep/inner/agent.py", 1),
     ]
-    problems: list[Any] = said["problems"]
+    problems: list[Any] = report["problems"]
     assert [each["file"] for each in problems] == ["src/broken.py", "src/nowhere.py", "src/nul.py"]
     assert problems[0]["line"] == 2
-    assert problems[0]["message"] == "It cannot be read as Python: invalid syntax."
+    assert problems[0]["message"] == "It is not valid Python: invalid syntax."
     assert problems[1]["message"] == "It cannot be read: No such file or directory."
-    assert (said["ok"], said["files"], done.returncode) == (False, 5, 1)
+    assert (report["ok"], report["files"], done.returncode) == (False, 5, 1)
     text = toolcrib("dialects", "src/broken.py")
     assert text.stderr.splitlines() == [
-        "src/broken.py:2: It cannot be read as Python: invalid syntax.",
+        "src/broken.py:2: It is not valid Python: invalid syntax.",
         "0 uses of other tool layers in 1 file: 0 covered, 0 not covered, 1 not read.",
     ]
 
 
-def test_a_program_that_uses_nothing_of_the_originals_is_well(toolcrib: Run, folder: Path) -> None:
+def test_a_program_that_uses_nothing_of_the_originals_is_ok(toolcrib: Run, folder: Path) -> None:
     (folder / "plain.py").write_text("import autogen_agents, sparkle\nfrom pyspark.sql import spark\nspark.tools\n")
     done = toolcrib("dialects", "plain.py")
     assert (done.returncode, done.stdout) == (0, "")
@@ -176,20 +176,20 @@ def test_a_program_that_uses_nothing_of_the_originals_is_well(toolcrib: Run, fol
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         ((), "Error: No file is given. Name Python files, or folders of them: toolcrib dialects agent.py\n"),
         (("tools.py", "absent.py"), "Error: There is no file or folder 'absent.py'.\n"),
         (("tools.py", "--jsno"), "Error: No such option: --jsno"),
     ],
 )
-def test_a_command_line_that_cannot_be_understood_is_refused(toolcrib: Run, arguments: Any, said: str) -> None:
+def test_an_invalid_command_line_is_refused(toolcrib: Run, arguments: Any, message: str) -> None:
     done = toolcrib("dialects", *arguments)
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith(said)
+    assert done.stderr.startswith(message)
 
 
-def test_at_a_terminal_what_to_write_stands_below_in_one_piece(
+def test_at_a_terminal_the_new_import_is_on_a_line_of_its_own(
     folder: Path, environment: dict[str, str], at_terminal: Callable[..., Any]
 ) -> None:
     (folder / "agent.py").write_text("from agent_swarm_kit import ITool, emit\n")

@@ -48,10 +48,10 @@ def test_what_loads_is_listed_beside_what_does_not(toolcrib: Run, folder: Path) 
         "printed while loading",
         "Not loaded: broken.py:2: SyntaxError: invalid syntax",
         "Not loaded: more/bad.py:1: ModuleNotFoundError: No module named 'nowhere_to_be_found'",
-        "Not loaded: more: 'add' is the name of a tool in tools.py too, so only that one is here. "
-        'Give one another name: @tool(name="...").',
+        "Not loaded: more: a tool in tools.py has the name 'add' too, so this one is left out. "
+        'Rename one of them: @tool(name="...").',
         "Not loaded: There is no file absent.py.",
-        "Not loaded: There is no module 'no_such_module'",
+        "Not loaded: 'no_such_module' cannot be imported",
         "Not loaded: 'os:nothing': there is no 'nothing' in os.",
     ]
     assert [line[: len(begin)] for line, begin in zip(said, begins, strict=True)] == begins
@@ -61,8 +61,8 @@ def test_without_a_source_the_command_says_what_one_is(toolcrib: Run) -> None:
     done = toolcrib("list")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "Error: No source of tools is given. A source is a .py file, a folder of them, or an importable name: "
-        "'package.module' or 'package.module:name'. To try: toolcrib list toolcrib.demo\n"
+        "Error: No source of tools is named. A source is a .py file, a folder of them, or an importable name: "
+        "'package.module' or 'package.module:name'. For example: toolcrib list toolcrib.demo\n"
     )
 
 
@@ -72,7 +72,7 @@ def test_a_tool_without_a_schema_is_one_line(toolcrib: Run, folder: Path) -> Non
     )
     done = toolcrib("list", "odd.py")
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("Error: odd.py: Tool 'odd'")
+    assert done.stderr.startswith(f"Error: {folder}/odd.py:3: Tool 'odd'")
     assert done.stderr.count("\n") == 1
 
 
@@ -89,9 +89,10 @@ Arguments
 
 Returns  integer
 
-Hints    read-only, idempotent
-Version  1.2
-Examples {"a": 1, "b": 2}
+Hints     read-only, idempotent
+Version   1.2
+Examples  {"a": 1, "b": 2}
+Defined   tools.py:17
 
 Call it
   toolcrib call -s tools.py add '{"a": 1, "b": 2}'
@@ -124,7 +125,7 @@ def test_a_command_line_that_cannot_be_understood_ends_with_2_and_one_line(toolc
 def test_help_is_plain_when_piped_and_has_an_example(toolcrib: Run) -> None:
     done = toolcrib("call", "-h")
     assert done.returncode == 0
-    assert "Example: toolcrib call -s tools.py search query=lathe limit=3" in done.stdout
+    assert "Example: toolcrib call tools.py search query=lathe limit=3" in done.stdout
     assert "│" not in done.stdout
     alone = toolcrib()
     assert (alone.returncode, alone.stdout) == (2, "")
@@ -146,13 +147,46 @@ def test_names_of_tools_complete_in_the_shell(toolcrib: Run) -> None:
     assert (done.stdout.split(), done.stderr) == (["echo", "executor"], "")
 
 
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("call tools.py ec", ["echo"]),
+        ("call to", ["tools.py"]),
+        ("call -s to", ["tools.py"]),
+        ("list fol", ["folder/"]),
+        ("call tools.py echo mo", ["mode="]),
+        ("call tools.py echo text=x opt", ["options="]),
+        ("call tools.py echo mode=", ["mode=soft", "mode=1"]),
+        ("call tools.py echo mode =", ["soft", "1"]),
+        ("call tools.py echo mode = so", ["soft"]),
+        ("call tools.py echo text = x opt", ["options="]),
+        ("call tools.py echo on=t", ["on=true"]),
+        ("show tools.py wi", ["wipe"]),
+        ("serve tools.py --tool wi", ["wipe"]),
+    ],
+)
+def test_sources_names_arguments_and_choices_complete(
+    toolcrib: Run, folder: Path, line: str, offered: list[str]
+) -> None:
+    (folder / "folder").mkdir()
+    words = f"toolcrib {line}"
+    done = toolcrib(_TOOLCRIB_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(len(words.split()) - 1))
+    assert (done.stdout.split(), done.stderr) == (offered, "")
+
+
+def test_help_shows_no_python_types(toolcrib: Run) -> None:
+    for command in ("list", "show", "call", "chat", "serve", "dev", "check", "dialects"):
+        text = toolcrib(command, "--help").stdout
+        assert not re.search(r"<\w+(\[| )|<str>|<int|\(127|\[0<=", text), text
+
+
 def test_nobody_reading_on_is_not_worth_a_word(folder: Path, environment: dict[str, str]) -> None:
     for arguments in ("call -s tools.py much", "call -s tools.py chatter", "call -s tools.py much --json"):
         line = f"'{sys.executable}' -m toolcrib {arguments} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(
             ["bash", "-c", line], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
         )
-        assert (done.returncode, done.stdout, done.stderr) == (1, "", "printed while loading\n")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "printed while loading\n")
 
 
 TAKES = '''
@@ -223,4 +257,78 @@ def test_show_names_the_nearest_format(toolcrib: Run) -> None:
     assert done.stderr.splitlines()[1] == (
         "Error: There is no format 'openai_response'. Did you mean 'openai-responses'? "
         "The formats are: openai, openai-responses, anthropic, gemini, bedrock, mcp."
+    )
+
+
+FORMS = """
+from typing import Annotated
+
+from pydantic import BaseModel
+
+from toolcrib import Handle, tool
+
+
+class Circle(BaseModel):
+    radius: float
+
+
+class Box(BaseModel):
+    width: float
+    inside: Circle | None = None
+
+
+@tool(isolation="process", serial=True, destructive=True)
+def draw(shape: Circle | Box, rows: Annotated[list[int], Handle], name: str = "x") -> None:
+    \"\"\"Draw.\"\"\"
+"""
+
+FORMS_SETTINGS = """\
+[[source]]
+from = "forms.py"
+[[rule]]
+tools = "draw"
+where = { "/name" = "y*" }
+do = "deny"
+[[rule]]
+hint = "destructive"
+do = "ask"
+[[rule]]
+do = "deny"
+[[limit]]
+concurrency = 2
+rate = "10/s"
+"""
+
+
+def test_show_has_members_by_their_object_and_what_the_settings_say(toolcrib: Run, folder: Path) -> None:
+    (folder / "forms.py").write_text(FORMS)
+    (folder / "toolcrib.toml").write_text(FORMS_SETTINGS)
+    assert (
+        toolcrib("show", "draw").stdout
+        == """\
+draw
+
+Draw.
+
+Arguments
+  shape  object {radius} or object {width, inside}
+    Circle
+      radius  number
+    Box
+      width   number
+      inside  object or null  (default null)
+        radius  number
+  rows   array of integer or a handle
+  name   string                          (default "x")
+
+Hints     destructive
+Isolation process
+Serial    yes, one call at a time
+Rules     deny where {"/name": "y*"}, else ask
+Limits    2 at a time and 10/s per tool
+Defined   forms.py:18
+
+Call it
+  toolcrib call draw shape=OBJECT rows=ARRAY
+"""
     )

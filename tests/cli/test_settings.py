@@ -1,4 +1,4 @@
-"""`toolcrib.toml` through the real command: it takes effect, what goes before it does, and `toolcrib check` reports."""
+"""`toolcrib.toml` through the real command: its effect, what overrides it, and the report of `toolcrib check`."""
 
 import json
 import subprocess
@@ -22,7 +22,7 @@ from toolcrib import Context, tool
 @tool(read_only=True)
 async def peek(context: Context) -> str:
     """Show what the host gave."""
-    return f"{dict(context.variables)} within {context.deadline_s is not None}"
+    return f"{dict(context.variables)} within {context.deadline_at is not None}"
 
 
 @tool(destructive=True)
@@ -96,24 +96,26 @@ def test_list_and_show_know_the_tools_of_the_settings(toolcrib: Run) -> None:
     )
     shown = toolcrib("show", "my_idle")
     assert shown.returncode == 0
-    assert "Timeout  0.2 s\n" in shown.stdout
+    assert "Timeout   0.2 s\n" in shown.stdout
     assert shown.stdout.endswith("Call it\n  toolcrib call my_idle\n")
 
 
 def test_variables_secrets_rules_and_deadlines_hold_for_a_call(toolcrib: Run) -> None:
     peeked = toolcrib("call", "my_peek")
     assert (peeked.returncode, peeked.stdout) == (0, "{'key': 'Bearer [secret]', 'region': 'north'} within False\n")
-    struck = toolcrib("call", "my_wipe", "disk=north-star")
-    assert (struck.returncode, struck.stdout) == (0, "wiped [secret]\n")
+    redacted = toolcrib("call", "my_wipe", "disk=north-star")
+    assert (redacted.returncode, redacted.stdout) == (0, "wiped [secret]\n")
     denied = toolcrib("call", "my_wipe", "disk=sda")
     assert (denied.returncode, denied.stdout) == (1, "")
-    assert denied.stderr == ("Error (denied): Tool 'my_wipe' may not be used here in this way: That is a real disk.\n")
+    assert denied.stderr == (
+        "Error (denied): Tool 'my_wipe' is not allowed to run with these arguments: That is a real disk.\n"
+    )
     late = toolcrib("call", "my_idle")
     assert (late.returncode, late.stdout) == (1, "")
     assert late.stderr.startswith("Error (timeout): Tool 'my_idle' did not answer")
 
 
-def test_options_go_before_variables_and_these_before_the_file(toolcrib: Run, folder: Path) -> None:
+def test_options_override_variables_and_these_override_the_file(toolcrib: Run, folder: Path) -> None:
     (folder / "toolcrib.toml").write_text(f"timeout_s = 600\n{SETTINGS}")
     assert toolcrib("call", "my_peek").stdout.endswith("within True\n")
     for arguments, variables in (
@@ -139,20 +141,20 @@ def test_the_file_is_found_by_option_by_variable_or_here(toolcrib: Run, folder: 
     for name in ("tools.py", "toolcrib.toml", "key.txt"):
         (folder / name).rename(deep / name)
     nothing = toolcrib("list")
-    assert (nothing.returncode, nothing.stderr[:32]) == (2, "Error: No source of tools is giv")
+    assert (nothing.returncode, nothing.stderr[:32]) == (2, "Error: No source of tools is nam")
     named = toolcrib("call", "my_peek", "--config", "deep/toolcrib.toml")
     assert (named.returncode, named.stdout) == (0, "{'key': 'Bearer [secret]', 'region': 'north'} within False\n")
     assert toolcrib("call", "my_peek", TOOLCRIB_CONFIG="deep/toolcrib.toml").stdout == named.stdout
     absent = toolcrib("list", "--config", "absent.toml")
-    assert (absent.returncode, absent.stderr) == (1, "Error: There is no file absent.toml, which --config names.\n")
+    assert (absent.returncode, absent.stderr) == (1, "Error: There is no file absent.toml.\n")
     shown = toolcrib("show", "my_idle", "-c", "deep/toolcrib.toml")
     assert shown.stdout.endswith("Call it\n  toolcrib call -c deep/toolcrib.toml my_idle\n")
 
 
-def test_sources_that_are_named_stand_in_the_place_of_those_of_the_file(toolcrib: Run) -> None:
+def test_sources_that_are_named_replace_those_of_the_file(toolcrib: Run) -> None:
     assert toolcrib("list", "toolcrib.demo").stdout.split("\t")[0] == "add_duration"
     assert "my_peek" not in toolcrib("list", TOOLCRIB_SOURCES="toolcrib.demo").stdout
-    # The rest of the file holds all the same.
+    # The rest of the file applies.
     assert toolcrib("call", "-s", "tools.py", "wipe", "disk=north-star").stdout == "wiped [secret]\n"
 
 
@@ -221,30 +223,30 @@ def test_serve_listens_where_the_settings_say(toolcrib: Run, folder: Path) -> No
     assert by_variable.stderr.startswith("Error: The host of the settings, example.com: this server")
 
 
-def test_settings_that_are_wrong_are_told_with_their_lines(toolcrib: Run, folder: Path) -> None:
+def test_mistakes_in_settings_are_reported_with_their_lines(toolcrib: Run, folder: Path) -> None:
     (folder / "toolcrib.toml").write_text('[[source]]\nfrm = "tools.py"\n[server]\nport = "x"\n')
     done = toolcrib("list")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "Error: toolcrib.toml:2: There is no key 'frm' in [[source]]. Did you mean 'from'? "
-        "It takes: from, tools, without, tags, hint, rename, prefix.\n"
+        "It takes: from, required, tools, without, tags, hint, rename, prefix.\n"
         "toolcrib.toml:4: 'server.port': expected integer (at most 65535, at least 0), got string.\n"
     )
 
 
-def test_a_secret_in_what_a_source_says_when_it_fails_is_struck_out(toolcrib: Run, folder: Path) -> None:
+def test_a_secret_in_the_error_of_a_source_is_redacted(toolcrib: Run, folder: Path) -> None:
     (folder / "tools.py").write_text("import os\nraise RuntimeError(f\"no entry with {os.environ['OTHER_KEY']}\")\n")
     done = toolcrib("list")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (f"Error: toolcrib.toml:3: {folder}/tools.py:2: RuntimeError: no entry with [secret]\n")
 
 
-def test_check_says_that_all_is_well(toolcrib: Run) -> None:
+def test_check_reports_that_there_are_no_problems(toolcrib: Run) -> None:
     done = toolcrib("check")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         "toolcrib.toml:3: tools.py: my_peek, my_wipe, my_idle, my_fail\n"
-        "toolcrib.toml: 1 source, 4 tools, 1 rule, 0 limits: all is well.\n"
+        "toolcrib.toml: 1 source, 4 tools, 1 rule, 0 limits: no problems.\n"
     )
     assert json.loads(toolcrib("check", "--json").stdout) == {
         "file": "toolcrib.toml",
@@ -263,7 +265,7 @@ def test_check_says_that_all_is_well(toolcrib: Run) -> None:
     }
 
 
-def test_check_says_what_does_not_load_and_where(toolcrib: Run, folder: Path) -> None:
+def test_check_reports_what_does_not_load_and_where(toolcrib: Run, folder: Path) -> None:
     (folder / "broken.py").write_text("x = 1\ndef (:\n")
     (folder / "toolcrib.toml").write_text(
         '[[source]]\nfrom = "tools.py"\ntools = ["wipe", "peek"]\n\n[[source]]\nfrom = "broken.py"\n'
@@ -283,14 +285,14 @@ def test_check_says_what_does_not_load_and_where(toolcrib: Run, folder: Path) ->
         f"Not loaded: toolcrib.toml:5: {folder}/broken.py:2: SyntaxError: invalid syntax",
         "Not loaded: toolcrib.toml:7: tools.py: There is no tool 'wipes'. Did you mean 'wipe'? "
         "The tools are: peek, wipe, both, wait, fail.",
-        "Not loaded: tools.py: 'wipe' is the name of a tool in tools.py too, so only that one is here. "
-        'Give one another name: prefix = "...".',
+        "Not loaded: tools.py: a tool in tools.py has the name 'wipe' too, so this one is left out. "
+        'Rename one of them: prefix = "...".',
     ]
     found = json.loads(toolcrib("check", "--json").stdout)
     assert (found["ok"], [len(source["problems"]) for source in found["sources"]]) == (False, [0, 1, 1, 1])
 
 
-def test_check_warns_of_what_is_of_no_use(toolcrib: Run, folder: Path) -> None:
+def test_check_warns_of_what_has_no_effect(toolcrib: Run, folder: Path) -> None:
     (folder / "toolcrib.toml").write_text("""\
 [[source]]
 from = "tools.py"
@@ -325,14 +327,13 @@ api_key = "spelled-out"
     )
     assert done.stderr.splitlines() == [
         "Warning: TOOLCRIB_TIMEOUT: There is no setting of this name. Did you mean 'TOOLCRIB_TIMEOUT_S'?",
-        "Warning: toolcrib.toml:4: No tool is left of this source.",
-        "Warning: toolcrib.toml:7: This rule (deny) is about no tool that is here.",
-        "Warning: toolcrib.toml:12: No tool that this rule is about takes 'disc'. Did you mean 'disk'?",
-        "Warning: toolcrib.toml:14: This limit is about no tool that is here.",
-        "Warning: toolcrib.toml:17: This retry is about no tool that says that it can be repeated "
-        "(idempotent or read_only).",
-        "Warning: toolcrib.toml:21: This deadline is about no tool that is here.",
-        "Warning: toolcrib.toml:25: 'api_key' is spelled out here. A secret belongs elsewhere: write '${env:NAME}'.",
+        "Warning: toolcrib.toml:4: No tool of this source is left.",
+        "Warning: toolcrib.toml:7: This rule (deny) matches no tool.",
+        "Warning: toolcrib.toml:12: No tool that this rule matches takes 'disc'. Did you mean 'disk'?",
+        "Warning: toolcrib.toml:14: This limit matches no tool.",
+        "Warning: toolcrib.toml:17: This retry matches no tool that can be repeated (idempotent or read_only).",
+        "Warning: toolcrib.toml:21: This deadline matches no tool.",
+        "Warning: toolcrib.toml:25: 'api_key' is in clear here. Keep a secret elsewhere, and write '${env:NAME}'.",
     ]
     assert toolcrib("check", "--strict").returncode == 1
 
@@ -348,7 +349,11 @@ def test_check_reports_wrong_settings_as_json_too(toolcrib: Run, folder: Path) -
             "ok": False,
             "sources": [],
             "problems": [
-                {"place": "toolcrib.toml:1", "line": 1, "message": "'timeout_s': expected more than 0."},
+                {
+                    "place": "toolcrib.toml:1",
+                    "line": 1,
+                    "message": "'timeout_s' takes a number of seconds above 0 (without it there is no limit).",
+                },
             ],
         },
     )

@@ -51,6 +51,40 @@ def test_json_is_laid_out_for_reading_at_a_terminal(
     assert '{\r\n  "text": "\\u202eé",\r\n  "tags": [],\r\n' in seen
 
 
+FAILING = """
+from toolcrib import tool
+
+class Oops(Exception): ...
+
+def inner() -> None:
+    raise Oops("the detail")
+
+@tool{options}
+{kind} outer() -> None:
+    inner()
+"""
+
+
+@pytest.mark.parametrize(("kind", "options"), [("def", ""), ("async def", ""), ("def", '(isolation="process")')])
+def test_a_failure_at_a_terminal_is_shown_with_the_frames_of_the_tool_alone(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], kind: str, options: str
+) -> None:
+    file = folder / "failing.py"
+    file.write_text(FAILING.format(kind=kind, options=options))
+    with at_terminal(folder, environment, "call", "failing.py", "outer", columns=200) as session:
+        status, seen = session.read_to_end()
+    lines = seen.splitlines()
+    frames = [line for line in lines if line.startswith("  File ")]
+    # The module of a file has a name of its own, which is no news to anybody.
+    assert (status, frames, "toolcrib_failing" in seen) == (
+        1,
+        [f'  File "{file}", line 11, in outer', f'  File "{file}", line 7, in inner'],
+        False,
+    ), seen
+    assert "failing.Oops: the detail" in lines
+    assert lines[-1].startswith("Error (failed): Tool 'outer' failed: Oops (reference ")
+
+
 @pytest.mark.parametrize("tool", ["nap", "doze", "executor", "block"])
 def test_ctrl_c_cancels_whatever_runs(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str], tool: str

@@ -23,5 +23,5 @@ def test_a_dialect_loads_no_server_no_terminal_and_no_package_of_a_provider() ->
     assert loaded(DIALECTS) & HEAVY == set()
 
 
-def test_sparks_tools_load_what_checks_arguments_when_they_first_check_some() -> None:
+def test_sparks_tools_import_the_argument_checks_on_first_use() -> None:
     assert loaded("toolcrib.dialects.spark.tools") & {"pydantic", "griffe", "jsonschema_rs"} == set()

@@ -10,6 +10,7 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import Annotated, Any, get_args
@@ -40,9 +41,8 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import CODES, AnswerProblem, CancellationToken
-from toolcrib.sandbox import Limits
+from toolcrib.sandbox import Limits, Processes
 from toolcrib.workbench import Ask, Limit, Limiter
-from toolcrib.workbench.processes import Processes
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SECTIONS = {
@@ -68,7 +68,7 @@ def test_every_section_says_what_the_model_and_the_developer_should_do() -> None
         assert "- **You** " in text, code
 
 
-def said(result: Result[Any], code: str) -> str:
+def error_message(result: Result[Any], code: str) -> str:
     assert result.error is not None
     assert (result.error.code, result.error.retry) == (code, CODES[code])
     assert result.content == (Text(result.error.message),)
@@ -77,16 +77,16 @@ def said(result: Result[Any], code: str) -> str:
 
 async def unknown_tool() -> Result[Any]:
     bench = Workbench([add])
-    message = said(await bench.call("ad", '{"a": 1, "b": 2}'), "unknown_tool")
-    (meant,) = re.findall(r"Did you mean '(\w+)'\?", message)
-    return await bench.call(meant, '{"a": 1, "b": 2}')
+    message = error_message(await bench.call("ad", '{"a": 1, "b": 2}'), "unknown_tool")
+    (match,) = re.findall(r"Did you mean '(\w+)'\?", message)
+    return await bench.call(match, '{"a": 1, "b": 2}')
 
 
 async def invalid_arguments() -> Result[Any]:
     """A misspelt name, a wrong kind and a missing argument; the message alone is enough to put all of them right."""
     bench = Workbench([put])
     sent: dict[str, Any] = {"itme": "nail", "count": "many", "bin": "D"}
-    message = said(await bench.call("put", sent), "invalid_arguments")
+    message = error_message(await bench.call("put", sent), "invalid_arguments")
     for line in message.splitlines()[1:]:
         if found := re.match(r"- It takes no argument '(\w+)'. Did you mean '(\w+)'\?", line):
             sent[found[2]] = sent.pop(found[1])
@@ -101,7 +101,7 @@ async def invalid_arguments() -> Result[Any]:
 
 async def invalid_arguments_that_are_no_json() -> Result[Any]:
     bench = Workbench([add])
-    message = said(await bench.call("add", '{"a": 1, "b": 2'), "invalid_arguments")
+    message = error_message(await bench.call("add", '{"a": 1, "b": 2'), "invalid_arguments")
     assert message.endswith("Send one JSON object.")
     return await bench.call("add", '{"a": 1, "b": 2}')
 
@@ -113,8 +113,8 @@ async def unauthorized() -> Result[Any]:
         return f"no issues in {repository}"
 
     asks = Tool(issues, auth=ToolAuth("github", scopes=["repo"]))
-    message = said(await Workbench([asks]).call("issues", {"repository": "a/b"}), "unauthorized")
-    assert message == "Tool 'issues' needs credentials of 'github', and nobody here can provide them."
+    message = error_message(await Workbench([asks]).call("issues", {"repository": "a/b"}), "unauthorized")
+    assert message == "Tool 'issues' needs credentials for 'github', and no provider of credentials is configured here."
 
     def token() -> str:
         return "gh-token"
@@ -135,7 +135,7 @@ async def denied() -> Result[Any]:
 
     bench = Workbench([erase], policy=lambda spec, arguments, caller: "deny" if arguments["disk"] == 0 else "allow")
     for _ in range(2):
-        assert "a policy denies it" in said(await bench.call("erase", {"disk": 0}), "denied")
+        assert "a policy denies it" in error_message(await bench.call("erase", {"disk": 0}), "denied")
     assert ran == []
     return await bench.call("erase", {"disk": 1})
 
@@ -146,7 +146,7 @@ async def timeout_() -> Result[Any]:
         return to
 
     bench = Workbench([count], timeout_s=0.2)
-    message = said(await bench.call("count", {"to": 60}), "timeout")
+    message = error_message(await bench.call("count", {"to": 60}), "timeout")
     assert message == "Tool 'count' did not answer in time. Ask for less, or try again later."
     return await bench.call("count", {"to": 0})
 
@@ -161,7 +161,7 @@ async def timeout_of_work_in_a_thread() -> Result[Any]:
         return s
 
     bench = Workbench([nap], timeout_s=0.1)
-    assert "Its work may still be running." in said(await bench.call("nap", {"s": 0.3}), "timeout")
+    assert "Its work may still be running." in error_message(await bench.call("nap", {"s": 0.3}), "timeout")
     assert ended == []
     async with asyncio.timeout(20):
         while not ended:
@@ -175,8 +175,8 @@ async def cancelled() -> Result[Any]:
         [("forever", None), ("add", '{"a": 1}')],
         stop_on_error=True,
     )
-    assert said(first, "cancelled") == "This call was not finished, because another call failed before it."
-    said(second, "invalid_arguments")
+    assert error_message(first, "cancelled") == "This call was not finished, because another call failed before it."
+    error_message(second, "invalid_arguments")
     # Once the failed call is seen to, the others can be made again.
     again = await bench.call_many([("add", '{"a": 1, "b": 1}'), ("add", '{"a": 1, "b": 2}')], stop_on_error=True)
     assert [result.status for result in again] == ["success", "success"]
@@ -190,8 +190,10 @@ async def cancelled_by_a_token() -> Result[Any]:
     waiting = asyncio.ensure_future(bench.call(Call("forever", cancellation=token)))
     await asyncio.sleep(0)
     token.cancel()
-    assert said(await waiting, "cancelled") == "Tool 'forever' was cancelled."
-    assert "was cancelled" in said(await bench.call(Call("add", {"a": 1, "b": 2}, cancellation=token)), "cancelled")
+    assert error_message(await waiting, "cancelled") == "Tool 'forever' was cancelled."
+    assert "was cancelled" in error_message(
+        await bench.call(Call("add", {"a": 1, "b": 2}, cancellation=token)), "cancelled"
+    )
     return await bench.call(Call("add", {"a": 1, "b": 2}, cancellation=CancellationToken()))
 
 
@@ -199,21 +201,23 @@ async def unavailable() -> Result[Any]:
     is_open = False
     shop = Tool(add, available=lambda caller: is_open)
     bench = Workbench([shop])
-    assert said(await bench.call("add", '{"a": 1, "b": 2}'), "unavailable").endswith("is not available to you now.")
+    assert error_message(await bench.call("add", '{"a": 1, "b": 2}'), "unavailable").endswith(
+        "is not available to you now."
+    )
     is_open = True
     return await bench.call("add", '{"a": 1, "b": 2}')
 
 
 async def too_large() -> Result[Any]:
     bench = Workbench([length])
-    message = said(await bench.call("length", {"text": "x" * 5_000_000}), "too_large")
+    message = error_message(await bench.call("length", {"text": "x" * 5_000_000}), "too_large")
     assert "Send less" in message
     (limit,) = re.findall(r"limit of (\d+) bytes", message)
     return await bench.call("length", {"text": "x" * (int(limit) - len('{"text":""}'))})
 
 
 async def invalid_result() -> Result[Any]:
-    """What is said is true: the tool ran, and calling again gives the same."""
+    """The message is true: the tool ran, and calling again gives the same."""
     ran: list[str] = []
 
     def size(path: str) -> int:
@@ -222,8 +226,10 @@ async def invalid_result() -> Result[Any]:
 
     bench = Workbench([size])
     for _ in range(2):
-        message = said(await bench.call("size", {"path": "a"}), "invalid_result")
-        assert message == ("Tool 'size' returned a value that is not what it promises (expected integer, came array).")
+        message = error_message(await bench.call("size", {"path": "a"}), "invalid_result")
+        assert message == (
+            "Tool 'size' returned a value that does not match its output schema (expected integer, got array)."
+        )
     assert ran == ["a", "a"]
 
     def corrected(path: str) -> int:
@@ -242,7 +248,7 @@ async def failed() -> Result[Any]:
         return "rows"
 
     bench = Workbench([fetch])
-    message = said(await bench.call("fetch"), "failed")
+    message = error_message(await bench.call("fetch"), "failed")
     assert "ConnectionError" in message
     assert "admin" not in message
     is_up = True
@@ -255,7 +261,7 @@ async def limited() -> Result[Any]:
     bench = Workbench([add], limits=Limiter([Limit(rate="1/min", wait_s=0)], clock=lambda: now[0]))
     assert (await bench.call("add", {"a": 1, "b": 2})).status == "success"
     result = await bench.call("add", {"a": 1, "b": 2})
-    message = said(result, "limited")
+    message = error_message(result, "limited")
     (after_s,) = re.findall(r"Try again in ([\d.]+) s\.$", message)
     assert result.error is not None
     assert result.error.details == {"retry_after_s": float(after_s)}
@@ -271,8 +277,8 @@ async def limited_by_a_tool_that_calls_itself() -> Result[Any]:
         return (await bench.call("again", {"deep": False})).text if deep else "done"
 
     bench = Workbench([again])
-    told = await bench.call("again", {"deep": True})
-    assert "was called from within such a call" in told.text
+    result = await bench.call("again", {"deep": True})
+    assert "was called from within such a call" in result.text
     return await bench.call("again", {"deep": False})
 
 
@@ -280,7 +286,7 @@ async def lost() -> Result[Any]:
     """What the message says is true: what was done is done. The next call has another process."""
     async with Workbench([Tool(die, isolation="process")]) as bench:
         with NamedTemporaryFile() as file:
-            message = said(await bench.call("die", {"note": file.name, "dies": True}), "lost")
+            message = error_message(await bench.call("die", {"note": file.name, "dies": True}), "lost")
             assert message.endswith("exited with status 3. What it had done by then is done.")
             assert Path(file.name).read_text() == "done"
             return await bench.call("die", {"note": file.name, "dies": False})
@@ -289,7 +295,7 @@ async def lost() -> Result[Any]:
 async def trapped() -> Result[Any]:
     processes = Processes(limits=Limits(memory_bytes=512 * 2**20))
     async with processes, Workbench([Tool(hoard, isolation="process")], processes=processes) as bench:
-        message = said(await bench.call("hoard", {"mebibytes": 4096}), "trapped")
+        message = error_message(await bench.call("hoard", {"mebibytes": 4096}), "trapped")
         assert message == "Tool 'hoard' needed more memory than it may have (512 MiB). Ask for less."
         return await bench.call("hoard", {"mebibytes": 1})
 
@@ -300,7 +306,7 @@ async def denied_by_a_person() -> Result[Any]:
     waits = await bench.call("add", {"a": 1, "b": 2})
     assert waits.pending is not None
     await bench.answer(waits.pending.id, Deny("not now"), by="ada")
-    assert said(await bench.call("add", {"a": 1, "b": 2}), "denied").endswith("'ada' denied it: not now")
+    assert error_message(await bench.call("add", {"a": 1, "b": 2}), "denied").endswith("'ada' denied it: not now")
     waits = await bench.call("add", {"a": 1, "b": 2})
     assert waits.pending is not None
     await bench.answer(waits.pending.id, Approve(), by="ada")
@@ -330,16 +336,16 @@ async def test_doing_what_an_error_says_leads_to_success(trigger: Callable[[], A
     assert (result.status, result.error) == ("success", None)
 
 
-def test_a_code_without_a_trigger_here_is_said_to_be_not_yet_given() -> None:
-    absent = {code for code, text in SECTIONS.items() if "Not yet given by this version" in text}
+def test_a_code_without_a_trigger_here_is_listed_as_not_yet_given() -> None:
+    absent = {code for code, text in SECTIONS.items() if "This version does not raise it yet" in text}
     assert absent == set(CODES) - set(TRIGGERS)
 
 
-async def test_the_log_has_the_reference_that_the_model_was_told(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_has_the_reference_that_the_model_got(caplog: pytest.LogCaptureFixture) -> None:
     def fetch() -> str:
         raise ConnectionError("db.internal refused admin")
 
-    message = said(await Workbench([fetch]).call("fetch"), "failed")
+    message = error_message(await Workbench([fetch]).call("fetch"), "failed")
     (reference,) = re.findall(r"reference (\w+)", message)
     assert any(reference in line and "db.internal refused admin" in line for line in caplog.messages)
 
@@ -350,7 +356,7 @@ async def test_a_tool_may_raise_every_code_itself() -> None:
 
     bench = Workbench([fail])
     for code in CODES:
-        assert said(await bench.call("fail", {"code": code}), code) == "In my own words."
+        assert error_message(await bench.call("fail", {"code": code}), code) == "In my own words."
 
 
 # Answers that do not count: each reason, and its way out.
@@ -361,7 +367,7 @@ class Waits:
     """A bench whose call of `add` waits, at a time that can be moved."""
 
     bench: Workbench
-    clock: list[float]
+    clock: list[datetime]
 
     async def ask(self) -> str:
         pending = (await self.bench.call("add", {"a": 1, "b": 2})).pending
@@ -371,7 +377,7 @@ class Waits:
 
 @pytest.fixture
 def waits() -> Waits:
-    clock = [1_000_000.0]
+    clock = [datetime.fromtimestamp(1_000_000, UTC)]
 
     def policy(spec: Any, arguments: Any, caller: Any) -> Ask:
         return Ask(others_only=True)
@@ -386,7 +392,7 @@ async def unknown(waits: Waits) -> tuple[str, str, str]:
 
 async def expired(waits: Waits) -> tuple[str, str, str]:
     late = await waits.ask()
-    waits.clock[0] += 61
+    waits.clock[0] += timedelta(seconds=61)
     return late, "grace", await waits.ask()
 
 
@@ -456,9 +462,9 @@ class Remedy:
 REMEDIES: list[Remedy] = []
 
 
-def remedy(right: Callable[[], Any], **said: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
+def remedy(right: Callable[[], Any], **details: str) -> Callable[[Callable[[], Any]], Callable[[], Any]]:
     def note(wrong: Callable[[], Any]) -> Callable[[], Any]:
-        REMEDIES.append(Remedy(wrong, right, **said))
+        REMEDIES.append(Remedy(wrong, right, **details))
         return wrong
 
     return note
@@ -889,10 +895,10 @@ def one_name_twice() -> Any:
 
 @contextmanager
 def refused() -> Iterator[list[str]]:
-    told: list[str] = []
+    messages: list[str] = []
     with pytest.raises(DefinitionError) as caught:
-        yield told
-    told.append(str(caught.value))
+        yield messages
+    messages.append(str(caught.value))
 
 
 @pytest.mark.parametrize("one", REMEDIES, ids=lambda one: one.wrong.__name__)
@@ -909,11 +915,11 @@ def test_the_ways_out_in_the_documentation_are_those_tested_here() -> None:
     ways_out = [row.rsplit(" | ", 1)[1].strip(" |`") for row in section.splitlines() if row.startswith("| ")][1:]
     shown_for: dict[str, list[str]] = {way_out: [] for way_out in ways_out}
     for one in REMEDIES:
-        with refused() as told:
+        with refused() as messages:
             one.wrong()
-        said_by = [way_out for way_out in ways_out if re.search(_pattern(way_out), told[0], re.S)]
-        assert len(said_by) == 1, f"{told[0]!r} says {said_by}"
-        shown_for[said_by[0]].append(one.wrong.__name__)
+        matching = [way_out for way_out in ways_out if re.search(_pattern(way_out), messages[0], re.S)]
+        assert len(matching) == 1, f"{messages[0]!r} matches {matching}"
+        shown_for[matching[0]].append(one.wrong.__name__)
     if sys.version_info >= (3, 12):
         del shown_for["Write: from typing_extensions import TypedDict."]
     assert [way_out for way_out, by in shown_for.items() if not by] == []

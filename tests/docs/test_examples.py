@@ -1,4 +1,4 @@
-"""The examples of README, CONTRIBUTING and docs/ run, and show what they say they show. CONTRIBUTING has the rules."""
+"""The examples of README, CONTRIBUTING and docs/ run, and do what they show. CONTRIBUTING has the rules."""
 
 import ast
 import asyncio
@@ -7,9 +7,11 @@ import inspect
 import io
 import json
 import os
+import pty
 import queue
 import re
 import runpy
+import select
 import shlex
 import shutil
 import signal
@@ -17,10 +19,12 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import tomllib
 import types
 from collections.abc import Iterator
 from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +127,11 @@ class Session:
         lines = block.text.splitlines()
         for node in ast.walk(tree):
             if isinstance(node, ast.Expr) and node.end_lineno is not None:
-                said = _SHOWN.search(lines[node.end_lineno - block.line])
-                if said:
+                expected = _SHOWN.search(lines[node.end_lineno - block.line])
+                if expected:
                     where = ast.Constant(f"{block.page.name}:{node.end_lineno}")
                     node.value = ast.Call(
-                        ast.Name("_same", ast.Load()), [node.value, ast.Constant(said["value"]), where], []
+                        ast.Name("_same", ast.Load()), [node.value, ast.Constant(expected["value"]), where], []
                     )
         code = compile(ast.fix_missing_locations(tree), str(block.page), "exec", flags=_AWAIT)
         self.module.__dict__["_same"] = _same
@@ -262,13 +266,113 @@ def test_the_examples_of_a_page_do_what_they_show(page: Path, session: Session) 
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port: int = free.getsockname()[1]
-    session.run(blocks(page, port=port))
+    with provider(session, LOOP_TURNS) if page == README else contextlib.nullcontext():
+        session.run(blocks(page, port=port))
+
+
+README = ROOT / "README.md"
+
+Turn = str | list[tuple[str, dict[str, Any]]]
+LOOP_TURNS: list[Turn] = [
+    [("find_orders", {"city": "Oslo", "at_least": "10"}), ("find_order", {"city": "Oslo"})],
+    "One order, of 12.50.",
+]
+CHAT_TURNS: list[Turn] = [
+    [("find_orders", {"city": "Oslo"})],
+    [("delete_order", {"order_id": 1})],
+    "I did not delete order 1: it has to wait until Friday.",
+]
+
+
+@contextlib.contextmanager
+def provider(session: Session, turns: list[Turn]) -> Iterator[None]:
+    """A server for the OpenAI SDK in the processes of *session*: its model replies with *turns*, texts or calls."""
+    replies = iter(turns)
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            request, turn = json.loads(self.rfile.read(int(self.headers["Content-Length"]))), next(replies)
+            message: dict[str, Any] = {"role": "assistant", "content": turn if isinstance(turn, str) else None}
+            if not isinstance(turn, str):
+                message["tool_calls"] = [
+                    {
+                        "index": index,
+                        "id": f"call_{index}",
+                        "type": "function",
+                        "function": {"name": name, "arguments": json.dumps(arguments)},
+                    }
+                    for index, (name, arguments) in enumerate(turn)
+                ]
+            streamed = bool(request.get("stream"))
+            choice = {"index": 0, "finish_reason": "stop" if isinstance(turn, str) else "tool_calls"}
+            choice["delta" if streamed else "message"] = message
+            kind = "chat.completion.chunk" if streamed else "chat.completion"
+            body = json.dumps({"id": "1", "object": kind, "created": 0, "model": "test", "choices": [choice]})
+            body = f"data: {body}\n\ndata: [DONE]\n\n" if streamed else body
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream" if streamed else "application/json")
+            self.send_header("Content-Length", str(len(body.encode())))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        session.env |= {"OPENAI_BASE_URL": f"http://127.0.0.1:{server.server_port}/v1", "OPENAI_API_KEY": "test"}
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_chat_in_the_readme_is_what_a_terminal_shows(session: Session) -> None:
+    (chat,) = [block for block in blocks(README) if block.tag == "text" and block.text.startswith("$ toolcrib chat")]
+    command, _, shown = chat.text.removeprefix("$ ").partition("\n")
+    for block in blocks(README):
+        if block.file in ("orders.py", "toolcrib.toml"):
+            session.save(block)
+    adds = [sys.executable, "-m", "toolcrib", "call", "add_order", "city=Oslo", "total=12.5"]
+    subprocess.run(adds, cwd=session.folder, env=session.env, check=True, capture_output=True, timeout=PATIENCE_S)
+    # What is typed is what stands behind a prompt.
+    typed = [found["typed"] for found in re.finditer(r"^(> |Run it\?.*\] )(?P<typed>.+)$", shown, re.M)]
+    assert len(typed) == 2
+    with provider(session, CHAT_TURNS):
+        came = _at_a_terminal(shlex.split(command), session, [*typed, "/quit"])
+    came = "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in came.split("\n"))
+    _, _, came = came.partition("lists the commands.\n")
+    assert fits(f"{shown}\n> /quit", came), came
+
+
+def _at_a_terminal(command: list[str], session: Session, typed: list[str]) -> str:
+    """What *command* shows, where a line is typed each time that it prompts for one."""
+    ours, theirs = pty.openpty()
+    running = subprocess.Popen(
+        command, cwd=session.folder, env=session.env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    came, lines, until = "", list(typed), time.monotonic() + PATIENCE_S
+    while time.monotonic() < until and running.poll() is None:
+        if select.select([ours], [], [], 0.1)[0]:
+            with contextlib.suppress(OSError):  # it has ended
+                came += os.read(ours, 4096).decode()
+        elif lines and re.search(r"(^|\n)(> |Run it\?.*\] )$", came):
+            os.write(ours, f"{lines.pop(0)}\r".encode())
+    try:
+        running.wait(5)
+    finally:
+        running.kill()
+        os.close(ours)
+    return came.replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=_names)
-def test_every_block_says_what_it_is(page: Path) -> None:
+def test_every_block_has_a_known_tag(page: Path) -> None:
     for block in blocks(page):
-        assert block.tag in TAGS, f"{block.place}: '{block.tag}' is none of {', '.join(sorted(TAGS))}"
+        assert block.tag in TAGS, f"{block.place}: '{block.tag}' is not one of {', '.join(sorted(TAGS))}"
         match block.tag:
             case "json":
                 json.loads(block.text)
@@ -313,9 +417,9 @@ def test_the_commands_of_sh_blocks_name_what_is_there() -> None:
             case ["make", target]:
                 subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, timeout=PATIENCE_S)
             case ["pip", "install", what]:
-                extra = re.fullmatch(r"\.(\[(?P<name>\w+)\])?", what)
-                assert extra is not None, command
-                assert extra["name"] is None or extra["name"] in extras, command
+                found = re.fullmatch(r"(\.|toolcrib)(\[(?P<names>[\w,]+)\])?", what)
+                assert found is not None, command
+                assert not found["names"] or set(found["names"].split(",")) <= extras.keys(), command
             case _:
                 raise AssertionError(f"{command}: this test does not know how to try it")
 
@@ -339,11 +443,13 @@ def test_the_commands_of_sh_blocks_run(command: str, copy: Path, tmp_path: Path)
     if command.startswith("pip install"):
         subprocess.run([sys.executable, "-m", "venv", tmp_path / "clean"], check=True)
         env["PATH"] = f"{tmp_path / 'clean' / 'bin'}{os.pathsep}{env['PATH']}"
+        # By its name it is what was released; what is tried is this checkout.
+        command = re.sub(r"toolcrib\b", ".", command)
         subprocess.run(["bash", "-c", command], cwd=copy, env=env, check=True)
-        listed = ["toolcrib", "call", "-s", "toolcrib.demo", "now"]
+        listed = ["toolcrib", "call", "toolcrib.demo", "now"]
         subprocess.run(listed, cwd=tmp_path, env=env, check=True, timeout=PATIENCE_S)
         return
-    # Only `make run` goes on until it is stopped, and says so when it is ready.
+    # Only `make run` runs until it is stopped, and prints when it is ready.
     running = subprocess.Popen(
         ["bash", "-c", f"exec {command}"],
         cwd=copy,
@@ -354,14 +460,14 @@ def test_the_commands_of_sh_blocks_run(command: str, copy: Path, tmp_path: Path)
         text=True,
         start_new_session=True,
     )
-    said = ""
+    printed = ""
     assert running.stdout is not None
     with running.stdout:
         for line in running.stdout:
-            said += line
+            printed += line
             if "Serving MCP at http://127.0.0.1:" in line:
                 os.killpg(running.pid, signal.SIGINT)
                 running.wait(PATIENCE_S)
                 return
-    assert running.wait(PATIENCE_S) == 0, said
-    assert command != "make run", said
+    assert running.wait(PATIENCE_S) == 0, printed
+    assert command != "make run", printed

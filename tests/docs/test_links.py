@@ -1,12 +1,17 @@
 """Links between the pages lead somewhere: to a file that is there, and to a heading that is in it."""
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+# The README is shown outside of the repository, too: its links to files are absolute.
+REPOSITORY = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Repository"]
+_FILES = f"{REPOSITORY}/blob/main/"
 
 _LINK = re.compile(r"\[[^\]]*\]\((?P<to>[^)\s]+)\)")
 _CODE = re.compile(r"^( *)```.*?^\1```$", re.M | re.S)
@@ -22,9 +27,16 @@ def _anchor(heading: str) -> str:
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 
 
-def links(page: Path) -> list[str]:
+def written_links(page: Path) -> list[str]:
     text = re.sub(r"`[^`\n]*`", "", _CODE.sub("", page.read_text()))
-    return [to for to in _LINK.findall(text) if not re.match(r"[a-z]+:", to)]
+    return _LINK.findall(text)
+
+
+def links(page: Path) -> list[str]:
+    """The links of a page to files of this repository, relative to the page; absolute ones are made so."""
+    up = "../" * len(page.relative_to(ROOT).parents[:-1])
+    local = [to.replace(_FILES, up) if to.startswith(_FILES) else to for to in written_links(page)]
+    return [to for to in local if not re.match(r"[a-z]+:", to)]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
@@ -36,6 +48,16 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(to)
     assert broken == []
+
+
+def test_the_links_of_the_readme_work_on_pypi() -> None:
+    assert [to for to in written_links(ROOT / "README.md") if not re.match(r"https://|#", to)] == []
+
+
+def test_no_link_leads_to_another_address_of_the_repository() -> None:
+    for page in PAGES:
+        inside = [to for to in written_links(page) if to.startswith(REPOSITORY)]
+        assert [to for to in inside if not to.startswith(_FILES)] == [], page
 
 
 def test_every_page_of_the_documentation_can_be_reached_from_the_readme() -> None:

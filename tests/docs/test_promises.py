@@ -1,4 +1,4 @@
-"""Each promise of docs/promises.md, kept."""
+"""Each promise of docs/promises.md has a test here; docs/maintainers/promises.md has which."""
 
 import asyncio
 import base64
@@ -24,6 +24,7 @@ from toolcrib import (
     Approve,
     Call,
     Caller,
+    CallLog,
     Context,
     Depends,
     LoadError,
@@ -33,6 +34,7 @@ from toolcrib import (
     Source,
     StatefulTool,
     Tool,
+    ToolAuth,
     ToolError,
     ToolSpec,
     Workbench,
@@ -40,26 +42,37 @@ from toolcrib import (
     tool,
 )
 from toolcrib.agent import Agent, ModelError, ScriptedModel
-from toolcrib.core import CancellationToken, Emitted
+from toolcrib.core import CancellationToken, Credential, Emitted
 from toolcrib.formats import Reply, Results
 from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "promises.md"
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def _listed(page: str) -> list[str]:
+    return [line for line in (DOCS / page).read_text().splitlines() if line.startswith(("- ", "## "))]
 
 
 def test_every_promise_names_its_test_and_every_test_its_promise() -> None:
-    promises = [line for line in PAGE.read_text().splitlines() if line.startswith("- ")]
+    promises = [line for line in _listed("maintainers/promises.md") if line.startswith("- ")]
     named = [found[1] if (found := re.search(r"`(test_\w+)`$", line)) else line for line in promises]
     kept = [name for name in globals() if name.startswith("test_")]
     kept.remove("test_every_promise_names_its_test_and_every_test_its_promise")
+    kept.remove("test_the_promises_to_users_are_those_that_have_tests")
     assert sorted(named) == sorted(kept)
+
+
+def test_the_promises_to_users_are_those_that_have_tests() -> None:
+    tested = [re.sub(r" `test_\w+`$", "", line) for line in _listed("maintainers/promises.md")]
+    assert _listed("promises.md") == tested
+    assert len(tested) == len(set(tested))
 
 
 def add(a: int, b: int = 1) -> int:
     return a + b
 
 
-async def test_the_model_never_says_who_calls_nor_what_the_host_provides() -> None:
+async def test_the_model_never_chooses_the_caller_nor_what_the_host_provides() -> None:
     def key() -> str:
         return "ada's key"
 
@@ -91,17 +104,17 @@ async def test_a_denied_call_has_no_effect() -> None:
     assert (result.error.code, happened) == ("denied", [])
 
 
-@pytest.mark.parametrize("said", [RuntimeError, None, True, "yes", "ALLOW"])
-async def test_a_policy_that_fails_lets_nothing_run(said: Any) -> None:
+@pytest.mark.parametrize("answer", [RuntimeError, None, True, "yes", "ALLOW"])
+async def test_a_policy_that_fails_lets_nothing_run(answer: Any) -> None:
     ran: list[int] = []
 
     def erase() -> None:
         ran.append(1)
 
     def policy(spec: Any, arguments: Any, caller: Any) -> Any:
-        if said is RuntimeError:
-            raise said
-        return said
+        if answer is RuntimeError:
+            raise answer
+        return answer
 
     result = await Workbench([erase], policy=policy).call("erase")
     assert result.error is not None
@@ -130,7 +143,7 @@ async def test_an_approval_runs_one_call_once_with_the_arguments_that_were_appro
     assert (sorted(statuses), ran) == (["pending"] * 9 + ["success"], [5])
 
 
-async def test_nobody_approves_their_own_call_where_the_policy_wants_others() -> None:
+async def test_nobody_approves_their_own_call_where_the_policy_requires_others() -> None:
     rules = Rules([Rule(do="ask", others_only=True)])
     bench = Workbench([add], policy=rules, caller=Caller("ada"), may_answer=lambda pending, by: True)
     waits = (await bench.call("add", {"a": 1})).pending
@@ -154,7 +167,7 @@ async def test_a_misspelt_argument_is_refused_with_the_right_name() -> None:
     assert result.text == ("Tool 'send' takes no argument 'subjekt'. Did you mean 'subject'? It takes: to, subject.")
 
 
-async def test_all_problems_are_told_at_once_and_no_value_is_quoted() -> None:
+async def test_all_problems_are_reported_at_once_and_no_value_is_quoted() -> None:
     result = await Workbench([add]).call("add", {"a": "hunter2", "b": ["hunter2"], "c": "hunter2"})
     assert result.error is not None
     assert [problem["path"] for problem in result.error.details["problems"]] == ["/c", "/a", "/b"]
@@ -169,7 +182,7 @@ async def test_a_stringified_argument_is_repaired_and_noted() -> None:
     assert (result.value, result.repairs) == (3, (Repair("/values", "string", "array"),))
 
 
-async def test_valid_arguments_are_never_altered() -> None:
+async def test_valid_arguments_are_never_changed() -> None:
     def keep(value: str | int, also: Any = None) -> list[Any]:
         return [value, also]
 
@@ -189,7 +202,7 @@ async def test_where_there_are_two_readings_none_is_taken() -> None:
     assert result.error.code == "invalid_arguments"
 
 
-async def test_text_that_two_readers_could_read_differently_is_refused() -> None:
+async def test_text_that_two_parsers_could_read_differently_is_refused() -> None:
     def area(width: float) -> float:
         return width
 
@@ -254,7 +267,7 @@ async def test_a_structured_value_is_shown_as_json() -> None:
     assert (await Workbench([look]).call("look")).text == '{"ok":true,"points":[{"x":1}],"none":null,"set":[1]}'
 
 
-async def test_a_named_secret_is_struck_out_everywhere(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_registered_secret_is_redacted_everywhere(caplog: pytest.LogCaptureFixture) -> None:
     secret = 'p&ss "wörd"?'
     encoded = base64.b64encode(f"user:{secret}".encode()).decode()
 
@@ -353,8 +366,8 @@ async def test_what_a_tool_calls_has_no_more_time_than_the_tool() -> None:
     left: list[float] = []
 
     def inner(context: Context) -> None:
-        assert context.deadline_s is not None
-        left.append(context.deadline_s - time.monotonic())
+        assert context.time_left_s is not None
+        left.append(context.time_left_s)
 
     async def outer() -> None:
         await bench.call("inner")
@@ -377,15 +390,15 @@ async def test_a_cancelled_token_ends_a_call_with_a_result() -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 8))
-async def test_a_secret_that_is_split_over_two_pieces_is_struck_out(cut: int) -> None:
+async def test_a_secret_that_is_split_over_two_pieces_is_redacted(cut: int) -> None:
     async def tell(context: Context) -> None:
         await context.emit("the key is " + "hunter2!"[:cut])
         await context.emit("hunter2!"[cut:] + " and so on")
 
     bench = Workbench([tell], secrets=["hunter2!"])
     events = [event async for event in bench.stream("tell")]
-    told = "".join(part.text for event in events if isinstance(event, Emitted) for part in event.content)
-    assert told == "the key is [secret] and so on"
+    text = "".join(part.text for event in events if isinstance(event, Emitted) for part in event.content)
+    assert text == "the key is [secret] and so on"
 
 
 async def test_a_large_result_is_bounded_and_all_of_it_can_be_read_by_whom_it_is_for() -> None:
@@ -421,8 +434,8 @@ DIALECTS: dict[str, Callable[[dict[str, Any]], Any]] = {
 }
 
 
-def told(name: str, schema: dict[str, Any], **more: Any) -> tuple[dict[str, Any], list[str]]:
-    """What the provider of this name is told of a tool of this schema, and the keywords that it is not told."""
+def lowered_for(name: str, schema: dict[str, Any], **more: Any) -> tuple[dict[str, Any], list[str]]:
+    """The schema that a provider gets for a tool of *schema*, and the keywords that are lost."""
     form, specs = getattr(formats, name), [ToolSpec("take", "Take it.", schema, **more)]
     (tool,) = form.tools(specs)
     return DIALECTS[name](tool), [loss.keyword for loss in form.losses(specs).get("take", ())]
@@ -462,15 +475,15 @@ TAKEN: list[tuple[dict[str, Any], list[dict[str, Any]]]] = [
 def test_a_schema_for_a_provider_is_never_narrower_in_silence(
     name: str, schema: dict[str, Any], arguments: list[dict[str, Any]]
 ) -> None:
-    lowered, losses = told(name, schema)
+    lowered, losses = lowered_for(name, schema)
     own, judge = (jsonschema_rs.Draft202012Validator(one) for one in ({"type": "object", **schema}, lowered))
     for written in arguments:
         assert own.is_valid(written)
         assert judge.is_valid(written), (lowered, losses)
-    # Strict mode closes objects. What was open in the tool's own schema is told as lost.
+    # Strict mode closes objects. What was open in the tool's own schema is reported as lost.
     stop = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
     closed = {"properties": {"stop": stop}, "required": ["stop"], "additionalProperties": False}
-    strictly, losses = told(name, closed, strict=True)
+    strictly, losses = lowered_for(name, closed, strict=True)
     takes_more = jsonschema_rs.is_valid(strictly, {"stop": {"city": "Oslo", "by": "train"}})
     assert takes_more or "additionalProperties" in losses
     assert takes_more is (name in ("gemini", "mcp"))  # these have no strict mode
@@ -484,9 +497,9 @@ def test_a_schema_that_a_provider_takes_loses_nothing(name: str) -> None:
         "required": ["room", "days"],
         "additionalProperties": False,
     }
-    assert told(name, schema) == (schema, [])
+    assert lowered_for(name, schema) == (schema, [])
     if name not in ("gemini", "mcp"):  # these have no strict mode
-        assert told(name, schema, strict=True) == (schema, [])
+        assert lowered_for(name, schema, strict=True) == (schema, [])
 
 
 def openai_asks(*calls: tuple[str, Any]) -> dict[str, Any]:
@@ -496,7 +509,7 @@ def openai_asks(*calls: tuple[str, Any]) -> dict[str, Any]:
     return {"choices": [{"message": {"role": "assistant", "tool_calls": asked}, "finish_reason": "tool_calls"}]}
 
 
-def test_what_was_asked_for_in_other_words_comes_back_in_the_tools_own() -> None:
+def test_what_was_lowered_is_restored_to_the_tools_own_form() -> None:
     schema = {
         "properties": {
             "tags": {"type": "object", "additionalProperties": {"type": "string"}},
@@ -660,7 +673,7 @@ def test_what_toolcrib_dialects_reads_is_not_run(tmp_path: Path) -> None:
     assert (done.returncode, ran.exists()) == (0, False)
 
 
-async def test_no_more_calls_run_at_a_time_than_a_limit_says() -> None:
+async def test_no_more_calls_run_at_a_time_than_a_limit_allows() -> None:
     running = most = 0
     order: list[int] = []
 
@@ -678,7 +691,7 @@ async def test_no_more_calls_run_at_a_time_than_a_limit_says() -> None:
     assert (most, order) == (3, list(range(50)))
 
 
-async def test_only_a_tool_that_says_it_can_be_repeated_is_tried_again() -> None:
+async def test_only_a_tool_that_declares_it_can_be_repeated_is_tried_again() -> None:
     tried: list[str] = []
 
     def send() -> None:
@@ -800,3 +813,64 @@ def test_importing_toolcrib_imports_little() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert done.stdout == "[]\n"
+
+
+async def test_a_source_that_is_not_required_affects_only_its_own_tools() -> None:
+    class Remote(Source):
+        required = False
+
+        async def start(self) -> None:
+            raise ConnectionError("no server")
+
+        def tools(self) -> list[Any]:
+            return [search]
+
+    def search() -> str:
+        return "found"
+
+    async with Workbench([Remote(), add]) as bench:
+        found, added = await bench.call("search"), await bench.call("add", {"a": 1})
+        assert any("no server" in str(problem) for problem in bench.problems)
+    assert found.error is not None
+    assert (found.error.code, added.value) == ("unavailable", 2)
+
+
+async def test_a_recorder_gets_no_known_secret() -> None:
+    def read(key: str) -> str:
+        return f"{key} and token-of-ada"
+
+    class Tokens:
+        async def authorize(self, requirements: Any, caller: Caller, call: Call, /) -> list[Credential]:
+            return [Credential(one.provider, f"token-of-{caller.principal}") for one in requirements]
+
+    log = CallLog(with_content=True)
+    tools = [Tool(read, auth=ToolAuth("github"))]
+    bench = Workbench(tools, secrets=["hush!1"], broker=Tokens(), recorder=log, caller=Caller("ada"))
+    result = await bench.call("read", {"key": "hush!1"})
+    assert result.text == "[secret] and [secret]"
+    (record,) = log
+    assert record.status == "success"
+    assert record.arguments is not None
+    assert "[secret]" in record.arguments
+    assert "hush" not in repr(record)
+    assert "token-of" not in repr(record)
+
+
+async def test_credentials_are_asked_for_only_after_a_call_is_allowed() -> None:
+    asked: list[str] = []
+
+    class Tokens:
+        async def authorize(self, requirements: Any, caller: Caller, call: Call, /) -> list[Credential]:
+            asked.append(call.tool)
+            return [Credential(one.provider, "token-of-ada") for one in requirements]
+
+    def read(path: str) -> str:
+        return path
+
+    tools = [Tool(read, auth=ToolAuth("github"))]
+    bench = Workbench(tools, broker=Tokens(), policy=Rules([Rule(where={"/path": "/etc/*"}, do="deny")]))
+    denied = await bench.call("read", {"path": "/etc/passwd"})
+    assert denied.error is not None
+    assert (denied.error.code, asked) == ("denied", [])
+    assert (await bench.call("read", {"path": "notes"})).value == "notes"
+    assert asked == ["read"]

@@ -1,54 +1,167 @@
-"""docs/reference.md has every public name, with its signature as it is now.
+"""docs/reference.md has every public name of every public room, with its signature as it is now.
 
-`python tests/docs/test_reference.py` writes the signatures anew. The sentences are written by hand.
+`python tests/docs/test_reference.py` writes the signatures and tables, and what a new name's docstring begins with.
+The sentences are written by hand. Signatures are read from the source, so no optional package has to be there.
 """
 
 import ast
-import inspect
+import importlib
+import importlib.util
 import re
 import subprocess
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
-import toolcrib
+import pytest
+
+from toolcrib.call import Retries
+from toolcrib.formats.format import Format
+from toolcrib.schema.declared import Strict, doc_of
+from toolcrib.workbench.limits import Limit
+from toolcrib.workbench.options import DEFAULTS, Options
+from toolcrib.workbench.rules import Rule
+from toolcrib.workbench.tables import File, variables
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
+ROOMS = ("toolcrib", *(f"toolcrib.{room}" for room in ("workbench", "record", "formats", "agent", "serve", "testing")))
+PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini", "bedrock")
+FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conversation", "read_conversation")
+FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annotations", "call_result")
+# Of base classes that are not public, what users call; and what only other rooms call.
+_LIFE = ("start", "stop", "reset", "save_state", "load_state")
+INHERITED = {"Crib": _LIFE, "OpenAIChat": ("__init__",), "OpenAIResponses": ("__init__",)}
+HIDDEN = {"Workbench": ("invalidate", "ended")}
+DECLARED = {"Options": Options, "Rule": Rule, "Limit": Limit, "Retries": Retries}
 
-_SECTION = re.compile(r"^## (?P<name>\w+)\n\n(?P<line>[^\n]+)\n\n```pyi\n(?P<stub>.*?)^```$", re.M | re.S)
+_ENTRY = re.compile(
+    r"^### (?P<name>[\w.]+)\n\n(?P<sentences>.*?)\n\n(?P<generated>(?:```pyi\n|\| ).*?)(?=^##|\Z)", re.M | re.S
+)
+_STUB = re.compile(r"^```pyi\n(?P<stub>.*?)^```$", re.M | re.S)
 _SPECIAL = {"__init__", "__call__", "__getitem__", "__contains__", "__iter__", "__len__"}
 
 
-def stub(name: str) -> ast.Module:
-    """The signature of a public name, as the source has it: bodies, private names and docstrings left out."""
-    thing = getattr(toolcrib, name)
-    if not (inspect.isclass(thing) or inspect.isfunction(thing)):
-        return ast.parse(f"{name}: {type(thing).__name__}")
-    file = inspect.getsourcefile(thing)
-    assert file is not None
-    named = [node for node in ast.parse(Path(file).read_text()).body if getattr(node, "name", None) == name]
-    return ast.Module([part for node in named if (part := _bare(node, len(named) > 1))], [])
+@cache
+def source_of(module: str) -> tuple[ast.Module, str]:
+    """The source of *module*, and the package that its relative imports start from."""
+    spec = importlib.util.find_spec(module)
+    assert spec is not None and spec.origin is not None
+    package = module if spec.submodule_search_locations else module.rpartition(".")[0]
+    return ast.parse(Path(spec.origin).read_text()), package
+
+
+def exports(room: str) -> list[str]:
+    """What `__all__` of *room* lists."""
+    tree, _ = source_of(room)
+    (listed,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and _names(node) == ["__all__"])
+    return list(ast.literal_eval(listed))
+
+
+def definition(module: str, name: str) -> tuple[str, list[ast.stmt]]:
+    """The module that defines what *module* has as *name*, and its statements there: several for overloads."""
+    tree, package = source_of(module)
+    if found := [node for node in tree.body if name in _names(node)]:
+        return module, found
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            for alias in node.names:
+                if (alias.asname or alias.name) == name:
+                    origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+                    return definition(origin, alias.name)
+        if isinstance(node, ast.Assign) and any(
+            name in _names(ast.Assign([each], node.value)) for each in _targets(node)
+        ):
+            return "toolcrib.formats.format", [_function_of_format(name)]
+    raise LookupError(f"{module}.{name}")
+
+
+def _targets(node: ast.Assign) -> list[ast.expr]:
+    (target,) = node.targets
+    return target.elts if isinstance(target, ast.Tuple) else []
+
+
+def _function_of_format(name: str) -> ast.FunctionDef:
+    """The method of `Format` that every provider's module exports as a function: `tools, ... = _FORMAT.tools, ...`."""
+    _, (declared,) = definition("toolcrib.formats.format", "Format")
+    assert isinstance(declared, ast.ClassDef)
+    (method,) = (part for part in declared.body if isinstance(part, ast.FunctionDef) and part.name == name)
+    copy = ast.parse(ast.unparse(method)).body[0]
+    assert isinstance(copy, ast.FunctionDef)
+    del copy.args.args[0]
+    return copy
+
+
+def _names(node: ast.stmt) -> list[str]:
+    match node:
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+            return [name]
+        case ast.Assign(targets=targets):
+            return [target.id for target in targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            return [name]
+        case _:
+            return []
+
+
+def stub(module: str, name: str) -> list[ast.stmt]:
+    """The signature of a public name as the source has it: bodies, private names and docstrings left out."""
+    if name == "__version__":
+        return ast.parse("__version__: str").body
+    origin, found = definition(module, name)
+    made = [part for node in found if (part := _bare(node, len(found) > 1))]
+    for node in made:
+        if isinstance(node, ast.ClassDef):
+            node.body = [part for part in node.body if not {*_names(part)} & {*HIDDEN.get(name, ())}]
+            if inherited := list(_inherited(origin, node) if name in INHERITED else ()):
+                node.body = [*(part for part in node.body if _names(part)), *inherited]
+    return made
+
+
+def _inherited(module: str, node: ast.ClassDef) -> Iterator[ast.stmt]:
+    """What INHERITED lists of the bases of *node*, which are left out of its signature."""
+    bases, node.bases = node.bases, []
+    for base in bases:
+        _, found = definition(module, ast.unparse(base))
+        for part in (part for each in found if isinstance(each, ast.ClassDef) for part in each.body):
+            if {*_names(part)} & {*INHERITED[node.name]} and (bare := _bare(part, False)):
+                yield bare
 
 
 def _bare(node: ast.stmt, has_overloads: bool) -> ast.stmt | None:
+    node = ast.parse(ast.unparse(node)).body[0]  # a copy
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
-            marks = [ast.unparse(mark) for mark in node.decorator_list]
-            if has_overloads and "overload" not in marks:
+            decorators = [ast.unparse(one) for one in node.decorator_list]
+            if has_overloads and "overload" not in decorators:
                 return None
             node.body = [ast.Expr(ast.Constant(...))]
         case ast.ClassDef():
-            names = [getattr(part, "name", "") for part in node.body]
-            kept = [
+            names = [name for part in node.body for name in _names(part)]
+            public = [
                 bare
                 for part in node.body
-                if _is_public(part) and (bare := _bare(part, names.count(getattr(part, "name", "")) > 1))
+                if _is_public(part) and (bare := _bare(part, names.count(_names(part)[0]) > 1))
             ]
-            node.body = kept or [ast.Expr(ast.Constant(...))]
+            node.body = public or [ast.Expr(ast.Constant(...))]
             node.decorator_list = []
         case ast.AnnAssign():
+            node.annotation = _Plain().visit(node.annotation)
             if isinstance(node.value, ast.Call):
                 node.value = ast.Constant(...)
+        case _:
+            pass
     return node
+
+
+class _Plain(ast.NodeTransformer):
+    """Annotations without what `Annotated` adds to the type."""
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        is_annotated = isinstance(node.value, ast.Name) and node.value.id == "Annotated"
+        return node.slice.elts[0] if is_annotated and isinstance(node.slice, ast.Tuple) else node
 
 
 def _is_public(part: ast.stmt) -> bool:
@@ -61,37 +174,169 @@ def _is_public(part: ast.stmt) -> bool:
             return False
 
 
-def documented() -> dict[str, str]:
-    return {section["name"]: section["stub"] for section in _SECTION.finditer(PAGE.read_text())}
+def entries() -> Iterator[tuple[str, list[tuple[str, list[ast.stmt]]]]]:
+    """Each room with its entries: a name, and its signature. What several rooms export is an entry of the first."""
+    seen: set[str] = set()
+    for room in ROOMS:
+        names = [name for name in sorted(exports(room), key=str.lower) if name not in seen]
+        seen.update(names)
+        found = [(name, stub(room, name)) for name in names]
+        if room == "toolcrib.formats":
+            for module, functions in (("openai", FORMATS), ("mcp", FORMATS_MCP)):
+                whole = [part for name in functions for part in stub(f"{room}.{module}", name)]
+                found.append((f"formats.{module}", whole))
+        yield room, found
 
 
-def test_every_public_name_is_in_the_reference_and_nothing_else() -> None:
-    assert sorted(documented()) == sorted(toolcrib.__all__)
+def signatures() -> dict[str, list[ast.stmt]]:
+    return {name: made for _, found in entries() for name, made in found}
+
+
+def table_of(declaration: type) -> str:
+    """The fields of *declaration* with their documentation, as a table."""
+    made = ""
+    for name, hint in get_type_hints(declaration, include_extras=True).items():
+        if doc := doc_of(hint):
+            made += f"| `{name}` | {_default(DEFAULTS[name]) if declaration is Options else ''} | {doc} |\n"  # type: ignore[literal-required]
+    if declaration is Options:
+        return f"| option | default | meaning |\n|---|---|---|\n{made}"
+    return "| field | meaning |\n|---|---|\n" + made.replace(" |  | ", " | ")
+
+
+def _default(value: object) -> str:
+    return "the present time, in UTC" if callable(value) else f"`{value!r}`"
+
+
+def settings_table() -> str:
+    """The keys of toolcrib.toml, as a table."""
+    made = "| key | variable | meaning |\n|---|---|---|\n"
+    by_keys = {keys: name for name, keys in variables().items()}
+    for keys, description in _settings(File):
+        variable = by_keys.get(keys)
+        made += f"| `{_key(keys)}` | {f'`{variable}`' if variable else ''} | {description} |\n"
+    return made
+
+
+def _settings(model: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], str]]:
+    for name, info in model.model_fields.items():
+        keys = (*above, info.alias or name)
+        yield keys, info.description or ""
+        kind = next(iter(get_args(info.annotation)), info.annotation)
+        if isinstance(kind, type) and issubclass(kind, Strict):
+            yield from _settings(kind, (f"[{keys[0]}]" if get_args(info.annotation) else keys[0],))
+
+
+def _key(keys: tuple[str, ...]) -> str:
+    return f"[{keys[0]}] {keys[1]}" if keys[0].startswith("[") else ".".join(keys)
+
+
+def documented() -> dict[str, re.Match[str]]:
+    return {entry["name"]: entry for entry in _ENTRY.finditer(PAGE.read_text())}
+
+
+def test_every_public_name_is_in_the_reference_once_and_nothing_else() -> None:
+    written = [entry["name"] for entry in _ENTRY.finditer(PAGE.read_text())]
+    assert sorted(written) == sorted(signatures())
+
+
+def test_every_name_is_described_under_its_room() -> None:
+    page = PAGE.read_text()
+    assert "TO BE WRITTEN" not in page
+    rooms = {room: page.partition(f"\n## {room}\n")[2].partition("\n## ")[0] for room in ROOMS}
+    misplaced = [name for room, found in entries() for name, _ in found if f"### {name}\n" not in rooms[room]]
+    assert misplaced == []
 
 
 def test_the_signatures_in_the_reference_are_those_of_the_code() -> None:
     written = documented()
     stale = [
         name
-        for name in toolcrib.__all__
-        if name in written and ast.dump(ast.parse(written[name])) != ast.dump(ast.parse(ast.unparse(stub(name))))
+        for name, made in signatures().items()
+        if name in written and name != "Options" and _dump(_stub_in(written[name])) != _dump(_text(made))
     ]
-    assert stale == [], "python tests/docs/test_reference.py writes them anew"
+    assert stale == [], "python tests/docs/test_reference.py writes them again"
 
 
-def _formatted(tree: ast.Module) -> str:
+def test_the_tables_of_options_and_settings_are_those_of_their_declarations() -> None:
+    page = PAGE.read_text()
+    stale = [name for name, declaration in DECLARED.items() if table_of(declaration) not in page]
+    assert stale == [] and settings_table() in page, "python tests/docs/test_reference.py writes them again"
+
+
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_every_provider_has_the_functions_that_the_reference_shows_for_one(provider: str) -> None:
+    def of(module: str) -> list[str]:
+        return [_text(stub(f"toolcrib.formats.{module}", name)) for name in FORMATS]
+
+    assert of(provider) == of("openai")
+    module = importlib.import_module(f"toolcrib.formats.{provider}")
+    assert [getattr(module, name).__func__ for name in FORMATS] == [getattr(Format, name) for name in FORMATS]
+
+
+def test_no_two_public_things_have_one_name() -> None:
+    """A name that two rooms export is the same thing in both."""
+    defined: dict[str, dict[str, str]] = {}
+    for room in (*ROOMS, "toolcrib.tools", "toolcrib.call", "toolcrib.schema"):
+        for name in exports(room):
+            module, _ = definition(room, name)
+            defined.setdefault(name, {})[module] = room
+    assert {name: rooms for name, rooms in defined.items() if len(rooms) > 1} == {}
+
+
+def _text(made: list[ast.stmt]) -> str:
+    return ast.unparse(ast.Module(made, []))
+
+
+def _dump(text: str) -> str:
+    return ast.dump(ast.parse(text))
+
+
+def _stub_in(entry: re.Match[str]) -> str:
+    found = _STUB.search(entry["generated"])
+    return found["stub"] if found else ""
+
+
+def _formatted(made: list[ast.stmt]) -> str:
     ruff = Path(sys.executable).with_name("ruff")
     command = [ruff, "format", "--stdin-filename", "stub.pyi", "--line-length", "110", "-"]
-    return subprocess.run(command, input=ast.unparse(tree), capture_output=True, text=True, check=True).stdout
+    text = _text(made)
+    return subprocess.run(command, input=text, capture_output=True, text=True, check=True).stdout
+
+
+def _first_sentences(room: str, name: str) -> str:
+    """What the docstring of a name begins with, as a start for its entry."""
+    try:
+        _, (node, *_) = definition(room, name)
+    except LookupError:
+        return "TO BE WRITTEN."
+    doc = ast.get_docstring(node) if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) else None
+    return re.sub(r"\s+", " ", (doc or "TO BE WRITTEN.").partition("\n\n")[0])
+
+
+def _write(sentences: Mapping[str, str], introduction: Callable[[str], str]) -> str:
+    page = introduction("")
+    for room, found in entries():
+        page += f"\n## {room}\n\n{introduction(room)}\n"
+        for name, made in found:
+            page += f"\n### {name}\n\n{sentences.get(name) or _first_sentences(room, name)}\n\n"
+            if name != "Options":
+                page += f"```pyi\n{_formatted(made)}```\n"
+            if name in DECLARED:
+                page += ("" if name == "Options" else "\n") + table_of(DECLARED[name])
+    return f"{page}\n## Settings\n\n{introduction('Settings')}\n\n{settings_table()}"
+
+
+def main() -> None:
+    page = PAGE.read_text()
+
+    def introduction(room: str) -> str:
+        if not room:
+            return page.partition("\n## ")[0]
+        text = page.partition(f"\n## {room}\n")[2].partition("\n#")[0]
+        return (text.partition("\n| ")[0] if room == "Settings" else text).strip() or "TO BE WRITTEN."
+
+    PAGE.write_text(_write({name: entry["sentences"] for name, entry in documented().items()}, introduction))
 
 
 if __name__ == "__main__":
-    page = PAGE.read_text()
-    for missing in sorted(set(toolcrib.__all__) - set(documented()), key=str.lower):
-        page += f"\n## {missing}\n\nTO BE WRITTEN.\n\n```pyi\n```\n"
-    PAGE.write_text(
-        _SECTION.sub(
-            lambda found: f"## {found['name']}\n\n{found['line']}\n\n```pyi\n{_formatted(stub(found['name']))}```",
-            page,
-        )
-    )
+    main()

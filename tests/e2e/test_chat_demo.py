@@ -19,7 +19,7 @@ def demo(script: Path) -> "subprocess.CompletedProcess[str]":
 def test_every_turn_of_the_chat_shows_what_it_says() -> None:
     ran = demo(ROOT / "examples/chat/demo.py")
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
-    assert ran.stdout.endswith("\n2 of 2 turns ended as said.\n")
+    assert ran.stdout.endswith("\n2 of 2 turns ended as expected.\n")
     assert "> Who wrote it?\n[history " in ran.stdout
 
 
@@ -31,4 +31,4 @@ def test_the_chat_fails_when_a_turn_does_not_show_what_it_says(tmp_path: Path) -
     script.write_text(changed, encoding="utf-8")
     ran = demo(script)
     assert ran.returncode == 1
-    assert "NOT AS SAID: it does not show 'Bob Example, in two commits.\\n'" in ran.stdout
+    assert "UNEXPECTED: 'Bob Example, in two commits.\\n' is not shown" in ran.stdout

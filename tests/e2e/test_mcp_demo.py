@@ -15,8 +15,8 @@ def demo(script: Path) -> "subprocess.CompletedProcess[str]":
 def test_every_call_of_the_demo_ends_as_it_says() -> None:
     ran = demo(ROOT / "examples/client/demo.py")
     assert (ran.returncode, ran.stderr) == (0, ""), ran.stdout + ran.stderr
-    assert re.search(r"^(\d+) of \1 calls ended as said\.$", ran.stdout, re.M)
-    assert "  repaired /limit: string to integer\n" in ran.stdout
+    assert re.search(r"^(\d+) of \1 calls ended as expected\.$", ran.stdout, re.M)
+    assert "  repaired limit from string to integer\n" in ran.stdout
 
 
 def test_the_demo_fails_when_a_call_does_not_end_as_it_says(tmp_path: Path) -> None:
@@ -27,4 +27,4 @@ def test_the_demo_fails_when_a_call_does_not_end_as_it_says(tmp_path: Path) -> N
     script.write_text(changed, encoding="utf-8")
     ran = demo(script)
     assert ran.returncode == 1
-    assert "NOT AS SAID: its text does not say '2025-06-01T17:30:00+09:00'" in ran.stdout
+    assert "UNEXPECTED: the text does not contain '2025-06-01T17:30:00+09:00'" in ran.stdout

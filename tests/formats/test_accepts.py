@@ -30,8 +30,8 @@ def test_bedrocks_names_are_those_of_its_service_description() -> None:
 
 def test_geminis_keywords_are_those_that_its_package_lists() -> None:
     types = pytest.importorskip("google.genai.types")
-    told = types.GenerateContentConfig.model_fields["response_json_schema"].description
-    listed = set(re.findall(r"`(\w+)`", told))
+    description = types.GenerateContentConfig.model_fields["response_json_schema"].description
+    listed = set(re.findall(r"`(\w+)`", description))
     assert GEMINI.keywords is not None
     assert GEMINI.keywords <= listed
 
@@ -50,8 +50,8 @@ def test_anthropics_package_would_change_nothing_in_a_schema_for_its_strict_mode
     }
     schema = {"type": "object", "properties": members, "required": ["a"], "additionalProperties": False}
     lowered = lower(schema, ANTHROPIC_STRICT).schema
-    told = transform.transform_schema(lowered)
-    assert told == {**lowered, "properties": {**lowered["properties"], "c": told["properties"]["c"]}}
+    sent = transform.transform_schema(lowered)
+    assert sent == {**lowered, "properties": {**lowered["properties"], "c": sent["properties"]["c"]}}
 
 
 def test_openais_package_would_change_nothing_in_a_schema_for_its_strict_mode() -> None:
@@ -63,8 +63,8 @@ def test_openais_package_would_change_nothing_in_a_schema_for_its_strict_mode() 
         "$defs": {"N": {"type": "object", "properties": {"n": {"$ref": "#/$defs/N"}}}},
     }
     lowered = lower(schema, OPENAI_STRICT).schema
-    kept = repr(lowered)
-    assert repr(pydantic_._ensure_strict_json_schema(lowered, path=(), root=lowered)) == kept
+    before = repr(lowered)
+    assert repr(pydantic_._ensure_strict_json_schema(lowered, path=(), root=lowered)) == before
 
 
 @pytest.mark.parametrize(

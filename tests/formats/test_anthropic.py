@@ -6,7 +6,7 @@ import pytest
 from anthropic.types import Message
 
 from toolcrib import Audio, Call, Data, File, Image, Result, SetupError, Text, ToolError, ToolSpec
-from toolcrib.formats import Reply, Results, Usage, User, Written, anthropic
+from toolcrib.formats import Reply, Results, TextDelta, Usage, User, anthropic
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 SPECS = [
@@ -29,7 +29,7 @@ def use(call_id: str, name: str = "double", n: int = 1) -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": {"n": n}}
 
 
-def test_tools_are_said_under_names_that_anthropic_takes() -> None:
+def test_tools_are_written_under_names_that_anthropic_takes() -> None:
     double, renamed, exact = anthropic.tools(SPECS)
     assert double == {"name": "double", "description": "Doubles.", "input_schema": SCHEMA}
     assert renamed == {"name": "files_read_all", "input_schema": SCHEMA}
@@ -39,7 +39,7 @@ def test_tools_are_said_under_names_that_anthropic_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "parallel", "said"),
+    ("choice", "parallel", "output"),
     [
         ("auto", True, {}),
         ("auto", False, {"tool_choice": {"type": "auto", "disable_parallel_tool_use": True}}),
@@ -50,8 +50,8 @@ def test_tools_are_said_under_names_that_anthropic_takes() -> None:
         ("files/read all", True, {"tool_choice": {"type": "tool", "name": "files_read_all"}}),
     ],
 )
-def test_every_choice_has_its_words(choice: str, parallel: bool, said: dict[str, Any]) -> None:
-    assert anthropic.tool_choice(choice, SPECS, parallel=parallel) == said
+def test_every_choice_has_its_words(choice: str, parallel: bool, output: dict[str, Any]) -> None:
+    assert anthropic.tool_choice(choice, SPECS, parallel=parallel) == output
 
 
 def test_a_choice_of_no_tool_names_the_nearest() -> None:
@@ -141,7 +141,7 @@ def test_citations_and_kinds_of_pieces_that_are_not_known_yet_are_kept() -> None
     ]
     stream = anthropic.Stream()
     written = [
-        said
+        output
         for event in events(
             STARTED,
             ("content_block_start", {"index": 0, "content_block": {"type": "text", "text": ""}}),
@@ -149,29 +149,29 @@ def test_citations_and_kinds_of_pieces_that_are_not_known_yet_are_kept() -> None
             ("some_event_of_tomorrow", {}),
             *ENDED,
         )
-        for said in stream.add(event)
+        for output in stream.add(event)
     ]
-    assert written == [Written("A")]
+    assert written == [TextDelta("A")]
     block = {"type": "text", "text": "A", "citations": [{"cited_text": "a"}, {"cited_text": "b"}], "mood": "good"}
     assert stream.reply().native["content"] == [block]
 
 
 @pytest.mark.parametrize("upto", range(6))
-def test_a_stream_that_ends_in_the_middle_is_told(upto: int) -> None:
+def test_a_stream_that_ends_in_the_middle_is_reported(upto: int) -> None:
     whole = events(STARTED, *streamed('{"n": 1}'), *ENDED)
     with pytest.raises(ValueError, match="ended in the middle"):
         anthropic.reply(whole[:upto])
 
 
 BROKEN: list[tuple[Any, str]] = [
-    ("text", "has to be an object"),
-    (None, "has to be an object"),
-    ({"content": "words"}, "'content' has to be a list, and it is text"),
-    ({"content": ["words"]}, r"'content\[0\]' has to be an object"),
-    (message({"type": "text"}), r"content\[0\]\) is broken: 'text' has to be text, and it is missing"),
-    (message({**use("t"), "id": 7}), "'id' has to be text, and it is a whole number"),
-    (message({**use("t"), "input": []}), "'input' has to be an object, and it is a list"),
-    ([{"type": "message_start"}], "message_start is broken: 'message' has to be an object, and it is missing"),
+    ("text", "must be an object"),
+    (None, "must be an object"),
+    ({"content": "words"}, "'content' must be a list, and it is text"),
+    ({"content": ["words"]}, r"'content\[0\]' must be an object"),
+    (message({"type": "text"}), r"content\[0\]\) is malformed: 'text' must be text, and it is missing"),
+    (message({**use("t"), "id": 7}), "'id' must be text, and it is an integer"),
+    (message({**use("t"), "input": []}), "'input' must be an object, and it is a list"),
+    ([{"type": "message_start"}], "message_start is malformed: 'message' must be an object, and it is missing"),
     (events(*ENDED), "message_delta came before 'message_start'"),
     (events(STARTED, *streamed("x")[1:]), "block 0 was never started"),
     (
@@ -181,9 +181,9 @@ BROKEN: list[tuple[Any, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("answer", "told"), BROKEN)
-def test_a_broken_answer_is_told_with_its_place(answer: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+@pytest.mark.parametrize(("answer", "message"), BROKEN)
+def test_a_broken_answer_is_reported_with_its_place(answer: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         anthropic.reply(answer)
 
 
@@ -235,16 +235,16 @@ def test_results_of_one_turn_go_in_one_message_with_pictures_documents_and_a_fla
     assert anthropic.messages([]) == []
 
 
-def test_a_result_that_answers_no_call_is_told() -> None:
+def test_a_result_that_answers_no_call_is_reported() -> None:
     with pytest.raises(ValueError, match=r"results\[0\] \('double'\) has no call_id"):
         anthropic.messages([ended("")])
 
 
 def test_a_conversation_pairs_results_with_calls_in_their_order_and_goes_on_in_the_same_message() -> None:
-    asked = anthropic.reply(message(use("t1"), use("t2"), stop="tool_use"), SPECS)
+    reply = anthropic.reply(message(use("t1"), use("t2"), stop="tool_use"), SPECS)
     turns = [
         User((Text("Go."), Text(""))),
-        asked,
+        reply,
         Results((ended("t2", Text("2")), ended("t1", Text("1")))),
         Reply(),  # an empty answer: it cannot be sent
         User((Text("And?"),)),
@@ -263,26 +263,29 @@ def test_a_conversation_pairs_results_with_calls_in_their_order_and_goes_on_in_t
     assert anthropic.conversation(turns, SPECS, instructions="Be short.") == expected  # nothing was written into
 
 
-def test_a_reply_of_another_provider_is_said_anew_with_ids_that_anthropic_takes() -> None:
+def test_a_reply_of_another_provider_is_written_again_with_ids_that_anthropic_takes() -> None:
     foreign = Reply("Hm.", (Call("files/read all", '{"n": 1}', "call|1"), Call("double", "{", "c2")), native={"a": 1})
     turns = [User((Text("Go."),)), foreign, Results((ended("call|1", Text("1")), ended("c2")))]
-    said = anthropic.conversation(turns, SPECS)["messages"]
-    assert said[1]["content"][0] == {"type": "text", "text": "Hm."}
-    first, second = said[1]["content"][1:]
+    output = anthropic.conversation(turns, SPECS)["messages"]
+    assert output[1]["content"][0] == {"type": "text", "text": "Hm."}
+    first, second = output[1]["content"][1:]
     assert (first["name"], first["input"], second["input"]) == ("files_read_all", {"n": 1}, {"INVALID_JSON": "{"})
-    assert first["id"] == said[2]["content"][0]["tool_use_id"]
+    assert first["id"] == output[2]["content"][0]["tool_use_id"]
     assert first["id"].replace("_", "").isalnum()
 
 
 @pytest.mark.parametrize(
-    ("turns", "told"),
+    ("turns", "message"),
     [
         ([Reply("", (Call("double", {}, "t1"),))], "The calls t1 have no results: the conversation ends"),
-        ([Reply("", (Call("double", {}, "t1"),)), User(())], "The calls t1 have no results: turn 1 comes first"),
-        ([Results((ended("t1"),))], "Turn 0 has results, but the reply before it asked for no calls"),
+        ([Reply("", (Call("double", {}, "t1"),)), User(())], "The calls t1 have no results: turns\\[1\\] comes first"),
+        (
+            [Results((ended("t1"),))],
+            "turns\\[0\\]: there must be one result for each call",
+        ),
         ([Reply("", (Call("double", {}, "t1"),)), Results((ended("t9"),))], "The calls are t1; the results are for t9"),
     ],
 )
-def test_calls_and_results_that_do_not_pair_are_told(turns: list[Any], told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_calls_and_results_that_do_not_pair_are_reported(turns: list[Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         anthropic.conversation(turns, SPECS)

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Audio, Call, Data, File, Image, Result, SetupError, Text, ToolError, ToolSpec
-from toolcrib.formats import Reply, Results, Usage, User, Written, bedrock
+from toolcrib.formats import Reply, Results, TextDelta, Usage, User, bedrock
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 SPECS = [
@@ -24,11 +24,11 @@ def answer(*content: dict[str, Any], stop: str = "end_turn") -> dict[str, Any]:
     return {"output": {"message": {"role": "assistant", "content": [*content]}}, "stopReason": stop, "usage": usage}
 
 
-def use(call_id: str, name: str = "double", given: Any = None) -> dict[str, Any]:
-    return {"toolUse": {"toolUseId": call_id, "name": name, "input": {"n": 1} if given is None else given}}
+def use(call_id: str, name: str = "double", arguments: Any = None) -> dict[str, Any]:
+    return {"toolUse": {"toolUseId": call_id, "name": name, "input": {"n": 1} if arguments is None else arguments}}
 
 
-def test_tools_are_said_under_names_that_bedrock_takes() -> None:
+def test_tools_are_written_under_names_that_bedrock_takes() -> None:
     double, renamed, exact = (tool["toolSpec"] for tool in bedrock.tools(SPECS))
     assert double == {"name": "double", "description": "Doubles.", "inputSchema": {"json": SCHEMA}}
     assert renamed == {"name": "files_read_all", "inputSchema": {"json": SCHEMA}}
@@ -37,19 +37,19 @@ def test_tools_are_said_under_names_that_bedrock_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("choice", "said"),
+    ("choice", "output"),
     [
         ("auto", {}),
         ("any", {"toolChoice": {"any": {}}}),
         ("files/read all", {"toolChoice": {"tool": {"name": "files_read_all"}}}),
     ],
 )
-def test_every_choice_that_converse_knows_has_its_words(choice: str, said: dict[str, Any]) -> None:
-    assert bedrock.tool_choice(choice, SPECS) == said
-    assert bedrock.tool_choice(choice, SPECS, parallel=False) == said
+def test_every_choice_that_converse_knows_has_its_words(choice: str, output: dict[str, Any]) -> None:
+    assert bedrock.tool_choice(choice, SPECS) == output
+    assert bedrock.tool_choice(choice, SPECS, parallel=False) == output
 
 
-def test_a_choice_that_cannot_be_said_names_the_way_out() -> None:
+def test_a_choice_that_cannot_be_written_names_the_way_out() -> None:
     with pytest.raises(SetupError, match=r"The tool choice 'duoble' .* Did you mean 'double'"):
         bedrock.tool_choice("duoble", SPECS)
     with pytest.raises(SetupError, match=r"Leave 'toolConfig' out of the request.*without_tools"):
@@ -59,8 +59,8 @@ def test_a_choice_that_cannot_be_said_names_the_way_out() -> None:
 def test_without_tools_calls_and_results_are_words() -> None:
     asked = Reply("", (Call("double", {"n": 1}, "a"), Call("double", {"n": 2}, "b")))
     failed = ended("b", Text("No."), error=ToolError("No."))
-    said = bedrock.conversation([User((Text("?"),)), asked, Results((ended("a", Data('{"n":2}')), failed))], SPECS)
-    assert bedrock.without_tools(said["messages"]) == [
+    output = bedrock.conversation([User((Text("?"),)), asked, Results((ended("a", Data('{"n":2}')), failed))], SPECS)
+    assert bedrock.without_tools(output["messages"]) == [
         {"role": "user", "content": [{"text": "?"}]},
         {
             "role": "assistant",
@@ -92,11 +92,11 @@ def test_calls_come_under_the_tools_own_names() -> None:
     )
 
 
-@pytest.mark.parametrize("given", ["{", [1], 7])
-def test_arguments_that_are_no_object_are_kept_as_text_and_can_still_be_sent_back(given: Any) -> None:
-    reply = bedrock.reply(answer(use("a", given=given), stop="tool_use"), SPECS)
+@pytest.mark.parametrize("arguments", ["{", [1], 7])
+def test_arguments_that_are_no_object_are_kept_as_text_and_can_still_be_sent_back(arguments: Any) -> None:
+    reply = bedrock.reply(answer(use("a", arguments=arguments), stop="tool_use"), SPECS)
     assert isinstance(reply.calls[0].arguments, str)
-    assert reply.native["content"][0]["toolUse"]["input"] == {"INVALID_JSON": given}
+    assert reply.native["content"][0]["toolUse"]["input"] == {"INVALID_JSON": arguments}
 
 
 @pytest.mark.parametrize(
@@ -148,10 +148,10 @@ def test_pieces_are_put_together_and_reasoning_goes_back_as_it_came() -> None:
         *ENDED,
     ]
     stream = bedrock.Stream(SPECS)
-    assert [said for piece in pieces for said in stream.add(piece)] == [Written("I "), Written("double.")]
+    assert [output for piece in pieces for output in stream.add(piece)] == [TextDelta("I "), TextDelta("double.")]
     reply = stream.reply()
     thought = {"reasoningContent": {"reasoningText": {"text": "Hm, well.", "signature": "s+/="}}}
-    calls = [use("a"), use("b", given={})]
+    calls = [use("a"), use("b", arguments={})]
     assert reply == Reply(
         "I double.",
         (Call("double", '{"n": 1}', "a"), Call("double", "{}", "b")),
@@ -164,33 +164,33 @@ def test_pieces_are_put_together_and_reasoning_goes_back_as_it_came() -> None:
         },
     )
     assert bedrock.reply({"stream": iter(pieces)}, SPECS) == reply
-    said = bedrock.conversation([User((Text("?"),)), reply, Results((ended("a"), ended("b")))], SPECS)
+    output = bedrock.conversation([User((Text("?"),)), reply, Results((ended("a"), ended("b")))], SPECS)
     # ... and bytes again for boto3.
     hidden = {"reasoningContent": {"redactedContent": b"\xff\xfe\xfd"}}
-    assert said["messages"][1]["content"] == [thought, hidden, {"text": "I double."}, *calls]
+    assert output["messages"][1]["content"] == [thought, hidden, {"text": "I double."}, *calls]
 
 
-def test_a_stream_that_ends_in_the_middle_is_told() -> None:
+def test_a_stream_that_ends_in_the_middle_is_reported() -> None:
     for upto in range(2):
         with pytest.raises(ValueError, match="ended in the middle"):
             bedrock.reply([delta(0, text="I ")][:upto])
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "message"),
     [
-        (7, "has to be an object"),
-        ({}, "'output' has to be an object, and it is missing"),
-        ({"output": {"message": []}}, "'message' has to be an object, and it is a list"),
-        (answer({"text": 7}), r"content\[0\]\) is broken: 'text' has to be text"),
-        (answer({"toolUse": {"name": "a", "input": {}}}), "'toolUseId' has to be text, and it is missing"),
+        (7, "must be an object"),
+        ({}, "'output' must be an object, and it is missing"),
+        ({"output": {"message": []}}, "'message' must be an object, and it is a list"),
+        (answer({"text": 7}), r"content\[0\]\) is malformed: 'text' must be text"),
+        (answer({"toolUse": {"name": "a", "input": {}}}), "'toolUseId' must be text, and it is missing"),
         ([delta(0, toolUse={"input": "{"})], "the call of block 0 was never started"),
-        ([{"contentBlockDelta": {"delta": {}}}], "'contentBlockIndex' has to be a whole number, and it is missing"),
+        ([{"contentBlockDelta": {"delta": {}}}], "'contentBlockIndex' must be an integer, and it is missing"),
         ([{"throttlingException": {"message": "Busy"}}], "broke off its answer: throttlingException: Busy"),
     ],
 )
-def test_a_broken_answer_is_told_with_its_place(broken: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_broken_answer_is_reported_with_its_place(broken: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         bedrock.reply(broken)
 
 
@@ -202,8 +202,8 @@ def test_results_of_one_turn_go_in_one_message_with_their_status() -> None:
         ended("d|1", Text("No."), Image(b"\x01"), error=ToolError("No.")),
     ]
     (message,) = bedrock.messages(results)
-    *said, last = [block["toolResult"] for block in message["content"]]
-    assert said == [
+    *output, last = [block["toolResult"] for block in message["content"]]
+    assert output == [
         {
             "toolUseId": "a",
             "content": [
@@ -252,13 +252,13 @@ def test_what_a_person_shows_is_sent_as_it_is_or_in_words() -> None:
     }
 
 
-def test_a_reply_of_anthropics_own_interface_is_said_anew() -> None:
+def test_a_reply_of_anthropics_own_interface_is_written_again() -> None:
     native = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "double", "input": {"n": 1}}]}
     foreign = Reply("Hm.", (Call("double", {"n": 1}, "a"),), native=native)
-    said = bedrock.conversation([User((Text("?"),)), foreign, Results((ended("a"),))], SPECS)
-    assert said["messages"][1]["content"] == [{"text": "Hm."}, use("a")]
+    output = bedrock.conversation([User((Text("?"),)), foreign, Results((ended("a"),))], SPECS)
+    assert output["messages"][1]["content"] == [{"text": "Hm."}, use("a")]
 
 
-def test_calls_and_results_that_do_not_pair_are_told() -> None:
+def test_calls_and_results_that_do_not_pair_are_reported() -> None:
     with pytest.raises(ValueError, match="The calls t1 have no results"):
         bedrock.conversation([Reply("", (Call("double", {}, "t1"),))], SPECS)

@@ -36,7 +36,7 @@ def test_every_format_has_the_same_names() -> None:
         assert [name for name in names if not hasattr(module, name)] == []
 
 
-def test_what_was_asked_of_all_tools_as_strict_is_lifted_where_it_is_said_again() -> None:
+def test_what_was_asked_of_all_tools_as_strict_is_lifted_where_it_is_written_again() -> None:
     async def add(a: int, b: int = 1) -> int:
         return a + b
 
@@ -67,9 +67,9 @@ def test_what_is_no_turn_is_refused_and_never_left_out(name: str) -> None:
         getattr(formats, name).conversation([{"role": "user", "content": "x"}])
 
 
-def test_what_strict_mode_cannot_say_of_the_items_of_a_list_is_said_once() -> None:
+def test_what_strict_mode_cannot_say_of_the_items_of_a_list_is_written_once() -> None:
     def pair(t: tuple[int, str] = (1, "a")) -> str:
         return t[1]
 
-    said = formats.openai.losses([Tool(pair, strict=True).spec])["pair"]
-    assert [(loss.path, loss.keyword) for loss in said] == [("/properties/t", "strict")]
+    output = formats.openai.losses([Tool(pair, strict=True).spec])["pair"]
+    assert [(loss.path, loss.keyword) for loss in output] == [("/properties/t", "strict")]

@@ -6,7 +6,7 @@ import pytest
 from google.genai.types import GenerateContentResponse
 
 from toolcrib import Audio, Call, Data, File, Image, Result, SetupError, Text, ToolError, ToolSpec
-from toolcrib.formats import Reply, Results, Usage, User, Written, gemini
+from toolcrib.formats import Reply, Results, TextDelta, Usage, User, gemini
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}
 SPECS = [
@@ -87,8 +87,8 @@ def test_calls_without_ids_are_given_ones_that_are_never_sent_back() -> None:
     )
     assert reply.stop == "calls"
     results = [ended(call.id, Text(str(number)), tool=call.tool) for number, call in enumerate(reply.calls)]
-    said = gemini.conversation([User((Text("?"),)), reply, Results((results[2], results[0], results[1]))], SPECS)
-    assert said["contents"][1:] == [
+    output = gemini.conversation([User((Text("?"),)), reply, Results((results[2], results[0], results[1]))], SPECS)
+    assert output["contents"][1:] == [
         {"role": "model", "parts": [use(n=1), use(n=2), {"functionCall": {"name": "now"}}]},
         {
             "role": "user",
@@ -135,7 +135,7 @@ def test_pieces_are_put_together_and_signatures_stay_where_they_came() -> None:
         ),
     ]
     stream = gemini.Stream(SPECS)
-    assert [said for piece in pieces for said in stream.add(piece)] == [Written("I "), Written("double.")]
+    assert [output for piece in pieces for output in stream.add(piece)] == [TextDelta("I "), TextDelta("double.")]
     assert stream.reply() == Reply(
         "I double.",
         (Call("double", {"n": 1}, "toolcrib:r1:0"), Call("double", {"n": 2}, "toolcrib:r1:1")),
@@ -156,27 +156,27 @@ def test_pieces_are_put_together_and_signatures_stay_where_they_came() -> None:
     assert gemini.reply(pieces, SPECS) == stream.reply()
 
 
-def test_a_stream_that_ends_in_the_middle_is_told() -> None:
+def test_a_stream_that_ends_in_the_middle_is_reported() -> None:
     for pieces in ([], [answer({"text": "I "}, stop=None)]):
         with pytest.raises(ValueError, match="ended in the middle"):
             gemini.reply(pieces)
 
 
 @pytest.mark.parametrize(
-    ("broken", "told"),
+    ("broken", "message"),
     [
-        (7, "has to be an object"),
-        ({"candidates": {}}, "'candidates' has to be a list, and it is an object"),
-        ({"candidates": [{"content": "words"}]}, "'content' has to be an object, and it is text"),
-        (answer({"functionCall": {}}), r"parts\[0\].functionCall is broken: 'name' has to be text, and it is missing"),
-        (answer({"functionCall": {"name": "a", "args": "{}"}}), "'args' has to be an object, and it is text"),
-        (answer({"text": 1}), "'text' has to be text, and it is a whole number"),
+        (7, "must be an object"),
+        ({"candidates": {}}, "'candidates' must be a list, and it is an object"),
+        ({"candidates": [{"content": "words"}]}, "'content' must be an object, and it is text"),
+        (answer({"functionCall": {}}), r"parts\[0\].functionCall is malformed: 'name' must be text, and it is missing"),
+        (answer({"functionCall": {"name": "a", "args": "{}"}}), "'args' must be an object, and it is text"),
+        (answer({"text": 1}), "'text' must be text, and it is an integer"),
         (answer({"functionCall": {"name": "a", "willContinue": True}}), "Ask without 'streamFunctionCallArguments'"),
         ({"error": {"status": "UNAVAILABLE", "message": "Busy"}}, "broke off its answer: UNAVAILABLE: Busy"),
     ],
 )
-def test_a_broken_answer_is_told_with_its_place(broken: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_broken_answer_is_reported_with_its_place(broken: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         gemini.reply(broken)
 
 
@@ -190,8 +190,8 @@ def test_results_of_one_turn_go_in_one_content_and_errors_in_words() -> None:
     ]
     (content,) = gemini.messages(results, SPECS)
     assert content["role"] == "user"
-    *said, last = [part["functionResponse"] for part in content["parts"]]
-    assert said == [
+    *output, last = [part["functionResponse"] for part in content["parts"]]
+    assert output == [
         {"id": "a", "name": "double", "response": {"output": {"n": 1}}},
         {"id": "b", "name": "files_read_all", "response": {"output": "NaN"}},
         {
@@ -232,7 +232,7 @@ def test_what_a_person_shows_is_sent_as_it_is_or_in_words() -> None:
     }
 
 
-def test_a_reply_of_another_provider_is_said_anew_with_the_mark_that_stands_for_no_signature() -> None:
+def test_a_reply_of_another_provider_is_written_again_with_the_mark_that_stands_for_no_signature() -> None:
     foreign = Reply("Hm.", (Call("double", '{"n": 1}', "t1"), Call("files/read all", {}, "t2")), native={"a": 1})
     turns = [User((Text("Go."),)), foreign, Results((ended("t1", Text("1")), ended("t2", tool="files/read all")))]
     assert gemini.conversation(turns, SPECS)["contents"][1]["parts"] == [
@@ -242,6 +242,6 @@ def test_a_reply_of_another_provider_is_said_anew_with_the_mark_that_stands_for_
     ]
 
 
-def test_calls_and_results_that_do_not_pair_are_told() -> None:
+def test_calls_and_results_that_do_not_pair_are_reported() -> None:
     with pytest.raises(ValueError, match="The calls t1 have no results"):
         gemini.conversation([Reply("", (Call("double", {}, "t1"),))], SPECS)

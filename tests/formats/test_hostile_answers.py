@@ -12,7 +12,7 @@ import pytest
 
 from toolcrib import Result, Text, ToolSpec
 from toolcrib.formats import Reply, Results, Turn, User, anthropic, bedrock, gemini, openai, openai_responses
-from toolcrib.formats.turns import from_data, to_data
+from toolcrib.formats.turn_data import turn_from_dict, turn_to_dict
 
 SPEC = ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]})
 FORMATS: dict[str, Any] = {
@@ -182,14 +182,14 @@ def conversation(reply: Reply) -> list[Turn]:
     return [User((Text("Add."),)), reply, *([Results(results)] if results else [])]
 
 
-@pytest.mark.parametrize("said", [WHOLE, STREAMED], ids=["whole", "streamed"])
+@pytest.mark.parametrize("output", [WHOLE, STREAMED], ids=["whole", "streamed"])
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_answer_of_a_strange_shape_is_read_or_refused_with_a_value_error(name: str, said: dict[str, Any]) -> None:
+def test_an_answer_of_a_strange_shape_is_read_or_refused_with_a_value_error(name: str, output: dict[str, Any]) -> None:
     form = FORMATS[name]
-    good = form.reply(said[name], [SPEC])
+    good = form.reply(output[name], [SPEC])
     assert (good.text.startswith("hi"), [call.tool for call in good.calls], good.stop) == (True, ["add"], "calls")
     read = 0
-    for answer in strange(said[name]):
+    for answer in strange(output[name]):
         try:
             reply = form.reply(answer, [SPEC])
         except UnicodeError:
@@ -199,7 +199,10 @@ def test_an_answer_of_a_strange_shape_is_read_or_refused_with_a_value_error(name
             continue
         read += 1
         # It can be kept, also as UTF-8, and be sent to every provider.
-        assert from_data(json.loads(json.dumps(to_data(reply), ensure_ascii=False, allow_nan=False).encode())) == reply
+        assert (
+            turn_from_dict(json.loads(json.dumps(turn_to_dict(reply), ensure_ascii=False, allow_nan=False).encode()))
+            == reply
+        )
         if len({call.id for call in reply.calls} - {""}) == len(reply.calls):
             for other in FORMATS.values():
                 other.conversation(conversation(reply), [SPEC])
@@ -218,7 +221,7 @@ def test_a_name_that_no_provider_takes_is_sent_back_as_one_that_it_takes(name: s
 
 
 @pytest.mark.parametrize("name", ["openai", "responses", "anthropic", "gemini", "bedrock"])
-def test_calls_that_have_one_id_are_told_apart(name: str) -> None:
+def test_calls_that_have_one_id_are_distinguished(name: str) -> None:
     twice = json.loads(json.dumps(WHOLE[name]))
     calls = {
         "openai": lambda: twice["choices"][0]["message"]["tool_calls"],

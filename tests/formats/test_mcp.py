@@ -6,7 +6,7 @@ import mcp_types
 import pytest
 
 from toolcrib import Audio, Call, Data, File, Image, Result, Text, ToolError, ToolSpec, Workbench, tool
-from toolcrib.core import Hints, Pending
+from toolcrib.core import EPOCH, Hints, Pending
 from toolcrib.formats import mcp
 
 INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
@@ -21,8 +21,8 @@ def test_definitions_say_all_that_a_spec_says_and_nothing_that_it_does_not() -> 
         "Double it",
         Hints(read_only=True, open_world=False),
     )
-    said = mcp.tools([full, ToolSpec("bare", "", INPUT)])
-    assert said == [
+    output = mcp.tools([full, ToolSpec("bare", "", INPUT)])
+    assert output == [
         {
             "name": "double",
             "title": "Double it",
@@ -40,7 +40,7 @@ def test_definitions_say_all_that_a_spec_says_and_nothing_that_it_does_not() -> 
         {"name": "bare", "inputSchema": INPUT},
     ]
     assert mcp.losses([full]) == {}
-    for one in said:
+    for one in output:
         assert mcp_types.Tool.model_validate(one).model_dump(by_alias=True, exclude_none=True) == one
 
 
@@ -67,24 +67,24 @@ def test_the_params_alone_are_a_call_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "told"),
+    ("request_", "message"),
     [
-        ("double", "has to be an object"),
+        ("double", "must be an object"),
         ({"method": "tools/list"}, "its 'method' is 'tools/list'"),
-        ({"method": "tools/call"}, "'params' has to be an object, and it is missing"),
-        ({"params": {"arguments": {}}}, "'name' has to be text, and it is missing"),
-        ({"name": "double", "arguments": "{}"}, "'arguments' has to be an object, and it is text"),
+        ({"method": "tools/call"}, "'params' must be an object, and it is missing"),
+        ({"params": {"arguments": {}}}, "'name' must be text, and it is missing"),
+        ({"name": "double", "arguments": "{}"}, "'arguments' must be an object, and it is text"),
     ],
 )
-def test_a_broken_request_is_told_with_its_place(request_: Any, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_a_broken_request_is_reported_with_its_place(request_: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         mcp.calls(request_)
 
 
 def test_content_of_every_kind() -> None:
     parts = (Text("a\ud800"), Data('{"n":1}'), Image(b"\x01"), Audio(b"\x01"), File(b"\x01", "text/csv", "a b.csv"))
-    (said,) = mcp.messages([Result(None, parts, call_id="c1", tool="double")])
-    assert said == {
+    (output,) = mcp.messages([Result(None, parts, call_id="c1", tool="double")])
+    assert output == {
         "content": [
             {"type": "text", "text": "a?"},
             {"type": "text", "text": '{"n":1}'},
@@ -97,7 +97,7 @@ def test_content_of_every_kind() -> None:
         ],
         "isError": False,
     }
-    assert mcp_types.CallToolResult.model_validate(said).content[4].type == "resource"
+    assert mcp_types.CallToolResult.model_validate(output).content[4].type == "resource"
 
 
 @tool
@@ -110,8 +110,8 @@ def test_a_result_is_structured_where_the_tool_promises_it() -> None:
     with Workbench([halve]) as bench:
         specs = bench.specs()
         good, bad = bench.call_sync("halve", {"n": "3"}), bench.call_sync("halve", {})
-    said, failed = mcp.messages([good, bad], specs)
-    assert said == {
+    output, failed = mcp.messages([good, bad], specs)
+    assert output == {
         "content": [{"type": "text", "text": "1.5"}],
         "structuredContent": {"result": 1.5},
         "isError": False,
@@ -125,18 +125,18 @@ def test_a_result_is_structured_where_the_tool_promises_it() -> None:
 
 
 def test_a_result_that_breaks_its_promise_has_failed_and_shows_what_it_may() -> None:
-    struck = Result(None, (Data('"[secret]"'),), call_id="c", tool="halve")
-    said = mcp.result_of(struck, {"type": "number"})
-    assert said["isError"]
-    assert said["content"][1:] == [{"type": "text", "text": '"[secret]"'}]
-    assert said["content"][0]["text"].startswith("What tool 'halve' returned cannot be given in the form")
-    assert said["_meta"]["toolcrib/error"]["code"] == "invalid_result"
+    redacted = Result(None, (Data('"[secret]"'),), call_id="c", tool="halve")
+    output = mcp.call_result(redacted, {"type": "number"})
+    assert output["isError"]
+    assert output["content"][1:] == [{"type": "text", "text": '"[secret]"'}]
+    assert output["content"][0]["text"].startswith("The result of tool 'halve' does not match its output schema")
+    assert output["_meta"]["toolcrib/error"]["code"] == "invalid_result"
 
 
 def test_what_waits_has_not_succeeded_and_says_for_what() -> None:
-    pending = Pending("p1", "approval", "Ask Alice.", "digest", "halve", "local", "default", 0.0)
-    said = mcp.result_of(Result(None, (Text("Ask Alice."),), call_id="c", pending=pending), {"type": "number"})
-    assert said == {
+    pending = Pending("p1", "approval", "Ask Alice.", "digest", "halve", "local", "default", EPOCH)
+    output = mcp.call_result(Result(None, (Text("Ask Alice."),), call_id="c", pending=pending), {"type": "number"})
+    assert output == {
         "content": [{"type": "text", "text": "Ask Alice."}],
         "isError": True,
         "_meta": {"toolcrib/pending": {"id": "p1", "kind": "approval"}},
@@ -145,5 +145,5 @@ def test_what_waits_has_not_succeeded_and_says_for_what() -> None:
 
 def test_an_error_says_its_code() -> None:
     error = ToolError("Busy.", "unavailable")
-    said = mcp.result_of(Result(None, (Text("Busy."),), error, call_id="c"))
-    assert said["_meta"] == {"toolcrib/error": {"code": "unavailable", "retry": "later"}}
+    output = mcp.call_result(Result(None, (Text("Busy."),), error, call_id="c"))
+    assert output["_meta"] == {"toolcrib/error": {"code": "unavailable", "retry": "later"}}

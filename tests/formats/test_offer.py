@@ -54,7 +54,7 @@ def test_the_same_tools_are_offered_once() -> None:
     assert offer(bench.specs(), OPENAI) is not offer(bench.specs(), ANTHROPIC)
 
 
-def test_losses_are_told_by_tool() -> None:
+def test_losses_are_reported_by_tool() -> None:
     specs = [spec("free"), spec("bound", properties={"n": {"type": "integer", "multipleOf": 2}})]
     offered = offer(specs, GEMINI)
     assert [(name, [loss.keyword for loss in losses]) for name, losses in offered.losses.items()] == [

@@ -24,7 +24,8 @@ from toolcrib import (
     formats,
     tool,
 )
-from toolcrib.formats import Reply, Results, Turn, Usage, User, Written
+from toolcrib.core import EPOCH
+from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
 
 format = formats.openai
 
@@ -41,12 +42,12 @@ SPECS = [
 ]
 
 
-def message(**said: Any) -> dict[str, Any]:
-    return {"role": "assistant", "content": None, **said}
+def message(**made: Any) -> dict[str, Any]:
+    return {"role": "assistant", "content": None, **made}
 
 
-def answer(finish: str | None = "tool_calls", usage: Any = None, **said: Any) -> dict[str, Any]:
-    choice = {"index": 0, "finish_reason": finish, "message": message(**said)}
+def answer(finish: str | None = "tool_calls", usage: Any = None, **made: Any) -> dict[str, Any]:
+    choice = {"index": 0, "finish_reason": finish, "message": message(**made)}
     return {"id": "x", "object": "chat.completion", "created": 0, "model": "m", "choices": [choice], "usage": usage}
 
 
@@ -55,7 +56,7 @@ def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
     return {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m", "choices": [choice]}
 
 
-def asked(id: str = "c1", name: str = "add", arguments: Any = '{"a": 1, "b": 2}', **more: Any) -> dict[str, Any]:
+def tool_call(id: str = "c1", name: str = "add", arguments: Any = '{"a": 1, "b": 2}', **more: Any) -> dict[str, Any]:
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}, **more}
 
 
@@ -83,10 +84,10 @@ def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was(
     name = listed["function"]["name"]
     assert name == "files_list"
     assert format.tool_choice("files.list", SPECS) == {"tool_choice": {"type": "function", "function": {"name": name}}}
-    assert [call.tool for call in format.calls(answer(tool_calls=[asked(name=name)]), SPECS)] == ["files.list"]
+    assert [call.tool for call in format.calls(answer(tool_calls=[tool_call(name=name)]), SPECS)] == ["files.list"]
     turns = [Reply(calls=(Call("files.list", None, "c1"),)), Results((Result(3, (Text("3"),), call_id="c1"),))]
-    [told, _] = format.conversation(turns, SPECS)["messages"]
-    assert told["tool_calls"][0]["function"] == {"name": name, "arguments": "{}"}
+    [got, _] = format.conversation(turns, SPECS)["messages"]
+    assert got["tool_calls"][0]["function"] == {"name": name, "arguments": "{}"}
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was(
         ),
     ],
 )
-def test_a_choice_is_told_in_openais_words(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
+def test_a_choice_is_written_in_openais_terms(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
     assert format.tool_choice(choice, SPECS, parallel=parallel) == parameters
 
 
@@ -121,13 +122,13 @@ def test_a_strict_tool_asks_for_every_argument_and_null_is_absent() -> None:
         "parameters": {**ADD, "properties": {"a": {"type": "integer"}, "b": {"type": ["integer", "null"]}}},
         "strict": True,
     }
-    whole = answer(tool_calls=[asked(arguments='{"a": 1, "b": null}')])
+    whole = answer(tool_calls=[tool_call(arguments='{"a": 1, "b": null}')])
     assert [call.arguments for call in format.calls(whole, [ToolSpec("add", "Add.", schema, strict=True)])] == [
         {"a": 1}
     ]
 
 
-def test_what_a_schema_loses_is_told_by_tool() -> None:
+def test_what_a_schema_loses_is_reported_by_tool() -> None:
     wide = {"type": "object", "properties": {"a": {"not": {"type": "string"}}}, "required": ["a"]}
     specs = [ToolSpec("add", "", ADD, strict=True), ToolSpec("wide", "", wide, strict=True)]
     lost = format.losses(specs)
@@ -162,11 +163,11 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("whole", "wanted"), ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize(("whole", "expect"), ANSWERS.values(), ids=ANSWERS.keys())
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
-def test_a_whole_answer_is_read(whole: dict[str, Any], wanted: Reply, sdk: bool) -> None:
-    told = format.reply(ChatCompletion.construct(**whole) if sdk else whole)
-    assert (told.text, told.calls, told.stop, told.usage) == (wanted.text, wanted.calls, wanted.stop, wanted.usage)
+def test_a_whole_answer_is_read(whole: dict[str, Any], expect: Reply, sdk: bool) -> None:
+    got = format.reply(ChatCompletion.construct(**whole) if sdk else whole)
+    assert (got.text, got.calls, got.stop, got.usage) == (expect.text, expect.calls, expect.stop, expect.usage)
 
 
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
@@ -184,53 +185,60 @@ def test_a_whole_answer_is_read(whole: dict[str, Any], wanted: Reply, sdk: bool)
     ],
 )
 def test_arguments_are_read_however_they_are_written(written: Any, read: Any, sdk: bool) -> None:
-    whole = answer(tool_calls=[asked(arguments=written)])
+    whole = answer(tool_calls=[tool_call(arguments=written)])
     [call] = format.calls(ChatCompletion.construct(**whole) if sdk else whole, SPECS)
     assert shown(call) == ("c1", "add", read)
 
 
 def test_calls_beside_the_reason_stop_are_calls_and_the_other_way_round() -> None:
-    assert format.reply(answer("stop", tool_calls=[asked()])).stop == "calls"
+    assert format.reply(answer("stop", tool_calls=[tool_call()])).stop == "calls"
     assert format.reply(answer("tool_calls", content="He")).stop == "end"
 
 
 def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None:
-    told = format.reply(answer(tool_calls=[asked(""), asked("c1"), asked("c1"), {"function": {"name": "add"}}]), SPECS)
-    ids = [call.id for call in told.calls]
+    got = format.reply(
+        answer(tool_calls=[tool_call(""), tool_call("c1"), tool_call("c1"), {"function": {"name": "add"}}]), SPECS
+    )
+    ids = [call.id for call in got.calls]
     assert ids[1] == "c1"
     assert len(set(ids)) == 4
     assert all(len(id) == 9 and id.isalnum() for id in (ids[0], *ids[2:]))
     results = Results(tuple(Result(3, (Text("3"),), call_id=id, tool="add") for id in reversed(ids)))
-    [said, *answered] = format.conversation([told, results], SPECS)["messages"]
-    assert [call["id"] for call in said["tool_calls"]] == ids
-    assert [told["tool_call_id"] for told in answered] == ids
+    [made, *answered] = format.conversation([got, results], SPECS)["messages"]
+    assert [call["id"] for call in made["tool_calls"]] == ids
+    assert [got["tool_call_id"] for got in answered] == ids
 
 
 def test_tools_of_other_kinds_than_functions_are_passed_over() -> None:
     custom = {"id": "z", "type": "custom", "custom": {"name": "sql", "input": "select 1"}}
-    told = format.reply(answer(tool_calls=[custom, asked()], function_call={"name": "old", "arguments": "{}"}), SPECS)
-    assert [shown(call) for call in told.calls] == [("c1", "add", '{"a": 1, "b": 2}')]
-    assert told.native == message(tool_calls=[asked()])
+    got = format.reply(
+        answer(tool_calls=[custom, tool_call()], function_call={"name": "old", "arguments": "{}"}), SPECS
+    )
+    assert [shown(call) for call in got.calls] == [("c1", "add", '{"a": 1, "b": 2}')]
+    assert got.native == message(tool_calls=[tool_call()])
 
 
 BROKEN = [
-    (None, "OpenAI's answer has to be an object"),
-    ("<html>", "OpenAI's answer has to be an object"),
+    (None, "OpenAI's answer must be an object"),
+    ("<html>", "OpenAI's answer must be an object"),
     ({}, "'choices' is empty or missing. Is this a Chat Completions address?"),
-    ({"choices": {}}, "OpenAI's answer is broken: 'choices' has to be a list"),
-    ({"choices": [{}]}, "OpenAI's answer (choices[0]) is broken: 'message' has to be an object, and it is missing."),
-    (answer(tool_calls=[{"id": "c1"}]), "tool_calls[0] is broken: 'function' has to be an object, and it is missing."),
-    (answer(tool_calls=[asked(name=None)]), "tool_calls[0].function is broken: 'name' has to be text, and it is null."),  # type: ignore[arg-type]
-    (answer(tool_calls={"a": 1}), "'tool_calls' has to be a list, and it is an object."),
+    ({"choices": {}}, "OpenAI's answer is malformed: 'choices' must be a list"),
+    ({"choices": [{}]}, "OpenAI's answer (choices[0]) is malformed: 'message' must be an object, and it is missing."),
+    (answer(tool_calls=[{"id": "c1"}]), "tool_calls[0] is malformed: 'function' must be an object, and it is missing."),
+    (
+        answer(tool_calls=[tool_call(name=None)]),  # type: ignore[arg-type]
+        "tool_calls[0].function is malformed: 'name' must be text, and it is null.",
+    ),
+    (answer(tool_calls={"a": 1}), "'tool_calls' must be a list, and it is an object."),
     ({"error": {"message": "Overloaded", "code": 503}}, "OpenAI broke off its answer: 503: Overloaded"),
 ]
 
 
-@pytest.mark.parametrize(("whole", "said"), BROKEN, ids=[said for _, said in BROKEN])
-def test_a_broken_answer_is_an_error_with_its_place(whole: Any, said: str) -> None:
+@pytest.mark.parametrize(("whole", "made"), BROKEN, ids=[made for _, made in BROKEN])
+def test_a_broken_answer_is_an_error_with_its_place(whole: Any, made: str) -> None:
     with pytest.raises(ValueError) as raised:
         format.calls(whole, SPECS)
-    assert said in str(raised.value)
+    assert made in str(raised.value)
 
 
 # Streamed answers
@@ -243,8 +251,8 @@ def pieces(*calls: Sequence[dict[str, Any]], finish: str = "tool_calls") -> list
 def piece(
     index: int | None = None, id: str | None = None, name: str | None = None, written: Any = None
 ) -> dict[str, Any]:
-    said: dict[str, Any] = {"index": index, "id": id, "function": {"name": name, "arguments": written}}
-    return {key: value for key, value in said.items() if value is not None}
+    made: dict[str, Any] = {"index": index, "id": id, "function": {"name": name, "arguments": written}}
+    return {key: value for key, value in made.items() if value is not None}
 
 
 STREAMS = {
@@ -287,12 +295,12 @@ STREAMS = {
 @pytest.mark.parametrize("chunks", STREAMS.values(), ids=STREAMS.keys())
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's objects"])
 def test_calls_in_pieces_are_put_together(chunks: list[dict[str, Any]], sdk: bool) -> None:
-    told = format.reply((ChatCompletionChunk.construct(**one) if sdk else one for one in chunks), SPECS)
-    assert [shown(call) for call in told.calls] == [
+    got = format.reply((ChatCompletionChunk.construct(**one) if sdk else one for one in chunks), SPECS)
+    assert [shown(call) for call in got.calls] == [
         ("c1", "add", '{"a": 1,"b": 2}'),
         ("c2", "add", '{"a": 3, "b": 4}'),
     ]
-    assert told.stop == "calls"
+    assert got.stop == "calls"
 
 
 def test_arguments_that_come_as_objects_are_put_together_too() -> None:
@@ -301,9 +309,9 @@ def test_arguments_that_come_as_objects_are_put_together_too() -> None:
 
 
 def test_calls_that_come_whole_with_neither_index_nor_id_are_apart() -> None:
-    told = format.calls(pieces([piece(name="add", written='{"a": 1}')], [piece(name="add", written='{"a": 2}')]))
-    assert [call.arguments for call in told] == ['{"a": 1}', '{"a": 2}']
-    assert told[0].id != told[1].id
+    got = format.calls(pieces([piece(name="add", written='{"a": 1}')], [piece(name="add", written='{"a": 2}')]))
+    assert [call.arguments for call in got] == ['{"a": 1}', '{"a": 2}']
+    assert got[0].id != got[1].id
 
 
 def test_a_live_stream_gives_its_words_at_once_and_the_whole_at_its_end() -> None:
@@ -320,10 +328,21 @@ def test_a_live_stream_gives_its_words_at_once_and_the_whole_at_its_end() -> Non
         {**chunk(), "choices": [], "usage": {"prompt_tokens": 7, "completion_tokens": 3}},
         "[DONE]",
     ]
-    assert [stream.add(part) for part in parts] == [[], [], [Written("I ")], [Written("add.")], [], [], [], [], [], []]
-    told = stream.reply()
-    assert (told.text, told.stop, told.usage) == ("I add.", "calls", Usage(7, 3))
-    assert told.native == message(content="I add.", reasoning_content="One and two.", tool_calls=[asked()])
+    assert [stream.add(part) for part in parts] == [
+        [],
+        [],
+        [TextDelta("I ")],
+        [TextDelta("add.")],
+        [],
+        [],
+        [],
+        [],
+        [],
+        [],
+    ]
+    got = stream.reply()
+    assert (got.text, got.stop, got.usage) == ("I add.", "calls", Usage(7, 3))
+    assert got.native == message(content="I add.", reasoning_content="One and two.", tool_calls=[tool_call()])
 
 
 def test_a_stream_that_ended_in_the_middle_is_no_reply() -> None:
@@ -341,7 +360,7 @@ def result(id: str, *content: Any, error: ToolError | None = None) -> Result[Any
 
 
 def test_results_are_messages_in_order_and_errors_are_words() -> None:
-    pending = Pending("p", "approval", "May it?", "d", "rm", "local", "default", 0.0)
+    pending = Pending("p", "approval", "May it?", "d", "rm", "local", "default", EPOCH)
     results = [
         result("c1", Text("3")),
         result("c2", Text("No 'c'."), error=ToolError("No 'c'.", "invalid_arguments")),
@@ -396,8 +415,8 @@ def test_a_result_that_answers_no_call_is_refused() -> None:
         format.messages([result("c1"), result("")])
 
 
-def test_a_conversation_is_told_whole() -> None:
-    native = message(content="I add.", reasoning_content="Hm.", tool_calls=[asked()])
+def test_a_conversation_is_written_whole() -> None:
+    native = message(content="I add.", reasoning_content="Hm.", tool_calls=[tool_call()])
     turns: list[Turn] = [
         User((Text("Add 1 and 2,"), Text("please."))),
         Reply("I add.", (Call("add", {"a": 1, "b": 2}, "c1"),), "calls", Usage(), native),
@@ -416,8 +435,8 @@ def test_a_conversation_is_told_whole() -> None:
             message(
                 content="3.",
                 tool_calls=[
-                    asked("c2", arguments='{"a": 3, "b": 0}'),
-                    asked("c3", arguments='{"INVALID_JSON": "{\\"a\\": "}'),
+                    tool_call("c2", arguments='{"a": 3, "b": 0}'),
+                    tool_call("c3", arguments='{"INVALID_JSON": "{\\"a\\": "}'),
                 ],
             ),
             {"role": "tool", "tool_call_id": "c2", "content": "3"},
@@ -440,19 +459,23 @@ def test_a_conversation_is_told_whole() -> None:
 
 
 def test_what_a_model_wrote_is_sent_back_as_json_that_every_server_reads() -> None:
-    told = format.reply(
+    got = format.reply(
         answer(
-            tool_calls=[asked("c1", arguments='{"a": '), asked("c2", arguments=""), asked("c3", arguments={"a": 1})],
+            tool_calls=[
+                tool_call("c1", arguments='{"a": '),
+                tool_call("c2", arguments=""),
+                tool_call("c3", arguments={"a": 1}),
+            ],
             annotations=[],
             audio={"id": "sound", "data": "x", "transcript": "y"},
         )
     )
-    assert told.native == message(
+    assert got.native == message(
         audio={"id": "sound"},
         tool_calls=[
-            asked("c1", arguments='{"INVALID_JSON": "{\\"a\\": "}'),
-            asked("c2", arguments="{}"),
-            asked("c3", arguments='{"a": 1}'),
+            tool_call("c1", arguments='{"INVALID_JSON": "{\\"a\\": "}'),
+            tool_call("c2", arguments="{}"),
+            tool_call("c3", arguments='{"a": 1}'),
         ],
     )
 
@@ -463,29 +486,29 @@ def test_what_a_model_wrote_is_sent_back_as_json_that_every_server_reads() -> No
         {"role": "assistant", "content": [{"type": "tool_use", "id": "c1", "name": "add", "input": {}}]},
         {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {}}}]},
         [{"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"}],
-        message(tool_calls=[asked("another")]),
+        message(tool_calls=[tool_call("another")]),
         "text",
     ],
 )
-def test_another_providers_message_is_told_anew(native: Any) -> None:
+def test_another_providers_message_is_written_again(native: Any) -> None:
     turns = [Reply("", (Call("add", None, "c1"),), "calls", Usage(), native), Results((result("c1", Text("3")),))]
-    assert format.conversation(turns, SPECS)["messages"][0] == message(tool_calls=[asked(arguments="{}")])
+    assert format.conversation(turns, SPECS)["messages"][0] == message(tool_calls=[tool_call(arguments="{}")])
 
 
 @pytest.mark.parametrize(
-    ("turns", "said"),
+    ("turns", "made"),
     [
-        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results."),
-        ([Reply(calls=(Call("add", None, "c1"),)), User(())], "The calls c1 have no results."),
+        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results: the conversation ends."),
+        ([Reply(calls=(Call("add", None, "c1"),)), User(())], "The calls c1 have no results: turns[1] comes first."),
         ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c2"),))], "turns[1]: "),
         ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c1"), result("c1")))], "turns[1]: "),
         ([User((Text("x"),)), Results((result("c1"),))], "turns[1]: "),
     ],
 )
-def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], said: str) -> None:
+def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], made: str) -> None:
     with pytest.raises(ValueError) as raised:
         format.conversation(turns)
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(made)
 
 
 async def test_a_round_through_a_workbench() -> None:
@@ -495,10 +518,10 @@ async def test_a_round_through_a_workbench() -> None:
         return a + b
 
     async with Workbench([add]) as bench:
-        told = format.reply(
-            json.loads(json.dumps(answer(tool_calls=[asked(), asked("c2", arguments="{")]))), bench.specs()
+        got = format.reply(
+            json.loads(json.dumps(answer(tool_calls=[tool_call(), tool_call("c2", arguments="{")]))), bench.specs()
         )
-        results = await bench.call_many(told.calls)
-    assert [said["tool_call_id"] for said in format.messages(results)] == ["c1", "c2"]
+        results = await bench.call_many(got.calls)
+    assert [made["tool_call_id"] for made in format.messages(results)] == ["c1", "c2"]
     assert format.messages(results)[0]["content"] == "3"
     assert format.messages(results)[1]["content"].startswith("Error (invalid_arguments): ")

@@ -21,7 +21,7 @@ from toolcrib import (
     formats,
     tool,
 )
-from toolcrib.formats import Reply, Results, Turn, Usage, User, Written
+from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
 
 format = formats.openai_responses
 
@@ -36,11 +36,13 @@ SPECS = [ToolSpec("add", "Add two numbers.", ADD), ToolSpec("files.list", "", {"
 THOUGHT = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "xyz"}
 
 
-def asked(call_id: str = "c1", name: str = "add", arguments: Any = '{"a": 1, "b": 2}', **more: Any) -> dict[str, Any]:
+def tool_call(
+    call_id: str = "c1", name: str = "add", arguments: Any = '{"a": 1, "b": 2}', **more: Any
+) -> dict[str, Any]:
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
 
 
-def said(text: str, **more: Any) -> dict[str, Any]:
+def made(text: str, **more: Any) -> dict[str, Any]:
     content = [{"type": "output_text", "text": text, "annotations": []}]
     return {"type": "message", "id": "msg_1", "role": "assistant", "content": content, **more}
 
@@ -68,7 +70,7 @@ async def test_a_workbench_offers_its_tools_and_says_that_they_are_not_strict() 
 def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was() -> None:
     assert format.tools(SPECS)[1]["name"] == "files_list"
     assert format.tool_choice("files.list", SPECS) == {"tool_choice": {"type": "function", "name": "files_list"}}
-    assert [call.tool for call in format.calls(answer(asked(name="files_list")), SPECS)] == ["files.list"]
+    assert [call.tool for call in format.calls(answer(tool_call(name="files_list")), SPECS)] == ["files.list"]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +83,7 @@ def test_a_name_that_openai_refuses_is_sent_as_another_and_comes_back_as_it_was(
         ("add", True, {"tool_choice": {"type": "function", "name": "add"}}),
     ],
 )
-def test_a_choice_is_told_in_openais_words(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
+def test_a_choice_is_written_in_openais_terms(choice: str, parallel: bool, parameters: dict[str, Any]) -> None:
     assert format.tool_choice(choice, SPECS, parallel=parallel) == parameters
 
 
@@ -92,11 +94,11 @@ def test_a_choice_of_no_tool_names_the_nearest() -> None:
 
 REFUSED = {"type": "message", "content": [{"type": "refusal", "refusal": "I may not."}]}
 ANSWERS = {
-    "text": (answer(said("Hel"), said("lo.")), Reply("Hello.")),
+    "text": (answer(made("Hel"), made("lo.")), Reply("Hello.")),
     "nothing": (answer(), Reply()),
     "a refusal": (answer(REFUSED), Reply("I may not.", stop="refused")),
     "too long": (
-        answer(said("He"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
+        answer(made("He"), status="incomplete", incomplete_details={"reason": "max_output_tokens"}),
         Reply("He", stop="length"),
     ),
     "filtered": (
@@ -109,7 +111,7 @@ ANSWERS = {
         Reply(usage=Usage(9, 2, 8)),
     ),
     "calls": (
-        answer(THOUGHT, asked(), asked("c2", arguments=""), asked("c3", arguments='{"a')),
+        answer(THOUGHT, tool_call(), tool_call("c2", arguments=""), tool_call("c3", arguments='{"a')),
         Reply(
             calls=(Call("add", '{"a": 1, "b": 2}', "c1"), Call("add", {}, "c2"), Call("add", '{"a', "c3")),
             stop="calls",
@@ -122,20 +124,20 @@ ANSWERS = {
 }
 
 
-@pytest.mark.parametrize(("whole", "wanted"), ANSWERS.values(), ids=ANSWERS.keys())
+@pytest.mark.parametrize(("whole", "expect"), ANSWERS.values(), ids=ANSWERS.keys())
 @pytest.mark.parametrize("sdk", [False, True], ids=["data", "the SDK's object"])
-def test_a_whole_answer_is_read(whole: dict[str, Any], wanted: Reply, sdk: bool) -> None:
-    told = format.reply(Response.construct(**whole) if sdk else whole, SPECS)
-    assert (told.text, told.calls, told.stop, told.usage) == (wanted.text, wanted.calls, wanted.stop, wanted.usage)
+def test_a_whole_answer_is_read(whole: dict[str, Any], expect: Reply, sdk: bool) -> None:
+    got = format.reply(Response.construct(**whole) if sdk else whole, SPECS)
+    assert (got.text, got.calls, got.stop, got.usage) == (expect.text, expect.calls, expect.stop, expect.usage)
 
 
 @pytest.mark.parametrize(
-    ("whole", "said"),
+    ("whole", "made"),
     [
-        ("<html>", "OpenAI's response has to be an object"),
+        ("<html>", "OpenAI's response must be an object"),
         ({}, "'output' is missing. Is this a Responses address?"),
-        (answer(asked(name=None)), "(output[0]) is broken: 'name' has to be text, and it is null."),  # type: ignore[arg-type]
-        (answer({"type": "message", "content": "x"}), "(output[0]) is broken: 'content' has to be a list"),
+        (answer(tool_call(name=None)), "(output[0]) is malformed: 'name' must be text, and it is null."),  # type: ignore[arg-type]
+        (answer({"type": "message", "content": "x"}), "(output[0]) is malformed: 'content' must be a list"),
         (
             answer(status="failed", error={"code": "server_error", "message": "Sorry."}),
             "OpenAI broke off its answer: server_error: Sorry.",
@@ -143,10 +145,10 @@ def test_a_whole_answer_is_read(whole: dict[str, Any], wanted: Reply, sdk: bool)
         (answer(status="queued"), "has not ended: its status is 'queued'"),
     ],
 )
-def test_a_broken_answer_is_an_error_with_its_place(whole: Any, said: str) -> None:
+def test_a_broken_answer_is_an_error_with_its_place(whole: Any, made: str) -> None:
     with pytest.raises(ValueError) as raised:
         format.calls(whole, SPECS)
-    assert said in str(raised.value)
+    assert made in str(raised.value)
 
 
 ENDED = {"type": "response.completed", "response": answer(usage={"input_tokens": 7, "output_tokens": 3})}
@@ -155,9 +157,9 @@ PIECES: list[dict[str, Any]] = [
     {"type": "response.output_item.done", "output_index": 0, "item": THOUGHT},
     {"type": "response.output_text.delta", "output_index": 1, "delta": "I "},
     {"type": "response.output_text.delta", "output_index": 1, "delta": "add."},
-    {"type": "response.output_item.done", "output_index": 1, "item": said("I add.")},
-    {"type": "response.output_item.added", "output_index": 2, "item": asked("c1", arguments="")},
-    {"type": "response.output_item.added", "output_index": 3, "item": asked("c2", arguments="")},
+    {"type": "response.output_item.done", "output_index": 1, "item": made("I add.")},
+    {"type": "response.output_item.added", "output_index": 2, "item": tool_call("c1", arguments="")},
+    {"type": "response.output_item.added", "output_index": 3, "item": tool_call("c2", arguments="")},
     {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": '{"a": 1, '},
     {"type": "response.function_call_arguments.delta", "output_index": 3, "delta": '{"a": 3}'},
     {"type": "response.function_call_arguments.delta", "output_index": 2, "delta": '"b": 2}'},
@@ -168,24 +170,24 @@ PIECES: list[dict[str, Any]] = [
 def test_a_live_stream_gives_its_words_at_once_and_the_whole_at_its_end() -> None:
     stream = format.Stream(SPECS)
     written = [stream.add(piece) for piece in [*PIECES, ENDED]]
-    assert [words for words in written if words] == [[Written("I ")], [Written("add.")]]
-    told = stream.reply()
-    assert told == Reply(
+    assert [words for words in written if words] == [[TextDelta("I ")], [TextDelta("add.")]]
+    got = stream.reply()
+    assert got == Reply(
         "I add.",
         (Call("add", '{"a": 1, "b": 2}', "c1"), Call("add", '{"a": 3}', "c2")),
         "calls",
         Usage(7, 3),
-        [THOUGHT, said("I add."), asked("c1"), asked("c2", arguments='{"a": 3}')],
+        [THOUGHT, made("I add."), tool_call("c1"), tool_call("c2", arguments='{"a": 3}')],
     )
 
 
 def test_items_that_are_repeated_at_the_end_count() -> None:
-    ended = {"type": "response.completed", "response": answer(asked("c9"))}
+    ended = {"type": "response.completed", "response": answer(tool_call("c9"))}
     assert [shown(call) for call in format.calls([*PIECES, ended], SPECS)] == [("c9", "add", '{"a": 1, "b": 2}')]
 
 
 @pytest.mark.parametrize(
-    ("last", "told"),
+    ("last", "got"),
     [
         ([], "OpenAI's stream ended in the middle, before 'response.completed'."),
         ([{"type": "error", "code": "server_error", "message": "Sorry."}], "server_error: Sorry."),
@@ -195,14 +197,14 @@ def test_items_that_are_repeated_at_the_end_count() -> None:
         ),
         (
             [{"type": "response.output_item.done", "item": {}}],
-            "'output_index' has to be a whole number, and it is missing",
+            "'output_index' must be an integer, and it is missing",
         ),
     ],
 )
-def test_a_stream_that_did_not_end_well_is_no_reply(last: list[Any], told: str) -> None:
+def test_a_stream_that_did_not_end_well_is_no_reply(last: list[Any], got: str) -> None:
     with pytest.raises(ValueError) as raised:
         format.calls([*PIECES, *last], SPECS)
-    assert told in str(raised.value)
+    assert got in str(raised.value)
 
 
 def result(id: str, *content: Any, error: ToolError | None = None) -> Result[Any]:
@@ -247,8 +249,8 @@ def test_results_are_items_with_text_images_and_files() -> None:
     ]
 
 
-def test_a_conversation_is_told_whole_with_the_models_own_items_as_they_came() -> None:
-    native = [THOUGHT, said("I add."), asked()]
+def test_a_conversation_is_written_whole_with_the_models_own_items_as_they_came() -> None:
+    native = [THOUGHT, made("I add."), tool_call()]
     turns: list[Turn] = [
         User((Text("Add 1 and 2."),)),
         Reply("I add.", (Call("add", '{"a": 1, "b": 2}', "c1"),), "calls", Usage(), native),
@@ -265,8 +267,8 @@ def test_a_conversation_is_told_whole_with_the_models_own_items_as_they_came() -
             *native,
             {"type": "function_call_output", "call_id": "c1", "output": "3"},
             {"role": "assistant", "content": "3."},
-            asked("c2", arguments='{"a": 3}'),
-            asked("c3", arguments='{"INVALID_JSON": "{\\"a"}'),
+            tool_call("c2", arguments='{"a": 3}'),
+            tool_call("c3", arguments='{"INVALID_JSON": "{\\"a"}'),
             {"type": "function_call_output", "call_id": "c2", "output": "No."},
             {"type": "function_call_output", "call_id": "c3", "output": "Broken."},
             {"role": "assistant", "content": "Done."},
@@ -289,11 +291,11 @@ def test_a_conversation_is_told_whole_with_the_models_own_items_as_they_came() -
 
 def test_items_that_openai_did_not_keep_are_sent_back_without_their_ids() -> None:
     forgotten = {"type": "reasoning", "id": "rs_2", "summary": []}
-    told = format.reply(answer(THOUGHT, forgotten, said("Hi."), asked(id="fc_1"), store=False))
-    assert told.native == [
+    got = format.reply(answer(THOUGHT, forgotten, made("Hi."), tool_call(id="fc_1"), store=False))
+    assert got.native == [
         THOUGHT,
-        {name: value for name, value in said("Hi.").items() if name != "id"},
-        asked(),
+        {name: value for name, value in made("Hi.").items() if name != "id"},
+        tool_call(),
     ]
 
 
@@ -303,15 +305,15 @@ def test_what_an_answer_says_as_null_is_not_sent_back() -> None:
 
 
 def test_a_call_that_nobody_will_answer_is_not_sent_back() -> None:
-    told = format.reply(answer({"type": "custom_tool_call", "call_id": "z", "name": "sql", "input": "x"}, said("Hi.")))
-    assert (told.stop, told.native) == ("end", [said("Hi.")])
+    got = format.reply(answer({"type": "custom_tool_call", "call_id": "z", "name": "sql", "input": "x"}, made("Hi.")))
+    assert (got.stop, got.native) == ("end", [made("Hi.")])
 
 
 def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None:
-    told = format.reply(answer(asked(""), asked("c1"), asked("c1")), SPECS)
-    ids = [call.id for call in told.calls]
+    got = format.reply(answer(tool_call(""), tool_call("c1"), tool_call("c1")), SPECS)
+    ids = [call.id for call in got.calls]
     assert (ids[1], len(set(ids))) == ("c1", 3)
-    assert [item["call_id"] for item in told.native] == ids
+    assert [item["call_id"] for item in got.native] == ids
 
 
 @pytest.mark.parametrize(
@@ -319,23 +321,23 @@ def test_ids_that_are_missing_or_stand_twice_are_made_up_and_sent_back() -> None
     [
         {"role": "assistant", "content": None, "tool_calls": [{"id": "c1"}]},
         [{"type": "tool_use", "id": "c1", "name": "add", "input": {}}],
-        [asked("another")],
+        [tool_call("another")],
         [],
     ],
 )
-def test_another_providers_message_is_told_anew(native: Any) -> None:
+def test_another_providers_message_is_written_again(native: Any) -> None:
     turns = [Reply("", (Call("add", None, "c1"),), "calls", Usage(), native), Results((result("c1", Text("3")),))]
-    assert format.conversation(turns, SPECS)["input"][0] == asked(arguments="{}")
+    assert format.conversation(turns, SPECS)["input"][0] == tool_call(arguments="{}")
 
 
 @pytest.mark.parametrize(
-    ("turns", "said"),
+    ("turns", "made"),
     [
-        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results."),
+        ([Reply(calls=(Call("add", None, "c1"),))], "The calls c1 have no results: the conversation ends."),
         ([Reply(calls=(Call("add", None, "c1"),)), Results((result("c2"),))], "turns[1]: "),
     ],
 )
-def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], said: str) -> None:
+def test_calls_and_results_that_do_not_pair_are_refused(turns: list[Turn], made: str) -> None:
     with pytest.raises(ValueError) as raised:
         format.conversation(turns)
-    assert str(raised.value).startswith(said)
+    assert str(raised.value).startswith(made)

@@ -1,29 +1,32 @@
 """Turns of a conversation as JSON data, and back."""
 
 import json
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from toolcrib import Audio, Call, Data, File, Image, Pending, Repair, Result, Text, ToolError
 from toolcrib.formats import Reply, Results, Turn, Usage, User
-from toolcrib.formats.turns import from_data, to_data
+from toolcrib.formats.turn_data import turn_from_dict, turn_to_dict
 
 CONTENT = (
     Text("words ä"),
-    Data('{"a": [1, null]}'),
+    Data('{"a":[1,null]}'),
     Image(b"\x89PNG\x00\xff", "image/png"),
     Audio(b"\x00\x01", "audio/mpeg"),
     File(b"\xff\xfe", "application/pdf", "plan.pdf"),
     File(b"", "application/octet-stream"),
 )
+START = datetime(2026, 11, 2, 8, 30, 0, 250_000, tzinfo=UTC)
+END = START + timedelta(seconds=1.25)
 PENDING = Pending(
-    "p1", "approval", "May it?", "d" * 64, "rm", "alice", "t", 12.5, '{"path": "x"}', "key", "https://a", {"a": 1}, True
+    "p1", "approval", "May it?", "d" * 64, "rm", "alice", "t", END, '{"path": "x"}', "key", "https://a", {"a": 1}, True
 )
 
 
 def through_json(turn: Turn) -> Turn:
-    return from_data(json.loads(json.dumps(to_data(turn))))
+    return turn_from_dict(json.loads(json.dumps(turn_to_dict(turn))))
 
 
 @pytest.mark.parametrize(
@@ -45,8 +48,8 @@ def through_json(turn: Turn) -> Turn:
         pytest.param(
             Results(
                 (
-                    Result(None, CONTENT, None, (Repair("/a", "string", "integer"),), 1.25, 2.5, "c1", "add"),
-                    Result(None, (Text("Wait."),), None, (), 1.0, 2.0, "c2", "rm", PENDING, {"handle": "h"}),
+                    Result(None, CONTENT, None, (Repair("/a", "string", "integer"),), START, END, "c1", "add"),
+                    Result(None, (Text("Wait."),), None, (), START, END, "c2", "rm", PENDING, {"handle": "h"}),
                 )
             ),
             id="results",
@@ -68,8 +71,10 @@ def test_an_error_comes_back_with_its_code_and_whether_to_try_again() -> None:
 
 
 def test_the_programs_own_value_is_not_kept_and_neither_is_what_is_no_json() -> None:
-    kept = through_json(Results((Result(object(), (Text("3"),), call_id="c", tool="t", metadata={"a": 1, "b": {1}}),)))
-    assert kept == Results((Result(None, (Text("3"),), call_id="c", tool="t", metadata={"a": 1}),))
+    restored = through_json(
+        Results((Result(object(), (Text("3"),), call_id="c", tool="t", metadata={"a": 1, "b": {1}}),))
+    )
+    assert restored == Results((Result(None, (Text("3"),), call_id="c", tool="t", metadata={"a": 1}),))
 
 
 def test_bytes_of_arguments_are_kept_as_text() -> None:
@@ -77,23 +82,24 @@ def test_bytes_of_arguments_are_kept_as_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "output"),
     [
-        ([], "turn: an object belongs here, and a value of kind list is here."),
-        ({}, "turn.kind: text belongs here, and nothing is here."),
-        ({"kind": "usr"}, "turn.kind: 'usr' is no kind of turn. The kinds are: user, reply, results."),
-        ({"kind": "user"}, "turn.content: a list belongs here, and nothing is here."),
+        ([], "turn must be an object, not a list."),
+        ({}, "turn is malformed: 'kind' must be text, and it is missing."),
+        ({"kind": "usr"}, "turn.kind: 'usr' is not a kind of turn. The kinds are: user, reply, results."),
+        ({"kind": "user"}, "turn is malformed: 'content' must be a list, and it is missing."),
         (
-            {"kind": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "base64": "?"}]},
-            "turn.content[1].base64: this is no base64.",
+            {"kind": "user", "content": [{"type": "text", "text": "a"}, {"type": "image", "data": "?"}]},
+            "turn.content[1]: Content of type 'image': 'data' is not valid base64.",
         ),
         (
             {"kind": "user", "content": [{"type": "image", "media_type": "image/png"}]},
-            "turn.content[0].base64: text belongs here, and nothing is here.",
+            "turn.content[0]: Content of type 'image': 'data' must be a string, not NoneType.",
         ),
         (
             {"kind": "user", "content": [{"type": "video"}]},
-            "turn.content[0].type: 'video' is no kind of content. The kinds are: text, data, image, audio, file.",
+            "turn.content[0]: Content is an object with a 'type' of text, data, image, audio, file; "
+            "the type is 'video'.",
         ),
         (
             {"kind": "reply", "text": "", "calls": [], "stop": "never", "usage": {}},
@@ -107,24 +113,24 @@ def test_bytes_of_arguments_are_kept_as_text() -> None:
                 "stop": "end",
                 "usage": {},
             },
-            "turn.calls[0].arguments: text or an object belongs here, and a value of kind int is here.",
+            "turn.calls[0] is malformed: 'arguments' must be text or an object, and it is an integer.",
         ),
         (
             {"kind": "reply", "text": "", "calls": [], "stop": "end", "usage": {"input": True}},
-            "turn.usage.input: a whole number belongs here, and a value of kind bool is here.",
+            "turn.usage is malformed: 'input' must be an integer, and it is true or false.",
         ),
     ],
 )
-def test_anything_else_is_refused_with_its_place(data: Any, said: str) -> None:
+def test_anything_else_is_refused_with_its_place(data: Any, output: str) -> None:
     with pytest.raises(ValueError) as raised:
-        from_data(data)
-    assert str(raised.value) == said
+        turn_from_dict(data)
+    assert str(raised.value) == output
 
 
 def test_an_unknown_code_of_an_error_is_refused_with_its_place() -> None:
-    data = to_data(Results((Result(None, (), ToolError("no"), call_id="c", tool="t"),)))
+    data = turn_to_dict(Results((Result(None, (), ToolError("no"), call_id="c", tool="t"),)))
     data["results"][0]["error"]["code"] = "broken"
     with pytest.raises(
-        ValueError, match=r"^turn\.results\[0\]\.error\.code: 'broken' is no error code\. The codes are: "
+        ValueError, match=r"^turn\.results\[0\]\.error\.code: 'broken' is not an error code\. The codes are: "
     ):
-        from_data(data)
+        turn_from_dict(data)

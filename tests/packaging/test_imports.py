@@ -9,6 +9,7 @@ import pytest
 HEAVY = (
     "pydantic",
     "pydantic_core",
+    "pydantic_settings",
     "griffe",
     "jsonschema_rs",
     "jiter",
@@ -19,6 +20,7 @@ HEAVY = (
     "anyio",
     "starlette",
     "uvicorn",
+    "watchfiles",
     "opentelemetry",
     "sqlalchemy",
     "wasmtime",

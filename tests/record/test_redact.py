@@ -32,7 +32,7 @@ def test_a_secret_is_struck_out_in_every_spelling(secret: str, before: str, afte
         lambda s: s.encode().hex(),
     ):
         spelled = spell(secret)
-        assert spelled not in redactor.strike(f"{before}{spelled}{after}")
+        assert spelled not in redactor.redact(f"{before}{spelled}{after}")
 
 
 @pytest.mark.parametrize("before", ["", "a", "ab", "abc", "user:"])
@@ -40,16 +40,16 @@ def test_a_secret_is_struck_out_in_every_spelling(secret: str, before: str, afte
 def test_a_secret_inside_longer_base64_does_not_survive(before: str, after: str) -> None:
     secret = "hunter2-and-some-more"
     encoded = base64.b64encode(f"{before}{secret}{after}".encode()).decode()
-    struck = Redactor([secret]).strike(f"Authorization: Basic {encoded}")
+    struck = Redactor([secret]).redact(f"Authorization: Basic {encoded}")
     assert "[secret]" in struck
     assert not any(encoded[start : start + 12] in struck for start in range(len(encoded) - 11))
 
 
 def test_the_longest_secret_goes_first_and_text_without_secrets_is_the_same_object() -> None:
     redactor = Redactor(["token", "token-extended"])
-    assert redactor.strike("a token-extended b token c") == "a [secret] b [secret] c"
+    assert redactor.redact("a token-extended b token c") == "a [secret] b [secret] c"
     text = "nothing here"
-    assert redactor.strike(text) is text
+    assert redactor.redact(text) is text
 
 
 def test_secrets_show_in_no_repr_and_short_ones_are_refused() -> None:
@@ -63,4 +63,4 @@ def test_base64_of_a_secret_alone_is_struck_out_whole() -> None:
     for length in range(6, 15):
         secret = "hush!me-and-more"[:length]
         encoded = base64.b64encode(secret.encode()).decode()
-        assert Redactor([secret]).strike(encoded).strip("=") == "[secret]"
+        assert Redactor([secret]).redact(encoded).strip("=") == "[secret]"

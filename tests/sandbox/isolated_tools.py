@@ -95,7 +95,7 @@ async def look_around(ctx: Context) -> dict[str, Any]:
         "caller": [ctx.caller.principal, ctx.caller.profile, ctx.caller.thread],
         "variables": dict(ctx.variables),
         "call": ctx.call.id,
-        "left_s": ctx.deadline_s and ctx.deadline_s - time.monotonic(),
+        "left_s": ctx.time_left_s,
     }
 
 
@@ -234,3 +234,15 @@ def start_others(folder: str, *, wait_s: float) -> int:
     open(f"{folder}/begun", "w").close()
     time.sleep(wait_s)
     return os.getpid()
+
+
+@process()
+async def data(ctx: Context, name: str | None = None) -> Any:
+    found = ctx.call.data
+    return None if found is None else dict(found) if name is None else found[name]
+
+
+@process()
+def spin() -> None:
+    while True:
+        time.sleep(0.01)

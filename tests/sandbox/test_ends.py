@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 
 from toolcrib import Result, Workbench
-from toolcrib.sandbox import WorkerGone, Workers
+from toolcrib.sandbox import Processes, WorkerGone, Workers
 from toolcrib.sandbox.guard import descendants
-from toolcrib.workbench.processes import Processes
 
 Lives = Callable[..., Awaitable[bool]]
 

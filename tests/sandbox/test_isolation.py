@@ -32,8 +32,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import CancellationToken, Emitted, Progress
-from toolcrib.sandbox import Limits
-from toolcrib.workbench.processes import Processes
+from toolcrib.sandbox import Limits, Processes
 
 SECRET = "hunter2-secret"
 Lives = Callable[..., Awaitable[bool]]
@@ -87,8 +86,8 @@ async def test_arguments_and_values_keep_their_types(tools: str) -> None:
 
 
 def test_arguments_of_every_kind_arrive_as_they_were_checked() -> None:
-    crossing = Tool(every_kind, isolation="process").crossing
-    assert crossing is not None
+    codec = Tool(every_kind, isolation="process").codec
+    assert codec is not None
     sent = {
         "pet": {"theName": "Rex"},
         "when": "2026-01-01T10:00:00.123456+02:00",
@@ -103,7 +102,7 @@ def test_arguments_of_every_kind_arrive_as_they_were_checked() -> None:
         "other": "2.50",
     }
     arguments, _ = Tool(every_kind).check(json.dumps(sent), False)
-    assert crossing.read_arguments(crossing.write_arguments(arguments)) == arguments
+    assert codec.read_arguments(codec.write_arguments(arguments)) == arguments
 
 
 @pytest.mark.parametrize(
@@ -337,12 +336,13 @@ async def test_a_file_that_cannot_be_imported_any_more_is_unavailable(
         assert (await bench.call("f", {"a": 1})).value == 2
         file.write_text(tool_text.format(10))
         assert (await bench.call("f", {"a": 1})).value == 2, "a worker keeps what it has imported"
-        async with Workbench([file], processes=bench._processes) as reloaded:
+        processes = bench.crib.resources.get(Processes)
+        async with Workbench([file], processes=processes) as reloaded:
             assert (await reloaded.call("f", {"a": 1})).value == 11
-        bench._processes.forget()
+        processes.forget()
         await asyncio.sleep(0)
         assert (await bench.call("f", {"a": 1})).value == 11
-        bench._processes.forget()
+        processes.forget()
         await asyncio.sleep(0)
         file.write_text("syntax error")
         result = await bench.call("f", {"a": 1})

@@ -112,7 +112,7 @@ def test_sections_alone_leave_no_description() -> None:
 
 
 def test_notes_stay_among_the_words() -> None:
-    said, parameters = read(
+    description, parameters = read(
         """Do it.
 
         Note:
@@ -125,7 +125,7 @@ def test_notes_stay_among_the_words() -> None:
             It is hot.
         """
     )
-    assert said == "Do it.\n\nNote: Not on Sundays.\n\nWarning: It is hot."
+    assert description == "Do it.\n\nNote: Not on Sundays.\n\nWarning: It is hot."
     assert parameters == {"a": "The first."}
 
 
@@ -134,8 +134,8 @@ def test_names_that_the_function_does_not_have_are_left_out() -> None:
 
 
 def test_a_broken_docstring_is_no_error() -> None:
-    said, _ = read("Do it.\n\n    Args:\n    a: not indented\n        : nothing\n  Returns:")
-    assert said.startswith("Do it.")
+    description, _ = read("Do it.\n\n    Args:\n    a: not indented\n        : nothing\n  Returns:")
+    assert description.startswith("Do it.")
     assert read("Do it.\n\n    :param: nothing\n    :param a")[0].startswith("Do it.")
 
 

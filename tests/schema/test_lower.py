@@ -1,10 +1,11 @@
-"""Lowering, case by case: what comes out for a provider, and which losses are told."""
+"""Lowering, case by case: what comes out for a provider, and which losses are reported."""
 
 import json
 import sys
 from dataclasses import replace
 from typing import Any
 
+import jsonschema_rs
 import pytest
 
 from toolcrib.formats.accepts import ANTHROPIC, ANTHROPIC_STRICT, BEDROCK, GEMINI, MCP, OPENAI, OPENAI_STRICT
@@ -31,18 +32,18 @@ def of(**members: Any) -> dict[str, Any]:
     return {"type": "object", "properties": members, "required": list(members), "additionalProperties": False}
 
 
-def told(low: Lowered) -> list[tuple[str, str]]:
+def lost(low: Lowered) -> list[tuple[str, str]]:
     return [(loss.path, loss.keyword) for loss in low.losses]
 
 
 def member(schema: Any, accepts: Accepts, *, strict: bool = False) -> tuple[Any, list[tuple[str, str]]]:
     """What becomes of one member, and what is lost."""
     low = lower(of(a=schema), accepts, strict=strict)
-    return low.schema["properties"]["a"], told(low)
+    return low.schema["properties"]["a"], lost(low)
 
 
 @pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, BEDROCK, MCP], ids=lambda accepts: accepts.name)
-def test_a_loose_dialect_is_told_everything_as_it_is(accepts: Accepts) -> None:
+def test_a_dialect_with_all_keywords_gets_a_schema_as_it_is(accepts: Accepts) -> None:
     schema = of(
         n={"type": "integer", "minimum": 1, "not": {"const": 3}},
         m={"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "unevaluatedProperties": False},
@@ -51,10 +52,10 @@ def test_a_loose_dialect_is_told_everything_as_it_is(accepts: Accepts) -> None:
     assert lower(schema, accepts) == Lowered(schema, optional=0)
 
 
-def test_a_dropped_constraint_is_told_in_a_sentence() -> None:
+def test_a_constraint_that_is_left_out_is_reported_in_a_sentence() -> None:
     low = lower(of(n={"type": "number", "multipleOf": 5}), GEMINI)
     assert low.schema == of(n={"type": "number"})
-    meaning = "The provider is not told that 'n' is a multiple of 5; Toolcrib still checks it."
+    meaning = "The schema for the provider omits 'multipleOf' (5) of 'n'; Toolcrib still checks it."
     assert low.losses == (Loss("/properties/n", "multipleOf", meaning),)
     assert low.losses[0].to_dict() == {"path": "/properties/n", "keyword": "multipleOf", "meaning": meaning}
 
@@ -63,9 +64,9 @@ def test_losses_name_what_they_are_about() -> None:
     odd = {"type": "array", "items": {"type": "string", "minLength": 1}}
     schema = of(properties=odd, items={"type": "object", "properties": {"allOf": {"type": "string", "minLength": 2}}})
     assert [loss.meaning.partition(";")[0] for loss in lower({**schema, "minProperties": 3}, GEMINI).losses] == [
-        "The provider is not told that the whole of the arguments has at least 3 members",
-        "The provider is not told that what is inside 'properties' has at least 1 characters",
-        "The provider is not told that 'allOf' has at least 2 characters",
+        "The schema for the provider omits 'minProperties' (3) of the arguments",
+        "The schema for the provider omits 'minLength' (1) of the values inside 'properties'",
+        "The schema for the provider omits 'minLength' (2) of 'allOf'",
     ]
 
 
@@ -104,7 +105,7 @@ def test_losses_name_what_they_are_about() -> None:
         ({}, {}),
     ],
 )
-def test_what_can_be_said_in_other_words_loses_nothing(schema: Any, lowered: Any) -> None:
+def test_what_has_another_form_loses_nothing(schema: Any, lowered: Any) -> None:
     assert member(schema, GEMINI) == (lowered, [])
 
 
@@ -141,7 +142,7 @@ def test_what_can_be_said_in_other_words_loses_nothing(schema: Any, lowered: Any
         ),
     ],
 )
-def test_what_cannot_be_said_is_left_out_and_told(schema: Any, lowered: Any, keywords: list[str]) -> None:
+def test_what_has_no_form_is_left_out_and_reported(schema: Any, lowered: Any, keywords: list[str]) -> None:
     found, losses = member(schema, GEMINI)
     assert found == lowered
     assert {keyword for _, keyword in losses} == set(keywords)
@@ -161,13 +162,12 @@ def test_unevaluated_properties_see_what_stands_beside_them() -> None:
     assert member(schema, GEMINI) == (lowered, [])
 
 
-def test_the_items_that_openai_demands_leave_nothing_unevaluated_so_that_is_told() -> None:
+def test_the_items_that_openai_demands_leave_nothing_unevaluated_and_that_is_reported() -> None:
     schema = {"type": "array", "allOf": [{"type": "array"}], "unevaluatedItems": {"type": "string"}}
-    lowered = {"type": "array", "allOf": [{"type": "array", "items": {}}], "items": {}}
-    assert member(schema, OPENAI) == (lowered, [("/properties/a", "unevaluatedItems")])
+    assert member(schema, OPENAI) == ({"type": "array", "items": {}}, [("/properties/a", "unevaluatedItems")])
 
 
-def test_a_value_that_two_branches_take_is_told_of() -> None:
+def test_a_value_that_two_branches_accept_is_reported() -> None:
     schema = {"oneOf": [{"type": ["null", "integer"]}, {"enum": [None]}], "minimum": 2}
     _, losses = member(schema, GEMINI)
     assert losses == [("/properties/a", "oneOf")]
@@ -188,7 +188,7 @@ NARROW = Accepts("Narrow", "made up", keywords=frozenset({"type", "not", "oneOf"
 def test_nothing_is_left_out_where_that_would_make_the_schema_narrower(schema: Any, lowered: Any, keyword: str) -> None:
     low = lower({**of(a=schema), "$defs": {"Big": {"type": "integer", "minimum": 5}}}, NARROW)
     assert low.schema["properties"]["a"] == lowered
-    assert ("/properties/a", keyword) in told(low)
+    assert ("/properties/a", keyword) in lost(low)
 
 
 # -- references ----------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_references_to_anywhere_become_definitions() -> None:
         **of(a={"type": "string"}, b={"$ref": "#/$defs/a"}, c={"$ref": "#/$defs/C"}),
         "$defs": {"C": {"type": "integer"}, "a": {"type": "string"}},
     }
-    assert told(low) == [("/properties/a", "maxLength")]
+    assert lost(low) == [("/properties/a", "maxLength")]
 
 
 def test_definitions_of_one_name_are_kept_apart() -> None:
@@ -220,7 +220,7 @@ def test_a_description_beside_a_reference_stays() -> None:
     assert found == {"description": "First.", "anyOf": [{"$ref": "#/$defs/T"}]}
 
 
-def test_what_stands_beside_a_reference_is_said_with_it() -> None:
+def test_what_stands_beside_a_reference_is_merged_with_it() -> None:
     schema = {**of(a={"$ref": "#/$defs/T", "minimum": 3}), "$defs": {"T": {"type": "integer", "minimum": 1}}}
     assert lower(schema, GEMINI).schema["properties"]["a"] == {"type": "integer", "minimum": 3}
 
@@ -236,7 +236,7 @@ def test_recursion_is_kept_where_it_may_be() -> None:
     }
 
 
-def test_recursion_is_written_out_a_little_where_it_may_not_be_and_that_is_told() -> None:
+def test_recursion_is_written_out_a_little_where_it_may_not_be_and_that_is_reported() -> None:
     schema = json.loads(json.dumps(TREE))
     schema["$defs"]["Node"]["properties"]["next"] = {"type": "array", "items": {"$ref": "#/$defs/Node"}}
     schema["$defs"]["Node"]["required"] = ["name", "next"]
@@ -244,7 +244,7 @@ def test_recursion_is_written_out_a_little_where_it_may_not_be_and_that_is_told(
     assert "$ref" not in json.dumps(low.schema)
     inner = low.schema["properties"]["root"]["properties"]["next"]["items"]["properties"]["next"]
     assert inner == {"type": "array", "items": {"type": "object", **inner["items"]}}
-    meaning = "The provider is not told what is deeper inside 'next'; Toolcrib still checks it."
+    meaning = "The schema for the provider omits what is deeper inside 'next'; Toolcrib still checks it."
     assert low.losses == (Loss("/$defs/Node/properties/next", "nesting", meaning),)
     strict = lower(TREE, ANTHROPIC, strict=True)
     assert not strict.strict and "more of its own kind" in strict.losses[0].meaning
@@ -257,11 +257,56 @@ def test_a_root_that_holds_itself_is_referred_to_as_such() -> None:
     assert low.lift({"sub": {"sub": None}}) == {"sub": {}}
 
 
+@pytest.mark.parametrize("name", ["default", "enum", "const", "examples"])
+@pytest.mark.parametrize(("accepts", "strict"), [(OPENAI, True), (ANTHROPIC, True), (GEMINI, False)])
+def test_a_member_with_the_name_of_a_keyword_keeps_its_definition(name: str, accepts: Accepts, strict: bool) -> None:
+    text = of(t={"type": "string"})
+    schema = {**of(**{name: {"$ref": "#/$defs/T"}}), "$defs": {"T": text}}
+    low = lower(schema, accepts, strict=strict)
+    assert low == Lowered(schema, strict=strict)
+
+
+@pytest.mark.parametrize(
+    "elsewhere", ["https://example.com/a.json", "other.json#/$defs/A", "#/$defs/gone", "file:///etc/passwd"]
+)
+@pytest.mark.parametrize(
+    "accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP, OPENAI_STRICT, ANTHROPIC_STRICT], ids=lambda a: a.name
+)
+def test_a_reference_that_leads_elsewhere_is_not_sent(accepts: Accepts, elsewhere: str) -> None:
+    low = lower(of(a={"$ref": elsewhere, "type": "string"}, b={"$dynamicRef": elsewhere, "type": "integer"}), accepts)
+    assert low.schema == of(a={"type": "string"}, b={"type": "integer"})
+    assert lost(low) == [("/properties/a", "$ref"), ("/properties/b", "$dynamicRef")]
+
+
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP], ids=lambda accepts: accepts.name)
+@pytest.mark.parametrize(
+    ("schema", "keyword"),
+    [
+        ({"type": "string", "not": {"$ref": "https://example.com/a.json"}}, "not"),
+        ({"type": "string", "if": {"$ref": "https://example.com/a.json"}, "then": {"maxLength": 3}}, "if"),
+        ({"type": "string", "not": {"anyOf": [{"$ref": "#/$defs/Far"}, {"const": "a"}]}}, "not"),
+    ],
+)
+def test_what_depends_on_a_reference_that_leads_elsewhere_is_not_narrower(
+    accepts: Accepts, schema: dict[str, Any], keyword: str
+) -> None:
+    low = lower({**of(a=schema), "$defs": {"Far": {"$ref": "https://example.com/a.json"}}}, accepts)
+    assert low.schema == of(a={"type": "string"})
+    assert ("/properties/a", keyword) in lost(low)
+
+
+def test_data_that_looks_like_a_reference_stays() -> None:
+    data = {"$ref": "https://example.com/a.json"}
+    schema = of(a={"type": "object", "default": data, "examples": [data], "description": "A."})
+    for accepts in (OPENAI, ANTHROPIC, BEDROCK, MCP):
+        assert lower(schema, accepts) == Lowered(schema)
+
+
 # -- the root ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK], ids=lambda accepts: accepts.name)
-def test_unions_of_the_arguments_are_told_as_one_object(accepts: Accepts) -> None:
+def test_unions_of_the_arguments_become_one_object(accepts: Accepts) -> None:
     by_name = {"properties": {"name": {"type": "string"}}, "required": ["name"]}
     by_id = {"properties": {"id": {"type": "integer"}}, "required": ["id"]}
     schema = {
@@ -277,10 +322,10 @@ def test_unions_of_the_arguments_are_told_as_one_object(accepts: Accepts) -> Non
         "id": {"type": "integer"},
     }
     assert low.schema["required"] == ["dry"]
-    assert told(low) == [("", "anyOf")]
+    assert lost(low) == [("", "anyOf")]
 
 
-def test_a_root_that_is_a_reference_or_an_all_of_is_told_whole() -> None:
+def test_a_root_that_is_a_reference_or_an_all_of_is_merged() -> None:
     schema = {"$ref": "#/$defs/Args", "$defs": {"Args": of(a={"type": "string"})}}
     assert lower(schema, OPENAI) == Lowered(of(a={"type": "string"}))
     parts = {"type": "object", "allOf": [{"properties": {"a": {"type": "string"}}}, {"required": ["a"]}]}
@@ -301,10 +346,35 @@ def test_names_of_arguments_that_anthropic_refuses_are_mapped_and_back() -> None
     assert low.lift({names[0]: "a", "filter_id_": "b"}) == {"filter[id]": "a", "filter_id_": "b"}
 
 
+def test_members_that_a_pattern_describes_keep_their_place_beside_a_mapped_name() -> None:
+    schema = {**of(**{"$top": {"type": "integer"}}), "patternProperties": {"^x-": {"type": "string"}}}
+    low = lower(schema, ANTHROPIC)
+    (name,) = low.schema["properties"]
+    assert jsonschema_rs.Draft202012Validator(low.schema).is_valid({name: 1, "x-a": "b"})
+    assert low.lift({name: 1, "x-a": "b"}) == {"$top": 1, "x-a": "b"}
+    assert ("", "patternProperties") in lost(low)
+
+
 @pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"type": "object", "properties": {}}])
 def test_no_parameters_are_an_empty_object(schema: dict[str, Any]) -> None:
     for accepts in (OPENAI, ANTHROPIC, GEMINI, BEDROCK):
         assert lower(schema, accepts) == Lowered({"type": "object", "properties": {}})
+
+
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP], ids=lambda accepts: accepts.name)
+@pytest.mark.parametrize("strict", [False, True])
+def test_a_union_of_everything_and_nothing_is_everything(accepts: Accepts, strict: bool) -> None:
+    union = {"anyOf": [True, False]}
+    low = lower(of(a=union, b={"type": "array", "items": union}), accepts, strict=strict)
+    assert low.schema["properties"]["b"]["type"] == "array"
+    assert [loss for loss in low.losses if loss.keyword != "strict"] == []
+    for whole in (
+        union,
+        {"oneOf": [True, False]},
+        {"type": "object", **union},
+        {"$ref": "#/$defs/A", "$defs": {"A": union}},
+    ):
+        assert lower(whole, accepts, strict=strict).schema["type"] == "object"
 
 
 # -- strict mode ---------------------------------------------------------------------------------------------------
@@ -333,11 +403,21 @@ def test_strict_mode_asks_for_every_member_with_null_for_absent() -> None:
 def test_maps_are_asked_for_as_entries_and_come_back_as_maps() -> None:
     schema = of(m={"type": "object", "additionalProperties": {"type": "integer"}, "minProperties": 1})
     low = lower(schema, OPENAI, strict=True)
-    assert low.strict and told(low) == [("/properties/m", "additionalProperties")]
+    assert low.strict and lost(low) == [("/properties/m", "additionalProperties")]
     assert low.schema["properties"]["m"]["minItems"] == 1
     assert low.lift({"m": [{"key": "a", "value": 1}, {"key": "b", "value": 2}]}) == {"m": {"a": 1, "b": 2}}
     for left in ({"m": {"a": 1}}, {"m": [{"key": "a", "value": 1}, {"key": "a", "value": 2}]}, {"m": 5}):
         assert low.lift(left) is left
+
+
+def test_the_number_of_a_maps_members_is_that_of_its_entries() -> None:
+    schema = of(m={"type": "object", "additionalProperties": {"type": "integer"}, "maxProperties": 3})
+    low = lower(schema, OPENAI, strict=True)
+    assert low.strict and low.schema["properties"]["m"]["maxItems"] == 3
+    assert lost(lower(schema, ANTHROPIC, strict=True)) == [
+        ("/properties/m", "additionalProperties"),
+        ("/properties/m", "maxProperties"),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -349,7 +429,7 @@ def test_maps_are_asked_for_as_entries_and_come_back_as_maps() -> None:
             "/properties/a",
             "it takes others",
         ),
-        ({}, "/properties/a", "told the type"),
+        ({}, "/properties/a", "needs the type"),
         ({"type": "array"}, "/properties/a", "the type of the items"),
         ({"enum": [{"x": 1}]}, "/properties/a", "lists no objects"),
         (
@@ -377,14 +457,14 @@ def test_null_that_means_something_cannot_stand_for_absent() -> None:
     assert low.strict and low.losses == () and low.lift({"a": None}) == {"a": None}
 
 
-def test_members_not_spoken_of_are_closed_off_in_strict_mode_and_that_is_told() -> None:
+def test_members_not_described_are_closed_off_in_strict_mode_and_that_is_reported() -> None:
     schema = {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
     low = lower(schema, ANTHROPIC, strict=True)
     assert low.schema == of(a={"type": "string"}) and low.strict
-    assert told(low) == [("", "additionalProperties")]
+    assert lost(low) == [("", "additionalProperties")]
 
 
-def test_unions_are_lifted_as_the_branch_that_was_written() -> None:
+def test_unions_are_restored_as_the_branch_that_was_written() -> None:
     dog = {**of(kind={"const": "dog"}, name={"type": "string"}), "required": ["kind"]}
     cat = {**of(kind={"const": "cat"}, lives={"type": "integer"}), "required": ["kind"]}
     low = lower(of(pet={"oneOf": [dog, cat]}), OPENAI, strict=True)
@@ -410,9 +490,9 @@ def test_a_schema_larger_than_strict_mode_takes_is_sent_without_it() -> None:
     ]
 
 
-def test_a_provider_without_strict_mode_says_so() -> None:
+def test_a_provider_without_strict_mode_is_reported() -> None:
     low = lower(of(a={"type": "string"}), GEMINI, strict=True)
-    assert not low.strict and told(low) == [("", "strict")]
+    assert not low.strict and lost(low) == [("", "strict")]
 
 
 def test_the_strict_dialects_can_be_asked_for_by_themselves() -> None:
@@ -431,10 +511,10 @@ def test_no_depth_of_nesting_is_too_much() -> None:
         for accepts in (OPENAI, ANTHROPIC, GEMINI):
             low = lower(of(a={"type": "string"}, b=deep), accepts)
             if depth == 5000:  # more than Python itself can read or write as JSON
-                assert (low.schema, told(low)) == ({"type": "object", "properties": {}}, [("", "$schema")])
+                assert (low.schema, lost(low)) == ({"type": "object", "properties": {}}, [("", "$schema")])
             elif depth > 60:
                 assert low.schema == of(a={"type": "string"}, b={})
-                assert told(low) == [("/properties/b", "nesting")]
+                assert lost(low) == [("/properties/b", "nesting")]
             else:
                 assert bool(low.losses) == (accepts is GEMINI)
 
@@ -447,10 +527,10 @@ def test_no_depth_of_nesting_is_too_much() -> None:
         {"type": "object", "properties": []},
     ],
 )
-def test_what_is_no_json_schema_is_told_as_any_object(schema: dict[str, Any]) -> None:
+def test_what_is_not_valid_json_schema_becomes_any_object(schema: dict[str, Any]) -> None:
     for accepts in (OPENAI, GEMINI):
         low = lower(schema, accepts)
-        assert low.schema == {"type": "object", "properties": {}} and told(low) == [("", "$schema")]
+        assert low.schema == {"type": "object", "properties": {}} and lost(low) == [("", "$schema")]
 
 
 def test_references_that_go_in_circles_or_multiply_come_to_an_end() -> None:

@@ -1,6 +1,6 @@
 """What must hold of every lowered schema, with jsonschema-rs as the judge.
 
-A lowered schema is never narrower than its original, once arguments are lifted, unless a loss says so; never wider
+A lowered schema is never narrower than its original, once arguments are restored, unless a loss says so; never wider
 without a loss; and a schema in the dialect's own words loses nothing.
 
 Schemas are made by Hypothesis here, taken from real servers, and, in a run of its own, made by hypothesis-jsonschema.
@@ -26,7 +26,7 @@ from pydantic import BaseModel
 
 from toolcrib import Workbench
 from toolcrib.formats import accepts
-from toolcrib.schema import lift as plans
+from toolcrib.schema import restore as plans
 from toolcrib.schema.lower import Accepts, Loss, Lowered, lower
 
 MODES: tuple[tuple[Accepts, bool], ...] = (
@@ -38,7 +38,7 @@ MODES: tuple[tuple[Accepts, bool], ...] = (
     (accepts.BEDROCK, False),
     (accepts.MCP, False),
 )
-# What may be narrower, and then says so: unions of the arguments told as one object; objects that strict mode closes.
+# What may be narrower, and then says so: unions of the arguments as one object; objects that strict mode closes.
 NARROWER_OPEN = {"anyOf", "oneOf", "properties"}
 NARROWER_STRICT = {*NARROWER_OPEN, "additionalProperties"}
 
@@ -73,25 +73,25 @@ def problems(schema: dict[str, Any], instances: Iterable[Any], *, seed: int = 0)
             yield f"no JSON Schema: {where}"
             continue
         lowered = judge(low.schema)
-        told = {loss.keyword for loss in low.losses}
-        may_narrow = told & (NARROWER_STRICT if low.strict else NARROWER_OPEN)
+        lost = {loss.keyword for loss in low.losses}
+        may_narrow = lost & (NARROWER_STRICT if low.strict else NARROWER_OPEN)
         for value in valid:
             counted["instances"] += 1
             if not any(lowered.is_valid(w) and same(low.lift(w), value, schema) for w in written(value, low)):
-                if not may_narrow and not told & {"nesting", "$schema"}:
-                    yield f"narrower, {json.dumps(value)} cannot be said: {where} losses {sorted(told)}"
+                if not may_narrow and not lost & {"nesting", "$schema"}:
+                    yield f"narrower, {json.dumps(value)} has no form: {where} losses {sorted(lost)}"
                 break
-        told_wider = judge(without_what_is_lost(schema, low.losses))
+        wider_by_losses = judge(without_what_is_lost(schema, low.losses))
         asked = [value for _ in range(12) if isinstance(value := make(low.schema, low.schema, chance), dict)]
         for value in [*asked, *valid, *instances]:
             if isinstance(value, dict) and lowered.is_valid(value):
                 counted["instances"] += 1
-                if not told_wider.is_valid(low.lift(value)):
-                    yield f"wider in silence, {json.dumps(value)} is let in: {where} losses {sorted(told)}"
+                if not wider_by_losses.is_valid(low.lift(value)):
+                    yield f"wider in silence, {json.dumps(value)} is let in: {where} losses {sorted(lost)}"
                     break
         if mode is accepts.MCP and low.losses:
             counted["needless"] += len(low.losses)
-            yield f"MCP takes everything: {where} losses {sorted(told)}"
+            yield f"MCP takes everything: {where} losses {sorted(lost)}"
 
 
 _GO_TOGETHER = {
@@ -103,7 +103,7 @@ _GO_TOGETHER = {
 
 
 def without_what_is_lost(schema: dict[str, Any], losses: Iterable[Loss]) -> dict[str, Any]:
-    """*schema* without the keywords that *losses* tell of: what a lowered one may be as wide as, and no wider."""
+    """*schema* without the keywords in *losses*: what a lowered one may be as wide as, and no wider."""
     wider: Any = json.loads(json.dumps({"type": "object", **schema}))
     losses = [loss for loss in losses if loss.keyword != "strict"]
     if losses and any(f'"{word}"' in json.dumps(schema) for word in ("$ref", "$dynamicRef")) and _turns(schema):
@@ -191,11 +191,11 @@ def _without_null(value: Any) -> Any:
 def written(value: Any, low: Lowered) -> list[Any]:
     """How *value* could be written under a lowered schema: the way back from what `lift` does."""
     lifting = low.lift
-    if not isinstance(lifting, plans.Lifting):
+    if not isinstance(lifting, plans.Restore):
         return [value]
     definitions = low.schema.get("$defs", {})
 
-    def told(schema: Any) -> tuple[Any, bool]:
+    def resolved(schema: Any) -> tuple[Any, bool]:
         ref = schema.get("$ref") if isinstance(schema, dict) else None
         if ref is None:
             return schema, False
@@ -209,7 +209,7 @@ def written(value: Any, low: Lowered) -> list[Any]:
             return []
         if isinstance(plan, plans.Ref):
             plan = lifting.plans.get(plan.name)
-        schema, _ = told(schema)
+        schema, _ = resolved(schema)
         if not isinstance(schema, dict):
             return [value]
         if "anyOf" in schema:
@@ -223,19 +223,19 @@ def written(value: Any, low: Lowered) -> list[Any]:
             inner_schema = schema["items"]["properties"]["value"]
             return [[{"key": k, "value": best(v, inner_schema, plan.inside)} for k, v in value.items()]]
         if isinstance(value, list) and "items" in schema:
-            rest = plan.rest if isinstance(plan, plans.Items) else None
+            rest = plan.inside if isinstance(plan, plans.Items) else None
             return [[best(item, schema["items"], rest) for item in value]]
         if isinstance(value, dict) and "properties" in schema:
             members = plan.of if isinstance(plan, plans.Members) else {}
             left = dict(value)
-            said: dict[str, Any] = {}
+            members_written: dict[str, Any] = {}
             for name, inner in schema["properties"].items():
                 member = members.get(name, plans.Member(name))
                 if member.name in left:
-                    said[name] = best(left.pop(member.name), inner, member.inside)
+                    members_written[name] = best(left.pop(member.name), inner, member.inside)
                 elif name in schema.get("required", ()):
-                    said[name] = None
-            return [{**said, **left}]
+                    members_written[name] = None
+            return [{**members_written, **left}]
         return [value]
 
     def best(value: Any, schema: Any, plan: Any) -> Any:
@@ -592,9 +592,9 @@ def generated(max_examples: int) -> None:
     @given(from_schema(_SCHEMA_OF_SCHEMAS).filter(lambda schema: _whole(schema)), st.data())
     def holds(schema: dict[str, Any], data: st.DataObject) -> None:
         instances = []
-        for told in (schema, *(lower(schema, mode, strict=strict).schema for mode, strict in MODES[:3])):
+        for one in (schema, *(lower(schema, mode, strict=strict).schema for mode, strict in MODES[:3])):
             try:
-                instances.append(data.draw(from_schema(told)))
+                instances.append(data.draw(from_schema(one)))
             except Exception as error:  # it does not know recursion, for one
                 if type(error).__module__.startswith("hypothesis"):
                     raise

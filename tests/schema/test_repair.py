@@ -51,8 +51,8 @@ Pet = Annotated[Dog | Cat, Field(discriminator="kind")]
 def takes(kind: Any, *default: Any) -> Tool[..., Any]:
     """A tool with one argument `v` of this type, which it returns."""
 
-    def give(**given: Any) -> Any:
-        return given.get("v", "left out")
+    def give(**arguments: Any) -> Any:
+        return arguments.get("v", "left out")
 
     parameter = inspect.Parameter(
         "v", inspect.Parameter.KEYWORD_ONLY, annotation=kind, default=default[0] if default else inspect.Parameter.empty
@@ -324,7 +324,7 @@ async def test_in_an_open_object_only_a_missing_name_is_found_under_another_spel
 
 async def test_of_names_that_differ_only_in_case_none_is_chosen() -> None:
     tool = Tool(
-        lambda **given: given,
+        lambda **arguments: arguments,
         name="bare",
         parameters={"type": "object", "properties": {"a_b": {}, "A-B": {}}, "additionalProperties": False},
     )
@@ -354,7 +354,7 @@ async def test_a_secret_sent_as_a_number_stays_a_secret() -> None:
 
 
 def bare(**schema: Any) -> Tool[..., Any]:
-    return Tool(lambda **given: given, name="bare", parameters={"type": "object", **schema})
+    return Tool(lambda **arguments: arguments, name="bare", parameters={"type": "object", **schema})
 
 
 @pytest.mark.parametrize(

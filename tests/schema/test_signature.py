@@ -495,7 +495,7 @@ _two_late = _two
 def test_two_contexts_are_refused() -> None:
     def use(one: Context, two: Context) -> None: ...
 
-    assert refusal(use) == ("Tool 'use' has two Context parameters, 'one' and 'two'. Keep one: both would be the same.")
+    assert refusal(use) == ("Tool 'use' has two Context parameters, 'one' and 'two'. Keep one: both are the same.")
 
 
 def test_depends_as_a_default_is_refused() -> None:
@@ -511,7 +511,7 @@ def test_depends_inside_another_type_is_refused() -> None:
     def use(number: Annotated[int, Depends(get_number)] | None) -> None: ...
 
     assert refusal(use) == (
-        "Tool 'use': Depends of 'number' is inside another type, where nobody provides it. "
+        "Tool 'use': Depends of 'number' is inside another type, where it is not provided. "
         "Write it around the whole: number: Annotated[..., Depends(...)]."
     )
 
@@ -522,14 +522,14 @@ def test_a_provided_parameter_that_cannot_be_given_by_name_is_refused() -> None:
     def many(*numbers: Annotated[int, Depends(get_number)]) -> None: ...
 
     for fn in (context, depends, many):
-        assert "is provided by name; let it stand behind the '/', and without '*'." in refusal(fn)
+        assert "is provided by name; write it after the '/', and without '*'." in refusal(fn)
 
 
 def test_a_provider_that_needs_plain_arguments_is_refused() -> None:
     def use(number: Annotated[int, Depends(_needs_more)]) -> None: ...
 
     assert refusal(use) == (
-        "Tool 'use': the provider of 'number' takes a, and nobody gives it that. "
+        "Tool 'use': the provider of 'number' takes a, and nobody provides that. "
         "A provider's parameters are Context or Depends themselves, or have defaults."
     )
 
@@ -538,7 +538,7 @@ def test_a_value_that_outlives_what_it_is_made_of_is_refused() -> None:
     def of_session(number: Annotated[int, Depends(_needs_context)]) -> None: ...
 
     assert refusal(of_session) == (
-        "Tool 'of_session': 'number' lives as long as a session, and its provider needs something that ends with a "
+        "Tool 'of_session': 'number' lasts as long as a session, and its provider needs something that ends with a "
         'call. Write Depends(..., scope="call").'
     )
 
@@ -553,7 +553,7 @@ def test_a_value_that_outlives_what_it_is_made_of_is_refused() -> None:
 def test_a_provider_that_needs_itself_is_refused() -> None:
     def use(one: Annotated[int, Depends(_one)]) -> None: ...
 
-    assert refusal(use).endswith("needs itself, by way of what it needs.")
+    assert refusal(use).endswith("needs itself, through what it needs.")
 
 
 def test_a_provider_that_is_none_and_a_scope_that_is_none_are_refused() -> None:
@@ -561,7 +561,8 @@ def test_a_provider_that_is_none_and_a_scope_that_is_none_are_refused() -> None:
     def no_scope(number: Annotated[int, Depends(get_number, scope="request")]) -> None: ...  # type: ignore[arg-type]
 
     assert (
-        refusal(no_provider) == "Tool 'no_provider': Depends of 'number' takes what is called for the value, not int."
+        refusal(no_provider)
+        == "Tool 'no_provider': Depends of 'number' takes a callable that returns the value, not int."
     )
     assert refusal(no_scope) == (
         "Tool 'no_scope': 'number' has the scope 'request'. Scopes are: call, session, program."

@@ -1,4 +1,4 @@
-"""Every item of the documents that the dialects follow has a test, and the script that says so would say otherwise."""
+"""Every item of the documents that the dialects follow has a test, and the script reports one that has none."""
 
 import copy
 import importlib.util
@@ -35,7 +35,7 @@ def table(script: Any) -> dict[str, Any]:
     return copy.deepcopy(tomllib.loads(script.TABLE.read_text()))
 
 
-def test_an_item_without_a_test_is_told(script: Any, table: dict[str, Any]) -> None:
+def test_an_item_without_a_test_is_reported(script: Any, table: dict[str, Any]) -> None:
     table["spark"]["items"]["ToolUse.input"] = []
     assert list(script.problems(table)) == ["spark: ToolUse.input: no test holds it"]
 
@@ -49,7 +49,7 @@ def test_an_item_without_a_test_is_told(script: Any, table: dict[str, Any]) -> N
         "scripts/check_seeds.py::main",
     ],
 )
-def test_a_test_that_is_not_there_is_told(test: str, script: Any, table: dict[str, Any]) -> None:
+def test_a_missing_test_is_reported(test: str, script: Any, table: dict[str, Any]) -> None:
     table["autogen"]["items"]["ToolResult.name"] = test
     assert list(script.problems(table)) == [f"autogen: ToolResult.name: there is no test {test}"]
 
@@ -65,9 +65,9 @@ def test_a_test_that_is_not_there_is_told(test: str, script: Any, table: dict[st
         ("swarm", "IToolCallDto.is_last"),
     ],
 )
-def test_what_is_in_the_code_and_not_in_the_table_is_told(
+def test_an_item_that_is_missing_in_the_table_is_reported(
     dialect: str, item: str, script: Any, table: dict[str, Any]
 ) -> None:
     del table[dialect]["items"][item]
-    said = f"{dialect}: {item} is in the code, and the document names it; it is not in the table"
-    assert list(script.problems(table)) == [said]
+    message = f"{dialect}: {item} is in the code, and the document names it; it is not in the table"
+    assert list(script.problems(table)) == [message]

@@ -7,18 +7,18 @@ import asyncio
 import logging
 import sys
 
-from toolcrib import Workbench
+from toolcrib import Crib
 from toolcrib.serve import serve_http, serve_stdio
 from toolcrib.tools.watch import Watched
 
 
 async def main(how: str, file: str) -> None:
     logging.basicConfig(level=logging.WARNING)
-    bench = Workbench([Watched(file, every_s=0.05, settle_s=0.1)])
+    crib = Crib([Watched(file, settle_s=0.1)])
     if how == "stdio":
-        await serve_stdio(bench)
+        await serve_stdio(crib)
     else:
-        await serve_http(bench, port=0, ready=lambda url: print(url, flush=True))
+        await serve_http(crib, port=0, ready=lambda url: print(url, flush=True))
 
 
 if __name__ == "__main__":

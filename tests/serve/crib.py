@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from toolcrib import Audio, Context, Depends, File, Image, Text, ToolError, Workbench, tool
+from toolcrib import Audio, Context, Crib, Depends, File, Image, Text, ToolError, tool
 from toolcrib.serve import serve_http, serve_stdio
 
 SECRET = "1234567890123"
@@ -195,17 +195,17 @@ async def use(context: Context, value: Annotated[str, Depends(opened)]) -> str:
     return f"{value} for {context.caller.principal}"
 
 
-def bench() -> Workbench:
+def crib() -> Crib:
     tools = [add, point, points, tree, greet, everything, nothing, missing, crash, leave, leave_inline, tell_secret]
     tools += [count_secret, key_secret, shout, meet, hang, seen, length, hidden, use, half, halves]
-    return Workbench(tools, secrets=[SECRET])
+    return Crib(tools, secrets=[SECRET])
 
 
 async def main(how: str) -> None:
     if how == "stdio":
-        await serve_stdio(bench())
+        await serve_stdio(crib())
     else:
-        await serve_http(bench(), port=0, ready=lambda url: print(url, flush=True))
+        await serve_http(crib(), port=0, ready=lambda url: print(url, flush=True))
 
 
 if __name__ == "__main__":

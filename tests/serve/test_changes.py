@@ -16,7 +16,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.server.session import ServerSession
 
-from toolcrib import Tool, Workbench, tool
+from toolcrib import Crib, Tool, tool
 from toolcrib.serve import serve_http, server
 
 CHANGING = str(Path(__file__).with_name("changing.py"))
@@ -221,9 +221,9 @@ async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str
 
 
 @asynccontextmanager
-async def served(bench: Workbench) -> AsyncIterator[str]:
+async def served(crib: Crib) -> AsyncIterator[str]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(bench, port=0, ready=ready.set_result))
+    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result))
     yield await ready
     serving.cancel()
     await asyncio.wait([serving])
@@ -231,17 +231,17 @@ async def served(bench: Workbench) -> AsyncIterator[str]:
 
 @pytest.mark.parametrize("version", ["2025-11-25", NEW])
 async def test_only_what_changes_the_list_is_told(version: str) -> None:
-    bench = Workbench([add])
-    async with connected(server(bench), version) as notices:
+    crib = Crib([add])
+    async with connected(server(crib), version) as notices:
         await notices.names()
-        bench.registry.replace(Tool(add))  # the same promise
-        bench.registry.exchange(["add"], [add, double])
-        bench.registry.exchange(["double"], [])
-        bench.registry.add(double)
+        crib.registry.replace(Tool(add))  # the same promise
+        crib.registry.exchange(["add"], [add, double])
+        crib.registry.exchange(["double"], [])
+        crib.registry.add(double)
         async with asyncio.timeout(20):
             await notices.heard.get()
             assert await notices.names() == ["add", "double"]
-            bench.registry.remove("add")
+            crib.registry.remove("add")
             await notices.heard.get()
             assert await notices.names() == ["double"]
         assert notices.heard.empty()
@@ -253,7 +253,7 @@ async def test_the_tool_that_reads_large_results_is_told_with_the_first_of_them(
     async def much() -> str:
         return "line\n" * 1000
 
-    async with connected(server(Workbench([much], max_result_chars=1000)), version) as notices:
+    async with connected(server(Crib([much], max_result_chars=1000)), version) as notices:
         assert await notices.names() == ["much"]
         for _ in range(2):
             await notices.client.call_tool("much", {})
@@ -263,22 +263,22 @@ async def test_the_tool_that_reads_large_results_is_told_with_the_first_of_them(
 
 
 async def test_a_change_in_another_thread_is_told() -> None:
-    bench = Workbench([add])
-    async with connected(server(bench), NEW) as notices:
-        await asyncio.to_thread(bench.registry.add, double)
+    crib = Crib([add])
+    async with connected(server(crib), NEW) as notices:
+        await asyncio.to_thread(crib.registry.add, double)
         await asyncio.wait_for(notices.heard.get(), 20)
         assert await notices.names() == ["add", "double"]
 
 
 async def test_several_clients_are_told_and_those_that_have_left_are_forgotten() -> None:
-    bench = Workbench([add])
+    crib = Crib([add])
     before = sum(isinstance(each, ServerSession) for each in gc.get_objects())
-    async with served(bench) as url:
+    async with served(crib) as url:
         async with connected(url, "2025-11-25") as old, connected(url, NEW) as new, connected(url, NEW) as other:
             tools = iter([double, None] * 20)
 
             def change() -> None:
-                bench.registry.exchange(["double"] if "double" in bench.registry else [], filter(None, [next(tools)]))
+                crib.registry.exchange(["double"] if "double" in crib.registry else [], filter(None, [next(tools)]))
 
             await old.until_told(change)
             for notices in (new, other):
@@ -292,7 +292,7 @@ async def test_several_clients_are_told_and_those_that_have_left_are_forgotten()
 
 
 async def test_serving_ends_while_a_client_listens() -> None:
-    async with served(Workbench([add])) as url, Client(url, mode=NEW) as client:
+    async with served(Crib([add])) as url, Client(url, mode=NEW) as client:
         async with client.listen(tools_list_changed=True) as events:
             ended = asyncio.create_task(anext(events, "ended"))
             served_until = asyncio.get_running_loop().time()

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 from mcp import Client
 
-from toolcrib import SetupError, Workbench, tool
+from toolcrib import Crib, SetupError, tool
 from toolcrib.serve import serve_http
 
 CRIB = str(Path(__file__).with_name("crib.py"))
@@ -86,9 +86,9 @@ async def test_an_interrupt_ends_the_server_and_closes_what_was_opened() -> None
 
 
 async def test_serving_ends_with_the_task_that_serves() -> None:
-    bench = Workbench([add])
+    crib = Crib([add])
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(bench, port=0, path="/tools", ready=ready.set_result))
+    serving = asyncio.create_task(serve_http(crib, port=0, path="/tools", ready=ready.set_result))
     url = await ready
     assert url.endswith("/tools")
     async with Client(url) as client:
@@ -96,16 +96,16 @@ async def test_serving_ends_with_the_task_that_serves() -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
-    with pytest.raises(SetupError, match="This workbench is stopped"):
-        await bench.call(add, 1, 2)
+    with pytest.raises(SetupError, match="The crib is stopped"):
+        await crib.start()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", urlsplit(url).port or 0))
 
 
 @asynccontextmanager
-async def served(bench: Workbench, **options: Any) -> AsyncIterator[str]:
+async def served(crib: Crib, **options: Any) -> AsyncIterator[str]:
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(bench, port=0, ready=ready.set_result, **options))
+    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result, **options))
     yield await ready
     serving.cancel()
     await asyncio.wait([serving])
@@ -118,7 +118,7 @@ async def test_a_call_asks_nothing_of_the_other_tools() -> None:
     async def other() -> int:
         return 1
 
-    async with served(Workbench([add, other])) as url, Client(url, mode=VERSION) as client:
+    async with served(Crib([add, other])) as url, Client(url, mode=VERSION) as client:
         await client.list_tools()
         asked.clear()
         assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
@@ -126,7 +126,7 @@ async def test_a_call_asks_nothing_of_the_other_tools() -> None:
 
 
 async def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
-    async with served(Workbench([add])) as url, Client(url, mode=VERSION) as client:
+    async with served(Crib([add])) as url, Client(url, mode=VERSION) as client:
         seconds: list[float] = []
         for _ in range(20):
             began = perf_counter()
@@ -137,9 +137,9 @@ async def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head() 
 
 
 async def test_other_computers_are_let_in_by_name_only() -> None:
-    with pytest.raises(SetupError, match=r"Serving on 0\.0\.0\.0 lets anybody .* allowed_hosts=\['name:8000'\]"):
-        await serve_http(Workbench([add]), host="0.0.0.0")
-    async with served(Workbench([add]), allowed_hosts=["crib.example"]) as url:
+    with pytest.raises(SetupError, match=r"Serving on 0\.0\.0\.0 lets anybody .* allowed_hosts=\['name:8642'\]"):
+        await serve_http(Crib([add]), host="0.0.0.0")
+    async with served(Crib([add]), allowed_hosts=["crib.example"]) as url:
         for host, status in [("crib.example", 200), ("other.example", 421)]:
             assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": host}))[0] == status
         origin = {**SOUND, "Host": "crib.example", "Origin": "https://crib.example"}
@@ -150,7 +150,7 @@ async def test_a_port_that_is_taken_is_named() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(SetupError, match=f"Cannot listen on 127.0.0.1, port {port}: .* Choose another port"):
-            await serve_http(Workbench([add]), port=port)
+            await serve_http(Crib([add]), port=port)
 
 
 @pytest.mark.parametrize("package", ["mcp", "uvicorn"])

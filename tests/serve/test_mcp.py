@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from toolcrib import Approve, Workbench, tool
+from toolcrib import Approve, Crib, tool
 from toolcrib.serve import server
 from toolcrib.workbench import Rule, Rules
 
@@ -156,7 +156,7 @@ async def test_a_secret_reaches_no_client_in_text_or_structured_content(connect_
         broken = await call(client, "count_secret")
     # Struck out of a number, it leaves no JSON.
     assert texts(broken)[1:] == ['{"pin":[secret]}']
-    assert "cannot be given in the form that it promises" in texts(broken)[0]
+    assert "does not match its output schema" in texts(broken)[0]
     assert (broken["isError"], broken["_meta"]) == (
         True,
         {"toolcrib/error": {"code": "invalid_result", "retry": "never"}},
@@ -220,7 +220,7 @@ async def test_a_large_result_is_whole_for_programs_a_preview_for_models_and_can
     async def numbers(n: int) -> list[int]:
         return list(range(n))
 
-    async with Workbench([numbers]) as bench, Client(server(bench)) as client:
+    async with Crib([numbers]) as crib, Client(server(crib)) as client:
         answer = await client.call_tool("numbers", {"n": 20_000})
         assert answer.structured_content == {"result": list(range(20_000))}
         assert len(answer.content[0].text) <= 20_000
@@ -242,13 +242,13 @@ async def test_a_call_that_waits_is_told_in_words_and_with_the_id_of_what_it_wai
         return n
 
     rules = Rules([Rule(hint="destructive", do="ask")])
-    async with Workbench([drop], policy=rules) as bench, Client(server(bench)) as client:
+    async with Crib([drop], policy=rules) as crib, Client(server(crib)) as client:
         waits = await client.call_tool("drop", {"n": 2})
         assert waits.is_error
         assert waits.structured_content is None
         pending = (waits.meta or {})["toolcrib/pending"]
         assert pending["kind"] == "approval"
         assert ran == []
-        await bench.answer(pending["id"], Approve(), by="bob")
+        await crib.answer(pending["id"], Approve(), by="bob")
         assert (await client.call_tool("drop", {"n": 2})).structured_content == {"result": 2}
         assert ran == [2]

@@ -34,7 +34,7 @@ another question: True
 alice: {WAITS}
 alice: success: 40 rows dropped, with a backup
 refused: replayed
-alice: error: Tool 'drop' was not let run: 'bob' denied it: keep the backup
+alice: error: Tool 'drop' was not executed: 'bob' denied it: keep the backup
 left: customers
 record: alice drop success rule 1 ask bob
 record: alice drop denied rule 1 ask bob

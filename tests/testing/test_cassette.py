@@ -152,7 +152,7 @@ async def test_a_call_that_was_not_recorded_is_an_error_that_shows_the_nearest_o
         async with Workbench([add], around=[tape]) as bench:
             await bench.call(add, 1, 2)
             await bench.call(add, 40, 50)
-    way_out = f"To record anew: Cassette('{file}', record=\"anew\"), or delete the file."
+    way_out = f"To record it again: Cassette('{file}', record=\"always\"), or delete the file."
     missing = f'{file} has no call add {{"a": 1, "b": 3}}. The nearest that it has is add {{"a": 1, "b": 2}}. {way_out}'
     again = f'{file} has add {{"a": 40, "b": 50}} once, and it was made once more. {way_out}'
     with pytest.raises(CassetteError) as raised, Cassette(file) as tape:
@@ -162,6 +162,18 @@ async def test_a_call_that_was_not_recorded_is_an_error_that_shows_the_nearest_o
     assert results[1].error is not None
     assert (results[1].error.code, results[1].error.retry) == ("unavailable", "never")
     assert str(raised.value) == f"{missing}\n{again}"
+
+
+async def test_a_result_without_a_value_is_replayed(tmp_path: Path) -> None:
+    @tool
+    def forget() -> None:
+        """Forget."""
+
+    for _ in range(2):
+        with Cassette(tmp_path / "calls.json") as tape:
+            result = await Workbench([forget], around=[tape]).call("forget")
+        assert (result.status, result.value, result.text) == ("success", None, "null")
+    assert not tape.records
 
 
 async def test_a_changed_schema_is_noticed(tmp_path: Path) -> None:
@@ -180,7 +192,7 @@ async def test_a_changed_schema_is_noticed(tmp_path: Path) -> None:
         Cassette(file) as tape,
     ):
         await Workbench(changed, around=[tape]).call("add", {"a": 1})
-    with Cassette(file, record="anew") as tape:
+    with Cassette(file, record="always") as tape:
         assert (await Workbench(changed, around=[tape]).call("add", {"a": 1})).value == 3
     with Cassette(file) as tape:
         assert (await Workbench(changed, around=[tape]).call("add", {"a": 1})).value == 3
@@ -206,12 +218,12 @@ async def test_what_waits_is_recorded_when_it_has_run_and_a_broken_block_writes_
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("{", "it is not JSON: "),
+        ("{", "it is not valid JSON: "),
         ('{"version": 2}', "its version is not 1"),
         ('{"version": 1, "tools": {}, "calls": [{"arguments": {}}]}', "calls[0] has no 'tool'"),
         (
             '{"version": 1, "tools": {}, "calls": [{"tool": "a", "arguments": {}, "content": [{"type": "video"}]}]}',
-            "calls[0]: there is no content of type 'video'",
+            "calls[0]: Content is an object with a 'type' of text, data, image, audio, file; the type is 'video'. To",
         ),
         (
             '{"version": 1, "tools": {}, "calls": [{"tool": "a", "arguments": 1, "error": {"code": "no"}}]}',
@@ -219,12 +231,12 @@ async def test_what_waits_is_recorded_when_it_has_run_and_a_broken_block_writes_
         ),
     ],
 )
-def test_a_file_that_is_no_cassette_is_refused(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_file_that_is_not_a_cassette_is_refused(tmp_path: Path, text: str, problem: str) -> None:
     file = tmp_path / "calls.json"
     file.write_text(text)
     with pytest.raises(SetupError) as raised:
         Cassette(file)
-    assert str(raised.value).startswith(f"{file} is no cassette: {problem}")
+    assert str(raised.value).startswith(f"{file} is not a cassette: {problem}")
     assert str(raised.value).endswith("or delete the file.")
 
 
@@ -269,7 +281,7 @@ def test_the_fixture_records_once_for_each_test(pytester: pytest.Pytester) -> No
         "test_the_fixture_records_once_for_each_test.test_it-a-b.json"
     ]
     assert (pytester.path / "log").read_text() == "xx"
-    anew = pytester.runpytest_inprocess("-k", "test_it", "--record-cassettes=anew")
-    anew.assert_outcomes(failed=1, deselected=1)
+    always = pytester.runpytest_inprocess("-k", "test_it", "--record-cassettes=always")
+    always.assert_outcomes(failed=1, deselected=1)
     never = pytester.runpytest_inprocess("-k", "test_it", "--record-cassettes=never")
     never.assert_outcomes(passed=1, deselected=1)

@@ -1,4 +1,4 @@
-"""Faults on purpose: each meets the real road of a call."""
+"""Fault injection, through real calls."""
 
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Emitted, Result, SetupError, Text, UnknownToolError, Workbench, tool
-from toolcrib.testing import Fault, Faults, Met, failing, garbled, late, oversized
+from toolcrib.testing import Fault, Faults, InjectedFault, failing, garbled, late, oversized
 from toolcrib.workbench import Retries
 
 
@@ -26,14 +26,14 @@ def read(path: str) -> str:
 
 @tool
 async def stream() -> AsyncIterator[str]:
-    """Say it in pieces."""
+    """Stream."""
     yield "one"
     yield "two"
 
 
 @tool
 def pieces() -> Iterator[str]:
-    """Say it in pieces."""
+    """Stream."""
     yield "one"
     yield "two"
 
@@ -71,7 +71,7 @@ async def test_a_late_tool_is_answered_for_at_its_deadline() -> None:
         took_s = time.monotonic() - began
     assert codes(results) == ["timeout"] * 4
     assert took_s < 2.5
-    assert sorted(met.tool for met in faults.met) == ["pieces", "read", "search", "stream"]
+    assert sorted(fault.tool for fault in faults.injected) == ["pieces", "read", "search", "stream"]
 
 
 async def test_a_tool_that_is_a_little_late_does_its_work() -> None:
@@ -95,13 +95,17 @@ async def test_a_failing_tool_is_tried_again_as_any_other() -> None:
     assert (plain.error.code, "ValueError" in plain.text, "the detail" in plain.text) == ("failed", True, False)
     assert unchecked.error is not None
     assert unchecked.error.code == "invalid_arguments"
-    assert faults.met == [Met("search", 1, "failing"), Met("search", 2, "failing"), Met("read", 1, "failing")]
+    assert faults.injected == [
+        InjectedFault("search", 1, "failing"),
+        InjectedFault("search", 2, "failing"),
+        InjectedFault("read", 1, "failing"),
+    ]
 
 
 async def test_what_is_too_large_is_kept_under_a_handle() -> None:
     async with Workbench([Faults({"*": oversized(50_000)})(*EVERY, count)]) as bench:
         results = await bench.call_many([*CALLS, ("count", None)])
-        whole = [await bench.kept(result.metadata["handle"]) for result in results[:4]]
+        whole = [await bench.stored_result(result.metadata["handle"]) for result in results[:4]]
     assert codes(results) == [None, None, None, None, "invalid_result"]
     assert [len(result.text) < 50_000 <= len(parts[0].text) for result, parts in zip(results, whole, strict=False)] == [
         True
@@ -124,22 +128,22 @@ async def test_a_garbled_result_is_refused_where_something_was_promised() -> Non
 
 async def test_only_what_is_waited_for_is_emitted_before_a_changed_result() -> None:
     async with Workbench([Faults({"stream": garbled()})(stream)]) as bench:
-        said = [event async for event in bench.stream("stream")]
-    assert said[0] == Emitted((Text("one"),))
-    assert isinstance(said[1], Result)
-    assert said[1].text.endswith("\x1b[2J")
+        events = [event async for event in bench.stream("stream")]
+    assert events[0] == Emitted((Text("one"),))
+    assert isinstance(events[1], Result)
+    assert events[1].text.endswith("\x1b[2J")
 
 
 async def test_which_calls_meet_a_fault_is_the_same_for_a_seed_however_they_run() -> None:
-    async def met(seed: int, *, parallel: bool) -> list[int]:
+    async def injected(seed: int, *, parallel: bool) -> list[int]:
         faults = Faults({"search": failing().sometimes(0.5)}, seed=seed)
         async with Workbench([faults(search)]) as bench:
             await bench.call_many([("search", {"query": str(n)}) for n in range(40)], parallel=parallel)
-        return sorted(one.number for one in faults.met)
+        return sorted(one.number for one in faults.injected)
 
-    one = await met(7, parallel=False)
-    assert one == await met(7, parallel=True)
-    assert one != await met(8, parallel=True)
+    one = await injected(7, parallel=False)
+    assert one == await injected(7, parallel=True)
+    assert one != await injected(8, parallel=True)
     assert 5 < len(one) < 35
 
 
@@ -148,7 +152,7 @@ async def test_the_first_fault_that_is_due_comes() -> None:
     faults = Faults(plan)
     async with Workbench([faults(search)]) as bench:
         results = [await bench.call("search", {"query": "a"}) for _ in range(4)]
-    assert [met.kind for met in faults.met] == ["failing", "garbled", "failing", "garbled"]
+    assert [fault.kind for fault in faults.injected] == ["failing", "garbled", "failing", "garbled"]
     assert (results[0].text, results[2].text) == ("first", "third")
 
 
@@ -165,17 +169,18 @@ async def test_the_tools_of_objects_and_classes_and_files_have_faults_too(tmp_pa
     assert diary.lines == ["a", "a"]
 
 
-@tool(isolation="process")
-def apart() -> int:
-    """Run elsewhere."""
-    return 1
+async def test_faults_come_over_tools_in_processes_too(tmp_path: Path) -> None:
+    (tmp_path / "apart.py").write_text(
+        "from toolcrib import tool\n\n@tool(isolation='process')\ndef apart() -> int:\n    return 1\n"
+    )
+    faults = Faults({"apart": failing().on(2)})
+    async with Workbench([faults(tmp_path / "apart.py")]) as bench:
+        assert codes([await bench.call("apart") for _ in range(3)]) == [None, "unavailable", None]
 
 
 def test_a_plan_that_cannot_work_is_refused() -> None:
     with pytest.raises(UnknownToolError, match="Did you mean 'search'"):
         Workbench([Faults({"serch": late(1)})(*EVERY)])
-    with pytest.raises(SetupError, match="'apart' runs in a process of its own"):
-        Workbench([Faults({"*": late(1)})(search, apart)])
     for wrong in (
         lambda: Faults({"a": []}),
         lambda: Faults({"": late(1)}),

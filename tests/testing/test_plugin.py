@@ -1,13 +1,15 @@
 """The fixture `bench`, in a pytest of its own, as those who write tools would use it."""
 
-import inspect
 import subprocess
 import sys
+import typing
+from typing import Unpack
 
 import pytest
 
 from toolcrib import Workbench
-from toolcrib.testing import Settings
+from toolcrib.testing import MakeBench
+from toolcrib.workbench import Options
 
 pytest_plugins = ["pytester"]
 
@@ -231,9 +233,9 @@ def test_it(bench):
     result.assert_outcomes(passed=1)
 
 
-def test_a_bench_takes_every_setting_of_a_workbench() -> None:
-    settings = inspect.signature(Workbench).parameters.keys() - {"sources", "caller"}
-    assert Settings.__annotations__.keys() == settings
+def test_a_bench_takes_every_option_of_a_workbench() -> None:
+    options = [typing.get_type_hints(made)["options"] for made in (Workbench.__init__, MakeBench.__call__)]
+    assert options == [Unpack[Options]] * 2
 
 
 def test_pytest_lists_the_fixture_with_what_it_is_for(pytester: pytest.Pytester) -> None:

@@ -464,9 +464,9 @@ def _takes_any(ctx: Context, **rest: Any) -> None: ...
         (_takes, "{}", "parameters is a JSON Schema, as a mapping"),
         (_takes, {"type": "array"}, "the root of parameters= has type 'array'. Arguments are an object"),
         (_takes, {"type": "objekt"}, "has type 'objekt'"),
-        (_takes, {"properties": {"a": {"type": "int"}}}, "no JSON Schema 2020-12"),
-        (_takes, {"properties": {"a": {"minimum": "1"}}}, "no JSON Schema 2020-12"),
-        (_takes, {"properties": {"a": {"pattern": "("}}, "required": ["a"]}, "no JSON Schema 2020-12"),
+        (_takes, {"properties": {"a": {"type": "int"}}}, "not a JSON Schema 2020-12"),
+        (_takes, {"properties": {"a": {"minimum": "1"}}}, "not a JSON Schema 2020-12"),
+        (_takes, {"properties": {"a": {"pattern": "("}}, "required": ["a"]}, "not a JSON Schema 2020-12"),
         (
             _takes,
             {"properties": {"a": {"$ref": "#/$defs/None"}}, "required": ["a"]},
@@ -477,7 +477,7 @@ def _takes_any(ctx: Context, **rest: Any) -> None: ...
             {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"items": [True]}}},
             "2020-12",
         ),
-        (_takes, {"properties": {"a": {"default": object()}}}, "parameters= is no JSON"),
+        (_takes, {"properties": {"a": {"default": object()}}}, "parameters= is not JSON"),
         (
             _takes,
             {"properties": {"a": True, "c": True}, "required": ["a"]},
@@ -634,7 +634,7 @@ async def test_a_tool_that_needs_credentials_is_unauthorized_and_never_runs() ->
     assert result.error is not None
     assert result.error.to_dict() == {
         "code": "unauthorized",
-        "message": "Tool 'delete' needs credentials of 'github', and nobody here can provide them.",
+        "message": "Tool 'delete' needs credentials for 'github', and no provider of credentials is configured here.",
         "retry": "later",
     }
     assert ran == []

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import DefinitionError, LoadError, SetupError, Tool, Workbench, tool
-from toolcrib.tools import LoadProblem, load
+from toolcrib import DefinitionError, LoadError, SetupError, Source, Tool, Workbench, tool
+from toolcrib.core import ToolSpec
+from toolcrib.tools import LoadProblem, is_tool, load
 
 ADD = """
 from toolcrib import tool
@@ -94,11 +95,79 @@ def test_callables_tools_and_objects_that_offer_tools() -> None:
     assert names(Offers([])) == []
 
 
+class Foreign:
+    """A tool that is not one of ours: what the protocol asks for, and no more."""
+
+    spec = ToolSpec(name="foreign", description="Elsewhere.", input_schema={"type": "object"})
+
+    def check(self, arguments: Any, repair: bool, /) -> Any:
+        return {}, ()
+
+    async def work(self, arguments: dict[str, Any], context: Any) -> int:
+        return 1
+
+    def encode(self, value: Any, /) -> str:
+        return "1"
+
+
+def test_any_object_that_satisfies_the_protocol_is_a_tool(tmp_path: Path) -> None:
+    foreign = Foreign()
+
+    class Group(Source):
+        def tools(self) -> list[Any]:
+            return [foreign, here]
+
+    for source in (foreign, Offers(foreign), Offers([foreign, Tool(here)]), Group()):
+        made = load(source).tools[0]
+        assert (made.spec, made.check, made.work, made.encode) == (
+            *(foreign.spec, foreign.check, foreign.work, foreign.encode),
+        )
+        assert Workbench([source]).call_sync("foreign", {}).value == 1
+    write(tmp_path, tools=f"from {__name__} import Foreign\nforeign = Foreign()\n")
+    assert names(tmp_path / "tools.py") == ["foreign"]
+    assert names(f"{tmp_path / 'tools.py'}:foreign") == ["foreign"]
+
+
+def test_only_an_object_that_has_all_of_a_tool_is_one() -> None:
+    class Anything:
+        def __getattr__(self, name: str) -> Any:
+            return self
+
+    class Raises:
+        @property
+        def spec(self) -> Any:
+            raise RuntimeError
+
+    assert is_tool(Foreign())
+    assert is_tool(Tool(here))
+    half = Foreign()
+    half.encode = None  # type: ignore[assignment]
+    for other in (Foreign, Tool, here, Foreign.spec, half, Anything(), Raises(), types, None):
+        assert not is_tool(other)
+
+
+def test_a_function_or_object_that_cannot_be_a_tool_is_refused_with_its_place() -> None:
+    def bad(a: Offers) -> None: ...
+
+    class Several:
+        @tool
+        def good(self) -> None: ...
+
+        @tool
+        def bad(self, a: Offers) -> None: ...
+
+    for source in (bad, Several(), Several):
+        with pytest.raises(DefinitionError, match="parameter 'a' is a Offers, which has no JSON Schema") as raised:
+            load(source)
+        code = (bad if source is bad else Several.bad).__code__
+        assert raised.value.__notes__ == [f"It is defined at {__file__}:{code.co_firstlineno}."]
+
+
 @pytest.mark.parametrize(
     ("offered", "kind"), [(None, "NoneType"), ("add", "str"), ([here], "function"), (unmarked, "function"), (5, "int")]
 )
 def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str) -> None:
-    assert refusal(Offers(offered)) == f"Offers.__toolcrib__() gave a {kind}. It gives a Tool or a list."
+    assert refusal(Offers(offered)) == f"Offers.__toolcrib__() returned a {kind}. It returns a Tool or a list of Tools."
 
 
 @pytest.mark.parametrize(
@@ -106,9 +175,9 @@ def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str
     [5, None, [here], {"a": here}, b"tools.py", object()],
     ids=["int", "None", "list", "dict", "bytes", "object"],
 )
-def test_what_is_no_source_is_refused(source: Any) -> None:
-    said = refusal(source)
-    assert said.startswith(f"A {type(source).__name__} is no source of tools. A source is a function, a Tool, ")
+def test_what_is_not_a_source_is_refused(source: Any) -> None:
+    message = refusal(source)
+    assert message.startswith(f"A {type(source).__name__} is not a source of tools. A source is a function, a Tool, ")
 
 
 def test_a_class_without_tools_is_refused() -> None:
@@ -146,23 +215,23 @@ def test_references_name_a_module_or_something_in_it() -> None:
 @pytest.mark.parametrize(
     ("source", "words"),
     [
-        ("", "An empty text is no source of tools."),
-        ("  ", "An empty text is no source of tools."),
-        ("no such", "'no such' is no source of tools, and no such file is here. In text, a source is a .py file"),
+        ("", "An empty text is not a source of tools."),
+        ("  ", "An empty text is not a source of tools."),
+        ("no such", "'no such' is not a source of tools, and there is no such file. In text, a source is a .py file"),
         ("nowhere.py", "There is no file nowhere.py."),
         ("nowhere/tools.py", "There is no file nowhere/tools.py."),
         ("nowhere.py:add", "There is no file nowhere.py."),
         (
             "nowhere_at_all",
-            "There is no module 'nowhere_at_all' to import for 'nowhere_at_all', and no file of that name.",
+            "'nowhere_at_all' cannot be imported: there is no module 'nowhere_at_all', and no file of that name.",
         ),
-        ("json.nowhere:a", "There is no module 'json.nowhere' to import for 'json.nowhere:a'"),
-        ("nowhere_at_all.sub:a", "There is no module 'nowhere_at_all' to import"),
+        ("json.nowhere:a", "'json.nowhere:a' cannot be imported: there is no module 'json.nowhere'"),
+        ("nowhere_at_all.sub:a", "there is no module 'nowhere_at_all', and no file"),
         ("json:nothing", "'json:nothing': there is no 'nothing' in json."),
         ("json:dumps.nothing", "'json:dumps.nothing': there is no 'nothing' in dumps."),
         ("json", "json defines no tool. Mark its functions with @tool, or name one: json:name."),
-        ("json:__name__", "A str is no source of tools."),
-        (":add", "is no source of tools"),
+        ("json:__name__", "A str is not a source of tools."),
+        (":add", "is not a source of tools"),
         ("../x:add", "There is no file ../x:add."),
     ],
 )
@@ -255,6 +324,70 @@ def test_a_file_without_tools_is_refused(tmp_path: Path) -> None:
     assert names(f"{tmp_path / 'plain.py'}:add") == ["add"]
 
 
+SOME_BAD = (
+    ADD
+    + """
+class Point: ...
+
+@tool
+def move(point: Point) -> None: ...
+
+class Robot:
+    @tool
+    def stop(self) -> None: ...
+
+    @tool
+    def go(self, to: list[Point]) -> None: ...
+
+robot = Robot().go
+
+@tool(name="a b")
+def named(a: int) -> int:
+    return a
+"""
+)
+
+
+def test_one_bad_tool_does_not_take_the_others_of_its_file_along(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, some_bad_tools_of_test=SOME_BAD)
+    file = tmp_path / "some_bad_tools_of_test.py"
+    for source in (file, str(file), tmp_path):
+        loaded = load(source)
+        assert [made.spec.name for made in loaded.tools] == ["add"]
+        assert [problem.place for problem in loaded.problems] == [f"{file}:22", f"{file}:10", f"{file}:17"]
+        assert loaded.problems[1].reason.startswith("Tool 'move': parameter 'point' is a Point, which has no JSON")
+    bench = Workbench([file])
+    assert ([spec.name for spec in bench.specs()], len(bench.problems)) == (["add"], 3)
+
+
+def test_a_file_without_one_good_tool_is_refused_with_each_line(tmp_path: Path) -> None:
+    file = tmp_path / "tools.py"
+    file.write_text(SOME_BAD.replace("def add(a: int", 'def add(a: "Point"'))
+    lines = refusal(file).splitlines()
+    assert [line.partition(": ")[0] for line in lines] == [f"{file}:22", f"{file}:4", f"{file}:10", f"{file}:17"]
+    assert refusal(f"{file}:named").startswith(f"{file}:22: 'a b' cannot be the name of a tool")
+    assert refusal(f"{file}:move").startswith(f"{file}:10: Tool 'move': parameter 'point' is a Point, which has no")
+    assert refusal(f"{file}:Robot").startswith(f"{file}:17: Tool 'go': parameter 'to' is a list[Point], which has no")
+
+
+def test_no_message_names_the_module_that_was_made_for_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "my-tools.py"
+    file.write_text(SOME_BAD + "\nclass Lost(Exception):\n    def __str__(self): return repr(type(self))\n")
+    messages = [
+        *map(str, load(file).problems),
+        refusal(f"{file}:nothing"),
+        refusal(f"{file}:Robot"),
+        refusal(f"{file}:Point.nothing"),
+    ]
+    assert "there is no 'nothing' in my_tools." in messages[-3]
+    file.write_text(file.read_text() + "raise Lost\n")
+    messages.append(refusal(file))
+    assert messages[-1].endswith("Lost: <class 'Lost'>")
+    assert [message for message in messages if "toolcrib_" in message] == []
+
+
 BROKEN = {
     "ImportError": ("import os\nfrom json import nothing_such\n", "2: ImportError: cannot import name"),
     "SyntaxError": ("a = 1\nb = = 2\n", "2: SyntaxError: invalid syntax"),
@@ -265,7 +398,7 @@ BROKEN = {
     "deep": ("import json\ndef f():\n    json.loads('{')\n\nf()\n", "3: JSONDecodeError: "),
     "definition": (
         "from toolcrib import tool\n\n@tool(name='a b')\ndef add(a: int): ...\n",
-        "DefinitionError: 'a b' cannot",
+        ":3: 'a b' cannot be the name of a tool",
     ),
 }
 
@@ -275,27 +408,27 @@ def test_a_file_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path, k
     text, words = BROKEN[kind]
     file = tmp_path / "broken.py"
     file.write_text(text)
-    said = refusal(file)
-    assert said.startswith(f"{file}:")
-    assert words in said
+    message = refusal(file)
+    assert message.startswith(f"{file}:")
+    assert words in message
 
 
 @pytest.mark.parametrize("data", [b"\x00\x01\x02", b"\xff\xfe\xfa", b"\x7fELF\x00\x00", b"a = '\xe9'\n"])
-def test_a_file_that_is_no_text_is_named(tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_text_is_named(tmp_path: Path, data: bytes) -> None:
     file = tmp_path / "binary.py"
     file.write_bytes(data)
     assert refusal(file).startswith(f"{file}:")
     assert "SyntaxError" in refusal(file) or "ValueError" in refusal(file)
 
 
-def test_what_is_no_file_is_named(tmp_path: Path) -> None:
+def test_what_is_not_a_python_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "dir.py").mkdir()
     (tmp_path / "dangling.py").symlink_to(tmp_path / "nowhere.py")
     (tmp_path / "text.txt").write_text("a")
-    assert "holds no .py file" in refusal(tmp_path / "dir.py")
+    assert "has no .py file" in refusal(tmp_path / "dir.py")
     assert "There is no file" in refusal(tmp_path / "dangling.py")
-    assert "is no Python file" in refusal(tmp_path / "text.txt")
-    assert "is no Python file" in refusal(str(tmp_path / "text.txt"))
+    assert "is not a Python file" in refusal(tmp_path / "text.txt")
+    assert "is not a Python file" in refusal(str(tmp_path / "text.txt"))
 
 
 def test_an_import_again_gives_the_file_as_it_is_now(tmp_path: Path) -> None:
@@ -433,15 +566,15 @@ def test_a_file_that_fails_is_a_problem_and_the_others_load(tmp_path: Path) -> N
     problems = {problem.place.removeprefix(f"{folder}/"): problem.reason for problem in bench.problems}
     assert sorted(problems) == sorted([
         "ImportError.py:2", "IndentationError.py:2", "NameError.py:4", "SyntaxError.py:2", "binary.py", "dangling.py",
-        "deep.py:3", "definition.py:3", "exit.py:2", "folder.py", "silent_exit.py:1", "untyped.py",
+        "deep.py:3", "definition.py:3", "exit.py:2", "folder.py", "silent_exit.py:1", "untyped.py:3",
     ])  # fmt: skip
     assert problems["NameError.py:4"] == "NameError: name 'undefined' is not defined"
-    assert "which has no JSON Schema" in problems["untyped.py"]
+    assert "which has no JSON Schema" in problems["untyped.py:3"]
     assert str(LoadProblem("a.py:1", "b")) == "a.py:1: b"
 
 
 def test_a_folder_without_tools_is_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path) == f"The folder {tmp_path} holds no .py file."
+    assert refusal(tmp_path) == f"The folder {tmp_path} has no .py file."
     write(tmp_path, plain="x = 1\n")
     assert refusal(tmp_path) == f"No file in the folder {tmp_path} defines a tool. Mark its functions with @tool."
 

@@ -200,7 +200,7 @@ async def test_an_override_of_a_tool_says_whether_it_is_one() -> None:
         async def increment(self, by: int = 10) -> int:
             return by
 
-    with pytest.raises(DefinitionError, match=r"^Worse.increment takes the place of a tool, and is none. Mark it"):
+    with pytest.raises(DefinitionError, match=r"^Worse.increment overrides a tool, and is not a tool. Mark it"):
         Workbench([Worse()])
 
 
@@ -234,15 +234,15 @@ def test_serial_is_per_object() -> None:
         def work(self) -> None: ...
 
     first, second = load(One()).tools[0], load(One()).tools[0]
-    assert first.turn is not None
-    assert first.turn is not second.turn
+    assert first.lock is not None
+    assert first.lock is not second.lock
 
 
 # State
 
 
 def test_state_is_a_pydantic_model_that_is_there() -> None:
-    said = "is a pydantic model, a class that is there already: StatefulTool[State], not"
+    said = "is a pydantic model, a class that is defined before: StatefulTool[State], not"
     for wrong in (dict, "Count", int | str, Path("x")):
         with pytest.raises(DefinitionError) as caught:
 
@@ -250,7 +250,7 @@ def test_state_is_a_pydantic_model_that_is_there() -> None:
                 pass
 
         assert said in str(caught.value)
-    with pytest.raises(DefinitionError, match=r"^Bare does not say what its state is. Write class Bare\(StatefulTool"):
+    with pytest.raises(DefinitionError, match=r"^Bare does not declare its state. Write class Bare\(StatefulTool"):
 
         class Bare(StatefulTool):  # type: ignore[type-arg]
             pass
@@ -325,7 +325,7 @@ async def test_the_state_of_a_plain_object_is_saved_if_it_is_a_model() -> None:
         assert (await bench.save_state())["sources"] == {"Plain": {"value": 0, "names": []}}
         await bench.load_state(saved)
         assert await bench.save_state() == saved
-        with pytest.raises(SetupError, match=r"The state of 'Stateless' cannot be loaded.*It keeps no state"):
+        with pytest.raises(SetupError, match=r"The state of 'Stateless' cannot be loaded.*It has no state"):
             await bench.load_state({"version": 1, "sources": {"Stateless": {}}})
 
 
@@ -345,7 +345,7 @@ class Odd(BaseModel):
         (Token, {}, "its field 'token' would come back as something else"),
         (Odd, {"anything": {1, 2}}, "its field 'anything' would come back as something else"),
         (Odd, {"anything": object()}, "cannot be saved, or not be loaded again"),
-        (Count, {"value": "many"}, "It is no Count: 'value': Input should be a valid integer"),
+        (Count, {"value": "many"}, "It is not a Count: 'value': Input should be a valid integer"),
     ],
     ids=["secret", "set", "object", "wrong"],
 )
@@ -444,12 +444,15 @@ async def test_a_class_whose_instance_cannot_be_made_fails_the_start_by_name() -
         @tool
         def look(self) -> None: ...
 
-    with pytest.raises(SetupError, match=r"^The source Broken could not be made: OSError: no disk$"):
+    with pytest.raises(SetupError, match=r"^The source Broken could not be opened: OSError: no disk$"):
         await Workbench([Living(), Broken]).start()
     assert events == ["start", "stop off the loop: True"]
     result = await Workbench(Registry(load(Broken).tools)).call("look")
     assert result.error is not None
-    assert (result.error.code, result.text) == ("unavailable", "Tool 'look' could not be made ready.")
+    assert (result.error.code, result.text) == (
+        "unavailable",
+        "Tool 'look' is not available now: what it needs could not be started. Try again later.",
+    )
 
 
 async def test_a_start_that_hangs_is_in_the_deadline_of_the_call_that_needs_it() -> None:
@@ -538,5 +541,5 @@ async def test_a_file_gives_its_stateful_tools(tmp_path: Path) -> None:
 def test_a_file_of_nothing_that_can_be_made_says_why(tmp_path: Path) -> None:
     file = tmp_path / "tools.py"
     file.write_text(FILE.replace("class Counter(StatefulTool[State])", "class Counter"))
-    with pytest.raises(LoadError, match=r"tools.py: An instance of Base cannot be made without arguments \(step\)"):
+    with pytest.raises(LoadError, match=r"tools.py:8: An instance of Base cannot be made without arguments \(step\)"):
         load(file)

@@ -1,4 +1,4 @@
-"""Files that change under a source: what is loaded, what is kept, and what is said of it."""
+"""Files that change under a source: what is loaded, what is kept, and what is reported of it."""
 
 import asyncio
 import logging
@@ -93,7 +93,7 @@ def test_a_change_of_size_nothing_within_a_second_is_loaded_too(file: Path) -> N
     assert value(watched, "add", a=5, b=2) == 3
 
 
-def test_a_save_that_changes_nothing_is_none(file: Path) -> None:
+def test_a_save_that_changes_nothing_is_not_a_change(file: Path) -> None:
     watched = Watched(file)
     tool = watched.tools()[0]
     os.utime(file)
@@ -116,7 +116,7 @@ def test_one_name_in_a_file_can_be_followed(file: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (ADD + "\n\ndef (:\n", ":10: SyntaxError: invalid syntax"),
         (ADD + "\nimport no_such_module\n", ":9: ModuleNotFoundError: No module named 'no_such_module'"),
@@ -129,19 +129,42 @@ def test_one_name_in_a_file_can_be_followed(file: Path) -> None:
         ("(" * 5000, ":1: SyntaxError: too many nested parentheses"),
     ],
 )
-def test_what_cannot_be_loaded_changes_nothing_and_names_file_and_line(file: Path, text: str, said: str) -> None:
+def test_what_cannot_be_loaded_changes_nothing_and_names_file_and_line(file: Path, text: str, message: str) -> None:
     watched = Watched(file)
     (before,) = watched.tools()
     file.write_text(text)
     change = watched.look()
     assert change == Change(problems=tuple(watched.problems))
     (problem,) = problems(watched)
-    assert problem.startswith(f"{file}{said}")
+    assert problem.startswith(f"{file}{message}")
     assert watched.tools() == [before]
     assert sys.modules[before.fn.__module__].__dict__ is before.fn.__globals__
     file.write_text(PAIR)
     assert watched.look() == Change((file,), added=("double",))
     assert problems(watched) == []
+
+
+def test_a_tool_that_cannot_work_stays_as_it_was_and_the_others_are_loaded(file: Path) -> None:
+    file.write_text(PAIR)
+    watched = Watched(file)
+    before = {tool.spec.name: tool for tool in watched.tools()}
+    new = "\n\n@tool\ndef negate(a: int) -> int:\n    return -a\n"
+    file.write_text(PAIR.replace("add(a: int", "add(a: object()").replace("2 * a", "a + a") + new)
+    change = watched.look()
+    assert change == Change((file,), added=("negate",), problems=tuple(watched.problems))
+    assert problems(watched)[0].startswith(f"{file}:4: Tool 'add': ")
+    after = {tool.spec.name: tool for tool in watched.tools()}
+    assert after.keys() == {"add", "double", "negate"}
+    assert (after["add"] is before["add"], after["double"] is before["double"]) == (True, False)
+    file.write_text(ADD)
+    assert watched.look() == Change((file,), removed=("double", "negate"))
+    assert problems(watched) == []
+
+
+def test_of_a_file_with_a_bad_tool_at_first_the_others_are_there(file: Path) -> None:
+    file.write_text(PAIR.replace("double(a: int", "double(a: object()"))
+    watched = Watched(file)
+    assert (names(watched), problems(watched)[0].partition(": ")[0]) == (["add"], f"{file}:10")
 
 
 def test_two_tools_of_one_name_in_a_file_are_refused(file: Path) -> None:
@@ -151,11 +174,11 @@ def test_two_tools_of_one_name_in_a_file_are_refused(file: Path) -> None:
     watched.look()
     assert watched.tools() == [before]
     assert problems(watched) == [
-        f"{file}:11: 'add' is the name of the tool at {file}:4 too. Give one another name: @tool(name=\"...\")."
+        f"{file}:11: 'add' is also the name of the tool at {file}:4. Give one another name: @tool(name=\"...\")."
     ]
 
 
-def test_a_file_that_is_broken_at_first_comes_when_it_is_mended(file: Path) -> None:
+def test_a_file_that_is_broken_at_first_is_loaded_when_it_is_repaired(file: Path) -> None:
     file.write_text("def (:\n")
     watched = Watched(file)
     assert (names(watched), problems(watched)) == ([], [f"{file}:1: SyntaxError: invalid syntax"])
@@ -163,7 +186,7 @@ def test_a_file_that_is_broken_at_first_comes_when_it_is_mended(file: Path) -> N
     assert watched.look() == Change((file,), added=("add",))
 
 
-def test_a_file_that_is_emptied_gone_or_no_file_any_more(file: Path) -> None:
+def test_a_file_that_is_emptied_gone_or_not_a_file_any_more(file: Path) -> None:
     watched = Watched(file)
     file.write_text("")
     assert watched.look() == Change((file,), removed=("add",), problems=tuple(watched.problems))
@@ -174,11 +197,11 @@ def test_a_file_that_is_emptied_gone_or_no_file_any_more(file: Path) -> None:
     file.unlink()
     file.symlink_to(file)
     assert watched.look() == Change(problems=tuple(watched.problems))
-    assert (names(watched), problems(watched)) == (["add"], [f"{file}: It is no file that can be read."])
+    assert (names(watched), problems(watched)) == (["add"], [f"{file}: It is not a file that can be read."])
     file.unlink()
     file.mkdir()
     watched.look()
-    assert (names(watched), problems(watched)) == (["add"], [f"{file}: It is no file that can be read."])
+    assert (names(watched), problems(watched)) == (["add"], [f"{file}: It is not a file that can be read."])
     file.rmdir()
     watched.look()
     assert (names(watched), problems(watched)) == ([], [f"{file}: It is gone, and its tools with it."])
@@ -198,7 +221,7 @@ def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(file: Path) -> None:
 
 
 @pytest.mark.parametrize("source", ["nothing.py", "tools.txt", "toolcrib.demo", "nowhere/", ""])
-def test_what_is_no_python_file_and_no_folder_is_refused(
+def test_what_is_neither_a_python_file_nor_a_folder_is_refused(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -207,7 +230,7 @@ def test_what_is_no_python_file_and_no_folder_is_refused(
         with pytest.raises(LoadError, match=r"A source is a function, a Tool"):
             Watched(source)
     else:
-        assert problems(Watched(source)) == [f"{tmp_path.resolve()}: The folder holds no .py file."]
+        assert problems(Watched(source)) == [f"{tmp_path.resolve()}: The folder has no .py file."]
 
 
 # Folders, and what is imported from beside
@@ -236,7 +259,7 @@ def test_in_a_folder_only_what_has_changed_is_loaded(tmp_path: Path) -> None:
     for file in folder.glob("*.py"):
         file.unlink()
     watched.look()
-    assert problems(watched) == [f"{folder}: The folder holds no .py file."]
+    assert problems(watched) == [f"{folder}: The folder has no .py file."]
 
 
 def test_a_folder_that_is_replaced_under_its_name_is_followed(tmp_path: Path) -> None:
@@ -293,6 +316,16 @@ def test_a_broken_file_beside_is_named_and_its_users_go_on(tmp_path: Path) -> No
     assert (value(watched, "answer"), problems(watched)) == (3, [])
 
 
+def test_a_package_that_is_missing_is_imported_once_it_is_there(file: Path) -> None:
+    file.write_text(uses("beside_package"))
+    watched = Watched(file)
+    assert problems(watched) == [f"{file}:2: ModuleNotFoundError: No module named 'beside_package'"]
+    package = file.with_name("beside_package")
+    package.mkdir()
+    (package / "__init__.py").write_text("VALUE = 1\n")
+    assert watched.look() == Change((file,), added=("answer",))
+
+
 def test_a_name_that_another_file_has_is_refused_until_it_is_free(tmp_path: Path) -> None:
     folder = tmp_path.resolve()
     (folder / "a.py").write_text(ADD)
@@ -303,7 +336,7 @@ def test_a_name_that_another_file_has_is_refused_until_it_is_free(tmp_path: Path
     watched.look()
     assert names(watched) == ["add", "double"]
     assert problems(watched) == [
-        f"{folder}/b.py:4: 'add' is the name of the tool at {folder}/a.py:4 too. Give one another name: "
+        f"{folder}/b.py:4: 'add' is also the name of the tool at {folder}/a.py:4. Give one another name: "
         '@tool(name="...").'
     ]
     # Moved: what was refused before is let in when the other file gives the name up.
@@ -319,26 +352,29 @@ def test_two_names_that_differ_in_dashes_only_are_one(tmp_path: Path) -> None:
     (folder / "b.py").write_text(ADD.replace("@tool", '@tool(name="a-b")'))
     watched.look()
     assert names(watched) == ["a_b"]
-    assert "too (there 'a_b', which differs only in - and _). Give" in problems(watched)[0]
+    assert (
+        f"is also the name of the tool at {folder}/a.py:4 (there 'a_b', which differs only in - and _). Give"
+        in problems(watched)[0]
+    )
 
 
 # While it runs
 
 
-async def test_a_save_is_noticed_and_told(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_save_is_noticed_and_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "toolcrib.watch")
-    watched = Watched(file, every_s=0.02, settle_s=0.05)
-    told: list[list[str]] = []
-    end = watched.on_change(lambda: told.append(names(watched)))
+    watched = Watched(file, settle_s=0.05)
+    notified: list[list[str]] = []
+    end = watched.on_change(lambda: notified.append(names(watched)))
     await watched.start()
     try:
         file.write_text(PAIR)
-        await until(lambda: told == [["add", "double"]])
+        await until(lambda: notified == [["add", "double"]])
         # As editors do: written beside, and put in its place.
         beside = file.with_suffix(".tmp")
         beside.write_text(ADD)
         beside.replace(file)
-        await until(lambda: told == [["add", "double"], ["add"]])
+        await until(lambda: notified == [["add", "double"], ["add"]])
         file.write_text("def (:\n")
         await until(lambda: bool(watched.problems) and len(caplog.records) == 3)
         end()
@@ -352,9 +388,9 @@ async def test_a_save_is_noticed_and_told(file: Path, caplog: pytest.LogCaptureF
 
 
 async def test_a_file_that_is_written_piece_by_piece_is_loaded_once_and_whole(file: Path) -> None:
-    watched = Watched(file, every_s=0.02, settle_s=0.4)
-    told: list[list[str]] = []
-    watched.on_change(lambda: told.append(names(watched)))
+    watched = Watched(file, settle_s=0.4)
+    notified: list[list[str]] = []
+    watched.on_change(lambda: notified.append(names(watched)))
     await watched.start()
     try:
         with file.open("w") as writing:
@@ -362,14 +398,14 @@ async def test_a_file_that_is_written_piece_by_piece_is_loaded_once_and_whole(fi
                 writing.write(line)
                 writing.flush()
                 await asyncio.sleep(0.05)
-        await until(lambda: bool(told))
+        await until(lambda: bool(notified))
     finally:
         await watched.stop()
-    assert (told, problems(watched)) == ([["add", "double"]], [])
+    assert (notified, problems(watched)) == ([["add", "double"]], [])
 
 
 async def test_it_looks_as_long_as_one_workbench_uses_it(file: Path) -> None:
-    watched = Watched(file, every_s=0.02, settle_s=0)
+    watched = Watched(file, settle_s=0)
     async with Workbench([watched]) as bench:
         async with Workbench([watched]) as other:
             file.write_text(PAIR)
@@ -380,7 +416,7 @@ async def test_it_looks_as_long_as_one_workbench_uses_it(file: Path) -> None:
 
 async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -> None:
     before = threading.active_count()
-    watched = Watched(file, every_s=0.02, settle_s=0)
+    watched = Watched(file, settle_s=0)
     await watched.start()
     await watched.stop()
     await watched.stop()
@@ -395,20 +431,20 @@ async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -
 
 
 async def test_a_reader_that_raises_ends_nothing(file: Path) -> None:
-    watched = Watched(file, every_s=0.02, settle_s=0)
-    told: list[list[str]] = []
+    watched = Watched(file, settle_s=0)
+    notified: list[list[str]] = []
 
     def fail() -> None:
-        told.append(names(watched))
+        notified.append(names(watched))
         raise RuntimeError("of the reader")
 
     watched.on_change(fail)
     await watched.start()
     try:
         file.write_text(PAIR)
-        await until(lambda: told == [["add", "double"]])
+        await until(lambda: notified == [["add", "double"]])
         file.write_text(ADD)
-        await until(lambda: told == [["add", "double"], ["add"]])
+        await until(lambda: notified == [["add", "double"], ["add"]])
     finally:
         await watched.stop()
 
@@ -420,8 +456,8 @@ async def called(bench: Workbench, name: str, **arguments: Any) -> Any:
     return (await bench.call(name, arguments)).unwrap()
 
 
-async def test_a_workbench_keeps_up_and_says_what_is_wrong(file: Path) -> None:
-    async with Workbench([Watched(file, every_s=0.02, settle_s=0.05)]) as bench:
+async def test_a_workbench_keeps_up_and_reports_what_is_wrong(file: Path) -> None:
+    async with Workbench([Watched(file, settle_s=0.05)]) as bench:
         assert await called(bench, "add", a=1, b=2) == 3
         file.write_text(PAIR.replace("a + b", "a - b"))
         await until(lambda: "double" in bench.registry)
@@ -437,7 +473,7 @@ async def test_a_workbench_keeps_up_and_says_what_is_wrong(file: Path) -> None:
 
 
 async def test_a_view_of_files_keeps_up_too(file: Path) -> None:
-    view = renamed(prefixed(Watched(file, every_s=0.02, settle_s=0.05), "my_"), {"my_add": "plus"})
+    view = renamed(prefixed(Watched(file, settle_s=0.05), "my_"), {"my_add": "plus"})
     async with Workbench([view]) as bench:
         assert [spec.name for spec in bench.specs()] == ["plus"]
         file.write_text(PAIR)
@@ -454,7 +490,7 @@ async def test_a_name_that_another_source_has_keeps_the_old_tools_and_names_both
     a, b = tmp_path.resolve() / "a.py", tmp_path.resolve() / "b.py"
     a.write_text(ADD)
     b.write_text(uses("math").replace("math.VALUE", "1"))
-    async with Workbench([Watched(each, every_s=0.02, settle_s=0.05) for each in (a, b)]) as bench:
+    async with Workbench([Watched(each, settle_s=0.05) for each in (a, b)]) as bench:
         b.write_text(PAIR)
         await until(lambda: bool(bench.problems))
         assert [spec.name for spec in bench.specs()] == ["add", "answer"]
@@ -465,10 +501,10 @@ async def test_a_name_that_another_source_has_keeps_the_old_tools_and_names_both
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="worker processes need POSIX")
-async def test_worker_processes_are_started_anew_with_what_is_saved(file: Path) -> None:
+async def test_worker_processes_are_started_again_with_what_is_saved(file: Path) -> None:
     (file.parent / "beside_three.py").write_text("VALUE = 1\n")
     file.write_text(uses("beside_three").replace("@tool", '@tool(isolation="process")'))
-    async with Workbench([Watched(file, every_s=0.02, settle_s=0.05)]) as bench:
+    async with Workbench([Watched(file, settle_s=0.05)]) as bench:
         assert await called(bench, "answer") == 1
         (first,) = bench.registry
         (file.parent / "beside_three.py").write_text("VALUE = 2\n")

@@ -2,12 +2,32 @@
 # pyright: strict, reportUnnecessaryTypeIgnoreComment=true
 
 import functools
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, Any, TypeVar, assert_type
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeVar, assert_type
 
 from pydantic import BaseModel
 
-from toolcrib import Call, Caller, Context, Depends, Result, Tool, ToolAuth, ToolSpec, Workbench, tool
+from toolcrib import (
+    Call,
+    Caller,
+    CallLog,
+    CallRecord,
+    Context,
+    Credential,
+    Crib,
+    Deny,
+    Depends,
+    Pending,
+    Recorder,
+    Result,
+    Tool,
+    ToolAuth,
+    ToolError,
+    ToolSpec,
+    Workbench,
+    tool,
+)
+from toolcrib.workbench import Ask, Limit, Middleware, Next, Retries, Rule, Rules
 
 T = TypeVar("T")
 
@@ -169,3 +189,41 @@ def the_decorator_gives_back_what_it_was_given() -> None:
     fixed = tool(functools.partial(plain, 1))
     assert_type(kept(1) + also(1), str)
     assert_type(fixed(), str)
+
+
+class Failures(Recorder):
+    """What it does not write is as the protocol has it."""
+
+    async def finished(self, record: CallRecord, /) -> None:
+        if record.code is not None:
+            print(record.started_at.isoformat(), record.tool, record.code)
+
+
+class Keys:
+    """A broker, which inherits from nothing."""
+
+    async def authorize(
+        self, requirements: Sequence[ToolAuth], caller: Caller, call: Call, /
+    ) -> Sequence[Credential] | Pending:
+        if caller.principal != "alice":
+            raise ToolError("Nobody can log in here.", "unauthorized")
+        return [Credential(each.provider, "a secret") for each in requirements]
+
+
+def careful(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Literal["allow"] | Ask | Deny:
+    return Ask("Sure?") if spec.hints.destructive else "allow"
+
+
+async def timed(tool: object, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
+    return await go_on()
+
+
+async def the_plugs_are_options_of_both(crib: Crib) -> None:
+    around: Middleware = timed
+    Workbench([add], recorder=CallLog(), policy=careful, broker=Keys(), around=[around], timeout_s=3)
+    Crib([add], recorder=Failures(), policy=Rules([Rule(do="ask", hint="destructive")]), limits=[Limit(concurrency=4)])
+    Crib([add], retries=[Retries("gh_*", times=3)])
+    assert_type(crib.workbench(Caller("alice")), Workbench)
+    assert_type(Workbench.from_config("toolcrib.toml"), Workbench)
+    assert_type(await crib.workbench().check(add, 1, 2), Result[dict[str, Any]])
+    assert_type(await crib.answer("pending_1", {"kind": "approve"}, by="bob"), Pending)

@@ -3,7 +3,7 @@
 
 from typing import assert_type
 
-from toolcrib import Result, Tool, Workbench, tool
+from toolcrib import Crib, Result, Tool, Workbench, tool
 
 
 @tool
@@ -52,3 +52,6 @@ def options() -> None:
     Tool(add, tags=5)  # type: ignore[arg-type]
     Tool(add)("x")  # type: ignore[arg-type]
     tool(5)  # type: ignore[call-overload]
+    Workbench([add], timeout="3")  # type: ignore[call-arg]
+    Workbench([add], timeout_s="3")  # type: ignore[arg-type]
+    Crib([add], recorder=print)  # type: ignore[arg-type]

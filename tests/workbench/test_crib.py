@@ -253,11 +253,16 @@ async def test_a_source_that_cannot_start_leaves_nothing_running() -> None:
 
     broken = Broken()
     crib = Crib([Counter(), broken])
-    for start in (crib.start, crib.__aenter__, crib.workbench().start, lambda: crib.workbench().call("add", "{}")):
+    for start in (crib.start, crib.__aenter__, crib.workbench().start):
         events.clear()
         with pytest.raises(SetupError, match="The source Broken could not be started: OSError: no route"):
             await start()
         assert events == ["start counter", "stop counter at 0"]
+    events.clear()
+    result = await crib.workbench().call("add", "{}")
+    assert result.error is not None
+    assert (result.error.code, result.error.retry) == ("unavailable", "later")
+    assert events == ["start counter", "stop counter at 0"]
     Broken.works = True
     bench = crib.workbench()
     assert await value(bench, "add", a=1, b=1) == 2
@@ -415,7 +420,7 @@ async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() 
     async with Crib([much], max_result_chars=2_000) as crib:
         handle = (await crib.workbench(ALICE).call("much")).metadata["handle"]
         again, bob = crib.workbench(ALICE), crib.workbench(BOB)
-        assert (await again.kept(handle))[0].text == "x" * 30_000
+        assert (await again.stored_result(handle))[0].text == "x" * 30_000
         await again.stop()
         assert [spec.name for spec in bob.specs()] == ["much"]
         result = await bob.call("read_result", {"handle": handle})

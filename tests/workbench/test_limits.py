@@ -202,8 +202,8 @@ async def test_the_time_of_waiting_counts_within_the_deadline() -> None:
 
     @tool(timeout_s=60)
     async def look(ctx: Context) -> None:
-        assert ctx.deadline_s is not None
-        seen.append(ctx.deadline_s)
+        assert ctx.deadline is not None
+        seen.append(ctx.deadline.due)
 
     bench = Workbench([look], limits=[Limit(rate="10/s")])
     await asyncio.gather(*(bench.call("look") for _ in range(13)))
@@ -468,70 +468,75 @@ async def test_a_call_refused_by_one_limit_costs_nothing_at_the_others() -> None
 
 
 BAD_LIMITS: list[tuple[Any, str]] = [
-    ({"concurrency": 1}, "A list of limit tables was expected, not dict."),
-    (None, "A list of limit tables was expected, not NoneType."),
-    (["db_*"], "Limit 1 is no table of tools, per, concurrency, rate, wait_s, but str."),
+    ({"concurrency": 1}, "Expected a list of tables, [[limit]], not dict."),
+    (None, "Expected a list of tables, [[limit]], not NoneType."),
+    (["db_*"], "Limit 1 is not a table of tools, per, concurrency, rate, wait_s."),
     (
         [{"concurrency": 1}, {"concurency": 2}],
-        "Limit 2 has a key 'concurency'. Did you mean 'concurrency'? It takes: tools, per, concurrency, rate, wait_s.",
+        "Limit 2: There is no key 'concurency'. Did you mean 'concurrency'? "
+        "It takes: tools, per, concurrency, rate, wait_s.",
     ),
-    ([{"names": "x", "rate": "1/s"}], "Limit 1 has a key 'names'."),
-    ([{1: 2}], "Limit 1 has a key '1'."),
-    ([{}], 'Limit 1: A limit limits something: give it a concurrency, as 4, or a rate, as "10/s".'),
-    ([{"tools": "db_*"}], "Limit 1: A limit limits something"),
-    ([{"concurrency": 1, "per": "user"}], "Limit 1: A limit is per one of tool, principal, workbench, not per 'user'."),
-    ([{"concurrency": 1, "per": ["tool"]}], "Limit 1: A limit is per one of"),
-    *(([{"concurrency": bad}], "Limit 1: concurrency is how many calls") for bad in (0, -1, 1.5, "4", True)),
+    ([{"names": "x", "rate": "1/s"}], "Limit 1: There is no key 'names'."),
+    ([{1: 2}], "Limit 1: There is no key '1'."),
+    ([{}], 'Limit 1: A limit needs a concurrency, as in 4, or a rate, as in "10/s".'),
+    ([{"tools": "db_*"}], "Limit 1: A limit needs a concurrency"),
+    (
+        [{"concurrency": 1, "per": "user"}],
+        'Limit 1: \'per\': expected one of "tool", "principal", "workbench", got string.',
+    ),
+    ([{"concurrency": 1, "per": ["tool"]}], "Limit 1: 'per': expected one of"),
+    *(([{"concurrency": bad}], "Limit 1: 'concurrency': expected at least 1.") for bad in (0, -1)),
     *(
-        ([{"rate": bad}], "Limit 1: rate is a text")
-        for bad in (
-            "10",
-            "10/day",
-            "0/s",
-            "1/0s",
-            "-1/s",
-            "1.5/s",
-            "/s",
-            "",
-            "9" * 5000 + "/s",
-            "\u0661/s",
-            10,
-            True,
-            [],
-        )
+        ([{"concurrency": bad}], "Limit 1: 'concurrency': expected integer (at least 1), got")
+        for bad in (1.5, "4", True)
     ),
-    *(([{"rate": "1/s", "wait_s": bad}], "Limit 1: wait_s is how long") for bad in (-1, "1", float("nan"), None, True)),
-    ([{"rate": "1/s", "wait_s": float("inf")}], "Limit 1: wait_s is how long"),
     *(
-        ([{"rate": "1/s", "tools": bad}], "Limit 1: tools is a pattern of names")
-        for bad in ("", [], [""], 3, None, [1])
+        ([{"rate": bad}], "Limit 1: 'rate' of a limit is a number of calls per time, as in '10/s'")
+        for bad in ("10", "10/day", "0/s", "1/0s", "-1/s", "1.5/s", "/s", "", "9" * 5000 + "/s", "\u0661/s")
     ),
+    *(([{"rate": bad}], "Limit 1: 'rate': expected string, got") for bad in (10, True, [])),
+    *(
+        ([{"rate": "1/s", "wait_s": bad}], "Limit 1: 'wait_s': expected number (at least 0), got")
+        for bad in ("1", float("nan"), float("inf"), None, True)
+    ),
+    ([{"rate": "1/s", "wait_s": -1}], "Limit 1: 'wait_s': expected at least 0."),
+    *(([{"rate": "1/s", "tools": bad}], "Limit 1: tools is a pattern of names") for bad in ("", [], [""])),
+    *(([{"rate": "1/s", "tools": bad}], "Limit 1: 'tools': expected string or array of string") for bad in (3, None)),
+    ([{"rate": "1/s", "tools": [1]}], "Limit 1: 'tools[0]': expected string, got integer."),
 ]
 
 
-@pytest.mark.parametrize(("data", "said"), BAD_LIMITS)
-def test_bad_limits_are_refused_and_named(data: Any, said: str) -> None:
+@pytest.mark.parametrize(("data", "message"), BAD_LIMITS)
+def test_an_invalid_limit_is_refused_with_its_number_and_key(data: Any, message: str) -> None:
     with pytest.raises(SetupError) as caught:
         limits_from_data(data)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
+    if isinstance(data, list) and isinstance(data[-1], dict) and data[-1].keys() <= {"tools", "per", "rate", "wait_s"}:
+        with pytest.raises(SetupError):
+            Limit(**data[-1])
 
 
 @pytest.mark.parametrize(
-    ("data", "said"),
+    ("data", "message"),
     [
-        ({}, "A list of retry tables was expected, not dict."),
-        ([3], "Retry 1 is no table of tools, times, first_s, most_s, but int."),
-        ([{"time": 3}], "Retry 1 has a key 'time'. Did you mean 'times'?"),
-        *(([{"times": bad}], "Retry 1: times is how often") for bad in (-1, 1.5, "2", True, None)),
-        *(([{"first_s": bad}], "Retry 1: first_s is a number of seconds") for bad in (-1, "1", float("inf"), True)),
-        ([{"most_s": -1}], "Retry 1: most_s is a number of seconds"),
+        ({}, "Expected a list of tables, [[retry]], not dict."),
+        ([3], "Retry 1 is not a table of tools, times, first_s, most_s."),
+        ([{"time": 3}], "Retry 1: There is no key 'time'. Did you mean 'times'?"),
+        ([{"times": -1}], "Retry 1: 'times': expected at least 0."),
+        *(([{"times": bad}], "Retry 1: 'times': expected integer (at least 0), got") for bad in (1.5, "2", True, None)),
+        *(
+            ([{"first_s": bad}], "Retry 1: 'first_s': expected number (at least 0), got")
+            for bad in ("1", float("inf"), True)
+        ),
+        ([{"first_s": -1}], "Retry 1: 'first_s': expected at least 0."),
+        ([{"most_s": -1}], "Retry 1: 'most_s': expected at least 0."),
         ([{"tools": []}], "Retry 1: tools is a pattern of names"),
     ],
 )
-def test_bad_retries_are_refused_and_named(data: Any, said: str) -> None:
+def test_an_invalid_retry_is_refused_with_its_number_and_key(data: Any, message: str) -> None:
     with pytest.raises(SetupError) as caught:
         retries_from_data(data)
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(message)
 
 
 def test_limits_are_read_from_data() -> None:

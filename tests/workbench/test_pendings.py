@@ -3,15 +3,16 @@
 import asyncio
 import threading
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from toolcrib import Approve, Caller, Deny, Input, Pending, SetupError, ToolError, Workbench, tool
-from toolcrib.core import Asked, PendingStore
+from toolcrib.core import PendingStore, StoredPending
 from toolcrib.workbench import MemoryPendings
 
-NOW_S = 1000.0
+NOW = datetime.fromtimestamp(1000, UTC)
 
 
 def pending(name: str, *, digest: str | None = None, principal: str = "bob", **changed: Any) -> Pending:
@@ -23,7 +24,7 @@ def pending(name: str, *, digest: str | None = None, principal: str = "bob", **c
         tool="pay",
         principal=principal,
         thread="t",
-        expires_s=NOW_S + 60,
+        expires_at=NOW + timedelta(seconds=60),
     )
     return replace(made, **changed)
 
@@ -31,85 +32,85 @@ def pending(name: str, *, digest: str | None = None, principal: str = "bob", **c
 async def test_one_question_of_one_call_is_open_once() -> None:
     store: PendingStore = MemoryPendings()
     first = pending("1", digest="d")
-    assert await store.open(first, now_s=NOW_S) is first
-    assert await store.open(pending("2", digest="d"), now_s=NOW_S) is first
+    assert await store.open(first, now=NOW) is first
+    assert await store.open(pending("2", digest="d"), now=NOW) is first
     others = [
         pending("3", digest="e"),
         pending("4", digest="d", key="k"),
         pending("5", digest="d", kind="input"),
     ]
     for other in others:
-        assert await store.open(other, now_s=NOW_S) is other
-    assert await store.waiting(now_s=NOW_S) == [first, *others]
-    later = pending("6", digest="d", expires_s=NOW_S + 120)
-    assert await store.open(later, now_s=NOW_S + 60) is later
-    assert await store.waiting(now_s=NOW_S + 60) == [later]
+        assert await store.open(other, now=NOW) is other
+    assert await store.waiting(now=NOW) == [first, *others]
+    later = pending("6", digest="d", expires_at=NOW + timedelta(seconds=120))
+    assert await store.open(later, now=NOW + timedelta(seconds=60)) is later
+    assert await store.waiting(now=NOW + timedelta(seconds=60)) == [later]
 
 
 async def test_an_answer_goes_from_open_to_answered_to_taken_and_back_and_no_other_way() -> None:
     store = MemoryPendings()
-    kept = await store.open(pending("1", kind="input"), now_s=NOW_S)
-    assert await store.get("1") == Asked(kept)
-    assert await store.take("1", "input", "", now_s=NOW_S) is None
-    assert not await store.answer("2", Input(1), by="alice", now_s=NOW_S)
-    assert not await store.answer("1", Input(1), by="alice", now_s=NOW_S + 60)
-    assert await store.answer("1", Input(1), by="alice", now_s=NOW_S)
-    assert not await store.answer("1", Input(2), by="carl", now_s=NOW_S)
-    assert await store.waiting(now_s=NOW_S) == []
-    assert await store.take("1", "input", "", now_s=NOW_S + 60) is None
-    assert await store.take("1", "approval", "", now_s=NOW_S) is None
-    taken = await store.take("1", "input", "", now_s=NOW_S)
-    assert taken == Asked(kept, "taken", Input(1), "alice")
-    assert await store.take("1", "input", "", now_s=NOW_S) is None
+    kept = await store.open(pending("1", kind="input"), now=NOW)
+    assert await store.get("1") == StoredPending(kept)
+    assert await store.take("1", "input", "", now=NOW) is None
+    assert not await store.answer("2", Input(1), by="alice", now=NOW)
+    assert not await store.answer("1", Input(1), by="alice", now=NOW + timedelta(seconds=60))
+    assert await store.answer("1", Input(1), by="alice", now=NOW)
+    assert not await store.answer("1", Input(2), by="carl", now=NOW)
+    assert await store.waiting(now=NOW) == []
+    assert await store.take("1", "input", "", now=NOW + timedelta(seconds=60)) is None
+    assert await store.take("1", "approval", "", now=NOW) is None
+    taken = await store.take("1", "input", "", now=NOW)
+    assert taken == StoredPending(kept, "taken", Input(1), "alice")
+    assert await store.take("1", "input", "", now=NOW) is None
     # What is left of it says who answered, not what.
-    assert await store.get("1") == Asked(kept, "taken", None, "alice")
+    assert await store.get("1") == StoredPending(kept, "taken", None, "alice")
     await store.give_back(taken)
-    assert await store.take("1", "input", "", now_s=NOW_S) == taken
+    assert await store.take("1", "input", "", now=NOW) == taken
 
 
 async def test_an_answer_given_elsewhere_can_be_put_in() -> None:
     store = MemoryPendings()
-    await store.give_back(Asked(pending("1"), "taken", Approve(), "alice"))
-    assert await store.take("1", "approval", "", now_s=NOW_S) == Asked(pending("1"), "taken", Approve(), "alice")
+    await store.give_back(StoredPending(pending("1"), "taken", Approve(), "alice"))
+    assert await store.take("1", "approval", "", now=NOW) == StoredPending(pending("1"), "taken", Approve(), "alice")
 
 
 async def test_there_is_room_for_so_many_and_what_has_ended_goes_first() -> None:
     store = MemoryPendings(size=3, per_principal=2)
-    await store.open(pending("1"), now_s=NOW_S)
-    await store.open(pending("2"), now_s=NOW_S)
+    await store.open(pending("1"), now=NOW)
+    await store.open(pending("2"), now=NOW)
     with pytest.raises(ToolError) as full:
-        await store.open(pending("3"), now_s=NOW_S)
+        await store.open(pending("3"), now=NOW)
     assert full.value.code == "limited"
-    await store.open(pending("4", principal="eve"), now_s=NOW_S)
+    await store.open(pending("4", principal="eve"), now=NOW)
     with pytest.raises(ToolError):
-        await store.open(pending("5", principal="carl"), now_s=NOW_S)
+        await store.open(pending("5", principal="carl"), now=NOW)
     # Used:
-    await store.answer("1", Deny(), by="alice", now_s=NOW_S)
-    await store.take("1", "approval", "", now_s=NOW_S)
-    await store.open(pending("3", expires_s=NOW_S + 5), now_s=NOW_S)
+    await store.answer("1", Deny(), by="alice", now=NOW)
+    await store.take("1", "approval", "", now=NOW)
+    await store.open(pending("3", expires_at=NOW + timedelta(seconds=5)), now=NOW)
     assert await store.get("1") is None
     # Expired:
-    await store.open(pending("6"), now_s=NOW_S + 5)
-    assert [p.id for p in await store.waiting(now_s=NOW_S)] == ["2", "4", "6"]
+    await store.open(pending("6"), now=NOW + timedelta(seconds=5))
+    assert [p.id for p in await store.waiting(now=NOW)] == ["2", "4", "6"]
 
 
 async def test_long_arguments_take_up_room_too() -> None:
     store = MemoryPendings(size_bytes=1000)
-    await store.open(pending("1", arguments="x" * 900), now_s=NOW_S)
+    await store.open(pending("1", arguments="x" * 900), now=NOW)
     with pytest.raises(ToolError):
-        await store.open(pending("2", arguments="x" * 900), now_s=NOW_S)
-    await store.open(pending("3", arguments="x" * 10), now_s=NOW_S)
+        await store.open(pending("2", arguments="x" * 900), now=NOW)
+    await store.open(pending("3", arguments="x" * 10), now=NOW)
 
 
 async def test_what_has_expired_is_known_for_an_hour_and_then_forgotten() -> None:
     store = MemoryPendings()
     for number in range(100):
-        await store.open(pending(str(number)), now_s=NOW_S)
-    late_s = NOW_S + 60 + 3599
-    await store.open(pending("a", expires_s=late_s + 60), now_s=late_s)
+        await store.open(pending(str(number)), now=NOW)
+    late = NOW + timedelta(seconds=60 + 3599)
+    await store.open(pending("a", expires_at=late + timedelta(seconds=60)), now=late)
     assert await store.get("0") is not None
     for name in "bcde":
-        await store.open(pending(name, expires_s=late_s + 60), now_s=late_s + 2)
+        await store.open(pending(name, expires_at=late + timedelta(seconds=60)), now=late + timedelta(seconds=2))
     assert [await store.get(str(number)) for number in range(100)] == [None] * 100
     assert repr(store) == "<MemoryPendings: 5>"
 

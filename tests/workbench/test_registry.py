@@ -164,10 +164,10 @@ def test_what_cannot_be_imported_again_is_refused_when_it_is_written(module: Any
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
-        ({"ref": "os"}, "no reference"),
-        ({"ref": "__import__('os').system('true')"}, "no reference"),
+        ({"ref": "os"}, "not a reference"),
+        ({"ref": "__import__('os').system('true')"}, "not a reference"),
         ({"ref": "no_such_module_here:x"}, "cannot be imported"),
-        ({"ref": "some_tools:missing"}, "cannot be imported"),
+        ({"ref": "some_tools:missing"}, "there is no 'missing' in some_tools"),
         ({"ref": "some_tools:number"}, "is a int, not a tool"),
         ({"name": "add", "ref": "some_tools:add"}, "named 'plus' now"),
         ({"name": "add"}, 'has no "ref"'),

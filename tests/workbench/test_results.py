@@ -1,4 +1,4 @@
-"""Large results: a preview is shown, the whole is kept, read in parts, and handed on by its handle."""
+"""Large results: a preview is shown, the whole is stored, read in parts, and passed on by its handle."""
 
 import asyncio
 import base64
@@ -26,7 +26,6 @@ from toolcrib import (
     Handle,
     Image,
     Registry,
-    Result,
     SetupError,
     Text,
     Tool,
@@ -34,7 +33,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import Ask, Kept, Repair, ToolSpec
+from toolcrib.core import EPOCH, Ask, CallRecord, Recorder, Repair, StoredResult, ToolSpec
 from toolcrib.workbench import MemoryResults
 
 
@@ -113,9 +112,9 @@ async def test_a_two_megabyte_result_is_bounded_and_the_rest_can_be_reached() ->
         handle = result.metadata["handle"]
         assert result.text.startswith(
             f"[This result is too large to be shown whole: {len(whole)} characters, a JSON list of 70000 items, "
-            f'objects with id, name. The whole is kept under the handle "{handle}": read on with read_result, by '
-            f'offset and limit, a JSON pointer, or a search. Arguments that take a handle take {{"handle": '
-            f'"{handle}"}}.]\n'
+            f'objects with id, name. The whole result is stored under the handle "{handle}": read on with '
+            "read_result, by offset and limit, a JSON pointer, or a search. Arguments that take a handle take "
+            f'{{"handle": "{handle}"}}.]\n'
             '[{"id":0,"name":"name 0"},\n{"id":1,'
         )
         assert result.text.endswith('{"id":69999,"name":"name 69999"}]')
@@ -161,9 +160,9 @@ async def test_the_bound_can_be_moved_or_taken_away() -> None:
         assert [spec.name for spec in bench.specs()] == ["say", "give"]
 
 
-@pytest.mark.parametrize("wrong", [999, 0, -1, 20_000.0, True, "many"])
+@pytest.mark.parametrize("wrong", [999, 1, -1, 20_000.0, True, "many"])
 def test_a_bound_that_leaves_no_room_is_refused(wrong: Any) -> None:
-    with pytest.raises(SetupError, match="max_result_chars is a number of characters from 1000 on, or None"):
+    with pytest.raises(SetupError, match="'max_result_chars' takes a whole number of characters from 1000 on, or 0"):
         Workbench([], max_result_chars=wrong)
 
 
@@ -172,7 +171,7 @@ async def test_the_preview_of_an_object_names_its_keys_and_their_kinds() -> None
     result = await Workbench([giving(value)]).call("give")
     assert (
         "a JSON object with 6 keys: rows (a list of 10000 items), next (null), total (a number), "
-        "who (a string of 2 characters), ok (a boolean), more (an object with 1 key). The whole is kept"
+        "who (a string of 2 characters), ok (a boolean), more (an object with 1 key). The whole result is stored"
     ) in result.text
 
 
@@ -271,13 +270,13 @@ async def test_the_slices_of_a_text_make_up_the_whole(piece: str, limit: int, by
     async with Workbench([giving(text)]) as bench:
         handle = await handle_of(bench, "give", None)
         got, offset, rounds = "", 0, 0
-        while "; the end]" not in (said := await read(bench, handle, by=by, offset=offset, limit=limit))[0]:
-            got += said[1]
-            offset = int(said[0].partition("the next: offset ")[2].rstrip("]"))
+        while "; the end]" not in (part := await read(bench, handle, by=by, offset=offset, limit=limit))[0]:
+            got += part[1]
+            offset = int(part[0].partition("the next: offset ")[2].rstrip("]"))
             rounds += 1
             if limit < 500 and rounds == 40:  # enough of many small steps: the rest in one
                 limit = 30_000
-    assert got + said[1] == text
+    assert got + part[1] == text
 
 
 async def test_pages_of_a_list_make_up_the_whole() -> None:
@@ -331,14 +330,14 @@ async def test_a_pointer_goes_by_rfc_6901() -> None:
         errors = [await refusal(bench, "read_result", {"handle": handle, "pointer": p}) for p in wrong]
         assert {error.code for error in errors} == {"invalid_arguments"}
         assert [error.message for error in errors] == [
-            "'big' is no JSON pointer: one begins with '/', as in /rows/0/name.",
-            "'/a~2b' is no JSON pointer: in a name, '~' is written '~0' and '/' is written '~1'.",
+            "'big' is not a JSON pointer: one begins with '/', as in /rows/0/name.",
+            "'/a~2b' is not a JSON pointer: in a name, write '~' as '~0' and '/' as '~1'.",
             "There is no 'bog' in the result. Did you mean 'big'? It has: a/b, big.",
             "There is no item '2' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
             "There is no item '-' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
             "There is no item '00' in '/a~1b/m~0n', which is a list: its items are 0 to 1.",
-            "The pointer leads on from '/a~1b/m~0n/0', and that is a number.",
-            "The pointer leads on from '/big', and that is a string of 30000 characters.",
+            "The pointer goes on after '/a~1b/m~0n/0', which is a number.",
+            "The pointer goes on after '/big', which is a string of 30000 characters.",
         ]
 
 
@@ -350,7 +349,7 @@ async def test_json_in_text_can_be_followed_and_other_text_cannot() -> None:
         handle = await handle_of(bench, "give", None)
         for how in ({"pointer": "/rows"}, {"by": "items"}):
             error = await refusal(bench, "read_result", {"handle": handle, **how})
-            assert error.message.startswith("The result is no JSON")
+            assert error.message.startswith("The result is not valid JSON, so it has no items and no JSON pointers.")
 
 
 async def test_text_is_found_with_its_place() -> None:
@@ -384,6 +383,23 @@ async def test_what_is_found_in_json_has_its_pointer() -> None:
         assert await places("needle", pointer="/rows/1") == ["/rows/1/needle"]
 
 
+async def test_plain_text_is_found_across_pieces_and_without_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    piece = 1024 * 1024
+    places = [0, piece - 3, piece + 4, 2 * piece - 1, 3 * piece]
+    text = bytearray(b"-" * (3 * piece + 6))
+    for place in places:
+        text[place : place + 6] = b"needle"
+    async with Workbench([giving(text.decode())]) as bench:
+        handle = await handle_of(bench, "give", None)
+        monkeypatch.setattr(sys, "executable", "/nowhere/python")
+        _, body = await read(bench, handle, search="needle")
+        assert [int(line.split(":")[0].removeprefix("offset ")) for line in body.splitlines()] == places
+        assert await read(bench, handle, search="needles") == ("[Found 0 times.]", "")
+        error = await refusal(bench, "read_result", {"handle": handle, "search": "n..", "regex": True})
+        assert (error.code, error.retry) == ("unavailable", "never")
+        assert "Search for plain text, or read the result by offset and limit." in error.message
+
+
 async def test_a_pattern_that_never_ends_is_stopped() -> None:
     async with Workbench([giving("a" * 30_000)]) as bench:
         handle = await handle_of(bench, "give", None)
@@ -402,7 +418,7 @@ async def test_a_search_that_is_given_up_leaves_no_process() -> None:
         for entry in Path("/proc").glob("[0-9]*/cmdline"):
             with contextlib.suppress(OSError):
                 parent = entry.with_name("stat").read_text().rpartition(")")[2].split()[1]
-                if parent == str(os.getpid()) and b"seek.py" in entry.read_bytes():
+                if parent == str(os.getpid()) and b"regex_search.py" in entry.read_bytes():
                     found.append(entry.parent.name)
         return found
 
@@ -429,7 +445,7 @@ async def test_a_search_that_is_given_up_leaves_no_process() -> None:
         ({"limit": -5}, "invalid_arguments", "limit"),
         ({"by": "words"}, "invalid_arguments", '"characters", "lines", "bytes"'),
         ({"search": "(", "regex": True}, "invalid_arguments", "missing ), unterminated subpattern"),
-        ({"search": "a{99999999999}", "regex": True}, "invalid_arguments", "cannot be read"),
+        ({"search": "a{99999999999}", "regex": True}, "invalid_arguments", "is not valid"),
         ({"search": ""}, "invalid_arguments", "nothing to search for"),
         ({"search": "x" * 1001}, "invalid_arguments", "longer than 1000 characters"),
         ({"handle": "result_nonsense"}, "unavailable", "There is no result under this handle"),
@@ -475,7 +491,7 @@ async def test_binary_is_read_in_base64_and_a_file_of_text_as_text() -> None:
         assert (await read(bench, handle, by="lines", offset=7, limit=2))[1] == "a line\na line\n"
 
 
-async def test_a_secret_across_the_edge_of_two_slices_stays_struck_out() -> None:
+async def test_a_secret_across_the_edge_of_two_slices_stays_redacted() -> None:
     text = "abcdefghi " * 2000 + "the hunter2hunter2 key " + "jklmnopqr " * 2000
     file = File((text + "x" * 5_000_000).encode(), "text/plain")
     for value in (text, {"a": text}, file, [file, "beside"]):
@@ -546,22 +562,22 @@ async def test_handles_cannot_be_guessed() -> None:
 async def test_the_store_is_bounded_by_count_bytes_and_age() -> None:
     now = 0.0
 
-    def kept(number: int, size: int = 10) -> Kept:
-        return Kept(f"result_{number}", "me", "here", "t", (Text("é" * (size // 2)),), 0.0)
+    def kept(number: int, size: int = 10) -> StoredResult:
+        return StoredResult(f"result_{number}", "me", "here", "t", (Text("é" * (size // 2)),), EPOCH)
 
     async def there(store: MemoryResults) -> list[int]:
         return [n for n in range(10) if await store.find(f"result_{n}", "me", "here")]
 
     store = MemoryResults(max_count=3, max_bytes=100, max_age_s=10, clock=lambda: now)
     for number in range(4):
-        assert await store.keep(kept(number))
+        assert await store.store(kept(number))
     assert await there(store) == [1, 2, 3]
     await store.find("result_1", "me", "here")  # used, and so kept longer than 2
-    assert await store.keep(kept(4))
+    assert await store.store(kept(4))
     assert await there(store) == [1, 3, 4]
-    assert await store.keep(kept(5, size=90))
+    assert await store.store(kept(5, size=90))
     assert await there(store) == [4, 5]
-    assert not await store.keep(kept(6, size=102))
+    assert not await store.store(kept(6, size=102))
     assert await there(store) == [4, 5]
     now = 10.0
     assert await there(store) == []
@@ -577,7 +593,7 @@ def test_a_store_without_room_is_refused(wrong: dict[str, Any]) -> None:
 async def test_a_result_too_large_to_be_kept_is_previewed_all_the_same() -> None:
     async with Workbench([say], results=MemoryResults(max_bytes=1000)) as bench:
         result = await bench.call("say", {"text": "word ", "times": 10_000})
-        assert "The rest could not be kept: ask for less.]" in result.text
+        assert "The rest could not be stored: ask for less.]" in result.text
         assert result.metadata == {"size_chars": 50_000}
         assert [spec.name for spec in bench.specs()] == ["say"]
 
@@ -585,10 +601,10 @@ async def test_a_result_too_large_to_be_kept_is_previewed_all_the_same() -> None
 class BrokenStore:
     """A store whose database is gone."""
 
-    async def keep(self, kept: Kept, /) -> bool:
+    async def keep(self, kept: StoredResult, /) -> bool:
         raise ConnectionError("postgres://user:password@host")
 
-    async def find(self, handle: str, principal: str, thread: str, /) -> Kept | None:
+    async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
         raise ConnectionError("postgres://user:password@host")
 
     async def holds(self, principal: str, thread: str, /) -> bool:
@@ -602,7 +618,7 @@ async def test_a_broken_store_does_not_undo_what_a_tool_has_done() -> None:
         error = await refusal(bench, "read_result", {"handle": "result_x"})
         assert error.to_dict() == {
             "code": "unavailable",
-            "message": "Kept results cannot be read at the moment. Try again later.",
+            "message": "Stored results cannot be read at the moment. Try again later.",
             "retry": "later",
         }
 
@@ -610,9 +626,9 @@ async def test_a_broken_store_does_not_undo_what_a_tool_has_done() -> None:
 async def test_a_program_gets_the_whole_without_its_secrets() -> None:
     async with Workbench([giving(["word " * 10_000 + "hunter2", 1, Image(b"x")])], secrets=["hunter2"]) as bench:
         handle = (await bench.call("give")).metadata["handle"]
-        assert await bench.kept(handle) == (Text("word " * 10_000 + "[secret]"), Data("1"), Image(b"x"))
+        assert await bench.stored_result(handle) == (Text("word " * 10_000 + "[secret]"), Data("1"), Image(b"x"))
         with pytest.raises(ToolError, match="There is no result under this handle"):
-            await bench.kept("result_x")
+            await bench.stored_result("result_x")
 
 
 # Handed on
@@ -680,19 +696,19 @@ async def test_a_handle_where_none_is_taken_is_refused_with_the_way_out() -> Non
         assert [(error.code, error.message) for error in errors] == [
             (
                 "invalid_arguments",
-                "Tool 'count_keys': 'data' takes no handle of a result. Read what you need with read_result and send "
-                "that.",
+                "Tool 'count_keys': 'data' does not take the handle of a result. Read what you need with read_result "
+                "and send that.",
             ),
             (
                 "invalid_arguments",
-                "Tool 'add_up': 'factor' takes no handle of a result. These do: rows. Read what you need with "
+                "Tool 'add_up': 'factor' does not take the handle of a result. These do: rows. Read what you need with "
                 "read_result and send that.",
             ),
             (
                 "invalid_arguments",
                 "Tool 'add_up': 'rows' takes a handle only in the form {\"handle\": \"result_...\"}, not as text.",
             ),
-            ("invalid_arguments", "Tool 'add_up': the pointer of 'rows' is text, a JSON pointer as in /rows."),
+            ("invalid_arguments", "Tool 'add_up', 'rows': The pointer is text, a JSON pointer as in /rows."),
         ]
         assert (await bench.call("count_keys", {"data": {"handle": "of a door", "x": 1}})).value == 2
 
@@ -768,24 +784,24 @@ async def test_files_are_handed_on_where_base64_is_taken() -> None:
         assert (too_large.code, too_large.message) == (
             "too_large",
             "Tool 'measure', 'data': The result has 6826670 characters of JSON, and arguments have at most 4194304. "
-            "Hand on a part of it, with a JSON pointer.",
+            "Use a part of it, with a JSON pointer.",
         )
         error = await refusal(bench, "print_it", {"text": {"handle": handle}})
         assert "The result is an image or a file, and this argument takes none." in error.message
     store = MemoryResults()
-    await store.keep(Kept("result_f", "local", "default", "t", (File(data[:300_000]),), 0.0))
+    await store.store(StoredResult("result_f", "local", "default", "t", (File(data[:300_000]),), EPOCH))
     async with Workbench([measure], results=store) as bench:
         assert (await bench.call("measure", {"data": {"handle": "result_f"}})).value == 300_000
 
 
-async def test_what_a_tool_calls_json_cannot_slip_in_other_arguments() -> None:
+async def test_text_that_a_tool_calls_json_cannot_add_other_arguments() -> None:
     rows = json.dumps([{"id": i, "name": "x" * 20} for i in range(1000)])
     async with Workbench([giving(Data(rows + ', "factor": 1000')), add_up]) as bench:
         handle = await handle_of(bench, "give", None)
         error = await refusal(bench, "add_up", {"rows": {"handle": handle}})
-        assert (error.code, error.message[:51]) == (
+        assert (error.code, error.message[:56]) == (
             "invalid_arguments",
-            "Tool 'add_up', 'rows': The result is no JSON, so ne",
+            "Tool 'add_up', 'rows': The result is not valid JSON, so ",
         )
 
 
@@ -793,9 +809,11 @@ async def test_a_policy_sees_the_value_and_the_log_what_was_sent() -> None:
     seen: list[Mapping[str, Any]] = []
     written: list[Any] = []
 
-    class Log:
-        def record(self, call: Call, caller: Caller, result: Result[Any], /) -> None:
-            written.append(call.arguments)
+    class Log(Recorder):
+        with_content = True
+
+        async def finished(self, record: CallRecord, /) -> None:
+            written.append(json.loads(record.arguments or ""))
 
     def policy(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Any:
         seen.append(arguments)

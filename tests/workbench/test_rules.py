@@ -1,17 +1,19 @@
-"""Rules as data: which calls a rule is about, and who has the last word."""
+"""Rules as data: which calls a rule matches, and which rule decides."""
 
 import time
 from collections.abc import Iterable
+from dataclasses import fields
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 import pytest
 from pydantic import BaseModel, Field, SecretStr
 
 from toolcrib import Caller, SetupError, Tool, Workbench, tool
-from toolcrib.core import Decided
+from toolcrib.core import Decision, Hints
 from toolcrib.workbench import Rule, Rules, rules_from_data
+from toolcrib.workbench.rules import Hint, NotHint
 
 
 class Options(BaseModel):
@@ -62,8 +64,8 @@ async def test_the_first_rule_that_matches_decides_and_else_the_default() -> Non
     assert await decision(Rules([], default="deny")) == "deny"
     assert await decision(Rules(rules, default="deny"), "read") == "allow"
     spec = Tool(db_drop).spec
-    assert rules(spec, {}, Caller()) == Decided("ask", "rule 2")
-    assert Rules([], default="deny")(spec, {}, Caller()) == Decided("deny", "default")
+    assert rules(spec, {}, Caller()) == Decision("ask", "rule 2")
+    assert Rules([], default="deny")(spec, {}, Caller()) == Decision("deny", "default")
 
 
 @pytest.mark.parametrize(
@@ -94,7 +96,7 @@ async def test_the_first_rule_that_matches_decides_and_else_the_default() -> Non
         ({"tools": "db.*", "principals": "alice"}, False),
     ],
 )
-async def test_all_that_a_rule_says_must_be_true_of_the_call(rule: dict[str, Any], matches: bool) -> None:
+async def test_every_condition_of_a_rule_must_hold_for_the_call(rule: dict[str, Any], matches: bool) -> None:
     assert await decision(Rules([Rule(do="deny", **rule)])) == ("deny" if matches else "allow")
 
 
@@ -163,8 +165,8 @@ async def test_an_argument_that_is_left_out_is_its_default() -> None:
         ({"/many/0": {"eq": 3}}, {"many": [1, 2]}),
     ],
 )
-async def test_what_cannot_be_compared_is_not_let_through(where: dict[str, Any], arguments: dict[str, Any]) -> None:
-    """A rule that denies or asks is about it, and a rule that allows is not."""
+async def test_what_cannot_be_compared_is_not_allowed(where: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """A rule that denies or asks matches it, and a rule that allows does not."""
     for do in ("deny", "ask"):
         assert await decision(Rules([Rule(do=do, where=where)]), arguments=arguments) == do  # type: ignore[arg-type]
     assert await decision(Rules([Rule(do="allow", where=where)], default="deny"), arguments=arguments) == "deny"
@@ -175,7 +177,7 @@ async def test_looking_at_arguments_leaves_them_as_they_are() -> None:
     assert (await bench.call("db_drop", {"table": "x", "many": [1, 2]})).value == "x 3"
 
 
-async def test_a_rule_says_why_whom_to_ask_and_under_which_name() -> None:
+async def test_a_rule_has_a_message_a_name_and_who_may_answer() -> None:
     rules = Rules([Rule(do="ask", message="Drop it?", others_only=True, name="four eyes")])
     result = await Workbench([db_drop], policy=rules).call("db_drop")
     assert result.pending is not None
@@ -184,48 +186,63 @@ async def test_a_rule_says_why_whom_to_ask_and_under_which_name() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "said"),
+    ("row", "message"),
     [
-        ({"do": "ask", "tool": "x"}, "Rule 2: there is no 'tool' in a rule. Did you mean 'tools'?"),
+        (
+            {"do": "ask", "tool": "x"},
+            "Rule 2: There is no key 'tool'. Did you mean 'tools'? It takes: do, tools, hint,",
+        ),
         ({"do": "ask", "Where": {}}, "Did you mean 'where'?"),
-        ({"tools": "x"}, 'Rule 2 does not say what to do. Add do = "allow", "deny" or "ask".'),
-        ({"do": "alow"}, "Rule 2: 'do' of a rule cannot be 'alow'. Did you mean 'allow'?"),
-        ({"do": ["ask"]}, "It is one of: allow, deny, ask."),
-        ({"do": "ask", "hint": "destructiv"}, "Did you mean 'destructive'?"),
-        ({"do": "ask", "hint": True}, "It is one of: read_only"),
-        ({"do": "ask", "tools": 5}, "'tools' of a rule is a text or a list of texts."),
-        ({"do": "ask", "tools": []}, "'tools' of a rule says nothing"),
-        ({"do": "ask", "principals": ""}, "'principals' of a rule says nothing"),
-        ({"do": "ask", "tags": {"a": 1}}, "'tags' of a rule"),
-        ({"do": "ask", "principals": ["a", 1]}, "'principals' of a rule"),
-        ({"do": "ask", "where": "x"}, "'where' of a rule is a table"),
-        ({"do": "ask", "where": {"path": "x"}}, "'path' in 'where' is no JSON pointer"),
-        ({"do": "ask", "where": {"/a": {"gte": 1}}}, "no operator 'gte' (of '/a'). It has: eq, ne, gt, ge,"),
+        ({"tools": "x"}, 'Rule 2: \'do\' is missing. Expected one of "allow", "deny", "ask".'),
+        ({"do": "alow"}, 'Rule 2: \'do\': expected one of "allow", "deny", "ask", got string. Did you mean "allow"?'),
+        ({"do": ["ask"]}, '\'do\': expected one of "allow", "deny", "ask", got array.'),
+        ({"do": "ask", "hint": "destructiv"}, 'Did you mean "destructive"?'),
+        ({"do": "ask", "hint": True}, "'hint': expected one of \"read_only\""),
+        ({"do": "ask", "tools": 5}, "'tools': expected string (at least 1 character) or array"),
+        ({"do": "ask", "tools": []}, "'tools': expected at least 1 item"),
+        ({"do": "ask", "principals": ""}, "'principals': expected at least 1 character"),
+        ({"do": "ask", "tags": {"a": 1}}, "'tags': expected string or array of string, got object"),
+        ({"do": "ask", "principals": ["a", 1]}, "'principals[1]': expected string (at least 1 character), got integer"),
+        ({"do": "ask", "where": "x"}, "'where': expected object, got string"),
+        ({"do": "ask", "where": {"path": "x"}}, "'path' in 'where' is not a JSON pointer"),
+        (
+            {"do": "ask", "where": {"/a": {"gte": 1}}},
+            "no operator 'gte' (for '/a'). The operators are: eq, ne, gt, ge,",
+        ),
         ({"do": "ask", "where": {"/a": {}}}, "The operators are: eq, ne"),
-        ({"do": "ask", "where": {"/a": {"in": "abc"}}}, "'in' of '/a' takes a list."),
-        ({"do": "ask", "where": {"/a": {"gt": [1]}}}, "'gt' of '/a' takes a number or a text."),
-        ({"do": "ask", "where": {"/a": {"exists": 1}}}, "'exists' of '/a' takes true or false."),
-        ({"do": "ask", "message": 5}, "'message' of a rule is a text."),
-        ({"do": "ask", "others_only": "yes"}, "'others_only' of a rule is true or false."),
-        ({"do": "deny", "others_only": True}, 'goes with do = "ask"'),
-        ("ask", "Rule 2 is no table"),
+        ({"do": "ask", "where": {"/a": {"in": "abc"}}}, "'in' for '/a' takes a list."),
+        ({"do": "ask", "where": {"/a": {"gt": [1]}}}, "'gt' for '/a' takes a number or a text."),
+        ({"do": "ask", "where": {"/a": {"gt": True}}}, "'gt' for '/a' takes a number or a text."),
+        ({"do": "ask", "where": {"/a": {"exists": 1}}}, "'exists' for '/a' takes true or false."),
+        ({"do": "ask", "message": 5}, "'message': expected string, got integer."),
+        ({"do": "ask", "others_only": "yes"}, "'others_only': expected boolean, got string."),
+        ({"do": "deny", "others_only": True}, 'needs do = "ask"'),
+        ("ask", "Rule 2 is not a table"),
     ],
 )
-def test_a_rule_that_cannot_be_is_refused_with_its_number_and_the_way_out(row: Any, said: str) -> None:
+def test_an_invalid_rule_is_refused_with_its_number_and_the_way_out(row: Any, message: str) -> None:
     with pytest.raises(SetupError) as refused:
         rules_from_data([{"do": "allow"}, row])
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert str(refused.value).startswith("Rule 2")
+    if isinstance(row, dict) and "do" in row and row.keys() <= {one.name for one in fields(Rule)}:
+        with pytest.raises(SetupError):
+            Rule(**row)
 
 
-def test_other_things_than_rules_are_refused() -> None:
+def test_anything_but_rules_is_refused() -> None:
     for wrong in ({"do": "allow"}, "allow"):
         with pytest.raises(SetupError, match="list of tables"):
             rules_from_data(wrong)  # type: ignore[arg-type]
     with pytest.raises(SetupError, match="rules_from_data"):
         Rules([{"do": "allow"}])  # type: ignore[list-item]
-    with pytest.raises(SetupError, match="'default' of a rule cannot be 'maybe'"):
+    with pytest.raises(SetupError, match="'default' of Rules is one of allow, deny, ask, not 'maybe'"):
         Rules([], default="maybe")  # type: ignore[arg-type]
+
+
+def test_a_rule_has_the_hints_that_a_tool_has() -> None:
+    assert get_args(Hint) == Hints.__slots__
+    assert get_args(NotHint) == tuple(f"not {name}" for name in Hints.__slots__)
 
 
 def test_a_pattern_takes_no_time_on_long_text() -> None:

@@ -1,21 +1,24 @@
-"""`toolcrib.toml`: what it says, what goes before it, where secrets come from, and what is said of its mistakes.
+"""`toolcrib.toml`: its values, what overrides them, where secrets come from, and how its mistakes are reported.
 
-`python tests/workbench/test_settings.py` writes the JSON Schema that is shipped anew.
+`python tests/workbench/test_settings.py` writes the JSON Schema that is shipped.
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 import jsonschema_rs
 import pytest
 
 from toolcrib import Tool, ToolcribError
+from toolcrib.schema.declared import doc_of
 from toolcrib.workbench import Limit, Retries, Rule, Workbench
-from toolcrib.workbench.lines import lines_of
+from toolcrib.workbench.config import with_deadlines
+from toolcrib.workbench.options import FileOptions
 from toolcrib.workbench.settings import (
     SCHEMA,
     Settings,
@@ -24,7 +27,8 @@ from toolcrib.workbench.settings import (
     read_settings,
     unknown_variables,
 )
-from toolcrib.workbench.tables import LimitTable, RetryTable, RuleTable, schema
+from toolcrib.workbench.tables import schema
+from toolcrib.workbench.toml_lines import lines_of
 
 Read = Callable[..., Settings]
 Problems = Callable[..., list[str]]
@@ -32,7 +36,7 @@ Problems = Callable[..., list[str]]
 
 @pytest.fixture
 def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
-    """Settings of a text, saved as `toolcrib.toml` in the current folder."""
+    """The settings in a text, saved as `toolcrib.toml` in the current folder."""
     monkeypatch.chdir(tmp_path)
 
     def read(text: str, **environ: str) -> Settings:
@@ -44,7 +48,7 @@ def read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Read:
 
 @pytest.fixture
 def problems(read: Read) -> Problems:
-    """What is said of a text that is wrong."""
+    """The problems of a text that is wrong."""
 
     def problems(text: str, **environ: str) -> list[str]:
         with pytest.raises(SettingsError) as raised:
@@ -57,7 +61,7 @@ def problems(read: Read) -> Problems:
 
 def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: Problems) -> None:
     text = 'timout_s = 5\n\n[[source]]\nfrom = "a.py"\n[[source]]\nfrm = "b.py"\n[server]\n"prot" = 1\n[[sources]]\n'
-    takes = "It takes: from, tools, without, tags, hint, rename, prefix."
+    takes = "It takes: from, required, tools, without, tags, hint, rename, prefix."
     every = ", ".join(schema()["properties"])
     assert problems(text) == [
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",
@@ -65,6 +69,12 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
         "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port.",
         f"9: There is no key 'sources'. Did you mean 'source'? It takes: {every}.",
     ]
+
+
+@pytest.mark.parametrize("key", ["Timeout_s", "_env_file", "_build_sources", "self", "model_config"])
+def test_no_other_spelling_of_a_key_and_no_parameter_of_a_library_is_taken(problems: Problems, key: str) -> None:
+    found = problems(f"{key} = 3\n")
+    assert any(problem.startswith(f"1: There is no key '{key}'.") for problem in found)
 
 
 def test_a_wrong_value_is_named_by_its_kind_and_its_line(problems: Problems) -> None:
@@ -90,9 +100,9 @@ host = 1979-05-27
 port = 70_000
 """
     assert problems(text) == [
-        "1: 'timeout_s': expected number (more than 0), got string.",
-        "2: 'repair': expected boolean, got integer.",
-        "3: 'max_result_chars': expected 0 or integer (at least 1000), got integer.",
+        "1: 'timeout_s' takes a number of seconds above 0 (without it there is no limit), not string.",
+        "2: 'repair' takes a boolean, not integer.",
+        "3: 'max_result_chars' takes a whole number of characters from 1000 on, or 0 to show everything.",
         "7: 'source[1].prefix': expected at least 1 character.",
         '12: \'rule[0].do\': expected one of "allow", "deny", "ask", got string. Did you mean "allow"?',
         "14: 'rule[1].hint': expected one of "
@@ -104,7 +114,7 @@ port = 70_000
     ]
 
 
-def test_what_a_rule_or_limit_cannot_be_is_said_with_its_line(problems: Problems) -> None:
+def test_an_invalid_rule_limit_or_rename_is_reported_with_its_line(problems: Problems) -> None:
     text = """\
 [[source]]
 from = "a.py"
@@ -124,26 +134,34 @@ rate = "3/week"
 [[retry]]
 tools = []
 """
-    said = problems(text)
-    assert [line.partition(":")[0] for line in said] == ["1", "6", "9", "12", "14", "16"]
-    assert said[1] == "6: 'others_only' says who may answer, so it goes with do = \"ask\"."
-    assert said[3] == '12: A limit limits something: give it a concurrency, as 4, or a rate, as "10/s".'
+    found = problems(text)
+    assert [line.partition(":")[0] for line in found] == ["1", "6", "9", "12", "14", "16"]
+    assert found[1] == "6: 'others_only' restricts who may answer, so it needs do = \"ask\"."
+    assert found[3] == '12: A limit needs a concurrency, as in 4, or a rate, as in "10/s".'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("a = = 1\n", "1: This is no TOML, column 5: Invalid value."),
-        ("timeout_s = 1\n\ntimeout_s = 2\n", "3: This is no TOML, column 14: Cannot overwrite a value."),
-        ("a = 1\nb = '''never closed\n", "3: This is no TOML: "),
+        ("a = = 1\n", "1: This is not valid TOML, column 5: Invalid value."),
+        ("timeout_s = 1\n\ntimeout_s = 2\n", "3: This is not valid TOML, column 14: Cannot overwrite a value."),
+        ("a = 1\nb = '''never closed\n", "3: This is not valid TOML: "),
     ],
 )
-def test_what_is_no_toml_is_said_with_its_line(problems: Problems, text: str, said: str) -> None:
+def test_invalid_toml_is_reported_with_its_line(problems: Problems, text: str, message: str) -> None:
     (found,) = problems(text)
-    assert found.startswith(said)
+    assert found.startswith(message)
 
 
-def test_references_are_replaced_and_what_they_give_is_struck_out(read: Read) -> None:
+def test_a_deadline_needs_a_time_and_a_pattern(problems: Problems) -> None:
+    assert problems("[[deadline]]\ntimeout_s = 0\n[[deadline]]\ntimeout_s = 1\ntools = []\n[[deadline]]\n") == [
+        "2: 'deadline[0].timeout_s': expected more than 0.",
+        "5: 'deadline[1].tools': expected at least 1 item.",
+        "6: 'deadline[2].timeout_s' is missing. Expected number (more than 0).",
+    ]
+
+
+def test_references_are_resolved_and_what_they_resolve_to_is_redacted(read: Read) -> None:
     Path("key").write_text("from-a-file\n")
     text = """\
 secrets = ["${env:OTHER}"]
@@ -157,7 +175,7 @@ nested = { list = ["${file:key}", 3, "$${env:TOKEN}"] }
         "nested": {"list": ["from-a-file", 3, "${env:TOKEN}"]},
     }
     assert sorted(settings.secrets) == ["from-a-file", "other-value", "token-value"]
-    assert settings.struck("a token-value") == "a [secret]"
+    assert settings.redact("a token-value") == "a [secret]"
     assert "value" not in repr(settings)
 
 
@@ -182,7 +200,7 @@ def test_files_of_secrets_and_tools_are_relative_to_the_settings(
     assert settings.variables == {"key": "from-a-file"}
 
 
-def test_a_reference_that_leads_nowhere_is_said_without_what_is_written_there(problems: Problems) -> None:
+def test_a_reference_that_does_not_resolve_is_reported_without_quoting_it(problems: Problems) -> None:
     Path("binary").write_bytes(b"\xff")
     text = """\
 timeout_s = 3
@@ -196,24 +214,24 @@ c = "${sk-spelled-out}"
 d = "${env:TOKEN"
 e = "${env:SHORT}"
 """
-    said = problems(text, EMPTY="", TOKEN="token-value", SHORT="abc")
+    found = problems(text, EMPTY="", TOKEN="token-value", SHORT="abc")
     forms = "Write '${env:NAME}' or '${file:PATH}'; '$${' stands for '${' itself."
-    assert said == [
-        "2: 'secrets[0]' is no reference. A secret itself must not be in this file: write '${env:NAME}' or "
+    assert found == [
+        "2: 'secrets[0]' is not a reference. The secret itself must not be in this file: write '${env:NAME}' or "
         "'${file:PATH}'.",
         "2: 'secrets[1]': the variable EMPTY is empty.",
-        "4: 'source[0].from': references like '${env:NAME}' stand in [variables] and secrets only.",
+        "4: 'source[0].from': references like '${env:NAME}' work in [variables] and secrets only.",
         "6: 'variables.a': the variable NOWHERE is not set.",
         "7: 'variables.b[0]': the file nowhere cannot be read: No such file or directory.",
         "7: 'variables.b[1]': the file binary cannot be read: it is not UTF-8 text.",
-        f"8: 'variables.c': a '${{' in it begins no reference. {forms}",
-        f"9: 'variables.d': a '${{' in it begins no reference. {forms}",
-        "10: 'variables.e': what '${env:SHORT}' gives is too short to be struck out of what is shown: it would be "
-        "found in ordinary words. A secret has at least 4 characters; what is no secret is written here.",
+        f"8: 'variables.c': the '${{' in it does not begin a reference. {forms}",
+        f"9: 'variables.d': the '${{' in it does not begin a reference. {forms}",
+        "10: 'variables.e': what '${env:SHORT}' resolves to is too short to be redacted: it would be found in ordinary "
+        "words. A secret has at least 4 characters. If it is not a secret, write it here.",
     ]
 
 
-def test_the_environment_goes_before_the_file_and_what_is_given_before_both(read: Read) -> None:
+def test_the_environment_overrides_the_file_and_arguments_override_both(read: Read) -> None:
     text = 'timeout_s = 1\nrepair = false\nmax_result_chars = 2000\n[server]\nport = 1\nhost = "::1"\n'
     settings = read(text, TOOLCRIB_TIMEOUT_S="2.5", TOOLCRIB_SERVER_PORT="2", TOOLCRIB_MAX_RESULT_CHARS="0")
     assert (settings.values.server.port, settings.values.server.host) == (2, "::1")
@@ -254,7 +272,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
 
 def test_a_variable_with_a_wrong_value_is_named(problems: Problems) -> None:
     assert problems("", TOOLCRIB_TIMEOUT_S="soon", TOOLCRIB_POLICY_DEFAULT="alow", TOOLCRIB_SOURCES="'a") == [
-        "TOOLCRIB_TIMEOUT_S: Expected number (more than 0).",
+        "TOOLCRIB_TIMEOUT_S: Expected a number of seconds above 0 (without it there is no limit).",
         'TOOLCRIB_POLICY_DEFAULT: Expected one of "allow", "deny", "ask".',
         "TOOLCRIB_SOURCES: A quote in it is never closed.",
     ]
@@ -295,7 +313,9 @@ do = "deny"
 message = "Rows stay."
 """)
     (source,) = settings.sources
-    tools = settings.timed(source.view([Tool(read_row, timeout_s=3), Tool(drop_row), Tool(print, name="print")]))
+    tools = with_deadlines(
+        source.view([Tool(read_row, timeout_s=3), Tool(drop_row), Tool(print, name="print")]), settings
+    )
     bench = Workbench([tools], **settings.options())
     assert [(spec.name, spec.description, spec.timeout_s) for spec in bench.specs()] == [
         ("db_read_row", "Read.", 9.0),
@@ -303,7 +323,7 @@ message = "Rows stay."
     ]
     assert (await bench.call("db_read_row", {"row": 3})).value == 3
     denied = await bench.call("db_remove", {"row": 3})
-    assert denied.text == "Tool 'db_remove' may not be used here in this way: Rows stay."
+    assert denied.text == "Tool 'db_remove' is not allowed to run with these arguments: Rows stay."
     assert denied.metadata["decision"] == {"do": "deny", "rule": "no removals"}
 
 
@@ -312,7 +332,7 @@ def test_without_rules_there_is_no_policy(read: Read) -> None:
     assert read('[policy]\ndefault = "deny"\n').options()["policy"] is not None
 
 
-def test_the_settings_that_are_meant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_file_the_settings_are_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert find_settings(None, {}) is None
     Path("toolcrib.toml").touch()
@@ -324,15 +344,76 @@ def test_the_settings_that_are_meant(tmp_path: Path, monkeypatch: pytest.MonkeyP
         find_settings(None, {"TOOLCRIB_CONFIG": "nowhere.toml"})
 
 
-def test_the_tables_have_the_keys_of_what_they_stand_for() -> None:
-    for table, meant in ((RuleTable, Rule), (LimitTable, Limit), (RetryTable, Retries)):
-        assert set(table.model_fields) == {one.name for one in fields(meant) if one.init}
+def test_the_nearest_file_above_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    below = tmp_path / "project" / "src" / "deep"
+    below.mkdir(parents=True)
+    (tmp_path / "toolcrib.toml").touch()
+    monkeypatch.chdir(below)
+    assert find_settings(None, {}) == Path("../../../toolcrib.toml")
+    project = tmp_path / "project" / "pyproject.toml"
+    project.write_text('[project]\nname = "toolcrib-tools"\n')  # no settings: it is passed over
+    assert find_settings(None, {}) == Path("../../../toolcrib.toml")
+    project.write_text("[tool.toolcrib]\ntimeout_s = 3\n")
+    assert find_settings(None, {}) == Path("../../pyproject.toml")
+    (tmp_path / "project" / "toolcrib.toml").touch()
+    assert find_settings(None, {}) == Path("../../toolcrib.toml")
+
+
+@pytest.mark.skipif(not hasattr(os, "chown") or os.getuid() != 0, reason="needs root, to give a file away")
+def test_a_file_above_that_belongs_to_another_user_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "deep").mkdir()
+    planted = tmp_path / "toolcrib.toml"
+    planted.touch()
+    os.chown(planted, 12345, 12345)
+    monkeypatch.chdir(tmp_path / "deep")
+    assert find_settings(None, {}) is None
+    monkeypatch.chdir(tmp_path)
+    assert find_settings(None, {}) == Path("toolcrib.toml")
+
+
+def test_settings_in_pyproject_have_its_lines_and_tables(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    project = Path("pyproject.toml")
+    project.write_text(
+        '[project]\nname = "x"\n\n[tool.toolcrib]\ntimeout_s = 3\n[[tool.toolcrib.source]]\nfrom = "tools.py"\n'
+    )
+    settings = read_settings(project, {})
+    assert settings.options()["timeout_s"] == 3
+    assert [(source.source, source.place, source.line) for source in settings.sources] == [
+        ("tools.py", "pyproject.toml:6", 6)
+    ]
+    project.write_text('[tool.toolcrib]\ntimout_s = 3\n[[tool.toolcrib.source]]\nfrm = "a.py"\n')
+    with pytest.raises(SettingsError) as raised:
+        read_settings(project, {})
+    assert [str(problem).partition(" It takes")[0] for problem in raised.value.problems] == [
+        "pyproject.toml:2: There is no key 'timout_s'. Did you mean 'timeout_s'?",
+        "pyproject.toml:4: There is no key 'frm' in [[tool.toolcrib.source]]. Did you mean 'from'?",
+    ]
+    project.write_text("[tool]\n")
+    with pytest.raises(ToolcribError, match=r"pyproject.toml has no table \[tool.toolcrib\]\."):
+        read_settings(project, {})
+    project.write_text("[tool.toolcrib]\ntimeout_s = = 3\n")
+    assert find_settings(None, {}) == project
+    with pytest.raises(SettingsError, match=r"^pyproject.toml:2: This is not valid TOML, column 13: Invalid value.$"):
+        read_settings(project, {})
+
+
+def test_rules_limits_retries_and_plain_options_are_declared_once() -> None:
+    tables = schema()["$defs"]
+    for declared in (Rule, Limit, Retries):
+        properties = tables[declared.__name__]["properties"]
+        assert list(properties) == [one.name for one in fields(declared) if one.init]
+        assert all(one["description"] for one in properties.values())
+    for name, annotation in get_type_hints(FileOptions, include_extras=True).items():
+        assert schema()["properties"][name]["description"] == doc_of(annotation)
 
 
 def test_the_schema_that_is_shipped_is_current() -> None:
     shipped = json.loads(SCHEMA.read_text())
     jsonschema_rs.meta.validate(shipped)
-    assert shipped == schema(), "python tests/workbench/test_settings.py writes it anew"
+    assert shipped == schema(), "python tests/workbench/test_settings.py writes it"
 
 
 def test_the_schema_refuses_what_the_command_refuses() -> None:

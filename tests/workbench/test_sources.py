@@ -122,7 +122,7 @@ async def test_a_stop_that_fails_is_logged_and_the_others_are_stopped(caplog: py
         async with Workbench([Live(label="one"), Live(label="two", fails="stop"), Live(label="three")]):
             pass
     assert events[3:] == ["stop three", "stop two", "stop one"]
-    assert [record.getMessage() for record in caplog.records] == ["The source two failed to stop"]
+    assert [record.getMessage() for record in caplog.records] == ["The source two failed to stop: OSError: cannot"]
 
 
 async def test_reset_resets_every_source_and_names_those_that_fail() -> None:
@@ -278,13 +278,13 @@ async def test_a_class_that_is_no_subclass_is_a_source_if_it_has_what_is_needed(
         assert await bench.save_state() == {"version": 1, "sources": {}}
         await bench.reset()
     assert events == ["start", "stop"]
-    with pytest.raises(ToolcribError, match="A Half is no source of tools"):
+    with pytest.raises(ToolcribError, match="A Half is not a source of tools"):
         Workbench([Half()])
 
 
 @pytest.mark.parametrize(
     ("offered", "said"),
-    [(None, "Odd.tools() gave a NoneType. It gives a list"), ([5], "Odd.tools() gave a int among its tools")],
+    [(None, "Odd.tools() returned a NoneType. It returns a list"), ([5], "Odd.tools() returned a int among its tools")],
 )
 def test_a_source_that_offers_something_else_is_refused(offered: Any, said: str) -> None:
     class Odd(Source):
@@ -352,7 +352,7 @@ async def test_a_change_while_calls_run_harms_none_of_them() -> None:
     [
         ([named("b"), named("mine")], "there is a tool 'mine'"),
         ([named("b"), named("mi-ne"), named("mi_ne")], "there is a tool 'mi-ne'"),
-        ([named("b"), 5], "gave a int among its tools"),
+        ([named("b"), 5], "returned a int among its tools"),
         ([lambda: 1], "cannot be the name of a tool"),
     ],
 )
@@ -394,7 +394,7 @@ async def test_a_source_that_raises_at_the_start_is_stopped() -> None:
                 raise RuntimeError("asleep")
             return []
 
-    with pytest.raises(SetupError, match="The tools of live cannot be told: RuntimeError: asleep"):
+    with pytest.raises(SetupError, match="The tools of live could not be listed: RuntimeError: asleep"):
         await Workbench([Asleep()]).start()
     assert events == ["start live", "stop live"]
 
@@ -578,7 +578,7 @@ V1 = {"version": 1}
     ("state", "said"),
     [
         ("{}", "not str. Read it first: json.loads(text)."),
-        (None, "A saved state is the mapping that save_state gave, not NoneType."),
+        (None, "A saved state is the mapping that save_state returned, not NoneType."),
         ({}, "has a version"),
         ({"version": True, "sources": {}}, "has a version"),
         ({"version": "1", "sources": {}}, "has a version"),
@@ -592,10 +592,11 @@ V1 = {"version": 1}
         ),
         (
             {**V1, "sources": {"keeper": {"kept": 1}, "Counter": {"value": "s3cret"}}},
-            "The state of 'Counter' cannot be loaded, so none is: ValueError: It is no Count: 'value': Input should be "
+            "The state of 'Counter' cannot be loaded, so none is: ValueError: It is not a Count: 'value': Input should "
+            "be "
             "a valid integer",
         ),
-        ({**V1, "sources": {"keeper": {"kept": 1}, "Counter": None}}, "It is no Count: Input should be"),
+        ({**V1, "sources": {"keeper": {"kept": 1}, "Counter": None}}, "It is not a Count: Input should be"),
         ({**V1, "sources": {"Counter": {"value": 5}, "keeper": {"kept": "unreadable"}}}, "ValueError: cannot be read"),
         ({**V1, "sources": {"Counter": {"value": 5}, "keeper": 7}}, "TypeError"),
     ],
@@ -630,7 +631,7 @@ async def test_two_sources_of_one_key_cannot_be_told_apart() -> None:
     one, other = Counter(), Counter()
     bench = Workbench([prefixed(one, "a_"), prefixed(other, "b_")])
     for work in (bench.save_state, lambda: bench.load_state({"version": 1, "sources": {"Counter": {"value": 1}}})):
-        with pytest.raises(SetupError, match="Two sources keep their state under one name, 'Counter'"):
+        with pytest.raises(SetupError, match="Two sources save their state under one name, 'Counter'"):
             await work()
     other.state_key = "other"
     await bench.call("b_increment")
@@ -643,7 +644,7 @@ async def test_a_state_that_is_no_json_is_refused() -> None:
     async with Workbench([keeper]) as bench:
         for wrong in (object(), float("nan"), {1, 2}):
             keeper.kept = wrong
-            with pytest.raises(SetupError, match="The state of live is no JSON data"):
+            with pytest.raises(SetupError, match="The state of live is not JSON data"):
                 await bench.save_state()
 
 

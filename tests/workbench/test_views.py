@@ -122,7 +122,7 @@ def test_a_view_takes_what_a_workbench_takes_and_passes_its_problems_on(tmp_path
     assert [spec.name for spec in bench.specs()] == ["my_one"]
     assert [problem.place for problem in bench.problems] == [f"{tmp_path / 'broken.py'}:1"]
     assert names(prefixed(tmp_path / "good.py", "my_")) == ["my_one"]
-    with pytest.raises(LoadError, match="no source of tools"):
+    with pytest.raises(LoadError, match="not a source of tools"):
         Workbench([filtered("no such thing")])
 
 
@@ -162,7 +162,7 @@ def test_a_view_shows_what_its_source_has_when_it_is_loaded() -> None:
         (prefixed(USERS, "a b"), DefinitionError, "'a bget_user' cannot be the name of a tool"),
         (prefixed(USERS, "x" * 60), DefinitionError, f"'{'x' * 60}get_user' cannot be the name of a tool"),
         (renamed(USERS, {"get_user": ""}), DefinitionError, "'' cannot be the name of a tool"),
-        (filtered(3), LoadError, "A int is no source of tools."),
+        (filtered(3), LoadError, "A int is not a source of tools."),
     ],
 )
 def test_what_a_view_cannot_show_is_refused_and_named(view: View, kind: type[Exception], said: str) -> None:

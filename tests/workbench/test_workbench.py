@@ -39,7 +39,7 @@ async def test_a_tool_is_called_by_name_by_call_and_by_function() -> None:
 
 
 async def test_a_function_that_is_no_tool_of_the_bench_is_the_program_s_mistake() -> None:
-    with pytest.raises(UnknownToolError, match=r"'shout' is no tool of this workbench. Add it"):
+    with pytest.raises(UnknownToolError, match=r"'shout' is not a tool of this workbench. Add it"):
         await Workbench([add]).call(shout, "x")
 
 
@@ -256,7 +256,7 @@ def test_what_cannot_be_a_workbench_is_said_at_once() -> None:
         Workbench(add)  # type: ignore[arg-type]
     with pytest.raises(SetupError, match="takes a list"):
         Workbench("tools.py")
-    with pytest.raises(SetupError, match="above 0"):
+    with pytest.raises(SetupError, match="'timeout_s' takes a number of seconds above 0"):
         Workbench([add], timeout_s=0)
 
 

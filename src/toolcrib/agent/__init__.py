@@ -4,10 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .agent import Agent
-from .events import CallBegun, CallEnded, CallEvent, RunEvent
+from .events import CallEvent, CallFinished, CallStarted, RunEvent
 from .model import Model, ModelError, ModelProblem, Request
-from .of import model_of
 from .outcome import Outcome, RunStatus, Trace
+from .providers import model_from_name
 from .scripted import ScriptedModel
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ __all__ = [
     "Agent",
     "AnthropicModel",
     "BedrockModel",
-    "CallBegun",
-    "CallEnded",
     "CallEvent",
+    "CallFinished",
+    "CallStarted",
     "GeminiModel",
     "Model",
     "ModelError",
@@ -35,7 +35,7 @@ __all__ = [
     "RunStatus",
     "ScriptedModel",
     "Trace",
-    "model_of",
+    "model_from_name",
 ]
 
 # The clients of providers, each in its own module: they come when they are first asked for.

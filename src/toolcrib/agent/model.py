@@ -1,11 +1,11 @@
-"""What an agent expects of a model: one turn at a time, whole or while it is written."""
+"""The interface of a model: one turn at a time, whole or streamed."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..core import Call, SetupError, ToolcribError, ToolSpec
-from ..formats import Choice, Reply, Turn, Usage, Written
+from ..formats import Choice, Reply, TextDelta, Turn, Usage
 
 if TYPE_CHECKING:
     from .outcome import Outcome
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """All that a model is told for one turn."""
+    """Everything that a model gets for one turn."""
 
     turns: Sequence[Turn]
     instructions: str = ""
@@ -32,35 +32,35 @@ class Model(Protocol):
 
     async def reply(self, request: Request, /) -> Reply: ...
 
-    def stream(self, request: Request, /) -> AsyncIterator[Written | Reply]:
-        """Words while they are written, and last of all the whole Reply."""
+    def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
+        """Pieces of text as they are generated, and last the whole Reply."""
         ...
 
 
-def require_model(given: Any) -> Model:
-    """*given*, if it is a Model. Raises SetupError."""
-    if isinstance(given, type) or not all(hasattr(given, part) for part in ("name", "reply", "stream")):
+def require_model(value: Any) -> Model:
+    """*value*, if it is a Model. Raises SetupError."""
+    if isinstance(value, type) or not all(hasattr(value, part) for part in ("name", "reply", "stream")):
         raise SetupError(
-            f'An agent\'s model is a Model or the name of one, as "openai:gpt-5-mini", not a {type(given).__name__}. '
+            f'The model of an agent is a Model or its name, such as "openai:gpt-5-mini", not a {type(value).__name__}. '
             "For a function, ScriptedModel(function)."
         )
-    return given  # type: ignore[no-any-return]
+    return value  # type: ignore[no-any-return]
 
 
-def require_reply(said: Any, name: str) -> Reply:
-    """*said*, which has to be a whole Reply. Raises ModelError where a model of one's own gives anything else."""
-    match said:
+def require_reply(value: Any, name: str) -> Reply:
+    """*value*, if it is a well-formed Reply. Raises ModelError: the model is at fault."""
+    match value:
         case Reply(str(), tuple() | list() as calls, str(), Usage()):
             if all(map(_is_call, calls)):
-                return said
-            wrong = "a Reply with other things than calls in its calls"
+                return value
+            wrong = "a Reply with values in its calls that are not calls"
         case Reply():
-            wrong = "a Reply whose text, calls, stop or usage is of another kind"
+            wrong = "a Reply whose text, calls, stop or usage has the wrong type"
         case _:
-            wrong = "nothing" if said is None else f"a {type(said).__name__}"
+            wrong = "None" if value is None else f"a {type(value).__name__}"
     raise ModelError(
-        f"Model '{name}' gave {wrong}. Its `reply` returns a toolcrib.formats.Reply, and its `stream` ends with one: "
-        "Reply(text, (Call(tool, arguments, id), ...)).",
+        f"Model '{name}' returned {wrong}. Its `reply` must return a toolcrib.formats.Reply, and its `stream` must end "
+        "with one: Reply(text, (Call(tool, arguments, id), ...)).",
         "failed",
     )
 
@@ -74,14 +74,14 @@ def _is_call(call: Any) -> bool:
 
 
 ModelProblem = Literal["unauthorized", "limited", "refused", "unavailable", "failed"]
-"""The key is wrong; too many requests; the request is wrong; try later (a broken line, 5xx); anything else."""
+"""The key is wrong; too many requests; the request is wrong; try later (no connection, 5xx); anything else."""
 
 
 class ModelError(ToolcribError):
-    """A model gave no reply. `retry_after_s` where the provider said when to come back.
+    """A model gave no reply. `retry_after_s` is set where the provider asked for a pause.
 
-    The message names the model, the provider's own words (known secrets struck out) and the way out. Of an agent's run,
-    `so_far` is what it had done: `agent.run(error.so_far.turns)` goes on with it.
+    The message has the model, the provider's own message with known secrets redacted, and the way out. `so_far` is what
+    an agent's run had done until then: `agent.run(error.so_far.turns)` continues it.
     """
 
     def __init__(self, message: str, problem: ModelProblem, *, retry_after_s: float | None = None) -> None:

@@ -1,4 +1,4 @@
-"""OpenAI's models, and those of every server that speaks as OpenAI does, through OpenAI's own SDK.
+"""OpenAI's models, and those of every server with an API like OpenAI's, through OpenAI's own SDK.
 
     OpenAIChat("gpt-5-mini")
     OpenAIChat("qwen3", base_url="http://127.0.0.1:11434/v1")      # Ollama; also Mistral, Groq, vLLM, OpenRouter, ...
@@ -10,15 +10,13 @@ Errors of the SDK become ModelErrors here, without its frames: those show the ke
 import inspect
 import os
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable, Generator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .. import formats
-from ..formats import Reply, Written
-from ..formats.answers import BrokenOff
+from ..formats import IncompleteReply, openai, openai_responses
 from .model import ModelError, ModelProblem, Request
-from .sdk import PerLoop, Troubles, package, require_retries, retry_after
+from .sdk import PerLoop, ProviderErrors, SdkModel, package, require_retries, retry_after
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -33,20 +31,19 @@ _PROBLEMS: Mapping[str, ModelProblem] = {
     "invalid_prompt": "refused",
     "invalid_request_error": "refused",
 }
-_NO_KEY = "none"
+_PLACEHOLDER_KEY = "none"
 
 
-class _OpenAI:
-    """What OpenAI's two interfaces have in common. Both implement `toolcrib.agent.Model`.
+class _OpenAI(SdkModel):
+    """What OpenAI's two APIs have in common. Both classes implement `toolcrib.agent.Model`.
 
-    Without *api_key* and *base_url* the SDK takes OPENAI_API_KEY and OPENAI_BASE_URL; with *base_url* a key may be
-    missing, as a server of one's own needs none. *options* are more of the request's parameters, as OpenAI or the other
-    server names them (`{"temperature": 0}`); one that is None is not sent. *timeout_s* is for one request,
-    *max_retries* are the SDK's own for lines that break, limits and 5xx. *client* is used in place of all that: a
-    client, which stays its owner's to close, or what makes one for each event loop.
+    Without *api_key* and *base_url* the SDK takes OPENAI_API_KEY and OPENAI_BASE_URL; with *base_url* the key may be
+    missing, as your own server needs none. *options* are more parameters of the request, as OpenAI or the other server
+    names them (`{"temperature": 0}`); one that is None is not sent. *timeout_s* is for one request, *max_retries* are
+    the SDK's own for connection errors, limits and 5xx. *client* replaces all of these: a client, which its owner
+    closes, or a function that makes one for each event loop.
     """
 
-    _format: ClassVar[Any]
     _streaming: ClassVar[Mapping[str, Any]]
 
     def __init__(
@@ -64,101 +61,77 @@ class _OpenAI:
         self._model = model
         self._options = dict(options or {})
         self._settings: Mapping[str, Any] = {
-            "api_key": api_key or os.environ.get("OPENAI_API_KEY") or (_NO_KEY if base_url else None),
+            "api_key": api_key or os.environ.get("OPENAI_API_KEY") or (_PLACEHOLDER_KEY if base_url else None),
             "base_url": base_url,
             "timeout": timeout_s,
             "max_retries": require_retries(max_retries),
         }
-        self._clients: PerLoop[AsyncOpenAI] = PerLoop.over(client, self._new, lambda made: made.close())
-        self._troubles = Troubles(self.name, (api_key, os.environ.get("OPENAI_API_KEY")))
-
-    @property
-    @abstractmethod
-    def name(self) -> str: ...
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self._model}>"
-
-    async def reply(self, request: Request, /) -> Reply:
-        asked = self._request(request)
-        client = self._client()
-        with self._explained(client):
-            answer = await _sent(self._create(client), asked)
-            replied: Reply = self._format.reply(answer, request.specs)
-            return replied
-
-    async def stream(self, request: Request, /) -> AsyncIterator[Written | Reply]:
-        asked = {**self._streaming, **self._request(request)}
-        stream = self._format.Stream(request.specs)
-        client = self._client()
-        with self._explained(client):
-            async with await _sent(self._create(client), asked) as pieces:
-                async for piece in pieces:
-                    for written in stream.add(piece):
-                        yield written
-            yield stream.reply()
+        self._clients: PerLoop[AsyncOpenAI] = PerLoop.over(client, self._new_client, lambda made: made.close())
+        self._troubles = ProviderErrors(self.name, (api_key, os.environ.get("OPENAI_API_KEY")))
 
     async def close(self) -> None:
-        """Close the connections of the running event loop, unless the client was handed in."""
+        """Close the connections of the running event loop, unless the client was passed in."""
         await self._clients.close()
 
-    def _request(self, request: Request) -> dict[str, Any]:
-        said = self._format.conversation(request.turns, request.specs, instructions=request.instructions)
-        if request.specs:
-            said["tools"] = self._format.tools(request.specs)
-            said |= self._format.tool_choice(request.choice, request.specs, parallel=request.parallel)
-        return {"model": self._model, **said, **self._options}
+    def _parameters(self, request: Request) -> dict[str, Any]:
+        return {"model": self._model, **super()._parameters(request), **self._options}
+
+    async def _answer(self, parameters: Mapping[str, Any]) -> Any:
+        return await _send(self._create(self._client()), parameters)
+
+    async def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]:
+        async with await _send(self._create(self._client()), {**self._streaming, **parameters}) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def _client(self) -> "AsyncOpenAI":
         client = self._clients.get()
-        self._troubles.know(client.api_key)
+        self._troubles.add_secrets(client.api_key)
         return client
 
     @abstractmethod
     def _create(self, client: "AsyncOpenAI") -> Callable[..., Any]: ...
 
-    def _new(self) -> "AsyncOpenAI":
+    def _new_client(self) -> "AsyncOpenAI":
         if self._settings["api_key"] is None:
-            raise self._troubles.no_key("Set OPENAI_API_KEY, or pass api_key.")
+            raise self._troubles.missing_key("Set OPENAI_API_KEY, or pass api_key.")
         made: AsyncOpenAI = self._sdk.AsyncOpenAI(**self._settings)
         return made
 
     @contextmanager
-    def _explained(self, client: "AsyncOpenAI") -> Generator[None]:
-        base = client.base_url.copy_with(userinfo=b"", query=None)
+    def _errors(self) -> Generator[None]:
+        base = self._client().base_url.copy_with(userinfo=b"", query=None)
         try:
             yield
         except self._sdk.NotFoundError as error:
-            raise self._troubles.status(404, f"{_words(error)} (no such model, or not at base_url {base})") from None
+            message = f"{_message(error)} (no such model, or not at base_url {base})"
+            raise self._troubles.from_status(404, message) from None
         except self._sdk.APIStatusError as error:
             after_s = retry_after(error.response.headers)
-            raise self._troubles.status(error.status_code, _words(error), retry_after_s=after_s) from None
+            raise self._troubles.from_status(error.status_code, _message(error), retry_after_s=after_s) from None
         except self._sdk.APIConnectionError as error:
-            raise self._troubles.broken_line(f"{error.message} (base_url {base})") from None
-        except (self._sdk.APIError, BrokenOff) as error:
+            raise self._troubles.no_connection(f"{error.message} (base_url {base})") from None
+        except (self._sdk.APIError, IncompleteReply) as error:
             raise self._broken_off(error) from None
         except (self._sdk.OpenAIError, ValueError, OSError) as error:
-            raise self._troubles.broken_answer(f"{error} (base_url {base})") from None
+            raise self._troubles.bad_answer(f"{error} (base_url {base})") from None
 
     def _broken_off(self, error: Any) -> ModelError:
         code = str(error.code or getattr(error, "type", ""))
-        if code.isdecimal():  # some gateways have statuses for codes
-            return self._troubles.status(int(code), _words(error))
+        if code.isdecimal():  # some gateways use statuses as codes
+            return self._troubles.from_status(int(code), _message(error))
         if _PROBLEMS.get(code) == "unavailable":
-            return self._troubles.broken_line(_words(error))
-        return self._troubles.status(200, f"{_words(error)} ({code})", problem=_PROBLEMS.get(code, "failed"))
+            return self._troubles.no_connection(_message(error))
+        return self._troubles.from_status(200, f"{_message(error)} ({code})", problem=_PROBLEMS.get(code, "failed"))
 
 
 class OpenAIChat(_OpenAI):
-    __doc__ = f"A model behind Chat Completions, OpenAI's or anybody's.\n{_OpenAI.__doc__}"
+    __doc__ = f"A model behind Chat Completions, OpenAI's or another server's.\n{_OpenAI.__doc__}"
 
-    _format: ClassVar[Any] = formats.openai
-    # Else a stream does not tell its tokens.
+    _provider: ClassVar[str] = "openai"
+    _format: ClassVar[Any] = openai
+    # Without this a stream has no count of its tokens.
     _streaming: ClassVar[Mapping[str, Any]] = {"stream": True, "stream_options": {"include_usage": True}}
-
-    @property
-    def name(self) -> str:
-        return f"openai:{self._model}"
 
     def _create(self, client: "AsyncOpenAI") -> Callable[..., Any]:
         return client.chat.completions.create
@@ -167,31 +140,28 @@ class OpenAIChat(_OpenAI):
 class OpenAIResponses(_OpenAI):
     __doc__ = f"A model behind OpenAI's Responses.\n{_OpenAI.__doc__}"
 
-    _format: ClassVar[Any] = formats.openai_responses
+    _provider: ClassVar[str] = "responses"
+    _format: ClassVar[Any] = openai_responses
     _streaming: ClassVar[Mapping[str, Any]] = {"stream": True}
-
-    @property
-    def name(self) -> str:
-        return f"responses:{self._model}"
 
     def _create(self, client: "AsyncOpenAI") -> Callable[..., Any]:
         return client.responses.create
 
 
-def _sent(create: Callable[..., Any], asked: Mapping[str, Any]) -> Any:
-    """What *create* gives for *asked*: in the body as they are go those parameters that this SDK does not know."""
+def _send(create: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
+    """What *create* returns for *parameters*; those that this SDK does not know go into the body as they are."""
     known = inspect.signature(create).parameters
-    said = {name: value for name, value in asked.items() if value is not None}
-    others = {name: said.pop(name) for name in [*said] if name not in known}
+    sent = {name: value for name, value in parameters.items() if value is not None}
+    others = {name: sent.pop(name) for name in [*sent] if name not in known}
     if others:
-        said["extra_body"] = {**others, **said.get("extra_body", {})}
-    return create(**said)
+        sent["extra_body"] = {**others, **sent.get("extra_body", {})}
+    return create(**sent)
 
 
-def _words(error: Any) -> str:
-    """What the provider says in its error, without the SDK's frame around it."""
+def _message(error: Any) -> str:
+    """The provider's own message in an error, without the SDK's text around it."""
     body = getattr(error, "body", None)
     if isinstance(body, Mapping):
-        # OpenAI says `message`; servers made with FastAPI say `detail`.
+        # OpenAI has `message`; servers made with FastAPI have `detail`.
         body = body.get("message") or body.get("detail")
     return body if isinstance(body, str) and body else str(error)

@@ -1,9 +1,9 @@
-"""How a run ended, and what was done on the way. Values."""
+"""How a run ended, and which calls it made. Values."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -11,15 +11,15 @@ from ..core import Call, Pending, Repair, Result, Status
 from ..formats import Reply, Results, Turn, Usage
 
 RunStatus = Literal["done", "pending", "stopped", "failed", "cancelled"]
-"""The model was done; calls wait for an answer; a bound ended the run; the model could not go on; somebody gave up."""
+"""The model was done; calls wait for an answer; a limit was reached; the model could not continue; it was cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """One call that a run made. Data for logs: known secrets are struck out of it.
+    """One call of a run. Data for logs: known secrets are redacted.
 
-    *arguments* are as the model wrote them, *text* is what it was told. *code* is the error's, or None. Times are
-    in seconds since the epoch.
+    *arguments* are as the model wrote them, *text* is the result as the model got it, *code* is the error's. *handle*
+    is that of a large result, of which *text* is a preview.
     """
 
     call_id: str
@@ -29,20 +29,13 @@ class Trace:
     status: Status
     code: str | None
     repairs: tuple[Repair, ...]
-    started_s: float
-    finished_s: float
-
-    @property
-    def started_at(self) -> datetime:
-        return datetime.fromtimestamp(self.started_s, UTC)
-
-    @property
-    def finished_at(self) -> datetime:
-        return datetime.fromtimestamp(self.finished_s, UTC)
+    started_at: datetime
+    finished_at: datetime
+    handle: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The trace as JSON data, without what it does not say."""
-        said: dict[str, Any] = {
+        """The trace as JSON data, without members that are not set."""
+        members: dict[str, Any] = {
             "call_id": self.call_id,
             "tool": self.tool,
             "arguments": self.arguments,
@@ -52,18 +45,19 @@ class Trace:
             "repairs": [{"path": r.path, "from": r.from_kind, "to": r.to_kind} for r in self.repairs] or None,
             "started_at": self.started_at.isoformat(),
             "finished_at": self.finished_at.isoformat(),
+            "handle": self.handle,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in members.items() if value is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """How a run ended.
 
-    `text` is what the model said last. `why` says in words why a run is not done. `turns` is the whole conversation, in
-    which every call has its result, so the next run may go on with it: `agent.run("And now?", after=outcome.turns)`.
-    `usage` is the sum over the run, `trace` has each of its calls in the order in which they were asked for. Of a
-    pending run, `pendings` is what it waits for, each once, and `state` is what `Agent.resume` goes on from: JSON data.
+    `text` is the model's last text. `why` is the reason why a run is not done. `turns` is the whole conversation, in
+    which every call has its result, so the next run can continue it: `agent.run("And now?", after=outcome.turns)`.
+    `usage` is the sum over the run, `trace` has each of its calls in the model's order. Of a pending run, `pendings` is
+    what it waits for, each once, and `state` is what `Agent.resume` takes: JSON data.
     """
 
     status: RunStatus
@@ -76,30 +70,32 @@ class Outcome:
     state: dict[str, Any] | None = None
 
 
-def traced(turns: Sequence[Turn], strike: Callable[[str], str]) -> tuple[Trace, ...]:
+def traced(turns: Sequence[Turn], redact: Callable[[str], str]) -> tuple[Trace, ...]:
     """The calls of *turns*, each with its result."""
-    found: list[Trace] = []
+    traces: list[Trace] = []
     for turn, following in pairwise(turns):
         if isinstance(turn, Reply) and turn.calls and isinstance(following, Results):
-            found += [_trace(*pair, strike) for pair in zip(turn.calls, following.results, strict=True)]
-    return tuple(found)
+            traces += [_trace(*pair, redact) for pair in zip(turn.calls, following.results, strict=True)]
+    return tuple(traces)
 
 
-def _trace(call: Call, result: Result[Any], strike: Callable[[str], str]) -> Trace:
+def _trace(call: Call, result: Result[Any], redact: Callable[[str], str]) -> Trace:
+    handle = result.metadata.get("handle")
     return Trace(
         call.id,
-        strike(call.tool),
-        strike(_written(call.arguments)),
-        strike(result.text),
+        redact(call.tool),
+        redact(_arguments_text(call.arguments)),
+        redact(result.text),
         result.status,
         None if result.error is None else result.error.code,
         result.repairs,
-        result.started_s,
-        result.finished_s,
+        result.started_at,
+        result.finished_at,
+        handle if isinstance(handle, str) else None,
     )
 
 
-def _written(arguments: str | bytes | Mapping[str, Any] | None) -> str:
+def _arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
     if isinstance(arguments, str):
         return arguments
     if isinstance(arguments, bytes):

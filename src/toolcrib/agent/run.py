@@ -1,6 +1,6 @@
 """One run, from its prompt to its outcome: what to ask the model next, and when it is over. This file does no I/O.
 
-`request` → the model → `take` → the calls → `took` → `outcome`, and around again.
+`request` → the model → `add_reply` → the calls → `add_results` → `outcome`, and around again.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,12 +12,12 @@ from ..formats import Choice, Reply, Results, Turn, Usage
 from .model import Request
 from .outcome import Outcome, RunStatus, traced
 
-FIXED: Sequence[Choice] = ("auto", "any", "none")
+CHOICES: Sequence[Choice] = ("auto", "any", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """What holds for every run of an agent."""
+class RunOptions:
+    """What applies to every run of an agent."""
 
     instructions: str
     choice: Choice
@@ -27,13 +27,13 @@ class Terms:
 
 
 class Run:
-    """A conversation that goes on. Every reply with calls in it has its results, in their order and under their ids."""
+    """A conversation in progress. Every reply with calls has its results, in their order and under their ids."""
 
-    __slots__ = ("_ids", "began", "errors", "reply", "steps", "terms", "turns", "usage")
+    __slots__ = ("_ids", "began", "errors", "options", "reply", "steps", "turns", "usage")
 
-    def __init__(self, turns: Sequence[Turn], terms: Terms, *, began: int | None = None) -> None:
+    def __init__(self, turns: Sequence[Turn], options: RunOptions, *, began: int | None = None) -> None:
         self.turns = list(turns)
-        self.terms = terms
+        self.options = options
         self.began = len(self.turns) if began is None else began
         self.usage = Usage()
         self.steps = 0
@@ -42,14 +42,14 @@ class Run:
         self._ids = {call.id for turn in turns if isinstance(turn, Reply) for call in turn.calls}
 
     def request(self, specs: Sequence[ToolSpec]) -> Request:
-        terms = self.terms
-        choice = terms.choice
+        options = self.options
+        choice = options.choice
         if choice != "auto" and choice != "none" and self.steps:
-            choice = "auto"  # a model that has to call something at every turn never ends
-        return Request(tuple(self.turns), terms.instructions, specs, choice, terms.parallel)
+            choice = "auto"  # a model that must call something at every turn never ends
+        return Request(tuple(self.turns), options.instructions, specs, choice, options.parallel)
 
-    def take(self, reply: Reply) -> Sequence[Call]:
-        """*reply* is in the conversation now. Gives the calls to make, each with an id of its own."""
+    def add_reply(self, reply: Reply) -> Sequence[Call]:
+        """Add *reply* to the conversation. Returns the calls to make, each with a unique id."""
         self.steps += 1
         self.usage += reply.usage
         if reply.calls:
@@ -57,43 +57,43 @@ class Run:
             before = len(ids)
             ids.update([call.id for call in reply.calls])
             if len(ids) != before + len(reply.calls) or "" in ids:
-                reply = self._with_own_ids(reply)
+                reply = self._with_unique_ids(reply)
         self.turns.append(reply)
         self.reply = reply
         return reply.calls
 
-    def took(self, results: Sequence[Result[Any]]) -> None:
-        """The calls of the last reply have ended with *results*."""
+    def add_results(self, results: Sequence[Result[Any]]) -> None:
+        """Add the results of the calls of the last reply."""
         calls = self.reply.calls
         self.turns.append(Results(tuple([_paired(*pair) for pair in zip(calls, results, strict=True)])))
         if not any(result.pending is not None for result in results):
             self.errors = self.errors + 1 if all(result.error is not None for result in results) else 0
 
-    def over(self, strike: Callable[[str], str]) -> Outcome | None:
-        """The outcome, where the last turn ends the run."""
-        last, terms = self.turns[-1], self.terms
+    def over(self, redact: Callable[[str], str]) -> Outcome | None:
+        """The outcome, if the last turn ends the run."""
+        last, options = self.turns[-1], self.options
         if isinstance(last, Reply):
             match last.stop:
                 case "length":
-                    return self.outcome("stopped", strike, "The answer was cut: it reached a limit of tokens.")
+                    return self.outcome("stopped", redact, "The answer was cut off at a token limit.")
                 case "refused":
-                    return self.outcome("failed", strike, "The model refused to answer.")
+                    return self.outcome("failed", redact, "The model refused to answer.")
                 case _:
-                    return self.outcome("done", strike)
+                    return self.outcome("done", redact)
         assert isinstance(last, Results)
         if waiting := [result.pending for result in last.results if result.pending is not None]:
-            return self.outcome("pending", strike, _waits(waiting), pendings=waiting)
-        if self.errors >= terms.max_errors:
-            times = f"{self.errors} turns one after the other" if self.errors > 1 else "one turn"
-            return self.outcome("failed", strike, f"No call succeeded in {times} (max_errors={terms.max_errors}).")
-        if self.steps >= terms.max_steps:
+            return self.outcome("pending", redact, _reasons(waiting), pendings=waiting)
+        if self.errors >= options.max_errors:
+            turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
+            return self.outcome("failed", redact, f"No call succeeded in {turns} (max_errors={options.max_errors}).")
+        if self.steps >= options.max_steps:
             times = f"{self.steps} times" if self.steps > 1 else "once"
-            why = f"The model was asked {times}, and was not done (max_steps={terms.max_steps})."
-            return self.outcome("stopped", strike, why)
+            why = f"The model was asked {times} and was not done (max_steps={options.max_steps})."
+            return self.outcome("stopped", redact, why)
         return None
 
     def outcome(
-        self, status: RunStatus, strike: Callable[[str], str], why: str = "", *, pendings: Sequence[Pending] = ()
+        self, status: RunStatus, redact: Callable[[str], str], why: str = "", *, pendings: Sequence[Pending] = ()
     ) -> Outcome:
         return Outcome(
             status,
@@ -101,36 +101,36 @@ class Run:
             why,
             tuple(self.turns),
             self.usage,
-            traced(self.turns[self.began :], strike),
+            traced(self.turns[self.began :], redact),
             tuple({pending.id: pending for pending in pendings}.values()),
         )
 
-    def _with_own_ids(self, reply: Reply) -> Reply:
+    def _with_unique_ids(self, reply: Reply) -> Reply:
         """*reply* with new ids for calls that have none, or that of another call."""
         known = {call.id for turn in self.turns if isinstance(turn, Reply) for call in turn.calls} | {""}
         calls: list[Call] = []
         for call in reply.calls:
-            own = replace(call, id=Call(call.tool).id) if call.id in known else call
-            known.add(own.id)
-            calls.append(own)
+            unique = replace(call, id=Call(call.tool).id) if call.id in known else call
+            known.add(unique.id)
+            calls.append(unique)
         self._ids = known - {""}
         # The provider's own message has the old ids, and results are paired by the new ones.
         return replace(reply, calls=tuple(calls), native=None)
 
 
-def opened(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """*turns* as a run may begin with them. Raises SetupError for none, and for calls without their results."""
+def checked_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """*turns*, if a run can begin with them. Raises SetupError for none, and for calls without their results."""
     if not turns:
-        raise SetupError('A run begins with something to say: agent.run("What time is it?").')
+        raise SetupError('A run needs a prompt: agent.run("What time is it?").')
     for number, turn in enumerate(turns):
         if isinstance(turn, Results) != (number > 0 and bool(_calls(turns[number - 1]))):
             raise SetupError(
-                f"turns[{number - 1 if number else 0}] and what follows do not fit: after a Reply with calls come "
-                "their Results, and only there. Outcome.turns has them."
+                f"turns[{number - 1 if number else 0}] and the next do not match: after a Reply with calls come "
+                "their Results, and nowhere else. Outcome.turns has them."
             )
         if isinstance(turn, Results):
-            asked = [call.id for call in _calls(turns[number - 1])]
-            if [result.call_id for result in turn.results] != asked:
+            ids = [call.id for call in _calls(turns[number - 1])]
+            if [result.call_id for result in turn.results] != ids:
                 raise SetupError(
                     f"turns[{number}]: these are not the results of the calls before them, in their order."
                 )
@@ -144,9 +144,9 @@ def _calls(turn: Turn) -> Sequence[Call]:
 
 
 def _paired(call: Call, result: Result[Any]) -> Result[Any]:
-    # What wraps calls may give a result that it has kept from another call.
+    # Middleware may return a result that it has kept from another call.
     return result if result.call_id == call.id else replace(result, call_id=call.id)
 
 
-def _waits(waiting: Sequence[Pending]) -> str:
+def _reasons(waiting: Sequence[Pending]) -> str:
     return "; ".join(dict.fromkeys(f"'{pending.tool}' waits: {pending.message}" for pending in waiting))

@@ -1,30 +1,81 @@
-"""What the clients over providers' own SDKs have in common: the package, a client for each event loop, errors."""
+"""What the clients over providers' own SDKs share: the model class, the package, a client per event loop, errors."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from abc import ABC, abstractmethod
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, aclosing, contextmanager
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from importlib import import_module
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..core import SetupError
+from ..formats import Reply, TextDelta
 from ..record import Redactor
-from .model import ModelError, ModelProblem
+from .model import ModelError, ModelProblem, Request
 
 T = TypeVar("T")
 
-_WORDS = 600
-"""How many characters of a provider's own words an error shows."""
+_MESSAGE_CHARS = 600
+"""How many characters of a provider's own message an error shows."""
 
-_WAYS_OUT: Mapping[ModelProblem, str] = {
-    "unauthorized": "Check the key, and what it is allowed to use.",
-    "limited": "Ask later, or less.",
+_REMEDIES: Mapping[ModelProblem, str] = {
+    "unauthorized": "Check the key and its permissions.",
+    "limited": "Send fewer requests, or try again later.",
     "refused": "Change the request.",
-    "unavailable": "Ask again later.",
-    "failed": "Look at the provider's words.",
+    "unavailable": "Try again later.",
+    "failed": "See the provider's message.",
 }
+
+
+class SdkModel(ABC):
+    """A model behind a provider's SDK: the part of `toolcrib.agent.Model` that is the same for all of them."""
+
+    _provider: ClassVar[str]
+    _format: ClassVar[Any]
+    _model: str
+
+    @property
+    def name(self) -> str:
+        return f"{self._provider}:{self._model}"
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._model}>"
+
+    async def reply(self, request: Request, /) -> Reply:
+        parameters = self._parameters(request)
+        with self._errors():
+            reply: Reply = self._format.reply(await self._answer(parameters), request.specs)
+            return reply
+
+    async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
+        parameters, stream = self._parameters(request), self._format.Stream(request.specs)
+        with self._errors():
+            async with aclosing(self._chunks(parameters)) as chunks:
+                async for chunk in chunks:
+                    for delta in stream.add(chunk):
+                        yield delta
+            yield stream.reply()
+
+    def _parameters(self, request: Request) -> dict[str, Any]:
+        """The parameters of the SDK's method that come from *request*."""
+        form = self._format
+        parameters: dict[str, Any] = form.conversation(request.turns, request.specs, instructions=request.instructions)
+        if request.specs:
+            parameters["tools"] = form.tools(request.specs)
+            parameters |= form.tool_choice(request.choice, request.specs, parallel=request.parallel)
+        return parameters
+
+    @abstractmethod
+    async def _answer(self, parameters: Mapping[str, Any]) -> Any: ...
+
+    @abstractmethod
+    def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]: ...
+
+    @abstractmethod
+    def _errors(self) -> AbstractContextManager[None]:
+        """Raises ModelError for whatever the provider or its SDK raises inside."""
 
 
 def package(module: str, extra: str) -> Any:
@@ -40,7 +91,7 @@ def package(module: str, extra: str) -> Any:
 
 
 class PerLoop(Generic[T]):
-    """One client for each event loop that asks: its connections belong to that loop and break in another."""
+    """One client for each event loop that uses it: a client's connections belong to one loop and fail in another."""
 
     def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]]) -> None:
         self._make = make
@@ -49,13 +100,13 @@ class PerLoop(Generic[T]):
 
     @classmethod
     def over(
-        cls, given: T | Callable[[], T] | None, make: Callable[[], T], close: Callable[[T], Awaitable[object]]
+        cls, client: T | Callable[[], T] | None, make: Callable[[], T], close: Callable[[T], Awaitable[object]]
     ) -> "PerLoop[T]":
-        """What *given* says in place of *make*: a client, which stays its owner's to close, or what makes one."""
-        if given is None or callable(given):
-            makes: Any = given or make
-            return cls(makes, close)
-        return cls(lambda: given, _leave_open)
+        """*client* in place of *make*: a client, which its owner closes, or a function that makes one for each loop."""
+        if client is None or callable(client):
+            factory: Any = client or make
+            return cls(factory, close)
+        return cls(lambda: client, _leave_open)
 
     def get(self) -> T:
         """The running loop's client, made at the first call."""
@@ -77,7 +128,7 @@ async def _leave_open(_: object) -> None:
 
 @contextmanager
 def reading() -> Generator[None]:
-    """Around nothing but an SDK's own code. What it trips over in an answer of a strange shape becomes a ValueError."""
+    """Turns errors of the SDK's own code about a malformed answer into ValueErrors. Put nothing else inside."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError) as error:
@@ -85,56 +136,56 @@ def reading() -> Generator[None]:
 
 
 def require_retries(max_retries: int) -> int:
-    """*max_retries*, if it is how often a request may be made again. Raises SetupError."""
+    """*max_retries*, if it is a number of retries. Raises SetupError."""
     if type(max_retries) is not int or max_retries < 0:
         raise SetupError("max_retries is how often a request is made again: 0 or more.")
     return max_retries
 
 
-class Troubles:
-    """Makes a ModelError of whatever went wrong with the model of this *name*; *secrets* never show in one."""
+class ProviderErrors:
+    """Makes ModelErrors for the model of this *name*, with *secrets* redacted."""
 
     def __init__(self, name: str, secrets: Iterable[object] = ()) -> None:
         self._name = name
         self._known: set[str] = set()
         self._redactor = Redactor()
-        self.know(*secrets)
+        self.add_secrets(*secrets)
 
-    def know(self, *secrets: object) -> None:
-        """From now on, these show in no error either. What is no key, or too short for one, is passed over."""
+    def add_secrets(self, *secrets: object) -> None:
+        """Redact these from now on, too. Values that are not text, or too short for a key, are ignored."""
         for secret in secrets:
             if isinstance(secret, str) and len(secret) >= 4 and secret not in self._known:
                 self._known.add(secret)
                 self._redactor.add(secret)
 
-    def status(
-        self, status: int, words: str, *, problem: ModelProblem | None = None, retry_after_s: float | None = None
+    def from_status(
+        self, status: int, message: str, *, problem: ModelProblem | None = None, retry_after_s: float | None = None
     ) -> ModelError:
-        """The provider answered with this HTTP status. *problem* is what it stands for, where *status* does not say."""
-        problem = problem or of_status(status)
-        return self._error(f"answered with status {status}", words, problem, retry_after_s)
+        """The provider answered with this HTTP status. *problem* overrides what the status stands for."""
+        problem = problem or problem_of(status)
+        return self._error(f"answered with status {status}", message, problem, retry_after_s)
 
-    def broken_line(self, words: object) -> ModelError:
+    def no_connection(self, message: object) -> ModelError:
         """There was no answer, or it broke off."""
-        return self._error("could not be reached, or its answer broke off", str(words), "unavailable", None)
+        return self._error("could not be reached, or its answer broke off", str(message), "unavailable", None)
 
-    def broken_answer(self, words: object) -> ModelError:
-        """There was an answer, and it has not the provider's own form."""
-        return self._error("gave an answer that cannot be used", str(words), "failed", None)
+    def bad_answer(self, message: object) -> ModelError:
+        """There was an answer that is not in the provider's own format."""
+        return self._error("gave an answer that cannot be used", str(message), "failed", None)
 
-    def no_key(self, way_out: str) -> ModelError:
-        """Nothing was asked, for want of a key."""
-        return ModelError(f"Model '{self._name}' was not asked, as no key was found. {way_out}", "unauthorized")
+    def missing_key(self, remedy: str) -> ModelError:
+        """No request was made, as there is no key."""
+        return ModelError(f"Model '{self._name}' was not asked, as no key was found. {remedy}", "unauthorized")
 
-    def _error(self, what: str, words: str, problem: ModelProblem, retry_after_s: float | None) -> ModelError:
-        words = self._redactor.strike(" ".join(words.split()) or "no words")
-        words = words if len(words) <= _WORDS else f"{words[:_WORDS]}…"
-        wait = f" It asks for a pause of {retry_after_s:g} s." if retry_after_s is not None else ""
-        message = f"Model '{self._name}' {what}: {words.rstrip('. ')}.{wait} {_WAYS_OUT[problem]}"
-        return ModelError(message, problem, retry_after_s=retry_after_s)
+    def _error(self, what: str, message: str, problem: ModelProblem, retry_after_s: float | None) -> ModelError:
+        message = self._redactor.redact(" ".join(message.split()) or "no message")
+        message = message if len(message) <= _MESSAGE_CHARS else f"{message[:_MESSAGE_CHARS]}…"
+        wait = f" It asks to wait {retry_after_s:g} s." if retry_after_s is not None else ""
+        text = f"Model '{self._name}' {what}: {message.rstrip('. ')}.{wait} {_REMEDIES[problem]}"
+        return ModelError(text, problem, retry_after_s=retry_after_s)
 
 
-def of_status(status: int) -> ModelProblem:
+def problem_of(status: int) -> ModelProblem:
     """What an HTTP status of a provider stands for."""
     if status in (401, 403):
         return "unauthorized"
@@ -146,16 +197,16 @@ def of_status(status: int) -> ModelProblem:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the provider wants to be asked again, as its headers say; None where they do not."""
+    """Seconds until the provider accepts requests again, as its headers have it; None where they do not."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000
-    said = headers.get("retry-after")
-    seconds = _number(said)
-    if said is None or seconds is not None:
+    text = headers.get("retry-after")
+    seconds = _number(text)
+    if text is None or seconds is not None:
         return seconds
     try:
-        at = parsedate_to_datetime(said)
+        at = parsedate_to_datetime(text)
     except ValueError:
         return None
     return max(0.0, ((at if at.tzinfo else at.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds())
@@ -163,7 +214,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _number(text: str | None) -> float | None:
     try:
-        found = float(text or "")
+        number = float(text or "")
     except ValueError:
         return None
-    return found if 0 <= found < float("inf") else None
+    return number if 0 <= number < float("inf") else None

@@ -1,27 +1,23 @@
-"""The life of one call. Runs any `core.Tool`, and knows no kind of tool."""
+"""The pipeline of one call. Runs any `core.Tool`, and knows no kind of tool."""
 
-from .around import Run, around, time_left_s
-from .depends import Provided
-from .feed import Feed
-from .keep import held, put_back
-from .life import refuse, run
-from .scene import Retries, Scene
-from .threads import Escaped, in_thread
-from .waiting import Desk
+from .events import EventStream
+from .execute import Bounded
+from .outcome import error_result
+from .pending import PendingCalls
+from .pipeline import check, reset, run
+from .retry import may_be_repeated
+from .runtime import Resources, Retries, Runtime
 
 __all__ = [
-    "Desk",
-    "Escaped",
-    "Feed",
-    "Provided",
+    "Bounded",
+    "EventStream",
+    "PendingCalls",
+    "Resources",
     "Retries",
-    "Run",
-    "Scene",
-    "around",
-    "held",
-    "in_thread",
-    "put_back",
-    "refuse",
+    "Runtime",
+    "check",
+    "error_result",
+    "may_be_repeated",
+    "reset",
     "run",
-    "time_left_s",
 ]

@@ -1,178 +1,424 @@
-"""Runs the work of a tool, with what it needs, within its deadline, and stoppable as far as its kind allows.
+"""Runs the work of a tool: with its Context if it needs one, within its deadline, cancellable as far as its kind is.
 
-Work on the event loop is cancelled; work in a thread is left behind, and said to be. Either way the answer is on time.
+Nothing here knows a kind of tool: the work is an async callable, and `at_deadline` is what its kind promises.
+
+Within a deadline, a task of its own would be simpler and three times as slow: most tools end without ever suspending,
+and then there is nothing to do. So the coroutine is driven by hand. While it behaves it runs in the waiting task; when
+the deadline has passed it is cancelled; when it goes on all the same, what is left of it moves to a task of its own,
+and the answer is given. A watchdog names tools that block the event loop past their deadline: nothing on a blocked
+loop can.
 """
 
 import asyncio
+import functools
+import itertools
 import logging
-from collections.abc import Awaitable
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from functools import partial
-from time import monotonic
+from math import inf
 from typing import Any
 
-from ..core import Call, CancellationToken, Context, Port, Result, Tool
-from .bounded import Bounded, deadline
-from .depends import Provided
-from .feed import CallPort, Feed
-from .isolated import isolated
-from .keep import in_keeping_thread, keep, let_go
-from .scene import Scene
-from .waiting import waits_for
+from ..core import (
+    AtDeadline,
+    Call,
+    CancellationToken,
+    Content,
+    Context,
+    Credential,
+    Data,
+    Deadline,
+    Deny,
+    Emitted,
+    Input,
+    Permit,
+    Progress,
+    Result,
+    Text,
+    Tool,
+    ToolError,
+    content_of,
+    current_deadline,
+    release_permits,
+    share_permits,
+)
+from .events import EventStream
+from .pending import Questions, denied, pending_of
+from .runtime import Runtime
+
+_log = logging.getLogger("toolcrib")
+
+Credentials = Mapping[str, Credential]
+Asked = list[Questions]
+"""The questions of a call, once there are any; its attempts share them."""
+
+_GRACE_S = 0.1
+"""How long cancelled work may take to end before it is left to itself."""
+_LOOK_S = 0.25
+_BLOCKED_S = 0.5
+"""How often the watchdog looks, and how long after its deadline it reports a call that blocks the loop."""
 
 
-def execute(tool: Tool, arguments: dict[str, Any], call: Call, scene: Scene, feed: Feed | None) -> Awaitable[Any]:
+def execute(
+    tool: Tool,
+    arguments: dict[str, Any],
+    call: Call,
+    runtime: Runtime,
+    events: EventStream | None,
+    credentials: Credentials,
+    asked: Asked,
+) -> Awaitable[Any]:
     """The value of the work of *tool*. Raises what the work raises, and ToolError `timeout` or `cancelled`."""
-    deadline_s = due_s(tool, call, scene)
-    if deadline_s is None and call.cancellation is None:
-        if tool.needs is None:
-            if tool.runs == "async":
-                return tool.work(**arguments)  # type: ignore[no-any-return]
-            if tool.runs == "sync":
-                return _run_sync(tool, arguments)
-        if tool.runs == "process":
-            return isolated(tool, arguments, call, scene, feed, _work, None, None)
-        return _work(tool, arguments, call, scene, feed, None, CancellationToken())
-    if tool.runs == "process":
-        limits = [each for each in (tool.spec.timeout_s, scene.timeout_s, call.timeout_s) if each is not None]
-        return isolated(tool, arguments, call, scene, feed, _work, min(limits, default=None), deadline.get())
+    deadline = current_deadline.get()
+    if not tool.needs_context:
+        if deadline is None and call.cancellation is None:
+            return tool.work(arguments, None)
+        return Bounded(tool.work(arguments, None), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline)
     cancellation = CancellationToken()
-    work = _work(tool, arguments, call, scene, feed, deadline_s, cancellation)
-    return Bounded(
-        work,
-        tool=tool.spec.name,
-        deadline_s=deadline_s,
-        given_up=call.cancellation,
-        cancellation=cancellation,
-        still_running=tool.runs in ("sync", "generator"),
+    context = Context(
+        call,
+        runtime,
+        CallPort(tool, call, runtime, events, asked),
+        deadline,
+        cancellation,
+        credentials,
+        asyncio.get_running_loop(),
     )
+    work = _with_context(tool, arguments, context)
+    if deadline is None and call.cancellation is None:
+        return work
+    return Bounded(work, tool.spec.name, deadline, call.cancellation, cancellation, tool.at_deadline)
 
 
-def due_s(tool: Tool, call: Call, scene: Scene) -> float | None:
-    """When *call* has to be over, on the clock of `time.monotonic()`, if it begins now; None for at no time."""
-    ambient, of_tool, of_scene, of_call = deadline.get(), tool.spec.timeout_s, scene.timeout_s, call.timeout_s
-    if ambient is None and of_tool is None and of_scene is None and of_call is None:
-        return None
-    now = monotonic()
-    dues = [now + limit_s for limit_s in (of_tool, of_scene, of_call) if limit_s is not None]
-    return min(dues if ambient is None else (ambient, *dues))
-
-
-async def _work(
-    tool: Tool,
-    arguments: dict[str, Any],
-    call: Call,
-    scene: Scene,
-    feed: Feed | None,
-    deadline_s: float | None,
-    cancellation: CancellationToken,
-) -> Any:
-    kept = keep()
+async def _with_context(tool: Tool, arguments: dict[str, Any], context: Context) -> Any:
+    port: CallPort = context.port  # type: ignore[assignment]
     try:
-        needs = tool.needs
-        if needs is None and tool.runs in ("async", "sync"):
-            return await _run(tool, arguments, None)
-        return await _with_needs(tool, arguments, call, scene, feed, deadline_s, cancellation)
-    finally:
-        let_go(kept)
-
-
-async def _with_needs(
-    tool: Tool,
-    arguments: dict[str, Any],
-    call: Call,
-    scene: Scene,
-    feed: Feed | None,
-    deadline_s: float | None,
-    cancellation: CancellationToken,
-) -> Any:
-    needs = tool.needs
-    port = CallPort(tool, feed, scene.redaction, partial(scene.asking, tool, call))
-    try:
-        if needs is None:
-            return await _run(tool, arguments, port, cancellation)
-        log = logging.getLogger(f"toolcrib.tool.{tool.spec.name}")
-        loop = asyncio.get_running_loop()
-        context = Context(call, scene.caller, scene.variables, deadline_s, cancellation, log, port, loop)
-        of_call = Provided("call", overrides=scene.overrides, outer=scene.session() if needs.depends else None)
-        try:
-            value = await _run(tool, {**arguments, **await of_call.arguments(needs, context)}, port, cancellation)
-            if isinstance(value, Result) and value.pending is not None:
-                value.unwrap()
-            return value
-        finally:
-            await of_call.close()
+        value = await tool.work(arguments, context)
+        if isinstance(value, Result) and value.pending is not None:
+            value.unwrap()
+        return value
     except BaseException as raised:
         if isinstance(raised, asyncio.CancelledError):
-            cancellation.cancel()  # nobody else tells a thread where there is no deadline
-        if waits_for(raised) is not None:
+            context.cancellation.cancel()  # where there is no deadline, nobody else cancels it
+        if pending_of(raised) is not None:
             await port.suspend()
         raise
     finally:
         await port.finish()
 
 
-async def _run(
-    tool: Tool, arguments: dict[str, Any], port: Port | None, cancellation: CancellationToken | None = None
-) -> Any:
-    work = tool.work
-    match tool.runs:
-        case "async":
-            return await work(**arguments)
-        case "sync":
-            return await _run_sync(tool, arguments)
-        case "async_generator":
-            return await _last(work(**arguments), port)
-        case "generator":
-            loop = asyncio.get_running_loop()
-            return await in_keeping_thread(lambda: _last_in_thread(work(**arguments), port, loop, cancellation))
-        case "process":
-            raise AssertionError("the work of a process is run by `isolated`")
+class CallPort:
+    """The `Port` of one call: what its tool reports goes to *events*, secrets redacted, if anybody listens."""
+
+    def __init__(self, tool: Tool, call: Call, runtime: Runtime, events: EventStream | None, asked: Asked) -> None:
+        self._tool = tool
+        self._call = call
+        self._runtime = runtime
+        self._events = events
+        self._asked = asked
+        self._loop = asyncio.get_running_loop()
+        self._tail = ""  # of emitted text: what may be the beginning of a secret
+
+    def progress(self, progress: Progress, /) -> None:
+        events, redaction = self._events, self._runtime.redaction
+        if events is None:
+            return
+        if redaction is not None and progress.message:
+            progress = Progress(progress.done, progress.total, redaction.redact(progress.message))
+        self._loop.call_soon_threadsafe(events.progress, progress)
+
+    async def emit(self, content: Any, /) -> None:
+        if self._events is None:
+            return
+        if isinstance(content, Emitted):
+            await self._events.put(content)
+            return
+        from ..schema import serialize_any
+
+        redaction = self._runtime.redaction
+        parts: list[Content] = []
+        for part in content_of(content, partial(serialize_any, self._tool.spec.name)):
+            if redaction is None:
+                parts.append(part)
+            elif isinstance(part, Text):
+                self._tail, ready = redaction.split(self._tail + part.text)
+                if ready:
+                    parts.append(Text(ready))
+            else:
+                parts += self._rest()
+                parts.append(Data(redaction.redact(part.json)) if isinstance(part, Data) else part)
+        if parts:
+            await self._events.put(Emitted(tuple(parts)))
+
+    async def finish(self) -> None:
+        """Send what was held back because it might have been the beginning of a secret."""
+        if self._events is not None and (rest := self._rest()):
+            await self._events.put(Emitted(tuple(rest)))
+
+    async def ask(self, key: str, schema: Any, message: str, /) -> Any:
+        """The answer, as a *schema*: a type, or a JSON Schema, for JSON values.
+
+        Raises Suspended where there is none yet, and ToolError `denied` where a person has refused to answer.
+        """
+        from ..schema import Elicitation
+
+        if not self._asked:
+            self._asked.append(self._runtime.questions(self._tool, self._call))
+        question = Elicitation(schema)
+        stored = await self._asked[0].ask("input", key, message, question)
+        if isinstance(stored.answer, Input):
+            return question.read(stored.answer.value)
+        answer = stored.answer if isinstance(stored.answer, Deny) else Deny()
+        raise denied(self._tool.spec.name, answer, stored.by)
+
+    async def suspend(self) -> None:
+        """The call ends waiting for something: its answers are stored for when it is made again."""
+        for questions in self._asked:
+            await questions.give_back()
+
+    def _rest(self) -> list[Content]:
+        tail, self._tail = self._tail, ""
+        return [Text(tail)] if tail else []
 
 
-async def _run_sync(tool: Tool, arguments: dict[str, Any]) -> Any:
-    value = await in_keeping_thread(partial(tool.work, **arguments))
-    # A plain function may still hand out an awaitable: a wrapper around a coroutine function does.
-    return await value if hasattr(type(value), "__await__") else value
+_left_behind: set[asyncio.Task[Any]] = set()
 
 
-async def run_here(tool: Tool, given: dict[str, Any], port: Port, deadline_s: float | None) -> Any:
-    """The value of the work of *tool*, *given* all it takes; what it calls is due at *deadline_s*.
+class Bounded:
+    """`await Bounded(...)`: the value of *work*, or ToolError `timeout` or `cancelled`.
 
-    For a worker, whose host stops it: here nothing does.
+    *tool* is its name. *token* is the caller's. *cancellation* is the call's own, if it has one: it is cancelled with
+    the call, for what cannot be cancelled from outside. *at_deadline* is what becomes of the work then.
     """
-    before = deadline.set(deadline_s)
+
+    __slots__ = ("_at_deadline", "_cancellation", "_deadline", "_token", "_tool", "_work")
+
+    def __init__(
+        self,
+        work: Awaitable[Any],
+        tool: str,
+        deadline: Deadline | None,
+        token: CancellationToken | None,
+        cancellation: CancellationToken | None = None,
+        at_deadline: AtDeadline = "cancelled",
+    ) -> None:
+        self._work: Coroutine[Any, Any, Any] = work if asyncio.iscoroutine(work) else _awaiting(work)
+        self._tool = tool
+        self._deadline = deadline
+        self._token = token
+        self._cancellation = cancellation
+        self._at_deadline = at_deadline
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        if self._token is not None and self._token.is_cancelled():
+            self._work.close()
+            raise ToolError(f"Tool '{self._tool}' was cancelled.", "cancelled")  # it never began
+        watchdog = None if self._deadline is None else _watchdog(os.getpid())
+        watched = 0 if watchdog is None or self._deadline is None else watchdog.watch(self._tool, self._deadline)
+        try:
+            waiting = self._work.send(None)
+        except StopIteration as ended:
+            return ended.value
+        else:
+            return (yield from self._suspended(waiting))
+        finally:
+            if watchdog is not None:
+                watchdog.release(watched)
+
+    def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
+        """From the first suspension on there are timers, and a cancellation that may be somebody else's."""
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+        others = task.cancelling()
+        ours = seen = 0
+
+        def cancel() -> None:
+            nonlocal ours
+            ours += 1
+            task.cancel()
+
+        timer = None if self._deadline is None else _Timer(self._deadline, loop, cancel)
+        unlink: Callable[[], None] | None = None
+        if self._token is not None:
+            unlink = self._token.add_callback(lambda: loop.call_soon_threadsafe(cancel))
+        late = alone = False
+        grace: asyncio.TimerHandle | None = None
+        try:
+            while True:
+                try:
+                    sent = yield waiting
+                except BaseException as thrown:
+                    # What was waited for has failed, or somebody else cancels (a timeout inside the tool does): that
+                    # is between them and the work.
+                    if ours > seen and isinstance(thrown, asyncio.CancelledError):
+                        seen = ours
+                        if late:
+                            alone = self._let_go(thrown, loop)
+                            break
+                        late = True
+                        if self._cancellation is not None:
+                            self._cancellation.cancel()
+                        if timer is not None:
+                            timer.cancel()
+                        grace = loop.call_later(_GRACE_S, cancel)
+                    waiting = self._work.throw(thrown)
+                else:
+                    waiting = self._work.send(sent)
+        except StopIteration as ended:
+            if not late:
+                return ended.value
+        except BaseException as raised:
+            if not late:
+                if isinstance(raised, asyncio.CancelledError) and self._cancellation is not None:
+                    self._cancellation.cancel()
+                raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if grace is not None:
+                grace.cancel()
+            if unlink is not None:
+                unlink()
+            for _ in range(ours):
+                task.uncancel()
+        if task.cancelling() > others:
+            raise asyncio.CancelledError
+        raise self._error(ended=not alone)
+
+    def _let_go(self, cancelled: asyncio.CancelledError, loop: asyncio.AbstractEventLoop) -> bool:
+        """Cancel the work once more; whether it still goes on, which it then does alone."""
+        try:
+            waiting = self._work.throw(cancelled)
+        except BaseException:
+            return False
+        _log.warning("Tool '%s' was cancelled and goes on all the same", self._tool)
+        # What the call holds is held until the work has really ended.
+        task = loop.create_task(_alone(self._work, waiting, share_permits()))
+        _left_behind.add(task)
+        task.add_done_callback(_forget)
+        return True
+
+    def _error(self, *, ended: bool) -> ToolError:
+        name = self._tool
+        still = "" if ended and self._at_deadline != "left_running" else " Its work may still be running."
+        if self._token is not None and self._token.is_cancelled():
+            return ToolError(f"Tool '{name}' was cancelled.{still}", "cancelled")
+        return ToolError(f"Tool '{name}' did not answer in time.{still} Ask for less, or try again later.", "timeout")
+
+
+class _Timer:
+    """Calls *cancel* when the deadline has passed, also where a pause has moved it meanwhile."""
+
+    def __init__(self, deadline: Deadline, loop: asyncio.AbstractEventLoop, cancel: Callable[[], None]) -> None:
+        self._deadline = deadline
+        self._loop = loop
+        self._cancel = cancel
+        self._handle: asyncio.TimerHandle | None = None
+        deadline.on_resume = self._set
+        self._set()
+
+    def cancel(self) -> None:
+        self._deadline.on_resume = None
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def _set(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+        left_s = self._deadline.left_s
+        self._handle = None if left_s == inf else self._loop.call_later(left_s, self._ring)
+
+    def _ring(self) -> None:
+        if self._deadline.left_s > 0.001:
+            self._set()
+        else:
+            self._cancel()
+
+
+async def _awaiting(work: Awaitable[Any]) -> Any:
+    return await work
+
+
+class Resumed:
+    """What is left of a coroutine that was stepped by hand, and waits for *waiting*."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any], waiting: Any) -> None:
+        self._work = work
+        self._waiting = waiting
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        waiting = self._waiting
+        try:
+            while True:
+                try:
+                    sent = yield waiting
+                except BaseException as thrown:
+                    waiting = self._work.throw(thrown)
+                else:
+                    waiting = self._work.send(sent)
+        except StopIteration as ended:
+            return ended.value
+
+
+async def _alone(work: Coroutine[Any, Any, Any], waiting: Any, permits: tuple[Permit, ...]) -> Any:
     try:
-        return await _run(tool, given, port)
+        return await Resumed(work, waiting)
     finally:
-        deadline.reset(before)
+        release_permits(permits)
 
 
-async def _last(items: Any, port: Port | None) -> Any:
-    """The last of what an async generator yields; those before it are emitted."""
-    last: Any = None
-    first = True
-    try:
-        async for item in items:
-            if not first and port is not None:
-                await port.emit(last)
-            last, first = item, False
-    finally:
-        await items.aclose()
-    return last
+def _forget(task: asyncio.Task[Any]) -> None:
+    _left_behind.discard(task)
+    if not task.cancelled():
+        task.exception()  # seen: nobody waits for it any more
 
 
-def _last_in_thread(
-    items: Any, port: Port | None, loop: asyncio.AbstractEventLoop, cancellation: CancellationToken | None
-) -> Any:
-    last: Any = None
-    first = True
-    try:
-        for item in items:
-            if cancellation is not None and cancellation.is_cancelled():
-                break  # nobody waits for what is left of it
-            if not first and port is not None:
-                asyncio.run_coroutine_threadsafe(port.emit(last), loop).result()
-            last, first = item, False
-    finally:
-        items.close()
-    return last
+class _Watchdog:
+    def __init__(self) -> None:
+        # Plain dictionary operations only: each is atomic, and every call with a deadline makes some.
+        self._watched: dict[int, tuple[str, Deadline, int]] = {}
+        self._keys = itertools.count()
+        self._some = threading.Event()
+        threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
+
+    def watch(self, tool: str, deadline: Deadline) -> int:
+        """Watch a call of *tool* on this thread's loop, until `release`."""
+        key = next(self._keys)
+        self._watched[key] = (tool, deadline, threading.get_ident())
+        if not self._some.is_set():
+            self._some.set()
+        return key
+
+    def release(self, key: int) -> None:
+        self._watched.pop(key, None)
+
+    def _look(self) -> None:
+        while True:
+            self._some.wait()
+            threading.Event().wait(_LOOK_S)
+            if not self._watched:
+                self._some.clear()
+                # Whoever came between the look and the clearing is seen at the next look.
+                if self._watched:
+                    self._some.set()
+                continue
+            for key, (tool, deadline, thread) in list(self._watched.items()):
+                late_s = -deadline.left_s
+                if late_s > _BLOCKED_S and self._watched.pop(key, None) is not None:
+                    frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
+                    line = traceback.format_stack(frame)[-1] if frame else "an unknown place"
+                    _log.error(
+                        "The event loop is blocked, and tool '%s' is %.1f s past its deadline. The loop is at: %s",
+                        tool,
+                        late_s,
+                        line.strip().partition("\n")[0],
+                    )
+
+
+@functools.cache
+def _watchdog(process: int) -> _Watchdog:
+    return _Watchdog()

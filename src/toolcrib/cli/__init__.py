@@ -1,4 +1,4 @@
-"""The command: `toolcrib list`, `show`, `call`, `serve`, `check`."""
+"""The command: `toolcrib list`, `show`, `call`, `chat`, `serve`, `dev`, `check`, `dialects`."""
 
 from .entry import main
 

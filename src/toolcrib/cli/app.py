@@ -1,45 +1,28 @@
-"""The commands and their options. What each does is one function of a few lines; the doing is in the files beside.
+"""The commands and their options. What each does is one function of a few lines; the work is in the files beside.
 
-An option goes before the environment, and that before the settings: so an option that was not given is None here.
+An option goes before the environment, and that before the settings: so an option that is left out is None here.
 """
 
+import math
 import sys
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperArgument, TyperCommand
 
-from ..core import Call, SetupError
-from .answer import require_writable, tell_repairs, write_result
-from .arguments import given, read_written
-from .ask import Asks
-from .connect import over_http, over_stdio, require_loopback
+from ..core import Call
+from .arguments import read_arguments, read_words, require_tool, to_json
+from .call import LiveOutput, answered_call, echo_repairs, require_writable, write_result
+from .complete import complete_source, complete_tool, complete_words
 from .interrupts import GRACE_S, Interrupts
-from .live import Live
-from .options import (
-    Config,
-    Host,
-    Json,
-    Longest,
-    Port,
-    Repair,
-    Source,
-    Sources,
-    Stdio,
-    Timeout,
-    ToolName,
-    seconds,
-    settings_of,
-)
-from .run import settled
-from .sources import open_sources, tell_problems
-from .streams import Output, is_rich, log_to_stderr, prints_to_stderr, tell
-from .usage import UsageError
+from .prompts import Prompter
+from .sources import SOURCE_FORMS, open_sources, settings_of, shows_errors
+from .terminal import Output, UsageError, echo, is_rich, is_terminal, log_to_stderr, prints_to_stderr
 
-if TYPE_CHECKING:
-    from ..workbench.settings import Settings
+_PENDING_STATUS = 3
+"""The exit status of a call that waits for somebody."""
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -50,14 +33,95 @@ app = typer.Typer(
 )
 
 
-_SERVED_S = 60.0
-"""The longest a call of an MCP client may take, where nothing else is said."""
-_WAITS = 3
-"""The exit status of a call that waits for somebody."""
+class _Command(TyperCommand):
+    """A command whose help shows its arguments by their names alone, without Python types."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params:
+            if isinstance(param, TyperArgument):
+                name = param.display_name_raw
+                vars(param).update(display_type_rich=lambda ctx: None, get_usage_pieces=lambda ctx, name=name: [name])
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _command(example: str, name: str | None = None) -> Callable[[Any], Any]:
+    return app.command(name, cls=_Command, epilog=f"Example: {example}")
+
+
+def _seconds(value: float | None) -> float | None:
+    if value is not None and not (value > 0 and math.isfinite(value)):
+        raise typer.BadParameter("a number of seconds above 0.")
+    return value
+
+
+def _port_number(value: int | None) -> int | None:
+    if value is not None and not 0 <= value <= 65535:
+        raise typer.BadParameter("a port is a number from 0 to 65535.")
+    return value
+
+
+_SourceNames = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SOURCE...]",
+        help=f"Where the tools are. {SOURCE_FORMS}.",
+        show_default=False,
+        autocompletion=complete_source,
+    ),
+]
+_Source = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--source",
+        "-s",
+        metavar="SOURCE",
+        help="A source, in any of these forms; may be repeated.",
+        autocompletion=complete_source,
+    ),
+]
+_ToolName = Annotated[
+    str | None, typer.Option("--tool", metavar="NAME", help="The tool, by any name.", autocompletion=complete_tool)
+]
+_ToolNames = Annotated[
+    list[str] | None,
+    typer.Option("--tool", metavar="NAME", help="Only this tool; may be repeated.", autocompletion=complete_tool),
+]
+_Config = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        "-c",
+        metavar="FILE",
+        help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
+    ),
+]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")]
+_Timeout = Annotated[
+    float | None, typer.Option(metavar="SECONDS", callback=_seconds, help="The longest a call may take.")
+]
+_Repair = Annotated[
+    bool | None,
+    typer.Option("--repair/--no-repair", help="Repair arguments where only one reading is possible (the default)."),
+]
+_ShowErrors = Annotated[
+    bool | None, typer.Option("--show-errors", help="Show the text and traceback of an exception in a tool.")
+]
+_Stdio = Annotated[bool, typer.Option("--stdio", help="Serve over standard input and output, not over HTTP.")]
+_Host = Annotated[
+    str | None, typer.Option(metavar="ADDRESS", help="The loopback address to listen on (default: 127.0.0.1).")
+]
+_Port = Annotated[
+    int | None,
+    typer.Option(metavar="PORT", callback=_port_number, help="The port; 0 takes any free one (default: 8642)."),
+]
+_ServedTimeout = Annotated[
+    float | None,
+    typer.Option(metavar="SECONDS", callback=_seconds, help="The longest a call may take (default: 60)."),
+]
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
         from .. import __version__
 
         typer.echo(f"toolcrib {__version__}")
@@ -68,139 +132,163 @@ def _version(asked: bool) -> None:
 def start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> int | None:
     """Look at tools, call them, and serve them to MCP clients."""
     if context.invoked_subcommand is not None:
         return None
     if text := context.get_help():  # empty where Rich has written it already
-        tell(text)
+        echo(text)
     return 2
 
 
-@app.command("list", epilog="Example: toolcrib list tools.py more/ --json")
-def list_tools(sources: Sources = None, config: Config = None, as_json: Json = False) -> int:
+@_command("toolcrib list tools.py more/ --json", "list")
+def list_tools(
+    sources: _SourceNames = None,
+    source: _Source = None,
+    tool: _ToolNames = None,
+    config: _Config = None,
+    as_json: _Json = False,
+) -> int:
     """List the tools of sources."""
     from .show import write_list
 
-    output = Output(alone=True)
-    settings = settings_of(config)
-    opened = open_sources(sources or (), settings, example="toolcrib list toolcrib.demo")
+    output = Output(exclusive=True)
+    named = [*(sources or ()), *(source or ())]
+    example = "For example: toolcrib list toolcrib.demo"
+    opened = open_sources(named, settings_of(config), only=tool or (), example=example)
     specs = opened.bench.specs()
     if as_json:
         output.json([spec.to_dict() for spec in specs])
     else:
         write_list(specs, output)
-    tell_problems(opened)
+    opened.echo_problems()
     return 1 if opened.problems else 0
 
 
-@app.command(epilog="Example: toolcrib show -s tools.py search")
+@_command("toolcrib show tools.py search")
 def show(
-    tool: ToolName,
-    source: Source = None,
-    config: Config = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SOURCE...] TOOL",
+            help=f"The tool's name, after its sources. {SOURCE_FORMS}.",
+            show_default=False,
+            autocompletion=complete_words,
+        ),
+    ] = None,
+    source: _Source = None,
+    tool: _ToolName = None,
+    config: _Config = None,
     provider: Annotated[
         str | None,
         typer.Option(
             "--format",
             metavar="FORMAT",
-            help="Show the definition as this provider gets it, and what is lost of it there: openai, "
-            "openai-responses, anthropic, gemini, bedrock or mcp.",
+            help="Show the definition that this provider gets, and what is lost in it: openai, openai-responses, "
+            "anthropic, gemini, bedrock or mcp.",
         ),
     ] = None,
-    as_json: Json = False,
+    as_json: _Json = False,
 ) -> int:
     """Show everything about one tool."""
-    from .show import provided, write_provided, write_spec
+    from .show import write_provider_definition, write_tool
 
-    output = Output(alone=True)
+    read = read_words(words or (), tool)
+    name = require_tool(read, "show")
+    if read.arguments:
+        raise UsageError(f"'{read.arguments[0][:60]}' is one word too many. Write: toolcrib show SOURCE TOOL")
+    output = Output(exclusive=True)
     settings = settings_of(config)
-    opened = open_sources(source or (), settings, example="toolcrib show -s toolcrib.demo now")
-    tell_problems(opened)
-    spec = opened.bench.registry.get(tool).spec
+    opened = open_sources(
+        [*read.sources, *(source or ())],
+        settings,
+        example=f"To show '{name}', name its source: toolcrib show tools.py {name}",
+    )
+    opened.echo_problems()
+    found = opened.bench.registry.get(name)
     if provider is not None:
-        said = provided(spec, provider)
-        if as_json:
-            output.json(said)
-        else:
-            write_provided(said, output)
+        write_provider_definition(found.spec, provider, output, as_json=as_json)
     elif as_json:
-        output.json(spec.to_dict())
+        output.json(found.spec.to_dict())
     else:
-        options = [word for named in source or () for word in ("-s", named)]
-        write_spec(spec, [*options, *(() if config is None else ("-c", str(config)))], output)
+        options = [word for each in source or () for word in ("-s", each)]
+        options += [] if config is None else ["-c", str(config)]
+        write_tool(found, settings, [*options, *read.sources], output)
     return 0
 
 
-@app.command(epilog="Example: toolcrib call -s tools.py search query=lathe limit=3")
+@_command("toolcrib call tools.py search query=lathe limit=3")
 def call(
     context: typer.Context,
-    tool: ToolName,
-    arguments: Annotated[
+    words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="ARGS",
-            help="key=value (text, or JSON where the tool takes no text; a key given again makes a list), key=@file "
-            "for the text of a file; or all in one: a JSON object, @file.json, or - for standard input.",
+            metavar="[SOURCE...] TOOL [ARGUMENT...]",
+            help=f"{SOURCE_FORMS}. An argument is key=value (text, or JSON where the tool takes no text; a key that is "
+            "repeated, or numbers with commas, make a list; issue.title=... is a member of an object), key=@file for "
+            "the text of a file; or all in one: a JSON object, @file.json, or - for standard input.",
             show_default=False,
+            autocompletion=complete_words,
         ),
     ] = None,
-    source: Source = None,
-    config: Config = None,
-    as_json: Json = False,
+    source: _Source = None,
+    tool: _ToolName = None,
+    config: _Config = None,
+    as_json: _Json = False,
     save_to: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Save an image, sound, file or text of the result."),
     ] = None,
-    timeout: Annotated[
-        float | None, typer.Option(metavar="SECONDS", callback=seconds, help="The longest the call may take.")
-    ] = None,
-    show_errors: Annotated[
-        bool | None, typer.Option("--show-errors", help="Show text and traceback of an exception in the tool.")
-    ] = None,
-    repair: Repair = None,
+    timeout: _Timeout = None,
+    show_errors: _ShowErrors = None,
+    repair: _Repair = None,
 ) -> int:
     """Call a tool and print its result.
 
     Where it waits for an approval or an answer, the person at the terminal is asked. Without a terminal, what it waits
     for is printed, and the exit status is 3.
     """
+    read = read_words(words or (), tool)
+    name = require_tool(read, "call")
     interrupts: Interrupts = context.obj
     settings = settings_of(config)
-    log_to_stderr(tracebacks=settings.values.show_errors if show_errors is None else show_errors)
-    output = Output(alone=as_json)
-    written = read_written(arguments or ())
+    output = Output(exclusive=as_json)
+    written = read_arguments(read.arguments, tool=name)
     if save_to is not None:
         require_writable(save_to)
-    live = Live(output, as_json=as_json, is_over=lambda: interrupts.came)
-    asks = Asks(live.clear)
+    live = LiveOutput(output, as_json=as_json, is_over=lambda: interrupts.came)
+    # At a terminal sits the developer, who is shown where the tool failed.
+    log_to_stderr(tracebacks=shows_errors(settings, show_errors) or is_terminal(2), prepare=live.clear)
+    prompter = Prompter(live.clear)
     with prints_to_stderr():
         opened = open_sources(
-            source or (),
+            [*read.sources, *(source or ())],
             settings,
-            example="toolcrib call -s toolcrib.demo now",
+            example=f"To call '{name}', name its source: toolcrib call tools.py {name}",
             # A preview is for models, who can read on from it.
-            unless_set={"max_result_chars": None},
-            ask=asks.at_once,
+            defaults={"max_result_chars": None},
+            ask=prompter.ask_at_once,
             timeout_s=timeout,
             show_errors=show_errors,
             repair=repair,
         )
-    tell_problems(opened)
+    opened.echo_problems()
     bench = opened.bench
 
     async def work() -> int:
         async with bench:
-            sent: Any = None
-            if tool in bench.registry:
-                sent = given(written, bench.registry.get(tool).spec.input_schema)
-            result = await settled(bench, Call(tool, sent), asks, live)
+            arguments: Any = None
+            schema: Any = {}
+            if name in bench.registry:
+                schema = bench.registry.get(name).spec.input_schema
+                arguments = to_json(written, schema)
+            result = await answered_call(bench, Call(name, arguments), prompter, live)
             if not as_json:
-                tell_repairs(result.repairs, by_key=written.json is None)
+                echo_repairs(result.repairs, schema.get("properties", ()), by_key=written.json is None)
             write_result(result, output, as_json=as_json, save_to=save_to)
-            status = 1 if result.error is not None else 0 if result.pending is None else _WAITS
+            status = 1 if result.error is not None else 0 if result.pending is None else _PENDING_STATUS
             if result.error is not None and result.error.code == "timeout":
                 # What still runs must not hold the process.
                 interrupts.leave_within(GRACE_S, status)
@@ -209,10 +297,12 @@ def call(
     return interrupts.run(work())
 
 
-@app.command(epilog="Example: toolcrib chat tools.py --model openai:gpt-5-mini")
+@_command("toolcrib chat tools.py --model openai:gpt-5-mini")
 def chat(
     context: typer.Context,
-    sources: Sources = None,
+    sources: _SourceNames = None,
+    source: _Source = None,
+    tool: _ToolNames = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -224,175 +314,133 @@ def chat(
         ),
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Say this, and leave after the answer.")
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this, and exit after the answer.")
     ] = None,
-    instructions: Annotated[str, typer.Option(metavar="TEXT", help="What the model is told before all turns.")] = "",
+    instructions: Annotated[str, typer.Option(metavar="TEXT", help="Instructions to the model for all turns.")] = "",
     tool_choice: Annotated[
         str, typer.Option(metavar="CHOICE", help="auto, any, none, or the tool that it calls first in each turn.")
     ] = "auto",
     max_steps: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="How often the model is asked in one turn.")
+        int, typer.Option(min=1, metavar="NUMBER", help="The most requests to the model in one turn.")
     ] = 25,
-    config: Config = None,
+    config: _Config = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one line of JSON for each event, and nothing else, to standard output."),
     ] = False,
-    timeout: Timeout = None,
+    timeout: _Timeout = None,
     show_errors: Annotated[
-        bool | None, typer.Option("--show-errors", help="Tell the model the text of an exception in a tool.")
+        bool | None, typer.Option("--show-errors", help="Let the model see the text of an exception in a tool.")
     ] = None,
-    repair: Repair = None,
+    repair: _Repair = None,
 ) -> int:
-    """Talk to a model that uses the tools.
+    """Chat with a model that uses the tools.
 
     At a terminal you are asked what calls wait for, and Ctrl-C stops a turn. Without a terminal each line of standard
-    input is a turn. What the model says goes to standard output, everything else to standard error.
+    input is a turn. The model's words go to standard output, everything else to standard error.
     """
-    from .chat import Wanted, chat_with
+    from .chat import run_chat
 
-    wanted = Wanted(model, prompt, instructions, tool_choice, max_steps, as_json=as_json)
-    calls = {"timeout_s": timeout, "show_errors": show_errors, "repair": repair}
-    return chat_with(wanted, sources or (), settings_of(config), context.obj, calls)
+    return run_chat(
+        [*(sources or ()), *(source or ())],
+        settings_of(config),
+        context.obj,
+        tools=tool or (),
+        model=model,
+        prompt=prompt,
+        as_json=as_json,
+        calls={"timeout_s": timeout, "show_errors": show_errors, "repair": repair},
+        instructions=instructions,
+        tool_choice=tool_choice,
+        max_steps=max_steps,
+    )
 
 
-@app.command(epilog="Example: toolcrib serve tools.py --port 8642")
+@_command("toolcrib serve tools.py --port 8642")
 def serve(
     context: typer.Context,
-    sources: Sources = None,
-    config: Config = None,
-    stdio: Stdio = False,
-    host: Host = None,
-    port: Port = None,
-    timeout: Longest = None,
+    sources: _SourceNames = None,
+    source: _Source = None,
+    tool: _ToolNames = None,
+    config: _Config = None,
+    stdio: _Stdio = False,
+    host: _Host = None,
+    port: _Port = None,
+    timeout: _ServedTimeout = None,
     watch: Annotated[
-        bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and tell the clients.")
+        bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and notify the clients.")
     ] = True,
 ) -> int:
-    """Serve tools to MCP clients: over HTTP on this computer, or over stdio."""
-    served = _Served(settings_of(config), sources or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
-    log_to_stderr(tracebacks=True)
-    return served.run(context.obj, example="toolcrib serve toolcrib.demo", follow=watch)
+    """Serve tools to MCP clients, over HTTP or stdio.
+
+    Over HTTP they are served to this computer only.
+    """
+    from .serving import Server
+
+    named = [*(sources or ()), *(source or ())]
+    server = Server(settings_of(config), named, tool or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
+    return server.run(context.obj, example="For example: toolcrib serve toolcrib.demo", follow=watch)
 
 
-@app.command(epilog="Example: toolcrib dev tools.py")
+@_command("toolcrib dev tools.py")
 def dev(
     context: typer.Context,
-    sources: Sources = None,
-    config: Config = None,
-    stdio: Stdio = False,
-    host: Host = None,
-    port: Port = None,
-    timeout: Longest = None,
+    sources: _SourceNames = None,
+    source: _Source = None,
+    tool: _ToolNames = None,
+    config: _Config = None,
+    stdio: _Stdio = False,
+    host: _Host = None,
+    port: _Port = None,
+    timeout: _ServedTimeout = None,
 ) -> int:
-    """Serve tools while you write them: what you save is loaded, and what becomes of it is said.
+    """Serve tools while you write them.
 
-    Models are told the text of exceptions. A file that is broken at the start is waited for.
+    What you save is loaded again, and the outcome is shown. Models see the text of exceptions. A file that is broken at
+    the start is waited for.
     """
-    from .dev import say_what_is_loaded
+    from .serving import Server, log_reloads
 
-    served = _Served(settings_of(config), sources or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
-    log_to_stderr(tracebacks=True)
-    say_what_is_loaded()
-    return served.run(context.obj, example="toolcrib dev tools.py", follow=True, may_wait=True, show_errors=True)
-
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """What `serve` and `dev` are told. Raises UsageError for a host that others could reach."""
-
-    settings: "Settings"
-    sources: Sequence[str]
-    stdio: bool = field(kw_only=True)
-    host: str | None = field(kw_only=True)
-    port: int | None = field(kw_only=True)
-    timeout_s: float | None = field(kw_only=True)
-
-    def __post_init__(self) -> None:
-        at = self.settings.values.server
-        require_loopback(self.host or at.host, option="--host" if self.host else "The host of the settings,")
-
-    def run(self, interrupts: Interrupts, **options: Any) -> int:
-        settings, names, at = self.settings, self.sources, self.settings.values.server
-        with prints_to_stderr():
-            opened = open_sources(
-                names, settings, unless_set={"timeout_s": _SERVED_S}, timeout_s=self.timeout_s, **options
-            )
-        tell_problems(opened)
-        from ..serve import serve_http, serve_stdio
-
-        if self.stdio:
-            if sys.stdin.isatty():
-                tell(over_stdio(names, settings.file))
-            interrupts.run(serve_stdio(opened.bench))
-            return 0
-        try:
-            interrupts.run(
-                serve_http(
-                    opened.bench,
-                    host=self.host or at.host,
-                    port=at.port if self.port is None else self.port,
-                    ready=lambda url: tell(over_http(url, names, settings.file)),
-                )
-            )
-        except SetupError as error:
-            raise SetupError(f"{error} The port is set with --port.") from None
-        return 0
+    named = [*(sources or ()), *(source or ())]
+    server = Server(settings_of(config), named, tool or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
+    log_reloads()
+    example = "For example: toolcrib dev tools.py"
+    return server.run(context.obj, example=example, follow=True, may_wait=True, show_errors=True)
 
 
-@app.command(epilog="Example: toolcrib check --config toolcrib.toml")
+@_command("toolcrib check --config toolcrib.toml")
 def check(
-    config: Config = None,
-    as_json: Json = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Let a warning be a failure.")] = False,
+    config: _Config = None,
+    as_json: _Json = False,
+    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of the settings, for editors, and check nothing.")
     ] = False,
 ) -> int:
-    """Check the settings: read them, load what they name, and say what does not work."""
-    from ..workbench.settings import NAME, SCHEMA, SettingsError, find_settings, read_settings
-    from .check import problem_data, report, report_data, write_report
+    """Check the settings and what they name."""
+    from .check import run_check
 
-    output = Output(alone=True)
-    if schema:
-        output.write(SCHEMA.read_text("utf-8"))
-        return 0
-    file = find_settings(config)
-    if file is None:
-        raise UsageError(f"There is no {NAME} here. Name a file: --config FILE.")
-    log_to_stderr(tracebacks=False)
-    try:
-        found = report(read_settings(file))
-    except SettingsError as error:
-        if not as_json:
-            raise
-        output.json({"file": str(file), "ok": False, "sources": [], "problems": problem_data(error.problems)})
-        return 1
-    if as_json:
-        output.json(report_data(found))
-    else:
-        write_report(found, output)
-    return 1 if found.problems or (strict and found.warnings) else 0
+    return run_check(config, as_json=as_json, strict=strict, print_schema=schema)
 
 
-@app.command(epilog="Example: toolcrib dialects agent.py src/")
+@_command("toolcrib dialects agent.py src/")
 def dialects(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE", help="Python files, and folders of them. They are not run.", show_default=False),
+        typer.Argument(metavar="[FILE...]", help="Python files and folders. They are not run.", show_default=False),
     ] = None,
-    as_json: Json = False,
+    as_json: _Json = False,
 ) -> int:
-    """Say which imports from other tool layers work here.
+    """Report which imports from other tool layers work here.
 
-    The others are autogen_core, spark, hyperpocket and agent-swarm-kit. For what works, it is said what to write; the
-    exit status is 1 where something does not.
+    The others are autogen_core, spark, hyperpocket and agent-swarm-kit. For each that works, the replacement is shown;
+    the exit status is 1 where one does not.
     """
     from .dialects import read_data, read_programs, write_read
 
     if not files:
         raise UsageError("No file is given. Name Python files, or folders of them: toolcrib dialects agent.py")
-    output = Output(alone=True)
+    output = Output(exclusive=True)
     read = read_programs(files)
     if as_json:
         output.json(read_data(read))

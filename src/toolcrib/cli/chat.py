@@ -1,6 +1,6 @@
 """An agent at the terminal: lines typed or piped become turns of one conversation.
 
-Ctrl-C stops the turn that runs, and its calls. Whoever presses it again before the next line leaves.
+Ctrl-C stops the turn that runs, and its calls. Whoever presses it again before the next line exits.
 """
 
 import asyncio
@@ -9,136 +9,118 @@ import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from ..agent import Agent, CallEnded, Model, ModelError, Outcome, RunEvent, model_of
+from ..agent import Agent, Model, ModelError, Outcome, RunEvent, model_from_name
 from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec
-from ..formats import Reply, Results, Turn, Usage, User, Written
+from ..formats import Turn, Usage, User
 from ..record import Redactor
-from ..schema.words import did_you_mean, nearest, spoken
+from ..schema.describe import closest_match, did_you_mean, display_name
 from ..workbench import Workbench
-from .ask import Asks, has_person, read_line
+from .call import LiveOutput
 from .interrupts import Interrupts
-from .live import Live
+from .prompts import Prompter, has_person, read_line
 from .show import signature
-from .sources import open_sources, tell_problems
-from .speech import AsJson, InWords, Speech
-from .streams import Output, log_to_stderr, tell
-from .usage import UsageError
+from .sources import open_sources, shows_errors
+from .terminal import Output, UsageError, echo, log_to_stderr
+from .transcript import JsonTranscript, TextTranscript, Transcript
 
 if TYPE_CHECKING:
     from ..workbench.settings import Settings
 
 T = TypeVar("T")
 
-COMMANDS: Mapping[str, str] = {
+_COMMANDS: Mapping[str, str] = {
     "/help": "show these lines",
     "/tools": "list the tools",
-    "/quit": "leave; Ctrl-D does it too",
+    "/quit": "exit; so does Ctrl-D",
 }
 _COMMAND = re.compile(r"/\w+")
-_FAILED, _WAITS = 1, 3
-"""Exit statuses: a turn that did not come to its end, and one that waits for somebody."""
+_FAILED, _PENDING = 1, 3
+"""Exit statuses: a turn that did not finish, and one that waits for somebody."""
 
 
-def chosen_model(name: str | None) -> Model:
-    """The model of `--model`. Raises UsageError where there is none of this name, or it cannot be used here."""
+def run_chat(
+    sources: Sequence[str],
+    settings: "Settings",
+    interrupts: Interrupts,
+    *,
+    tools: Sequence[str],
+    model: str | None,
+    prompt: str | None,
+    as_json: bool,
+    calls: Mapping[str, Any],
+    **options: Any,
+) -> int:
+    """All of `toolcrib chat`; *calls* are options of the workbench, *options* of the agent. Returns the status."""
+    log_to_stderr(tracebacks=shows_errors(settings, calls["show_errors"]))
+    output = Output(exclusive=True)
+    chosen = _model(model)
+    redactor = Redactor(settings.secrets)
+    live = LiveOutput(output, as_json=as_json, is_over=lambda: interrupts.came)
+    transcript = JsonTranscript(output, redactor) if as_json else TextTranscript(output, live, redactor)
+    prompter = Prompter(transcript.pause)
+    example = "For example: toolcrib chat toolcrib.demo --model openai:gpt-5-mini"
+    opened = open_sources(sources, settings, only=tools, example=example, ask=prompter.ask_at_once, **calls)
+    opened.echo_problems()
+    bench = opened.bench
+    _require_choice(options["tool_choice"], bench.specs())
+    agent = Agent(chosen, bench, **options)
+
+    async def work() -> int:
+        async with bench:
+            chat = Chat(agent, transcript, prompter, interrupts)
+            try:
+                if prompt is not None:
+                    return await chat.turn(prompt)
+                return await (chat.with_person() if has_person() else chat.with_lines())
+            finally:
+                if (close := getattr(chosen, "close", None)) is not None:
+                    await close()
+
+    return interrupts.run(work())
+
+
+def _model(name: str | None) -> Model:
     if name is None:
         raise UsageError(
-            "No model is given. Name one: --model openai:MODEL, responses:MODEL, anthropic:MODEL, gemini:MODEL, "
+            "No model is named. Name one: --model openai:MODEL, responses:MODEL, anthropic:MODEL, gemini:MODEL, "
             "bedrock:MODEL, or scripted:FILE to try without a provider."
         )
     try:
-        return model_of(name)
+        return model_from_name(name)
     except SetupError as error:
         raise UsageError(f"--model: {error}") from None
 
 
-def require_choice(choice: str, specs: Sequence[ToolSpec]) -> None:
-    """Raises UsageError for a `--tool-choice` that is none."""
+def _require_choice(choice: str, specs: Sequence[ToolSpec]) -> None:
     known = ["auto", "any", "none", *(spec.name for spec in specs)]
     if choice not in known:
         raise UsageError(
-            f"--tool-choice is auto, any, none or the name of a tool, and there is no tool '{spoken(choice)}'."
-            f"{did_you_mean(nearest(choice, known))}"
+            f"--tool-choice is auto, any, none or the name of a tool, and there is no tool '{display_name(choice)}'."
+            f"{did_you_mean(closest_match(choice, known))}"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the command line says of a chat."""
-
-    model: str | None
-    prompt: str | None
-    instructions: str
-    tool_choice: str
-    max_steps: int
-    as_json: bool = field(kw_only=True)
-
-
-def chat_with(
-    wanted: Wanted, sources: Sequence[str], settings: "Settings", interrupts: Interrupts, calls: Mapping[str, Any]
-) -> int:
-    """The whole of `toolcrib chat`; *calls* is what it says of calls. Gives the exit status."""
-    show_errors = calls["show_errors"]
-    log_to_stderr(tracebacks=settings.values.show_errors if show_errors is None else show_errors)
-    output = Output(alone=True)
-    model = chosen_model(wanted.model)
-    redactor = Redactor(settings.secrets)
-    live = Live(output, as_json=wanted.as_json, is_over=lambda: interrupts.came)
-    speech = AsJson(output, redactor) if wanted.as_json else InWords(output, live, redactor)
-    asks = Asks(speech.pause)
-    example = "toolcrib chat toolcrib.demo --model openai:gpt-5-mini"
-    opened = open_sources(sources, settings, example=example, ask=asks.at_once, **calls)
-    tell_problems(opened)
-    bench = opened.bench
-    require_choice(wanted.tool_choice, bench.specs())
-    agent = Agent(
-        model,
-        bench,
-        instructions=wanted.instructions,
-        tool_choice=wanted.tool_choice,
-        max_steps=wanted.max_steps,
-    )
-
-    async def work() -> int:
-        async with bench:
-            chat = Chat(agent, speech, asks, interrupts)
-            try:
-                if wanted.prompt is not None:
-                    return await chat.once(wanted.prompt)
-                return await (chat.with_person() if has_person() else chat.with_lines())
-            finally:
-                await chat.close()
-
-    return interrupts.run(work())
 
 
 class Chat:
     """One conversation with *agent*."""
 
-    def __init__(self, agent: Agent, speech: Speech, asks: Asks, interrupts: Interrupts) -> None:
+    def __init__(self, agent: Agent, transcript: Transcript, prompter: Prompter, interrupts: Interrupts) -> None:
         self._agent = agent
         self._bench: Workbench = agent.workbench
-        self._speech = speech
-        self._asks = asks
+        self._transcript = transcript
+        self._prompter = prompter
         self._interrupts = interrupts
         self._turns: Sequence[Turn] = ()
         self._total = Usage()
         self._presses = 0
         self._stop: Callable[[], object] | None = None
-        self._may_go_on = True
-
-    async def close(self) -> None:
-        """Close what the model holds open, if it can be closed."""
-        close = getattr(self._agent.model, "close", None)
-        if close is not None:
-            await close()
+        self._model_failed = False
 
     async def with_person(self) -> int:
-        """Talk to the person at the terminal until they leave. Gives the exit status."""
+        """Talk to the person at the terminal until they exit. Returns the exit status."""
         loop = asyncio.get_running_loop()
+        typed: list[str] = []
 
         def pressed() -> bool:
             self._presses += 1
@@ -147,132 +129,116 @@ class Chat:
             return self._presses == 1
 
         count = len(self._bench.specs())
-        tell(f"{self._agent.model.name}, {count} tool{'s' * (count != 1)}. /help says what you can do here.")
-        with self._interrupts.asking_first(pressed):
+        echo(f"{self._agent.model.name}, {count} tool{'s' * (count != 1)}. /help lists the commands.")
+        with self._interrupts.first_sigint_to(pressed):
             while True:
-                line, was_stopped = await self._unless_stopped(read_line("> "))
+                line, was_stopped = await self._unless_stopped(read_line("> ", history=typed))
                 if was_stopped:
-                    tell("\nTo leave: Ctrl-C again, Ctrl-D or /quit.")
+                    echo("\nTo exit: Ctrl-C again, Ctrl-D or /quit.")
                     continue
                 self._presses = 0
                 if line is None:
-                    tell("")
                     return 0
-                if await self._said(line) is None:
+                if line.strip():
+                    typed.append(line)
+                if await self._status_of(line) is None:
                     return 0
 
     async def with_lines(self) -> int:
-        """One turn for each line of standard input, until a model fails. Gives the exit status."""
+        """One turn for each line of standard input, until a model fails. Returns the exit status."""
         status = 0
         async for line in _lines():
-            ended = await self._said(line)
+            ended = await self._status_of(line)
             if ended is None:
                 break
             status = status or ended
-            if not self._may_go_on:
+            if self._model_failed:
                 break
         return status
 
-    async def once(self, prompt: str) -> int:
-        """One turn. Gives the exit status."""
-        return await self._turn(prompt)
-
-    async def _said(self, line: str) -> int | None:
-        """The exit status of the turn of *line*; None where it ends the chat."""
-        said = line.strip()
-        if not said:
+    async def _status_of(self, line: str) -> int | None:
+        """The exit status of the turn, or the command, of *line*; None where it ends the chat."""
+        text = line.strip()
+        if not text:
             return 0
-        return self._command(said) if _COMMAND.fullmatch(said) else await self._turn(said)
+        return self._command(text) if _COMMAND.fullmatch(text) else await self.turn(text)
 
     def _command(self, name: str) -> int | None:
         match name:
             case "/quit":
                 return None
             case "/help":
-                width = max(map(len, COMMANDS))
-                tell("\n".join(f"{command:<{width}}  {what}" for command, what in COMMANDS.items()))
-                tell("Ctrl-C stops the model and its calls. Anything else is said to the model.")
+                width = max(map(len, _COMMANDS))
+                echo("\n".join(f"{command:<{width}}  {what}" for command, what in _COMMANDS.items()))
+                echo("Ctrl-C stops the model and its calls. Anything else is sent to the model.")
             case "/tools":
-                tell("\n".join(map(signature, self._bench.specs())) or "There are none.")
+                echo("\n".join(map(signature, self._bench.specs())) or "There are none.")
             case _:
-                meant = did_you_mean(nearest(name, COMMANDS))
-                tell(f"There is no command '{spoken(name)}'.{meant} /help lists them.")
+                hint = did_you_mean(closest_match(name, _COMMANDS))
+                echo(f"There is no command '{display_name(name)}'.{hint} /help lists them.")
         return 0
 
     # Turns
 
-    async def _turn(self, said: str) -> int:
+    async def turn(self, prompt: str) -> int:
+        """One turn of the conversation. Returns the exit status."""
         token = CancellationToken()
-        self._asks.begin()
+        self._prompter.reset()
         self._stop = token.cancel
-        self._may_go_on = True
+        self._model_failed = False
         try:
-            outcome = await self._outcome(said, token)
+            outcome = await self._outcome(prompt, token)
         except ModelError as error:
-            self._may_go_on = False
+            self._model_failed = True
             if error.so_far is not None:
                 self._keep(error.so_far)
-            self._speech.failed(error, self._total)
+            self._transcript.fail(error, self._total)
             return _FAILED
         finally:
             self._stop = None
         self._keep(outcome)
-        self._speech.ended(outcome, self._total)
-        return 0 if outcome.status == "done" else _WAITS if outcome.status == "pending" else _FAILED
+        self._transcript.end(outcome, self._total)
+        return 0 if outcome.status == "done" else _PENDING if outcome.status == "pending" else _FAILED
 
-    async def _outcome(self, said: str, token: CancellationToken) -> Outcome:
-        outcome: Outcome | None = None
-        stream = self._agent.stream(said, after=self._turns, cancellation=token)
-        async with aclosing(cast(AsyncGenerator[RunEvent | Outcome], stream)) as events:
-            async for event in events:
-                if isinstance(event, Outcome):
-                    outcome = event
-                else:
-                    self._speech.show(event)
-        assert outcome is not None  # a stream ends with one
+    async def _outcome(self, prompt: str, token: CancellationToken) -> Outcome:
+        outcome = await self._shown(self._agent.stream(prompt, after=self._turns, cancellation=token))
         while (state := outcome.state) is not None:
             answers, was_stopped = await self._unless_stopped(self._answers(outcome))
             if was_stopped:
-                tell("\nStopped.")
+                echo("\nStopped.")
             if not answers:
                 break
-            known = len(outcome.turns) - 1
             try:
                 by = self._bench.caller.principal
-                outcome = await self._agent.resume(state, answers, by=by, cancellation=token)
+                outcome = await self._shown(self._agent.resume_stream(state, answers, by=by, cancellation=token))
             except AnswerError as error:
-                tell(str(error))
+                echo(str(error))
                 if error.reason != "expired":
                     break
-                outcome = await self._agent.resume(state, cancellation=token)
-            self._show_turns(outcome.turns[known - 1 :])
+                outcome = await self._shown(self._agent.resume_stream(state, cancellation=token))
         return outcome
+
+    async def _shown(self, run: AsyncIterator[RunEvent | Outcome]) -> Outcome:
+        """Show the events of *run*. Returns its outcome."""
+        async with aclosing(cast(AsyncGenerator[RunEvent | Outcome], run)) as events:
+            async for event in events:
+                if isinstance(event, Outcome):
+                    return event
+                self._transcript.show(event)
+        raise AssertionError("a run ends with an outcome")
 
     async def _answers(self, outcome: Outcome) -> dict[str, Answer]:
         answers: dict[str, Answer] = {}
         for pending in outcome.pendings:
-            if self._asks.can_ask(pending):
-                answer = await self._asks.ask(pending)
+            if self._prompter.can_ask(pending):
+                answer = await self._prompter.ask(pending)
                 if answer is not None:
                     answers[pending.id] = answer
         return answers
 
-    def _show_turns(self, turns: Sequence[Turn]) -> None:
-        """What a run has done that nobody could watch. The first of *turns* has the calls that it went on with."""
-        calls = {call.id: call for turn in turns if isinstance(turn, Reply) for call in turn.calls}
-        for turn in turns[1:]:
-            match turn:
-                case Reply(text):
-                    self._speech.show(Written(text))
-                case Results(results):
-                    for result in results:
-                        self._speech.show(CallEnded(calls[result.call_id], result))
-                case User():
-                    pass
-
     def _keep(self, outcome: Outcome) -> None:
         self._total += outcome.usage
-        # What has no answer is forgotten: whoever says it again has not said it twice.
+        # A prompt without an answer is dropped, so that it is not there twice when it is sent again.
         if not isinstance(outcome.turns[-1], User):
             self._turns = outcome.turns
 
@@ -283,7 +249,7 @@ class Chat:
             self._stop()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> tuple[T | None, bool]:
-        """What *work* gives, and whether Ctrl-C has stopped it."""
+        """The value of *work*, and whether Ctrl-C has stopped it."""
         task = asyncio.ensure_future(work)
         before, self._stop = self._stop, task.cancel
         try:

@@ -1,87 +1,111 @@
-"""`toolcrib check`: the settings, what they name, and what in them is of no use."""
+"""`toolcrib check`: the settings, what they name, and what in them has no effect."""
 
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from ..call.inside import may_be_repeated
-from ..core import Caller, ToolSpec, matching
-from ..schema import nearest
-from ..schema.words import did_you_mean, spoken
+from ..call import may_be_repeated
+from ..core import Caller, ToolSpec, compile_globs
+from ..schema import closest_match
+from ..schema.describe import did_you_mean, display_name
 from ..workbench import Rule
-from ..workbench.settings import Settings, SettingsProblem, unknown_variables
-from .sources import LoadedSource, load_sources
-from .streams import Output, one_line, tell
+from ..workbench.config import LoadedSource, load_sources
+from ..workbench.settings import (
+    NAME,
+    SCHEMA,
+    Settings,
+    SettingsError,
+    SettingsProblem,
+    find_settings,
+    read_settings,
+    unknown_variables,
+)
+from .terminal import Output, UsageError, echo, log_to_stderr, one_line
 
-_TELLING = re.compile(r"passw|secret|token|api_?key|credential", re.IGNORECASE)
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What was found. `warnings` are of settings that can be used, and do nothing."""
-
-    settings: Settings
-    sources: tuple[LoadedSource, ...]
-    warnings: tuple[SettingsProblem, ...]
-
-    @property
-    def problems(self) -> int:
-        return sum(len(source.problems) for source in self.sources)
+_SECRET_NAME = re.compile(r"passw|secret|token|api_?key|credential", re.IGNORECASE)
 
 
-def report(settings: Settings) -> Report:
-    """What *settings* come to. Loads all that they name."""
-    loaded = load_sources(settings.sources, settings)
-    specs = [tool.spec for source in loaded for tool in source.tools]
-    return Report(settings, tuple(loaded), tuple(_warnings(settings, specs, loaded)))
-
-
-def write_report(found: Report, output: Output) -> None:
-    settings = found.settings
-    for source in found.sources:
-        named = source.named
-        tools = ", ".join(tool.spec.name for tool in source.tools) or "no tools"
-        output.write(one_line(f"{named.place}: {named.said}: {tools}"))
-    for source in found.sources:
-        for problem in source.problems:
-            tell(f"Not loaded: {problem}")
-    for warning in found.warnings:
-        tell(f"Warning: {warning}")
-    every = sum(len(source.tools) for source in found.sources)
-    counts = [
-        _count(len(found.sources), "source"),
-        _count(every, "tool"),
-        _count(len(settings.rules), "rule"),
-        _count(len(settings.limits), "limit"),
-    ]
-    ends = [_count(found.problems, "problem")] if found.problems else []
-    ends += [_count(len(found.warnings), "warning")] if found.warnings else []
-    output.write(f"{settings.file or 'No settings'}: {', '.join(counts)}: {' and '.join(ends) or 'all is well'}.")
-
-
-def report_data(found: Report) -> dict[str, Any]:
-    """The report as JSON data."""
-    return {
-        "file": None if found.settings.file is None else str(found.settings.file),
-        "ok": not found.problems,
-        "sources": [
+def run_check(config: Path | None, *, as_json: bool, strict: bool, print_schema: bool) -> int:
+    """All of `toolcrib check`. Returns the exit status."""
+    output = Output(exclusive=True)
+    if print_schema:
+        output.write(SCHEMA.read_text("utf-8"))
+        return 0
+    file = find_settings(config)
+    if file is None:
+        raise UsageError(f"There is no {NAME} here. Name a file: --config FILE.")
+    log_to_stderr(tracebacks=False)
+    try:
+        settings = read_settings(file)
+    except SettingsError as error:
+        if not as_json:
+            raise
+        output.json({"file": str(file), "ok": False, "sources": [], "problems": _problem_data(error.problems)})
+        return 1
+    sources = load_sources(settings.sources, settings)
+    warnings = [*_warnings(settings, [tool.spec for source in sources for tool in source.tools], sources)]
+    problems = sum(len(source.problems) for source in sources)
+    if as_json:
+        output.json(
             {
-                "source": source.named.said,
-                "place": source.named.place,
-                "line": source.named.line,
-                "tools": [tool.spec.name for tool in source.tools],
-                "problems": list(source.problems),
+                "file": str(file),
+                "ok": not problems,
+                "sources": [*map(_source_data, sources)],
+                "problems": [],
+                "warnings": _problem_data(warnings),
             }
-            for source in found.sources
-        ],
-        "problems": [],
-        "warnings": problem_data(found.warnings),
+        )
+    else:
+        _write_report(settings, sources, warnings, output)
+    return 1 if problems or (strict and warnings) else 0
+
+
+def _write_report(
+    settings: Settings, sources: Sequence[LoadedSource], warnings: Sequence[SettingsProblem], output: Output
+) -> None:
+    for source in sources:
+        tools = ", ".join(tool.spec.name for tool in source.tools) or "no tools"
+        output.write(one_line(f"{source.named.place}: {source.named.written}: {tools}"))
+    problems = [problem for source in sources for problem in source.problems]
+    for problem in problems:
+        echo(f"Not loaded: {problem}")
+    for warning in warnings:
+        echo(f"Warning: {warning}")
+    counts = {
+        "source": len(sources),
+        "tool": sum(len(source.tools) for source in sources),
+        "rule": len(settings.rules),
+        "limit": len(settings.limits),
+    }
+    found = {"problem": len(problems), "warning": len(warnings)}
+    ends = [_count(number, what) for what, number in found.items() if number]
+    counted = ", ".join(_count(number, what) for what, number in counts.items())
+    output.write(f"{settings.file}: {counted}: {' and '.join(ends) or 'no problems'}.")
+
+
+def _source_data(source: LoadedSource) -> dict[str, Any]:
+    return {
+        "source": source.named.written,
+        "place": source.named.place,
+        "line": source.named.line,
+        "tools": [tool.spec.name for tool in source.tools],
+        "problems": list(source.problems),
     }
 
 
-def problem_data(problems: Sequence[SettingsProblem]) -> list[dict[str, Any]]:
+def _problem_data(problems: Sequence[SettingsProblem]) -> list[dict[str, Any]]:
     return [{"place": each.place, "line": each.line, "message": each.message} for each in problems]
+
+
+def rules_for(spec: ToolSpec, rules: Iterable[Rule]) -> Iterator[Rule]:
+    """The rules that can decide over calls of a tool: those after one without conditions cannot."""
+    for rule in rules:
+        if replace(rule, where={}, principals="*").matches(spec, {}, Caller()):
+            yield rule
+            if not rule.where and rule.principals == "*":
+                return
 
 
 def _count(number: int, what: str) -> str:
@@ -96,37 +120,35 @@ def _warnings(
         yield _at(settings, "There is no [[source]], so there are no tools.")
     for source in loaded:
         if not source.tools and not source.problems:
-            yield SettingsProblem(str(source.named.place), "No tool is left of this source.", source.named.line)
+            yield SettingsProblem(str(source.named.place), "No tool of this source is left.", source.named.line)
     for number, rule in enumerate(settings.rules):
-        meant = [spec for spec in specs if _is_about(rule, spec)]
-        if not meant:
-            yield _at(settings, f"This rule ({rule.do}) is about no tool that is here.", "rule", number)
+        matched = [spec for spec in specs if [*rules_for(spec, [rule])]]
+        if not matched:
+            yield _at(settings, f"This rule ({rule.do}) matches no tool.", "rule", number)
             continue
         for pointer in rule.where:
-            if said := _unknown_argument(pointer, meant):
-                yield _at(settings, said, "rule", number, "where", pointer)
+            if message := _unknown_argument(pointer, matched):
+                yield _at(settings, message, "rule", number, "where", pointer)
     for number, limit in enumerate(settings.limits):
         if not any(limit.names.fullmatch(spec.name) for spec in specs):
-            yield _at(settings, "This limit is about no tool that is here.", "limit", number)
+            yield _at(settings, "This limit matches no tool.", "limit", number)
     for number, retry in enumerate(settings.retries):
-        names = [spec for spec in specs if retry.names.fullmatch(spec.name)]
-        if not any(may_be_repeated(spec) for spec in names):
-            what = "says that it can be repeated (idempotent or read_only)" if names else "is here"
-            yield _at(settings, f"This retry is about no tool that {what}.", "retry", number)
+        matched = [spec for spec in specs if retry.names.fullmatch(spec.name)]
+        if not any(may_be_repeated(spec) for spec in matched):
+            which = " that can be repeated (idempotent or read_only)" if matched else ""
+            yield _at(settings, f"This retry matches no tool{which}.", "retry", number)
     for number, table in enumerate(settings.values.deadline):
-        if not any(matching(table.tools).fullmatch(spec.name) for spec in specs):
-            yield _at(settings, "This deadline is about no tool that is here.", "deadline", number)
-    for keys in _spelled_out(settings.values.variables, ("variables",)):
-        message = f"'{spoken(str(keys[-1]))}' is spelled out here. A secret belongs elsewhere: write '${{env:NAME}}'."
+        if not any(compile_globs(table.tools).fullmatch(spec.name) for spec in specs):
+            yield _at(settings, "This deadline matches no tool.", "deadline", number)
+    for keys in _plain_secrets(settings.values.variables, ("variables",)):
+        message = (
+            f"'{display_name(str(keys[-1]))}' is in clear here. Keep a secret elsewhere, and write '${{env:NAME}}'."
+        )
         yield _at(settings, message, *keys)
 
 
-def _is_about(rule: Rule, spec: ToolSpec) -> bool:
-    return replace(rule, where={}, principals="*").matches(spec, {}, Caller())
-
-
 def _unknown_argument(pointer: str, specs: Sequence[ToolSpec]) -> str | None:
-    """That none of the tools takes the argument that *pointer* leads to."""
+    """The message where none of the tools takes the argument that *pointer* leads to."""
     name = pointer.split("/")[1].replace("~1", "/").replace("~0", "~")
     schemas = [spec.input_schema for spec in specs]
     if name == "*" or any(schema.get("additionalProperties") is not False for schema in schemas):
@@ -134,15 +156,16 @@ def _unknown_argument(pointer: str, specs: Sequence[ToolSpec]) -> str | None:
     names = {known for schema in schemas for known in schema.get("properties", ())}
     if name in names:
         return None
-    return f"No tool that this rule is about takes '{spoken(name)}'.{did_you_mean(nearest(name, sorted(names)))}"
+    hint = did_you_mean(closest_match(name, sorted(names)))
+    return f"No tool that this rule matches takes '{display_name(name)}'.{hint}"
 
 
-def _spelled_out(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """Where a text that is no reference stands under a name that sounds like a secret's."""
+def _plain_secrets(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
+    """The keys of texts that are not references, and are named like secrets."""
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _spelled_out(inner, (*keys, key))
-    elif isinstance(value, str) and value and "${" not in value and _TELLING.search(str(keys[-1])):
+            yield from _plain_secrets(inner, (*keys, key))
+    elif isinstance(value, str) and value and "${" not in value and _SECRET_NAME.search(str(keys[-1])):
         yield keys
 
 

@@ -1,6 +1,6 @@
 """`toolcrib dialects`: which of a program's imports from other tool layers work here after a changed import.
 
-The files are read and never run. What is covered is looked for in the dialects themselves.
+The files are parsed and never executed. What is covered is looked up in the dialects themselves.
 """
 
 import ast
@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from ..schema import nearest
-from ..schema.words import did_you_mean
-from .streams import Output, one_line, tell
-from .usage import UsageError
+from ..schema import closest_match
+from ..schema.describe import did_you_mean
+from .terminal import Output, UsageError, one_line
+from .terminal import echo as tell
 
 ORIGINALS = {
     "autogen_core": "autogen",
@@ -27,16 +27,18 @@ ORIGINALS = {
     "hyperpocket": "hyperpocket",
     "agent_swarm_kit": "swarm",
 }
-"""The roots of the originals' modules, and the dialects that stand for them."""
+"""The root modules of the originals, and the dialects that replace them."""
 
-_HOME = __name__.rpartition(".")[0].rpartition(".")[0] + ".dialects"
-_ONLY = " A dialect has the tool layer only."
-_SKIPPED = {"__pycache__", "node_modules", "site-packages"}
+_DIALECTS = __name__.rpartition(".")[0].rpartition(".")[0] + ".dialects"
+_SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
-    """Something of an original that a file uses. *write* is what imports it here, empty where nothing has to change."""
+class Use:
+    """A name of an original that a file uses.
+
+    *write* is the import to use here, empty where nothing has to change; *reason* why the name is not covered.
+    """
 
     file: Path
     line: int
@@ -49,89 +51,83 @@ class Import:
         return not self.reason
 
 
-@dataclass(frozen=True, slots=True)
-class Unread:
-    """A file that could not be read."""
-
-    file: Path
-    line: int | None
-    message: str
-
-
 @dataclass(slots=True)
-class Read:
+class Report:
+    """The uses in a number of files, and the files that could not be parsed: file, line and message."""
+
     files: int = 0
-    imports: list[Import] = field(default_factory=list[Import])
-    unread: list[Unread] = field(default_factory=list[Unread])
+    uses: list[Use] = field(default_factory=list[Use])
+    problems: list[tuple[Path, int | None, str]] = field(default_factory=list[tuple[Path, int | None, str]])
 
     @property
     def is_well(self) -> bool:
-        return not self.unread and all(each.is_covered for each in self.imports)
+        return not self.problems and all(use.is_covered for use in self.uses)
 
 
-def read_programs(places: Sequence[Path]) -> Read:
-    """What the files at *places* import from the originals. Raises UsageError for a place where nothing is."""
-    read = Read()
+def read_programs(places: Sequence[Path]) -> Report:
+    """Report what the files at *places* use of the originals. Raises UsageError for a place that does not exist."""
+    report = Report()
     for file in _files(places):
-        read.files += 1
+        report.files += 1
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # a program's doubtful escapes are not our business
+                warnings.simplefilter("ignore")  # invalid escapes in the program are not our concern
                 tree = ast.parse(file.read_bytes(), str(file))
-            read.imports += sorted(_Reader(file).of(tree), key=lambda each: (each.line, each.original))
+            report.uses += sorted(_Reader(file).read(tree), key=lambda use: (use.line, use.original))
         except SyntaxError as error:
-            read.unread.append(Unread(file, error.lineno, f"It cannot be read as Python: {error.msg}."))
+            report.problems.append((file, error.lineno, f"It is not valid Python: {error.msg}."))
         except OSError as error:
-            read.unread.append(Unread(file, None, f"It cannot be read: {error.strerror or error}."))
+            report.problems.append((file, None, f"It cannot be read: {error.strerror or error}."))
         except (ValueError, RecursionError, MemoryError) as error:
-            read.unread.append(Unread(file, None, f"It cannot be read as Python: {type(error).__name__}: {error}"))
-    return read
+            report.problems.append((file, None, f"It cannot be parsed as Python: {type(error).__name__}: {error}"))
+    return report
 
 
-def write_read(read: Read, output: Output) -> None:
-    for each in read.imports:
-        place, original = f"{each.file}:{each.line}", one_line(each.original)
-        verdict = "covered" if each.is_covered else "not covered"
-        said = each.reason or each.write or "nothing to change here"
+def write_read(report: Report, output: Output) -> None:
+    """Write *report* for people, or as lines of tab-separated fields if *output* is not a terminal."""
+    for use in report.uses:
+        verdict = "covered" if use.is_covered else "not covered"
+        action = use.reason or use.write or "nothing to change here"
+        subject = f"{use.file}:{use.line}: {one_line(use.original)}: "
         if not output.is_terminal:
-            output.write("\t".join(map(one_line, (place, original, verdict, said))))
+            output.write("\t".join(map(one_line, (f"{use.file}:{use.line}", use.original, verdict, action))))
         elif output.is_rich:
             from rich.text import Text
 
-            style = "green" if each.is_covered else "bold red"
-            output.print(Text.assemble(f"{place}: {original}: ", (verdict, style), f"\n    {said}"))
+            style = "green" if use.is_covered else "bold red"
+            output.print(Text.assemble(subject, (verdict, style), f"\n    {action}"))
         else:
-            output.write(f"{place}: {original}: {verdict}\n    {said}")
-    for unread in read.unread:
-        tell(f"{unread.file}{'' if unread.line is None else f':{unread.line}'}: {unread.message}")
-    covered = sum(each.is_covered for each in read.imports)
-    counts = [f"{covered} covered", f"{len(read.imports) - covered} not covered"]
-    counts += [f"{len(read.unread)} not read"] if read.unread else []
-    uses, files = _count(len(read.imports), "use"), _count(read.files, "file")
+            output.write(f"{subject}{verdict}\n    {action}")
+    for file, line, message in report.problems:
+        tell(f"{file}{'' if line is None else f':{line}'}: {message}")
+    covered = sum(use.is_covered for use in report.uses)
+    counts = [f"{covered} covered", f"{len(report.uses) - covered} not covered"]
+    counts += [f"{len(report.problems)} not read"] if report.problems else []
+    uses, files = _count(len(report.uses), "use"), _count(report.files, "file")
     tell(f"{uses} of other tool layers in {files}: {', '.join(counts)}.")
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
-def read_data(read: Read) -> dict[str, Any]:
-    """What was read as JSON data."""
+def read_data(report: Report) -> dict[str, Any]:
+    """*report* as JSON data."""
     return {
-        "ok": read.is_well,
-        "files": read.files,
+        "ok": report.is_well,
+        "files": report.files,
         "imports": [
             {
-                "file": str(each.file),
-                "line": each.line,
-                "original": each.original,
-                "covered": each.is_covered,
-                "write": each.write or None,
-                "reason": each.reason or None,
+                "file": str(use.file),
+                "line": use.line,
+                "original": use.original,
+                "covered": use.is_covered,
+                "write": use.write or None,
+                "reason": use.reason or None,
             }
-            for each in read.imports
+            for use in report.uses
         ],
-        "problems": [{"file": str(each.file), "line": each.line, "message": each.message} for each in read.unread],
+        "problems": [{"file": str(file), "line": line, "message": text} for file, line, text in report.problems],
     }
 
 
@@ -141,127 +137,119 @@ def _files(places: Sequence[Path]) -> Iterator[Path]:
             raise UsageError(f"There is no file or folder '{place}'.")
     seen: set[Path] = set()
     for place in places:
-        for file in _in_folder(place) if place.is_dir() else [place]:
+        for file in _python_files(place) if place.is_dir() else [place]:
             if (real := file.resolve()) not in seen:
                 seen.add(real)
                 yield file
 
 
-def _in_folder(folder: Path) -> Iterator[Path]:
-    """Its Python files and those of the folders in it, hidden ones and virtual environments excepted."""
+def _python_files(folder: Path) -> Iterator[Path]:
+    """The Python files in *folder* and below, except in hidden folders and virtual environments."""
     for at, folders, names in os.walk(folder):
         here = Path(at)
         folders[:] = sorted(
             name
             for name in folders
-            if not name.startswith(".") and name not in _SKIPPED and not (here / name / "pyvenv.cfg").exists()
+            if not name.startswith(".") and name not in _SKIPPED_FOLDERS and not (here / name / "pyvenv.cfg").exists()
         )
         yield from (here / name for name in sorted(names) if name.endswith(".py"))
 
 
 class _Reader(ast.NodeVisitor):
-    """Reads one file. Names of modules are followed to what is taken from them, as far as nothing else has the name."""
+    """Finds the uses in one file. The name of a module is followed to its attributes, unless it is assigned to."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._found: dict[tuple[str, str, int], Import] = {}
+        self._uses: dict[tuple[str, str, int], Use] = {}
         self._modules: dict[str, str] = {}
-        self._hidden: list[set[str]] = []
+        self._rebound: list[set[str]] = []
         self._stars: list[str] = []
-        self._other_stars = False
+        self._has_other_stars = False
 
-    def of(self, tree: ast.Module) -> Iterable[Import]:
+    def read(self, tree: ast.Module) -> Iterable[Use]:
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
                 self._import(node)
             elif isinstance(node, ast.ImportFrom):
                 self._import_from(node)
         if self._modules:
-            self._hidden.append(_bound_in(tree.body, within_functions=False))
+            self._rebound.append(_assigned(tree.body, within_functions=False))
             self.visit(tree)
-        if self._stars and not self._other_stars:
-            self._through_stars(tree)
-        return self._found.values()
+        if self._stars and not self._has_other_stars:
+            self._names_from_stars(tree)
+        return self._uses.values()
 
     def _import(self, node: ast.Import) -> None:
         for alias in node.names:
             root, _, rest = alias.name.partition(".")
-            if root not in ORIGINALS:
-                continue
-            found = covered_module(alias.name)
-            if alias.asname:
-                self._modules[alias.asname] = alias.name
-                write = f"import {found.name} as {alias.asname}"
-            else:
-                self._modules[root] = root
-                write = f"import {_home(root)} as {root}" + (f", {found.name}" if rest else "")
-            self._add(alias.name, node.lineno, write, found.reason)
+            if root in ORIGINALS:
+                found = resolve(alias.name)
+                self._modules[alias.asname or root] = alias.name if alias.asname else root
+                if alias.asname:
+                    write = f"import {found.name} as {alias.asname}"
+                else:
+                    write = f"import {_dialect(root)} as {root}" + (f", {found.name}" if rest else "")
+                self._add(alias.name, node.lineno, write, found.reason)
 
     def _import_from(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
         if node.level or module.partition(".")[0] not in ORIGINALS:
-            self._other_stars |= any(alias.name == "*" for alias in node.names)
+            self._has_other_stars |= any(alias.name == "*" for alias in node.names)
             return
         for alias in node.names:
+            original = f"{module}.{alias.name}"
             if alias.name == "*":
-                found = covered_module(module)
+                found = resolve(module)
                 self._stars.append(module)
-                self._add(f"{module}.*", node.lineno, f"from {found.name} import *", found.reason)
+                self._add(original, node.lineno, f"from {found.name} import *", found.reason)
                 continue
-            found = covered(f"{module}.{alias.name}")
+            found = resolve(original)
             home, _, name = found.name.rpartition(".")
-            known_as = alias.asname or alias.name
+            local_name = alias.asname or alias.name
             if found.is_module:
-                self._modules[known_as] = f"{module}.{alias.name}"
-            write = f"from {home} import {name}" + (f" as {known_as}" if known_as != name else "")
-            self._add(f"{module}.{alias.name}", node.lineno, write, found.reason)
+                self._modules[local_name] = original
+            write = f"from {home} import {name}" + (f" as {local_name}" if local_name != name else "")
+            self._add(original, node.lineno, write, found.reason)
 
     def _add(self, original: str, line: int, write: str, reason: str) -> None:
-        made = Import(self._file, line, original, "" if reason else write, reason)
-        # What is covered is said once: where it is used again there is nothing to do.
-        self._found.setdefault((original, made.write, line if reason else 0), made)
-
-    # What is taken from a module by its name
+        use = Use(self._file, line, original, "" if reason else write, reason)
+        # A covered name is reported once, because where it is used again there is nothing to do.
+        self._uses.setdefault((original, use.write, line if reason else 0), use)
 
     def visit_Attribute(self, node: ast.Attribute) -> None:
         path: list[str] = []
-        at: ast.expr = node
-        while isinstance(at, ast.Attribute):
-            path.insert(0, at.attr)
-            at = at.value
-        if not isinstance(at, ast.Name):
-            self.visit(at)
-        elif at.id in self._modules and not any(at.id in names for names in self._hidden):
-            found = covered(".".join([self._modules[at.id], *path]))
+        base: ast.expr = node
+        while isinstance(base, ast.Attribute):
+            path.insert(0, base.attr)
+            base = base.value
+        if not isinstance(base, ast.Name):
+            self.visit(base)
+        elif base.id in self._modules and not any(base.id in names for names in self._rebound):
+            found = resolve(".".join([self._modules[base.id], *path]))
             self._add(found.original, node.lineno, "", found.reason)
 
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
-        given = node.args
-        names = {each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)}
-        names |= {each.arg for each in (given.vararg, given.kwarg) if each is not None}
-        self._hidden.append(_bound_in(body, within_functions=True) | names)
+        parameters = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
+        self._rebound.append(_assigned(body, within_functions=True) | parameters)
         self.generic_visit(node)
-        self._hidden.pop()
+        self._rebound.pop()
 
     visit_AsyncFunctionDef = visit_FunctionDef  # noqa: N815
     visit_Lambda = visit_FunctionDef  # noqa: N815
 
-    # What can only have come from a star
-
-    def _through_stars(self, tree: ast.Module) -> None:
-        known = _bound_in(tree.body, within_functions=True) | set(dir(builtins)) | {"__file__", "__name__"}
+    def _names_from_stars(self, tree: ast.Module) -> None:
+        """Report names that only a star import can bind, and that the dialect does not have."""
+        bound = _assigned(tree.body, within_functions=True) | set(dir(builtins)) | {"__file__", "__name__"}
         for node in ast.walk(tree):
             if isinstance(node, ast.alias):
-                known.add((node.asname or node.name).partition(".")[0])
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-                known.add(node.name)
+                bound.add((node.asname or node.name).partition(".")[0])
             elif isinstance(node, ast.arg):
-                known.add(node.arg)
-            elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
-                known.add(node.name)
+                bound.add(node.arg)
+            elif isinstance(name := getattr(node, "name", None), str):  # functions, classes, exceptions, patterns
+                bound.add(name)
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id in known:
+            if not isinstance(node, ast.Name) or node.id in bound:
                 continue
             if not any(_exports(module, node.id) for module in self._stars):
                 modules = " or ".join(self._stars)
@@ -269,17 +257,17 @@ class _Reader(ast.NodeVisitor):
                 self._add(f"{self._stars[0]}.{node.id}", node.lineno, "", reason)
 
 
-def _bound_in(body: Iterable[ast.AST], *, within_functions: bool) -> set[str]:
-    """The names that statements assign to; imports aside, which are what is looked for."""
+def _assigned(body: Iterable[ast.AST], *, within_functions: bool) -> set[str]:
+    """The names that statements assign to, except by imports."""
     names: set[str] = set()
-    waiting = list(body)
-    while waiting:
-        node = waiting.pop()
+    nodes = list(body)
+    while nodes:
+        node = nodes.pop()
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
             names.add(node.id)
-        inside = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef)
-        if within_functions or not inside:
-            waiting.extend(ast.iter_child_nodes(node))
+        is_scope = isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef)
+        if within_functions or not is_scope:
+            nodes.extend(ast.iter_child_nodes(node))
     return names
 
 
@@ -288,7 +276,7 @@ def _bound_in(body: Iterable[ast.AST], *, within_functions: bool) -> set[str]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Where something of an original is here. *original* is as far as its name was followed."""
+    """The name that replaces *original*, which is as much of a dotted name as was followed."""
 
     original: str
     name: str
@@ -296,57 +284,40 @@ class Found:
     is_module: bool = False
 
 
-def covered_module(original: str) -> Found:
-    """The module of ours that stands for *original*."""
+def resolve(original: str) -> Found:
+    """What replaces the dotted name *original*, followed to the first part that is not a module."""
     root, *rest = original.split(".")
-    name = _home(root)
-    for step in ("", *rest):
-        outer, name = name, f"{name}.{step}" if step else name
-        module = _module(name)
+    name = _dialect(root)
+    module = _load(name)
+    if module is None:
+        return Found(original, name, f"There is no dialect for {root} in this version of Toolcrib.")
+    for number, part in enumerate(rest, 1):
         if isinstance(module, str):
-            return Found(original, name, module)
-        if module is None:
-            return Found(original, name, f"{outer} has no module '{step}'.{_ONLY}" if step else _no_dialect(root))
-    return Found(original, name, is_module=True)
-
-
-def covered(original: str) -> Found:
-    """What stands here for the dotted name *original*, which is followed to the first thing that is no module."""
-    root, *rest = original.split(".")
-    found = covered_module(root)
-    if found.reason:
-        return Found(original, found.name, found.reason)
-    module = _module(found.name)
-    for number, step in enumerate(rest, 1):
-        assert isinstance(module, ModuleType)
-        path = ".".join([root, *rest[:number]])
-        here = f"{module.__name__}.{step}"
-        if isinstance(vars(module).get(step), ModuleType) or not _has(module, step):
-            submodule = _module(here)
-            if isinstance(submodule, str):
-                return Found(path, here, submodule)
-            if submodule is None:
-                snake = _snake(step)
-                if root == "agent_swarm_kit" and _has(module, snake):
-                    return Found(path, f"{module.__name__}.{snake}")
-                names = getattr(module, "__all__", ()) if number == len(rest) else ()
-                hint = did_you_mean(nearest(step, names))
-                return Found(path, here, f"{module.__name__} has no '{step}'.{hint}{_ONLY}")
-            module = submodule
-            continue
-        return Found(path, here)
-    return Found(original, f"{_home(root)}{''.join(f'.{step}' for step in rest)}", is_module=True)
+            break
+        path, name = ".".join([root, *rest[:number]]), f"{module.__name__}.{part}"
+        if _has(module, part) and not isinstance(vars(module).get(part), ModuleType):
+            return Found(path, name)
+        if (submodule := _load(name)) is None:
+            snake = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in part)
+            if root == "agent_swarm_kit" and _has(module, snake):
+                return Found(path, f"{module.__name__}.{snake}")
+            names = getattr(module, "__all__", ()) if number == len(rest) else ()
+            hint = did_you_mean(closest_match(part, names))
+            reason = f"{module.__name__} has no '{part}'.{hint} A dialect has the tool layer only."
+            return Found(path, name, reason)
+        module = submodule
+    return Found(original, name, module) if isinstance(module, str) else Found(original, name, is_module=True)
 
 
 def _has(module: ModuleType, name: str) -> bool:
-    """Whether *module* offers *name*, and has not just imported it for itself."""
+    """Whether *module* offers *name*, and has not only imported it for its own use."""
     if name in getattr(module, "__all__", ()):
         return True
     try:
         value = getattr(module, name)
     except AttributeError:
         return False
-    except Exception:  # it is there, and needs something that is not installed
+    except Exception:  # it is there, and needs a package that is not installed
         return True
     if inspect.isclass(value) or inspect.isroutine(value):
         return value.__module__.partition(".")[0] == module.__name__.partition(".")[0]
@@ -354,17 +325,16 @@ def _has(module: ModuleType, name: str) -> bool:
 
 
 def _exports(module: str, name: str) -> bool:
-    found = covered_module(module)
-    loaded = _module(found.name)
-    if found.reason or not isinstance(loaded, ModuleType):
+    loaded = _load(resolve(module).name)
+    if not isinstance(loaded, ModuleType):
         return False
     exported = getattr(loaded, "__all__", None)
     return name in exported if exported is not None else not name.startswith("_") and _has(loaded, name)
 
 
 @functools.cache
-def _module(name: str) -> ModuleType | str | None:
-    """The module of ours called *name*; None where there is none; what is said where it cannot be loaded."""
+def _load(name: str) -> ModuleType | str | None:
+    """The module *name*; None if there is none; a message if it cannot be loaded."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -375,13 +345,5 @@ def _module(name: str) -> ModuleType | str | None:
         return f"{name} cannot be loaded: {type(error).__name__}: {error}"
 
 
-def _home(root: str) -> str:
-    return f"{_HOME}.{ORIGINALS[root]}"
-
-
-def _no_dialect(root: str) -> str:
-    return f"There is no dialect for {root} in this version of Toolcrib."
-
-
-def _snake(name: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("_")
+def _dialect(root: str) -> str:
+    return f"{_DIALECTS}.{ORIGINALS[root]}"

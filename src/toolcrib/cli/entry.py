@@ -1,4 +1,4 @@
-"""The way in and the one way out: exit status, signals, and what is said when something went wrong.
+"""The command's entry point and its one exit: exit status, signals, and the messages of what went wrong.
 
 Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 3 a call that waits for somebody,
 130 Ctrl-C, 143 SIGTERM.
@@ -12,14 +12,13 @@ from typing import Any
 
 from ..core import ToolcribError
 from .interrupts import Interrupted, Interrupts
-from .streams import OutputClosed, prepare_streams, put_aside, tell
-from .usage import UsageError
+from .terminal import OutputClosed, UsageError, discard, echo, prepare_streams
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command; *arguments* are those of the process unless given. Returns the exit status.
+    """Run the command with *arguments*, by default those of the process. Returns the exit status.
 
-    This is a process's way in: after a signal or a timeout it ends the process if nothing else does.
+    This is the entry point of a process: after a signal or a timeout it ends the process if nothing else does.
     """
     prepare_streams()
     with Interrupts() as interrupts:
@@ -30,28 +29,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = _run(app, arguments, interrupts)
             sys.stdout.flush()
         except Interrupted as interrupted:
-            return _left(interrupted.status)
+            return _exited(interrupted.status)
         except (OutputClosed, BrokenPipeError):
-            put_aside(sys.stdout)
-            return 1
+            # Whoever reads standard output has enough, as `head` does.
+            discard(sys.stdout)
+            return 0
         return status
 
 
-def _left(status: int) -> int:
-    """*status*; or the end of the process, where the work of a tool still runs in a thread.
+def _exited(status: int) -> int:
+    """Return *status*; or end the process, where the work of a tool still runs in a thread.
 
-    An interpreter that ends while such a thread is writing aborts, and says so at length.
+    An interpreter that ends while such a thread is writing aborts, with a long message.
     """
     if any(thread.daemon for thread in threading.enumerate()):
         for stream in (sys.stdout, sys.stderr):
-            last = threading.Thread(target=stream.flush, daemon=True)
-            last.start()
-            last.join(_LAST_WORDS_S)  # whoever writes may hold it for good
+            flush = threading.Thread(target=stream.flush, daemon=True)
+            flush.start()
+            flush.join(_FLUSH_S)  # a tool that is writing may hold the stream for good
         os._exit(status)
     return status
 
 
-_LAST_WORDS_S = 0.2
+_FLUSH_S = 0.2
 
 
 def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
@@ -71,15 +71,15 @@ def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> i
         return _fail("Aborted.", 1)
     except Exception as error:
         # Typer's own, whose class has moved between its releases.
-        said = getattr(error, "format_message", None)
-        if said is None:
+        format_message = getattr(error, "format_message", None)
+        if format_message is None:
             raise
         context = getattr(error, "ctx", None)
         hint = f" Try: {context.command_path} --help" if context is not None else ""
-        message = " ".join(str(said()).split())
+        message = " ".join(str(format_message()).split())
         return _fail(f"{message if message.endswith(('.', '?', ')')) else f'{message}.'}{hint}", 2)
 
 
 def _fail(message: str, status: int) -> int:
-    tell(f"Error: {message}")
+    echo(f"Error: {message}", wrap=True)
     return status

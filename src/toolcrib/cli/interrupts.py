@@ -1,6 +1,6 @@
-"""Ctrl-C and SIGTERM: what runs is cancelled, one line is said, the terminal is left as it was.
+"""Ctrl-C and SIGTERM: what runs is cancelled, one line is written, the terminal is left as it was.
 
-The first signal asks; whatever has not ended `GRACE_S` later, or at a second signal, ends with the process. Without
+The first signal cancels; whatever has not ended `GRACE_S` later, or at a second signal, ends with the process. Without
 that, a tool that blocks the event loop, or a thread that nobody can stop, would hold the terminal.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Generator
 from types import FrameType, TracebackType
 from typing import Any, Self, TypeVar
 
-from .streams import is_terminal
+from .terminal import is_terminal
 
 if sys.platform != "win32":
     import termios
@@ -26,11 +26,11 @@ Handler = Callable[[int, FrameType | None], Any]
 GRACE_S = 2.0
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_SAID = {signal.SIGINT: "Cancelled.", signal.SIGTERM: "Terminated."}
+_MESSAGES = {signal.SIGINT: "Cancelled.", signal.SIGTERM: "Terminated."}
 
 
 class Interrupted(BaseException):
-    """A signal ended the command. By then it has been said."""
+    """A signal ended the command. Its message has been written."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -38,14 +38,14 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """Answers signals while it is entered."""
+    """Handles signals while it is entered."""
 
     def __init__(self) -> None:
         self._terminal = _terminal()
         self._before: dict[int, Any] = {}
         self._seen = 0
         self._answered = 0
-        self._first_asked: Callable[[], bool] | None = None
+        self._on_first_sigint: Callable[[], bool] | None = None
         self._woken_by = -1
 
     def __enter__(self) -> Self:
@@ -69,18 +69,18 @@ class Interrupts:
 
     @property
     def came(self) -> bool:
-        """Whether there was a signal. What was said of it is the last that is said."""
+        """Whether there was a signal. Its message is the last that is written."""
         return self._seen > 0
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The value of *work*, run on an event loop of its own. A signal cancels it, and raises Interrupted."""
+        """Run *work* on an event loop of its own, and return its value. A signal cancels it, and raises Interrupted."""
         caught: list[int] = []
         with asyncio.Runner() as runner:
             loop = runner.get_loop()
             task = loop.create_task(work)
 
             def cancel(number: int, frame: FrameType | None) -> None:
-                if number == signal.SIGINT and self._first_asked is not None and self._first_asked():
+                if number == signal.SIGINT and self._on_first_sigint is not None and self._on_first_sigint():
                     self._answered += 1
                     return
                 caught.append(number)
@@ -95,16 +95,16 @@ class Interrupts:
                         raise Interrupted(caught[0])
 
     @contextlib.contextmanager
-    def asking_first(self, answer: Callable[[], bool]) -> Generator[None]:
-        """Meanwhile Ctrl-C, where `run` has the work, asks *answer* first: at True the command goes on.
+    def first_sigint_to(self, answer: Callable[[], bool]) -> Generator[None]:
+        """Inside, Ctrl-C during `run` calls *answer* first: if it returns True, the command goes on.
 
-        It is asked wherever the main thread is, so it must take no lock.
+        It is called wherever the main thread is, so it must take no lock.
         """
-        self._first_asked = answer
+        self._on_first_sigint = answer
         try:
             yield
         finally:
-            self._first_asked = None
+            self._on_first_sigint = None
 
     def leave_within(self, seconds: float, status: int) -> None:
         """End the process with *status* in *seconds*, if it has not ended by then."""
@@ -128,7 +128,7 @@ class Interrupts:
         arrived, self._woken_by = os.pipe()
         os.set_blocking(self._woken_by, False)
         signal.set_wakeup_fd(self._woken_by, warn_on_full_buffer=False)
-        # Of no meaning to anybody; what it does is end the system call that the main thread is in.
+        # It means nothing to anybody. What it does is end the system call that the main thread is in.
         signal.signal(signal.SIGURG, lambda number, frame: None)
         main = threading.main_thread().ident
         assert main is not None
@@ -155,7 +155,7 @@ class Interrupts:
         # Written past the buffers of `sys.stderr`, which whatever was interrupted may be holding.
         line_break = "\n" if is_terminal(2) else ""  # the terminal shows ^C where the cursor is
         with contextlib.suppress(OSError):
-            os.write(2, f"{line_break}{_SAID[signal.Signals(number)]}\n".encode())
+            os.write(2, f"{line_break}{_MESSAGES[signal.Signals(number)]}\n".encode())
         self._restore_terminal()
         self.leave_within(GRACE_S, 128 + number)
 

@@ -1,22 +1,30 @@
-"""Specs for people: the list of tools, and everything about one."""
+"""`toolcrib list` and `show`: tools for people, in a table, and everything about one."""
 
 import json
+import os
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from .. import formats
 from ..core import Hints, ToolSpec
-from ..schema.words import LIMITS, describe, did_you_mean, nearest, spoken
-from .streams import Output, clean, one_line
-from .usage import UsageError
+from ..schema.describe import LIMITS, closest_match, describe, did_you_mean, display_name
+from ..schema.handles import REFERENCE
+from ..tools import Tool
+from ..tools.load import place_of
+from .terminal import Output, UsageError, clean, one_line
+
+if TYPE_CHECKING:
+    from ..workbench.settings import Settings
 
 Line = Sequence[tuple[str, str]]
 """Pieces of text, each with its style in Rich's terms."""
 
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mcp")
 
-_SAID_ELSEWHERE = frozenset(
+_DESCRIBED = frozenset(
     {"type", "$ref", "anyOf", "oneOf", "enum", "const", "items", "properties", "required", "default", "description"}
     | {"title", "$defs", "format", "additionalProperties", "examples", *LIMITS}
 )
@@ -40,7 +48,7 @@ def write_list(specs: Sequence[ToolSpec], output: Output) -> None:
     table.add_column("Flags", style="dim", overflow="fold")
     for row in rows:
         table.add_row(*map(Text, row))
-    output.print(table, cut_lines=True)
+    output.print(table)
 
 
 def signature(spec: ToolSpec) -> str:
@@ -49,9 +57,16 @@ def signature(spec: ToolSpec) -> str:
     return f"{one_line(spec.name)}({', '.join(_usage(spec).split(' '))}){f'  {summary}' if summary else ''}"
 
 
-def write_spec(spec: ToolSpec, options: Sequence[str], output: Output) -> None:
-    """Everything that *spec* says, and how to call it with the *options* that lead to it."""
-    _write_lines(list(_lines(spec, options)), output)
+def write_tool(tool: Tool[..., Any], settings: "Settings", options: Sequence[str], output: Output) -> None:
+    """Everything about *tool*, what the *settings* add, and how to call it with the *options* that lead to it."""
+    _write_lines([*_spec_lines(tool, settings), [], [("Call it", "bold")]], output)
+    line = f"  {call_line(tool.spec, options)}"
+    if not output.is_rich:
+        output.write(line)
+        return
+    from rich.text import Text
+
+    output.print(Text(line, no_wrap=True, overflow="ignore"))  # to be copied in one piece
 
 
 def _write_lines(lines: Sequence[Line], output: Output) -> None:
@@ -63,27 +78,31 @@ def _write_lines(lines: Sequence[Line], output: Output) -> None:
     output.print(Text("\n").join(Text.assemble(*line) for line in lines))
 
 
-def provided(spec: ToolSpec, provider: str) -> dict[str, Any]:
-    """The definition of a tool as *provider* gets it, and what is lost of it there, as JSON data.
-
-    Raises UsageError for what is no provider.
-    """
+def _provider_definition(spec: ToolSpec, provider: str) -> dict[str, Any]:
+    """The definition of a tool that *provider* gets, and what is lost in it, as JSON data."""
     if provider not in FORMATS:
-        meant = did_you_mean(nearest(provider, FORMATS))
-        raise UsageError(f"There is no format '{spoken(provider)}'.{meant} The formats are: {', '.join(FORMATS)}.")
+        hint = did_you_mean(closest_match(provider, FORMATS))
+        raise UsageError(f"There is no format '{display_name(provider)}'.{hint} The formats are: {', '.join(FORMATS)}.")
     format = getattr(formats, provider.replace("-", "_"))  # noqa: A001
     (definition,) = format.tools([spec])
     return {"definition": definition, "losses": [loss.to_dict() for loss in format.losses([spec]).get(spec.name, ())]}
 
 
-def write_provided(said: Mapping[str, Any], output: Output) -> None:
-    """What `provided` gives, for people to read: the definition as JSON, and a few lines for each loss."""
-    output.laid_out(said["definition"])
+def write_provider_definition(spec: ToolSpec, provider: str, output: Output, *, as_json: bool) -> None:
+    """Write the definition that *provider* gets: all *as_json*, or the definition and a few lines for each loss.
+
+    Raises UsageError for an unknown provider.
+    """
+    definition = _provider_definition(spec, provider)
+    if as_json:
+        output.json(definition)
+        return
+    output.indented(definition["definition"])
     lines: list[Line] = [[], [("Losses", "bold")]]
-    for loss in said["losses"]:
+    for loss in definition["losses"]:
         lines.append([(f"  {one_line(loss['path']) or '(the whole)'}  ", "cyan"), (one_line(loss["keyword"]), "green")])
         lines.append([(f"    {one_line(loss['meaning'])}", "")])
-    _write_lines(lines if said["losses"] else [*lines, [("  none", "dim")]], output)
+    _write_lines(lines if definition["losses"] else [*lines, [("  none", "dim")]], output)
 
 
 def call_line(spec: ToolSpec, options: Sequence[str]) -> str:
@@ -101,7 +120,8 @@ def call_line(spec: ToolSpec, options: Sequence[str]) -> str:
     return one_line(" ".join([shlex.join(words), *required]))
 
 
-def _lines(spec: ToolSpec, options: Sequence[str]) -> Iterator[Line]:
+def _spec_lines(tool: Tool[..., Any], settings: "Settings") -> Iterator[Line]:
+    spec = tool.spec
     yield [(spec.name, "bold cyan"), (f"  {one_line(spec.title)}" if spec.title else "", "bold")]
     if spec.description:
         yield []
@@ -113,36 +133,33 @@ def _lines(spec: ToolSpec, options: Sequence[str]) -> Iterator[Line]:
         yield []
         yield [("Returns  ", "bold"), (one_line(describe(dict(spec.output_schema), spec.output_schema)), "")]
         yield from _inside(spec.output_schema, spec.output_schema, 1)
-    facts = [fact for fact in _facts(spec) if fact[1]]
+    facts = [fact for fact in (*_facts(spec), *_handling(tool, settings)) if fact[1]]
     if facts:
         yield []
-        yield from ([(f"{name:<9}", "bold"), (one_line(said), "")] for name, said in facts)
-    yield []
-    yield [("Call it", "bold")]
-    yield [(f"  {call_line(spec, options)}", "")]
+        yield from ([(f"{name:<9} ", "bold"), (one_line(value), "")] for name, value in facts)
 
 
 def _members(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:
     """One line for each property of an object, and below it, deeper, those of what is inside."""
-    properties: Mapping[str, Any] = schema.get("properties", {})
+    properties = {name: _Property.of(part) for name, part in schema.get("properties", {}).items()}
     required = schema.get("required", ())
     indent = "  " * depth
     names = {name: one_line(name) for name in properties}
-    kinds = {name: one_line(describe(of, root)) for name, of in properties.items()}
+    kinds = {name: one_line(describe(part.schema, root)) + part.handle for name, part in properties.items()}
     name_width = max(map(len, names.values()), default=0)
     kind_width = min(max(map(len, kinds.values()), default=0), 30)
     lines: list[Line] = []
-    for name, of in properties.items():
-        of = of if isinstance(of, dict) else {}
+    for name, part in properties.items():
+        of = part.schema
         notes = [] if name in required else [f"default {_json(of['default'])}" if "default" in of else "optional"]
-        notes += [f"{key} {_json(value)}" for key, value in of.items() if key not in _SAID_ELSEWHERE]
-        said = one_line(of.get("description", ""))
+        notes += [f"{key} {_json(value)}" for key, value in of.items() if key not in _DESCRIBED]
+        description = one_line(of.get("description", ""))
         note = f"({', '.join(notes)})" if notes else ""
         lines.append(
             [
                 (f"{indent}{names[name]:<{name_width}}  ", "cyan"),
                 (f"{kinds[name]:<{kind_width}}", "green"),
-                (f"  {said}" if said else "", ""),
+                (f"  {description}" if description else "", ""),
                 (f"  {note}" if note else "", "dim"),
             ]
         )
@@ -154,9 +171,30 @@ def _members(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, see
     return lines
 
 
+@dataclass(frozen=True, slots=True)
+class _Property:
+    """The *schema* of a property, without the form in which the *handle* of a large result is sent in its place."""
+
+    schema: Mapping[str, Any]
+    handle: str = ""
+
+    @classmethod
+    def of(cls, schema: Any) -> "_Property":
+        if not isinstance(schema, Mapping):
+            return cls({})
+        forms = [form for form in schema.get("anyOf", ()) if form != REFERENCE]
+        if len(forms) == len(schema.get("anyOf", ())):
+            return cls(schema)
+        around = {key: value for key, value in schema.items() if key != "anyOf"}
+        return cls({**around, **(forms[0] if len(forms) == 1 else {"anyOf": forms})}, " or a handle")
+
+
 def _inside(schema: Any, root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:
-    """The members of the objects that a schema leads to, each object once on the way down."""
-    if not isinstance(schema, dict | Mapping) or depth > 8:
+    """The members of the objects that a schema leads to, each object once on the way down.
+
+    Where it leads to one of several, each comes under its name.
+    """
+    if not isinstance(schema, Mapping) or depth > 8:
         return []
     if isinstance(ref := schema.get("$ref"), str):
         if ref in seen or not ref.startswith("#/"):
@@ -167,11 +205,19 @@ def _inside(schema: Any, root: Mapping[str, Any], depth: int, seen: tuple[str, .
         return _inside(target, root, depth, (*seen, ref))
     if "properties" in schema:
         return _members(schema, root, depth, seen)
-    inner = [schema.get("items"), *schema.get("anyOf", ()), *schema.get("oneOf", ()), *schema.get("allOf", ())]
-    return [line for part in inner for line in _inside(part, root, depth, seen)]
+    parts = [schema.get("items"), *schema.get("allOf", ())]
+    lines = [line for part in parts for line in _inside(part, root, depth, seen)]
+    forms = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
+    shown = [(form, members) for form in forms if (members := _inside(form, root, depth + (len(forms) > 1), seen))]
+    if len(shown) == 1:
+        return lines + _inside(shown[0][0], root, depth, seen)
+    for number, (form, members) in enumerate(shown, 1):
+        name = str(form.get("title") or form.get("$ref", f"form {number}").rpartition("/")[2])
+        lines += [[(f"{'  ' * depth}{one_line(name)}", "bold")], *members]
+    return lines
 
 
-def _facts(spec: ToolSpec) -> Iterable[tuple[str, str]]:
+def _facts(spec: ToolSpec) -> Iterator[tuple[str, str]]:
     yield "Hints", ", ".join(_hints(spec.hints))
     if spec.auth is not None:
         scopes = f", with the scopes {' '.join(spec.auth.scopes)}" if spec.auth.scopes else ""
@@ -185,14 +231,34 @@ def _facts(spec: ToolSpec) -> Iterable[tuple[str, str]]:
         yield "" if number else "Examples", _json(dict(example))
 
 
+def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str, str]]:
+    """Where the tool is defined and runs, and which rules and limits of the settings are for it."""
+    from .check import rules_for
+
+    spec = tool.spec
+    yield "Isolation", str(getattr(tool, "isolation", None) or "")
+    yield "Serial", "yes, one call at a time" if tool.lock is not None else ""
+    decisions: list[str] = []
+    for rule in rules_for(spec, settings.rules):
+        principals = "" if rule.principals == "*" else f" for {_json(rule.principals)}"
+        decisions.append(f"{rule.do}{principals}{f' where {_json(dict(rule.where))}' if rule.where else ''}")
+    if decisions and (" where " in decisions[-1] or " for " in decisions[-1]):
+        decisions.append(settings.values.policy.default)
+    yield "Rules", ", else ".join(decisions)
+    limits = [limit for limit in settings.limits if limit.names.fullmatch(spec.name)]
+    yield "Limits", ", ".join(f"{limit} per {limit.per}" for limit in limits)
+    place = place_of(getattr(tool, "fn", None))
+    yield "Defined", "" if place is None else place.removeprefix(f"{Path.cwd()}{os.sep}")
+
+
 def _flags(spec: ToolSpec) -> list[str]:
     flags = [name for name in _hints(spec.hints) if not name.startswith("not ")]
     return [*flags, f"needs {one_line(spec.auth.provider)}"] if spec.auth is not None else flags
 
 
 def _hints(hints: Hints) -> list[str]:
-    said = {name.replace("_", "-"): getattr(hints, name) for name in Hints.__slots__}
-    return [name if value else f"not {name}" for name, value in said.items() if value is not None]
+    values = {name.replace("_", "-"): getattr(hints, name) for name in Hints.__slots__}
+    return [name if value else f"not {name}" for name, value in values.items() if value is not None]
 
 
 def _summary(spec: ToolSpec) -> str:

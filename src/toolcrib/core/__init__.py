@@ -1,13 +1,15 @@
-"""The words everything else is said in: data, protocols and errors.
+"""The words of the library: data, protocols, errors, deadlines and cancellation.
 
 Floor 0: standard library only, no I/O, no other room. What a lower floor needs from a higher one is a protocol here.
 """
 
 from .call import Call, Caller
 from .cancel import CancellationToken
-from .content import Audio, Content, Data, File, Image, Text
-from .context import Context, Depends, Port, Scope
-from .decision import Ask, Decided, Decision, Do
+from .content import Audio, Content, Data, File, Image, Text, content_from_dict, content_to_dict
+from .context import Context, Depends, Host, Need, Needs, Overrides, Port, Redaction, Scope
+from .credentials import Credential
+from .deadline import Deadline, create_lasting_task, current_deadline
+from .decision import Ask, Decision, Do, PolicyAnswer
 from .digest import call_digest, canonical, definition_digest
 from .errors import (
     CODES,
@@ -23,55 +25,73 @@ from .errors import (
     UnknownToolError,
 )
 from .events import Emitted, Event, Progress
-from .gate import Full, Gate, Slot
-from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, Kept, ResultStore, Shelf, is_handle, new_handle
-from .patterns import Patterns, matching, translated
-from .pending import Answer, Approve, Asked, Deny, Input, Pending, PendingKind, StillPending, Waiting
+from .failure import log_failure, to_tool_error
+from .globs import Globs, compile_globs, translate_glob
+from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
+from .pending import (
+    Answer,
+    Approve,
+    Deny,
+    Input,
+    Pending,
+    PendingKind,
+    StillPending,
+    StoredPending,
+    Suspended,
+    answer_from,
+)
 from .protocols import (
-    Around,
     Asker,
+    AtDeadline,
     Availability,
+    Broker,
     Check,
     Checked,
     Encode,
+    ErrorMessage,
     MayAnswer,
-    Need,
-    Needs,
+    Middleware,
     Next,
     PendingStore,
     Policy,
     Recorder,
-    Redaction,
-    Runs,
     Tool,
+    Work,
 )
-from .result import Repair, Result, Status
+from .record import CallRecord
+from .result import EPOCH, Repair, Result, Status, content_of
+from .semaphore import Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
 from .source import Listeners, Source, is_source
 from .spec import Auth, Hints, ToolAuth, ToolSpec
+from .threads import Escaped, in_thread
 
 __all__ = [
+    "CODES",
+    "EPOCH",
+    "HANDLE_PREFIX",
     "RESULT_CHARS",
     "Answer",
     "AnswerError",
     "AnswerProblem",
-    "Around",
     "Approve",
     "Ask",
-    "Asked",
     "Asker",
+    "AtDeadline",
     "Audio",
     "Auth",
     "Availability",
-    "CODES",
+    "Broker",
     "Call",
+    "CallRecord",
     "Caller",
     "CancellationToken",
     "Check",
     "Checked",
     "Content",
     "Context",
+    "Credential",
     "Data",
-    "Decided",
+    "Deadline",
     "Decision",
     "DefinitionError",
     "Deny",
@@ -79,44 +99,50 @@ __all__ = [
     "Do",
     "Emitted",
     "Encode",
+    "ErrorMessage",
+    "Escaped",
     "Event",
     "File",
-    "Full",
-    "Gate",
-    "HANDLE_PREFIX",
+    "Globs",
     "Handle",
     "Hints",
+    "Host",
     "Image",
     "Input",
-    "Kept",
     "Listeners",
     "LoadError",
     "MayAnswer",
+    "Middleware",
     "NameConflictError",
-    "Next",
     "Need",
     "Needs",
-    "Patterns",
+    "Next",
+    "Overrides",
     "Pending",
     "PendingKind",
     "PendingStore",
+    "Permit",
     "Policy",
+    "PolicyAnswer",
     "Port",
     "Progress",
     "Recorder",
     "Redaction",
     "Repair",
     "Result",
+    "ResultHandles",
     "ResultStore",
     "Retry",
-    "Runs",
     "Scope",
+    "Semaphore",
+    "SemaphoreFull",
     "SetupError",
-    "Shelf",
-    "Slot",
     "Source",
     "Status",
     "StillPending",
+    "StoredPending",
+    "StoredResult",
+    "Suspended",
     "Text",
     "Tool",
     "ToolAuth",
@@ -124,13 +150,25 @@ __all__ = [
     "ToolSpec",
     "ToolcribError",
     "UnknownToolError",
-    "Waiting",
+    "Work",
+    "answer_from",
     "call_digest",
     "canonical",
+    "compile_globs",
+    "content_from_dict",
+    "content_of",
+    "content_to_dict",
+    "create_lasting_task",
+    "current_deadline",
     "definition_digest",
-    "is_source",
-    "matching",
-    "translated",
+    "held_permits",
+    "in_thread",
     "is_handle",
+    "is_source",
+    "log_failure",
     "new_handle",
+    "release_permits",
+    "share_permits",
+    "to_tool_error",
+    "translate_glob",
 ]

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from random import getrandbits
 from typing import Any
 
@@ -10,9 +11,9 @@ from .cancel import CancellationToken
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who calls (principal), as which of their selves (profile), in which conversation (thread).
+    """Who calls (principal), as which of their identities (profile), in which conversation (thread).
 
-    The host says this; a model never does.
+    The host sets this, never a model.
     """
 
     principal: str = "local"
@@ -20,9 +21,9 @@ class Caller:
     thread: str = "default"
 
 
-def _new_id() -> str:
-    # Ids name calls in logs and pair them with answers; nothing is guarded by them, so they need not be secret.
-    return f"call_{getrandbits(63)}"
+# Ids name calls in logs and pair them with answers; they protect nothing, so they need not be secret.
+# An iterator that never ends, since one is made for every call, and this takes half of a function's time.
+_new_id = map("call_{}".format, iter(partial(getrandbits, 63), None)).__next__
 
 
 @dataclass(slots=True)
@@ -30,7 +31,8 @@ class Call:
     """One request: which tool, with which arguments as they were written, under which id.
 
     *arguments* is JSON text or a mapping of JSON values; None means no arguments. *timeout_s* is the longest it may
-    take, in seconds, beside the limits of the tool and the workbench. *cancellation* lets anybody give up on it.
+    take, in seconds, in addition to the limits of the tool and the workbench. *cancellation* lets anybody cancel it.
+    *data* is the host's, for this one call: a tool finds it in `Context.call.data`; no model sees or sets it.
     Treat it as a value. (Not frozen: one is made for every call, and freezing makes that three times as slow.)
     """
 
@@ -39,3 +41,4 @@ class Call:
     id: str = field(default_factory=_new_id)
     timeout_s: float | None = None
     cancellation: CancellationToken | None = None
+    data: Mapping[str, Any] | None = field(default=None, repr=False)

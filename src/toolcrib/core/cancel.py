@@ -12,7 +12,7 @@ _log = logging.getLogger("toolcrib")
 
 
 class CancellationToken:
-    """Says that somebody has given up on a call. May be cancelled from any thread, once and for all.
+    """Cancels a call, from any thread, once and for all.
 
     Callbacks run in the thread that cancels, outside any lock, so they may use the token; one that raises is logged
     and the others run.
@@ -40,7 +40,7 @@ class CancellationToken:
         return self._cancelled
 
     def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
-        """Call *callback* when the token is cancelled; now, if it is already. Gives what takes the callback back."""
+        """Call *callback* when the token is cancelled; now, if it is already. Returns a function that removes it."""
         key = object()
         with self._lock:
             cancelled = self._cancelled
@@ -56,7 +56,7 @@ class CancellationToken:
         return remove
 
     def link_future(self, future: "Future[T]") -> "Future[T]":
-        """Cancel *future* (an asyncio Future or Task) with the token; the link ends when it is done. Gives it back."""
+        """Cancel *future* (an asyncio Future or Task) with the token; the link ends when it is done. Returns it."""
         loop = future.get_loop()
 
         def cancel() -> None:

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ from typing import Any
 # Text and Data are not frozen, for the reason that Result is not: one is made for every call.
 @dataclass(slots=True, unsafe_hash=True)
 class Text:
-    """Words."""
+    """Plain text."""
 
     text: str
 
@@ -26,7 +27,7 @@ class Data:
 
     @property
     def value(self) -> Any:
-        """The JSON value, decoded anew at each reading."""
+        """The JSON value, decoded at each access."""
         return json.loads(self.json)
 
 
@@ -80,6 +81,62 @@ class File:
 
 
 Content = Text | Data | Image | Audio | File
+
+_KINDS = ("text", "data", "image", "audio", "file")
+
+
+def content_to_dict(part: Content, *, exact: bool = False) -> dict[str, Any]:
+    """*part* as JSON data, from which `content_from_dict` makes it again; bytes are in base64.
+
+    With *exact*, a structured value stays the JSON text that it is.
+    """
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Data(text):
+            return {"type": "data", "json": text} if exact else {"type": "data", "data": part.value}
+        case File():
+            return {"type": "file", "data": part.base64, "media_type": part.media_type, "name": part.name}
+        case Image() | Audio():
+            kind = "image" if isinstance(part, Image) else "audio"
+            return {"type": kind, "data": part.base64, "media_type": part.media_type}
+
+
+def content_from_dict(data: Mapping[str, Any]) -> Content:
+    """The content that `content_to_dict` wrote. Raises ValueError, naming the member, for anything else."""
+    match kind := data.get("type") if isinstance(data, Mapping) else None:
+        case "text":
+            return Text(_string(data, "text"))
+        case "data" if "json" in data:
+            return Data(_string(data, "json"))
+        case "data" if "data" in data:
+            return Data(json.dumps(data["data"], ensure_ascii=False, separators=(",", ":")))
+        case "data":
+            raise ValueError("Content of type 'data' has no 'data'.")
+        case "image":
+            return Image(_bytes(data), _string(data, "media_type"))
+        case "audio":
+            return Audio(_bytes(data), _string(data, "media_type"))
+        case "file":
+            return File(_bytes(data), _string(data, "media_type"), _string(data, "name") if data.get("name") else None)
+        case _:
+            found = f"'{kind[:40]}'" if isinstance(kind, str) else "missing"
+            raise ValueError(f"Content is an object with a 'type' of {', '.join(_KINDS)}; the type is {found}.")
+
+
+def _string(data: Mapping[str, Any], name: str) -> str:
+    value = data.get(name)
+    if not isinstance(value, str):
+        raise ValueError(f"Content of type '{data['type']}': '{name}' must be a string, not {type(value).__name__}.")
+    return value
+
+
+def _bytes(data: Mapping[str, Any]) -> bytes:
+    text = _string(data, "data")
+    try:
+        return base64.b64decode(text, validate=True)
+    except ValueError:
+        raise ValueError(f"Content of type '{data['type']}': 'data' is not valid base64.") from None
 
 
 def _placeholder(what: str, media_type: str, data: bytes) -> str:

@@ -4,58 +4,114 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, Protocol, TypeVar
 
 from .call import Call, Caller
 from .cancel import CancellationToken
+from .credentials import Credential
+from .deadline import Deadline
 from .errors import ToolcribError
 from .events import Progress
 
 T = TypeVar("T")
 
 Scope = Literal["program", "session", "call"]
+Overrides = Mapping[Callable[..., Any], Callable[..., Any]]
 
 
 class Port(Protocol):
-    """Carries what a running tool says to whoever waits for its result."""
+    """Carries what a running tool reports and asks to whoever waits for its result."""
 
     def progress(self, progress: Progress, /) -> None: ...
     async def emit(self, content: Any, /) -> None: ...
     async def ask(self, key: str, schema: Any, message: str, /) -> Any: ...
 
 
-@dataclass(frozen=True, slots=True)
+class Redaction(Protocol):
+    """Replaces known secrets in text."""
+
+    def redact(self, text: str, /) -> str: ...
+    def split(self, text: str, /) -> tuple[str, str]: ...
+
+
+class Host(Protocol):
+    """What a kind of tool may use of the runtime that calls it."""
+
+    @property
+    def caller(self) -> Caller: ...
+    @property
+    def variables(self) -> Mapping[str, Any]: ...
+    @property
+    def overrides(self) -> Overrides: ...
+    @property
+    def redaction(self) -> Redaction | None: ...
+    @property
+    def show_errors(self) -> bool: ...
+
+    def session(self) -> Any:
+        """The values that `Depends` holds for the session, on the running event loop."""
+        ...
+
+    def resource(self, factory: Callable[[], T], /) -> T:
+        """The one thing of the runtime that *factory* makes, such as a pool of processes: made once, closed with it."""
+        ...
+
+
+@dataclass(slots=True)
 class Context:
     """What a running tool may see and do. Injected where a parameter is annotated with it; not in the schema.
 
-    `deadline_s` is on the clock of `time.monotonic()`, None where there is none. `variables` are the host's, for all
-    tools of the workbench. `cancellation` is cancelled when the caller gives up or the deadline has passed: what blocks
-    in a thread should look at it. `log` is the tool's own logger, `toolcrib.tool.<name>`.
+    `variables` are the host's, for all tools of the workbench. `credentials` are those that the tool requires, by
+    provider. `cancellation` is cancelled when the caller gives up or the deadline has passed: what blocks in a thread
+    should look at it. `log` is the tool's own logger, `toolcrib.tool.<name>`.
+    (`deadline`, `host`, `port` and `loop` are for kinds of tools.)
     """
 
     call: Call
-    caller: Caller
-    variables: Mapping[str, Any]
-    deadline_s: float | None
-    cancellation: CancellationToken
-    log: logging.Logger
+    host: Host
     port: Port
+    deadline: Deadline | None
+    cancellation: CancellationToken
+    credentials: Mapping[str, Credential]
     loop: asyncio.AbstractEventLoop
 
+    @property
+    def caller(self) -> Caller:
+        return self.host.caller
+
+    @property
+    def variables(self) -> Mapping[str, Any]:
+        return self.host.variables
+
+    @property
+    def log(self) -> logging.Logger:
+        return logging.getLogger(f"toolcrib.tool.{self.call.tool}")
+
+    @property
+    def deadline_at(self) -> datetime | None:
+        """When the call has to be over, in UTC; None where it has no deadline."""
+        return None if self.deadline is None else self.deadline.at
+
+    @property
+    def time_left_s(self) -> float | None:
+        """How many seconds are left until then."""
+        return None if self.deadline is None else self.deadline.left_s
+
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far the work is. Never waits; works from threads too; only the newest matters."""
+        """Report how far the work is. Never waits; works from threads too; only the newest matters."""
         self.port.progress(Progress(done, total, message))
 
     async def emit(self, content: Any) -> None:
-        """Give content (text, an Image, any value) while the work goes on. Waits while the reader is slow."""
+        """Send content (text, an Image, any value) while the work goes on. Waits while the reader is slow."""
         await self.port.emit(content)
 
     async def ask(self, key: str, schema: type[T], message: str) -> T:
         """A person's answer to *message*, as a *schema* (any type that pydantic describes).
 
-        Asks at once where the door can. Else the call ends here, pending, and runs again from its first line when the
-        answer is there: ask before effects. *key* tells one question of a call from another. The call's deadline goes
-        on while a person thinks. Raises ToolError `denied` where they refuse to answer.
+        Asks at once where the host can. Otherwise the call ends here, pending, and runs again from its first line when
+        the answer is there: ask before effects. *key* distinguishes the questions of a call. The call's deadline
+        goes on while a person thinks. Raises ToolError `denied` where they refuse to answer.
         """
         answer: T = await self.port.ask(key, schema, message)
         return answer
@@ -63,7 +119,7 @@ class Context:
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The value of *work*, for sync tools: `ctx.wait(ctx.emit("half way"))`.
 
-        Raises ToolcribError on the event loop itself, where `await` is the word.
+        Raises ToolcribError on the event loop itself; use `await` there.
         """
         try:
             running = asyncio.get_running_loop()
@@ -78,10 +134,27 @@ class Depends:
     """Marks a parameter that the host provides: `Annotated[Pool, Depends(get_pool)]`.
 
     *provider* is called for the value: plain, async, or a generator of either kind that yields the value once and
-    cleans up after it. It may itself have `Context` and `Depends` parameters. *scope* says how long the value lives
+    cleans up after it. It may itself have `Context` and `Depends` parameters. *scope* is how long the value lives
     and who shares it: `"call"`, `"session"` (one workbench) or `"program"` (all that a host runs;
     a workbench on its own is its own program).
     """
 
     provider: Callable[..., Any]
     scope: Scope = "session"
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a function takes beside its arguments: the Context under one name, values of providers under others."""
+
+    context: str | None = None
+    depends: tuple["Need", ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One value to provide: under which parameter name, how, and what its provider needs in turn."""
+
+    name: str
+    how: Depends
+    needs: Needs

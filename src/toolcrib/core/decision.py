@@ -1,4 +1,4 @@
-"""What a policy may say of a call."""
+"""What a policy may decide over a call."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -17,8 +17,8 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Decided:
-    """A decision with its reason: by which *rule*, in which words, and, where a person was asked, *by* whom."""
+class Decision:
+    """What to *do* with a call: by which *rule*, with which *message*, and, where a person was asked, *by* whom."""
 
     do: Do
     rule: str | None = None
@@ -27,4 +27,4 @@ class Decided:
     by: str | None = None
 
 
-Decision = Do | Ask | Deny | Decided
+PolicyAnswer = Do | Ask | Deny | Decision

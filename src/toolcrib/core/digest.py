@@ -9,7 +9,7 @@ from .spec import Hints, ToolSpec
 
 
 def canonical(value: Any) -> str:
-    """A JSON value as the one text for it: names sorted, nothing between. Raises TypeError for what is none.
+    """A JSON value as the one text for it: names sorted, no white space. Raises TypeError for what is not JSON.
 
     1, 1.0 and true stay apart: a tool can tell them from one another.
     """
@@ -17,7 +17,7 @@ def canonical(value: Any) -> str:
 
 
 def definition_digest(spec: ToolSpec) -> str:
-    """A digest of what a tool promises: another description, schema, hint or need of credentials is another tool."""
+    """A digest of what a tool promises: with another description, schema, hint or requirement it is another tool."""
     auth = spec.auth
     return _sha256(
         spec.name,

@@ -1,14 +1,14 @@
 """The two families of errors, and the closed list of codes.
 
-    ToolcribError            told to a developer, at definition or set-up; each names its remedy
+    ToolcribError            for the developer, at definition or set-up; each names its remedy
       DefinitionError        a tool that cannot work as it is written
       NameConflictError      two tools that a model could not tell apart
       UnknownToolError       a name that a registry or workbench does not have (also a KeyError)
       LoadError              a source that cannot be read or imported
-      SetupError             a workbench, server or option that cannot work as it is set up
+      SetupError             a workbench, server or option that cannot work as configured
       AnswerError            an answer that nothing waits for, or that is not for this person to give
       ModelError             a model that gave no reply (in `toolcrib.agent`)
-    ToolError                told to a model: how one call failed
+    ToolError                for the model: how one call failed
 
 A ToolError is never a ToolcribError: the first is data in a Result, the second is a bug to fix before any call is made.
 """
@@ -35,11 +35,11 @@ CODES: Final[Mapping[str, Retry]] = {
     "conflict": "changed",
     "lost": "later",
 }
-"""Every code a model can be told, and whether calling again makes sense: with other arguments, later, or not at all."""
+"""The codes that a model can see, and whether calling again makes sense: with other arguments, later, or never."""
 
 
 class ToolcribError(Exception):
-    """What a developer is told. Its text names the thing at fault and the way out."""
+    """An error for the developer. Its text names the thing at fault and the way out."""
 
 
 class DefinitionError(ToolcribError):
@@ -61,11 +61,11 @@ class LoadError(ToolcribError):
 
 
 class SetupError(ToolcribError):
-    """A workbench, a server or an option that cannot work as it is set up."""
+    """A workbench, a server or an option that cannot work as configured."""
 
 
 class AnswerError(ToolcribError):
-    """An answer that does not count. *reason* says why, for programs.
+    """An answer that was not accepted. *reason* is why, for programs.
 
     `unknown`: nothing waits under this id; `expired`: it came too late; `replayed`: somebody has answered before;
     `foreign`: not for this person to give; `invalid`: not what was asked for.
@@ -80,11 +80,11 @@ class AnswerError(ToolcribError):
 
 
 class ToolError(Exception):
-    """How a call failed, in words for the model. A tool raises it to tell the model something.
+    """How a call failed, with a message for the model. A tool raises it for the model to read.
 
     *message* is shown to the model as it is. *code* is one of `CODES`; the text of a message may change between
-    releases, a code does not. *retry* says whether calling again makes sense: with other arguments (`"changed"`), the
-    same call `"later"`, or `"never"`; without it, what `CODES` says of the code. *details* are JSON data for programs.
+    releases, a code does not. *retry* is whether calling again makes sense: with other arguments (`"changed"`), the
+    same call `"later"`, or `"never"`; by default, what `CODES` has for the code. *details* are JSON data for programs.
 
     Raises ValueError for a code that is not on the list.
     """
@@ -99,7 +99,7 @@ class ToolError(Exception):
     ) -> None:
         super().__init__(message)
         if code not in CODES:
-            raise ValueError(f"'{code}' is no error code. The codes are: {', '.join(CODES)}.")
+            raise ValueError(f"'{code}' is not an error code. The codes are: {', '.join(CODES)}.")
         self.message = message
         self.code = code
         self.retry: Retry = retry or CODES[code]
@@ -113,8 +113,8 @@ class ToolError(Exception):
 
     def to_dict(self) -> dict[str, Any]:
         """The error as JSON data."""
-        said: dict[str, Any] = {"code": self.code, "message": self.message, "retry": self.retry}
-        return {**said, "details": dict(self.details)} if self.details else said
+        data: dict[str, Any] = {"code": self.code, "message": self.message, "retry": self.retry}
+        return {**data, "details": dict(self.details)} if self.details else data
 
 
 def _restore(message: str, code: str, retry: Retry, details: Mapping[str, Any]) -> ToolError:

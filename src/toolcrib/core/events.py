@@ -1,4 +1,4 @@
-"""What a running call tells whoever streams it, before its result."""
+"""What a running call reports to whoever streams it, before its result."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,7 +8,7 @@ from .content import Content
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far a call is: *done* of *total* (None where nobody knows), and a word on it."""
+    """How far a call is: *done* of *total* (None where that is not known), with a message."""
 
     done: float
     total: float | None = None
@@ -19,7 +19,7 @@ class Progress:
 class Emitted:
     """Content that a call gives while it still runs. Not a part of its result.
 
-    *value* is for the program, and is not struck out: a tool that emits an Emitted may put one there.
+    *value* is for the program, and is not redacted: a tool that emits an Emitted may put one there.
     """
 
     content: tuple[Content, ...]

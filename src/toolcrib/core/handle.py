@@ -1,7 +1,8 @@
-"""Large results: the mark of a parameter that takes one, what is kept of one, and who keeps it."""
+"""Large results: the mark of a parameter that takes one, what is stored, and where."""
 
 import re
 from dataclasses import dataclass
+from datetime import datetime
 from secrets import token_urlsafe
 from typing import Any, Protocol, final
 
@@ -39,10 +40,10 @@ def is_handle(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredResult:
     """A result that was too large to be shown whole, for the one principal and thread it belongs to.
 
-    `content` is what may be shown: known secrets are struck out of it. `kept_s` is in seconds since the epoch.
+    `content` is what may be shown: known secrets are redacted in it.
     """
 
     handle: str
@@ -50,7 +51,7 @@ class Kept:
     thread: str
     tool: str
     content: tuple[Content, ...]
-    kept_s: float
+    stored_at: datetime
 
     @property
     def size_bytes(self) -> int:
@@ -61,23 +62,23 @@ class Kept:
 
 
 class ResultStore(Protocol):
-    """Keeps large results, within bounds of its own. All of it may be asked from any event loop."""
+    """Stores large results, within bounds of its own. Its methods may be called from any event loop."""
 
-    async def keep(self, kept: Kept, /) -> bool:
-        """Keep it, if need be in the place of others. False where it is too large to be kept at all."""
+    async def store(self, stored: StoredResult, /) -> bool:
+        """Store it, if need be in the place of others. False where it is too large to be stored at all."""
         ...
 
-    async def find(self, handle: str, principal: str, thread: str, /) -> Kept | None:
-        """What is kept under *handle* for this principal and thread. None also where it is somebody else's."""
+    async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
+        """The result under *handle*, for this principal and thread. None also where it is somebody else's."""
         ...
 
     async def holds(self, principal: str, thread: str, /) -> bool:
-        """Whether anything is kept for this principal and thread."""
+        """Whether any result is stored for this principal and thread."""
         ...
 
 
-class Shelf(Protocol):
-    """Where the life of a call puts results that are too large to be shown, and fetches them again."""
+class ResultHandles(Protocol):
+    """Where the pipeline puts results that are too large to be shown, and fetches them again."""
 
     @property
     def limit_chars(self) -> int:
@@ -89,12 +90,12 @@ class Shelf(Protocol):
         """Whether there may be handles."""
         ...
 
-    async def follow(self, tool: Tool, given: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
-        """*given* with the values that its handles stand for, and what was repaired. Raises ToolError."""
+    async def follow(self, tool: Tool, arguments: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
+        """*arguments* with the values of their handles, and what was repaired. Raises ToolError."""
         ...
 
     async def bound(self, result: Result[Any], tool: str, /) -> None:
-        """Replace the content of *result* by a preview, if it is too large, and keep the whole."""
+        """Replace the content of *result* by a preview, if it is too large, and store the whole."""
         ...
 
     def shorten(self, error: ToolError, /) -> ToolError:

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
-from .errors import ToolError
+from .errors import AnswerError, ToolError
 
 PendingKind = Literal["authorization", "approval", "input", "task"]
 
@@ -15,9 +15,9 @@ class Pending:
     """What a call waits for. Data: it may be stored, sent, and shown to the person who is to answer.
 
     *digest* binds it to one call: the same principal, thread, tool, definition and checked arguments. *schema* is the
-    JSON Schema of the answer to an `input`; *url* is where to go for an `authorization`. *key* tells one question of a
-    call from another. *expires_s* is in seconds since the epoch; an answer works until then. *arguments* are what the
-    call would run with, as JSON text, secrets struck out. *others_only*: not to be answered by *principal*.
+    JSON Schema of the answer to an `input`; *url* is where to go for an `authorization`. *key* distinguishes the
+    questions of a call. An answer is accepted until *expires_at*. *arguments* are what the call would run with, as JSON
+    text, secrets redacted. *others_only*: not to be answered by *principal*.
     """
 
     id: str
@@ -27,34 +27,36 @@ class Pending:
     tool: str
     principal: str
     thread: str
-    expires_s: float
+    expires_at: datetime
     arguments: str = "{}"
     key: str = ""
     url: str | None = None
     schema: Mapping[str, Any] | None = None
     others_only: bool = False
 
-    @property
-    def expires_at(self) -> datetime:
-        return datetime.fromtimestamp(self.expires_s, UTC)
-
     def to_dict(self) -> dict[str, Any]:
-        """The pending as JSON data, without what it does not say."""
-        said = {name: getattr(self, name) for name in self.__slots__ if name != "expires_s"}
-        said |= {"expires_at": self.expires_at.isoformat(), "schema": self.schema and dict(self.schema)}
-        return {name: value for name, value in said.items() if value not in (None, "", False)}
+        """The pending as JSON data, without empty members."""
+        data = {name: getattr(self, name) for name in self.__slots__}
+        data |= {"expires_at": self.expires_at.isoformat(), "schema": self.schema and dict(self.schema)}
+        return {name: value for name, value in data.items() if value not in (None, "", False)}
 
 
 @dataclass(frozen=True, slots=True)
 class Approve:
     """Let the call run, once, with these arguments."""
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "approve"}
+
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """Do not let the call run. *reason* is told to the model. A person's answer, and a policy's."""
+    """Do not let the call run. The model reads *reason*. A person's answer, and a policy's."""
 
     reason: str = ""
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "deny", "reason": self.reason}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +65,49 @@ class Input:
 
     value: Any = field(default=None, repr=False)
 
+    def to_dict(self) -> dict[str, Any]:
+        return {"kind": "input", "value": self.value}
+
 
 Answer = Approve | Deny | Input
 
+_ANSWERS = ("approve", "deny", "input")
+
+
+def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
+    """*value* itself if it is an answer, else the answer whose `to_dict` it is.
+
+    Raises AnswerError with the reason `invalid` for anything else. The message does not quote *value*: it may be a
+    password.
+    """
+    if isinstance(value, Approve | Deny | Input):
+        return value
+    data: dict[str, Any] = dict(value) if isinstance(value, Mapping) else {}
+    kind = data.pop("kind", None)
+    match kind:
+        case "approve" if not data:
+            return Approve()
+        case "deny" if data.keys() <= {"reason"} and isinstance(data.get("reason", ""), str):
+            return Deny(**data)
+        case "input" if data.keys() == {"value"}:
+            return Input(data["value"])
+        case str() if kind not in _ANSWERS:
+            from difflib import get_close_matches
+
+            near = get_close_matches(kind[:40].lower(), _ANSWERS, 1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            kinds = ", ".join(_ANSWERS)
+            raise AnswerError(f"{kind[:40]!r} is not a kind of answer.{hint} The kinds are: {kinds}.", "invalid")
+        case _:
+            raise AnswerError(
+                'An answer is Approve(), Deny("why") or Input(...), or as JSON {"kind": "approve"}, {"kind": "deny", '
+                f'"reason": "why"}} or {{"kind": "input", "value": ...}}. This one is a {type(value).__name__}.',
+                "invalid",
+            )
+
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StoredPending:
     """A pending as a store keeps it: `open`, then `answered` by *by*, then `taken` by the one call that uses it."""
 
     pending: Pending
@@ -77,7 +116,7 @@ class Asked:
     by: str | None = None
 
 
-class Waiting(BaseException):
+class Suspended(BaseException):
     """Ends a call that has to wait. A BaseException, so that a tool's `except Exception` does not swallow it."""
 
     def __init__(self, pending: Pending) -> None:
@@ -86,7 +125,7 @@ class Waiting(BaseException):
 
 
 class StillPending(ToolError):
-    """What `Result.unwrap` raises of a call that waits. In a tool, it makes the tool's own call wait for the same."""
+    """What `Result.unwrap` raises for a pending call. In a tool, it makes the tool's own call wait for the same."""
 
     def __init__(self, pending: Pending) -> None:
         super().__init__(pending.message, "unavailable")

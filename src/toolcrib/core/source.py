@@ -1,4 +1,4 @@
-"""A group of tools with one life and changing content, and a way to tell that the content has changed."""
+"""A group of tools with one life and changing content, and how it reports a change."""
 
 from collections.abc import Callable, Sequence
 from threading import Lock
@@ -8,15 +8,25 @@ from typing import Any, Protocol
 class Source(Protocol):
     """A group of tools with one life and changing content: a folder, a connection, an object with state.
 
-    Subclass it and say what differs; only `tools` has to be written, and a source whose content changes calls
-    `changed`. A class that is no subclass is a source as well if it has `start`, `stop` and `tools`; what else it lacks
-    is as it is here. `start` and `stop` are run in one task, on one event loop, so that what one enters the other may
+    Subclass it and override what differs; only `tools` has to be written, and a source whose content changes calls
+    `changed`. A class that is not a subclass is a source too if it has `start`, `stop` and `tools`; what else it lacks
+    is as it is here. `start` and `stop` run in one task, on one event loop, so that what one enters the other may
     leave. A workbench or crib starts each of its sources once; a source that is given to several is started by each.
+
+    Where a *required* source cannot start, neither can the workbench. Any other source that cannot start, or is lost,
+    is tried again after `restart_after_s` seconds, twice as long each time, up to a minute; meanwhile its tools answer
+    `unavailable`, and the tools of other sources run.
+
+    A source with a method `open(caller)` is opened for each workbench, when a tool of it is first called: the source
+    that `open` returns, plain or awaited, starts and stops with that workbench, and does the work of the tools.
     """
+
+    required: bool = True
+    restart_after_s: float = 1.0
 
     @property
     def state_key(self) -> str:
-        """Under which name its state is kept: the name of its class. It stays the same from release to release."""
+        """The name under which its state is saved: the name of its class. It stays the same from release to release."""
         return type(self).__name__
 
     async def start(self) -> None:
@@ -24,43 +34,51 @@ class Source(Protocol):
         return
 
     async def stop(self) -> None:
-        """Give up what `start` took."""
+        """Release what `start` took."""
         return
 
     async def reset(self) -> None:
         """Back to how it was right after `start`."""
         return
 
-    def tools(self) -> Sequence[Callable[..., Any]]:
-        """What is offered now: Tools, or functions to make them of. It is asked before `start`, too; does no I/O."""
+    def tools(self) -> Sequence[Any]:
+        """What is offered now: Tools, or functions to make them of. It is called before `start`, too; does no I/O."""
         ...
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:
-        """Have *callback* called whenever `tools` gives something else; from any thread. Gives what ends that."""
-        return _listeners(self).add(callback)
+        """Call *callback* whenever `tools` has changed; from any thread. Returns a function that ends that."""
+        return _listeners(self, "_on_change").add(callback)
 
     def changed(self) -> None:
-        """Tell that `tools` gives something else now. From any thread."""
-        _listeners(self).tell()
+        """Report that `tools` has changed. From any thread."""
+        _listeners(self, "_on_change").notify()
+
+    def on_lost(self, callback: Callable[[], None], /) -> Callable[[], None]:
+        """Call *callback* when the source is lost; from any thread. Returns a function that ends that."""
+        return _listeners(self, "_on_lost").add(callback)
+
+    def lost(self) -> None:
+        """Report that it has died: it is stopped, and started again. From any thread."""
+        _listeners(self, "_on_lost").notify()
 
     async def save_state(self) -> Any:
-        """Its state as JSON data, for `load_state` in another process; None where there is none to keep."""
+        """Its state as JSON data, for `load_state` in another process; None where it has none."""
         return None
 
     async def load_state(self, state: Any, /) -> None:
-        """Go on from what `save_state` gave. Raises, and is as it was, where *state* is nothing of the kind."""
-        raise ValueError("It keeps no state.")
+        """Continue from what `save_state` returned. Raises, and is as it was, where *state* does not fit."""
+        raise ValueError("It has no state.")
 
 
 class Listeners:
-    """Who wants to be told of a change. `add` and `tell` work from any thread."""
+    """Callbacks for a change. `add` and `notify` work from any thread."""
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._callbacks: dict[object, Callable[[], None]] = {}
 
     def add(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Have *callback* told. Gives what ends that, any number of times."""
+        """Call *callback* from now on. Returns a function that ends that, and may be called any number of times."""
         key = object()
         with self._lock:
             self._callbacks[key] = callback
@@ -71,16 +89,16 @@ class Listeners:
 
         return remove
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         with self._lock:
             callbacks = list(self._callbacks.values())
         for callback in callbacks:
             callback()
 
 
-def _listeners(source: Any) -> Listeners:
+def _listeners(source: Any, name: str) -> Listeners:
     # Not made in `__init__`: a subclass need not call it.
-    listeners: Listeners = source.__dict__.setdefault("_listeners", Listeners())
+    listeners: Listeners = source.__dict__.setdefault(name, Listeners())
     return listeners
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What a tool says of its effects, in the terms of MCP's tool annotations. None where it does not say.
+    """What a tool declares about its effects, in the terms of MCP's tool annotations. None where it declares nothing.
 
     Hints come from the tool's author: where the author is not trusted, neither are they.
     """
@@ -56,14 +56,14 @@ class ToolSpec:
     timeout_s: float | None = None
 
     def defaults(self) -> dict[str, Any]:
-        """What arguments that are left out stand for, by name, as far as the input schema says so."""
+        """The default values of arguments, by name, as far as the input schema has them."""
         properties = self.input_schema.get("properties", {})
         return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as JSON data, without what it does not say."""
+        """The spec as JSON data, without empty members."""
         hints = {name: value for name in Hints.__slots__ if (value := getattr(self.hints, name)) is not None}
-        said: dict[str, Any] = {
+        data: dict[str, Any] = {
             "name": self.name,
             "title": self.title,
             "description": self.description,
@@ -78,4 +78,4 @@ class ToolSpec:
             "strict": self.strict,
             "timeout_s": self.timeout_s,
         }
-        return {name: value for name, value in said.items() if value is not None}
+        return {name: value for name, value in data.items() if value is not None}

@@ -1,13 +1,26 @@
-"""Model providers' wire shapes: tools, calls and results between Toolcrib's words and theirs.
+"""Model providers' request and answer formats: tools, calls, results and conversations, to them and back.
 
-Floor 2: pure functions over JSON data. No I/O, no provider's package. One module a provider; all have the same names.
-What is made for a request is a list of Any: the SDKs' own types change with their releases, and take it.
+Floor 2: pure functions over JSON data. No I/O, no provider's package. One module for each provider, with the same names
+in each. What is made for a request is a list of Any: the SDKs' own types change with their releases, and accept it.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .turns import Choice, Reply, Results, Stop, Turn, Usage, User, Written, from_data, to_data
+from .reading import IncompleteReply
+from .turn_data import turn_from_dict, turn_to_dict
+from .turns import (
+    Choice,
+    Conversation,
+    Reply,
+    ReplyStream,
+    Results,
+    Stop,
+    TextDelta,
+    Turn,
+    Usage,
+    User,
+)
 
 if TYPE_CHECKING:
     from . import anthropic as anthropic
@@ -17,9 +30,23 @@ if TYPE_CHECKING:
     from . import openai as openai
     from . import openai_responses as openai_responses
 
-__all__ = ["Choice", "Reply", "Results", "Stop", "Turn", "Usage", "User", "Written", "from_data", "to_data"]
+__all__ = [
+    "Choice",
+    "Conversation",
+    "IncompleteReply",
+    "Reply",
+    "ReplyStream",
+    "Results",
+    "Stop",
+    "TextDelta",
+    "Turn",
+    "Usage",
+    "User",
+    "turn_from_dict",
+    "turn_to_dict",
+]
 
-# A program speaks to one provider or two, so each module comes when it is first asked for.
+# Most programs use one provider or two, so each module is imported on first use.
 _PROVIDERS = ("anthropic", "bedrock", "gemini", "mcp", "openai", "openai_responses")
 
 

@@ -1,10 +1,10 @@
-"""What each provider's schema dialect takes, as data, each with its source. Limits change: these are of autumn 2026.
+"""What each provider's schema dialect accepts, as data, each with its source. Limits change: these are of autumn 2026.
 
-Loose dialects take nearly any JSON Schema and hold the model to none of it; strict ones hold the model to what they
-take, and refuse the rest with an error for the whole request.
+Loose dialects accept nearly any JSON Schema and enforce none of it; strict ones enforce what they accept, and refuse
+anything else with an error for the whole request.
 """
 
-from ..schema.accepts import Accepts
+from ..schema.dialect import Accepts
 
 _ROOT = frozenset({"oneOf", "anyOf", "allOf", "enum", "const", "not", "$ref", "$dynamicRef"})
 
@@ -26,7 +26,6 @@ OPENAI_STRICT = Accepts(
     siblings=False,
     needs_items=True,
     needs_type=True,
-    unions_alone=True,
     closed=True,
     all_required=True,
     max_depth=10,
@@ -44,10 +43,10 @@ OPENAI = Accepts(
     needs_items=True,
     strictly=OPENAI_STRICT,
 )
-"""Chat Completions, and those who speak it: Mistral, Groq, Ollama, vLLM."""
+"""Chat Completions, and servers that use its format: Mistral, Groq, Ollama, vLLM."""
 
 RESPONSES = OPENAI
-"""The Responses API takes the same. It is strict unless `strict` is false, so it must always be said."""
+"""The Responses API accepts the same. It is strict unless `strict` is false, so `strict` must always be sent."""
 
 ANTHROPIC_STRICT = Accepts(
     name="Anthropic",
@@ -61,7 +60,6 @@ ANTHROPIC_STRICT = Accepts(
     siblings=False,
     recursion="none",
     needs_type=True,
-    unions_alone=True,
     closed=True,
     member_names=r"[a-zA-Z0-9_.-]{1,64}",
     most_tools=20,
@@ -90,15 +88,14 @@ GEMINI = Accepts(
     root_reference=False,
     siblings=False,
     recursion="optional",
-    unions_alone=True,
     names=r"[A-Za-z_][A-Za-z0-9_.-]{0,63}",
 )
-"""For `parametersJsonSchema`. It takes `oneOf` too, and reads it as `anyOf`: so that is what it is told."""
+"""For `parametersJsonSchema`. It accepts `oneOf` too and reads it as `anyOf`, so `anyOf` is sent."""
 
 BEDROCK = Accepts(
     name="Bedrock",
     source="botocore's bedrock-runtime: ToolSpecification, ToolName, ToolInputSchema (the top level is an object)",
-    # Its models differ; what Anthropic's refuse there is what most requests are for.
+    # Its models differ; Anthropic's, which most requests are for, refuse these.
     not_at_root=_ROOT,
     member_names=r"[a-zA-Z0-9_.-]{1,64}",
     strictly=ANTHROPIC_STRICT,

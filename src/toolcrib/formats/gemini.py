@@ -1,13 +1,13 @@
-"""Google Gemini (models.generateContent): tools, calls and results in its words.
+"""Google Gemini (models.generateContent): tools, calls, results and conversations.
 
-As the REST interface has them; the SDK takes the same dictionaries, `contents` beside a `config` of all else:
+As in the REST API; the SDK takes the same dictionaries, `contents` beside a `config` of everything else:
 
-    said = conversation(turns, specs, instructions=...)
+    request = conversation(turns, specs, instructions=...)
     client.models.generate_content(
-        model=..., contents=said.pop("contents"), config={**said, "tools": tools(specs), **tool_choice("auto", specs)})
+        model=..., contents=request.pop("contents"), config={**request, "tools": tools(specs), **tool_choice("auto")})
 
-Gemini takes text, images and documents in results (`functionResponse.parts`, models from Gemini 3 on). It has no flag
-for errors: `response.error` stands where `response.output` would. Results of one turn go together in one message.
+Gemini accepts text, images and documents in results (`functionResponse.parts`, models from Gemini 3 on). It has no flag
+for errors: `response.error` is in the place of `response.output`. Results of one turn are together in one message.
 Older models give calls no ids; then ids are made up, are never sent back, and Gemini pairs by name and order.
 """
 
@@ -15,12 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, ToolSpec
-from ..schema.lower import Loss
-from . import answers, exchange, parts
+from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolError, ToolSpec
+from . import history, reading
 from .accepts import GEMINI
-from .offer import Offer, offer
-from .turns import Choice, Reply, Stop, Turn, Usage, Written
+from .content import arguments_of, data_content, decoded, json_value, media_content, place_media, text_of_file
+from .format import BlockFormat, Object
+from .history import ToolOutput
+from .offer import Offer, Offered, offer
+from .turns import Reply, Stop, TextDelta, Usage, text_of
 
 _STOPS: Mapping[str, Stop] = {
     "STOP": "end",
@@ -43,242 +45,138 @@ _STOPS: Mapping[str, Stop] = {
         "refused",
     ),
 }
-_IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
-_MEDIA = ("image/", "audio/", "video/", "text/", "application/pdf")
+_RESULT_MEDIA = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+_USER_MEDIA = ("image/", "audio/", "video/", "text/", "application/pdf")
 _ANSWER = "Gemini's answer"
-_MADE_UP = "toolcrib:"
-# What Google documents for histories that another model wrote: Gemini 3 refuses a call without a signature.
+_OWN_ID = "toolcrib:"
+# Google documents this for histories of another model: Gemini 3 refuses a call without a signature.
 _NO_SIGNATURE = "skip_thought_signature_validator"
 
 
-def tools(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
-    """Gemini's definitions of *specs*: the request's `tools`, which is one tool of many functions; none for none.
-
-    Gemini has no strict mode of a tool, so *strict* changes nothing.
-    """
-    declared = [
-        {
-            "name": tool.name,
-            "description": tool.description,
-            **({} if _takes_nothing(tool.schema) else {"parametersJsonSchema": tool.schema}),
-        }
-        for tool in _offered(specs, strict).tools
-    ]
-    return [{"functionDeclarations": declared}] if declared else []
-
-
-def losses(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
-    """What `tools` could not say, by tool; only tools of which something could not be said."""
-    return _offered(specs, strict).losses
-
-
-def tool_choice(choice: Choice = "auto", specs: Iterable[ToolSpec] = (), *, parallel: bool = True) -> dict[str, Any]:
-    """The request's parameters for *choice*; nothing where Gemini's default says it.
-
-    Gemini cannot be told to ask for one call at a time, so *parallel* changes nothing. Raises SetupError for the name
-    of no tool.
-    """
-    if choice == "auto":
-        return {}
-    config: dict[str, Any]
-    if choice in ("any", "none"):
-        config = {"mode": choice.upper()}
-    else:
-        specs = tuple(specs)
-        config = {"mode": "ANY", "allowedFunctionNames": [_offered(specs).name_of(answers.chosen(choice, specs))]}
-    return {"toolConfig": {"functionCallingConfig": config}}
-
-
-def calls(answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> list[Call]:
-    """The calls that *answer* asks for, in its order.
-
-    *answer* is a whole answer or the chunks of a streamed one, as dictionaries or as the SDK's objects.
-    *strict* is what `tools` was given.
-
-    Raises ValueError, with the place, where its shape is broken or the stream ended before the answer did.
-    """
-    return list(reply(answer, specs, strict=strict).calls)
-
-
-def reply(answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> Reply:
-    """The whole of *answer*; see `calls`. Its `native` keeps thoughts and thought signatures."""
-    pieces = answers.streamed(answer)
-    return answers.gathered(Stream(specs, strict=strict), [answer] if pieces is None else pieces)
-
-
 class Stream:
-    """A reply in pieces: the chunks of a streamed answer, in their order. (A whole answer is one chunk.)"""
+    """A reply read from the chunks of a streamed answer, in their order. (A whole answer is one chunk.)"""
 
     def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self._offered = _offered(specs, strict)
+        self._offer = offer(specs, GEMINI, strict=strict)
         self._parts: list[dict[str, Any]] = []
         self._usage: Mapping[str, Any] = {}
         self._stop: str | None = None
         self._id = ""
 
-    def add(self, chunk: Any) -> list[Written]:
-        """The words that *chunk* adds. Raises ValueError where its shape is broken, or it tells of an error."""
-        answer = answers.data(chunk, _ANSWER)
+    def add(self, chunk: Any) -> list[TextDelta]:
+        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        answer = reading.as_mapping(chunk, _ANSWER)
         if "error" in answer:
-            error = answers.at(answer, "error", dict, _ANSWER)
-            told = f"{error.get('status')}: {error.get('message')}"
-            raise answers.BrokenOff(f"Gemini broke off its answer: {told}", str(error.get("status")))
-        self._id = answers.or_none(answer, "responseId", str, _ANSWER) or self._id
-        self._usage = answers.or_none(answer, "usageMetadata", dict, _ANSWER) or self._usage
-        feedback = answers.or_none(answer, "promptFeedback", dict, _ANSWER) or {}
+            error = reading.require(answer, "error", dict, _ANSWER)
+            message = f"{error.get('status')}: {error.get('message')}"
+            raise reading.IncompleteReply(f"Gemini broke off its answer: {message}", str(error.get("status")))
+        self._id = reading.optional(answer, "responseId", str, _ANSWER) or self._id
+        self._usage = reading.optional(answer, "usageMetadata", dict, _ANSWER) or self._usage
+        feedback = reading.optional(answer, "promptFeedback", dict, _ANSWER) or {}
         if feedback.get("blockReason"):
-            self._stop = "PROHIBITED_CONTENT"  # the question was refused: no candidate comes
-        candidates = answers.objects(answer, "candidates", _ANSWER)
+            self._stop = "PROHIBITED_CONTENT"  # the prompt was refused: no candidate follows
+        candidates = reading.object_list(answer, "candidates", _ANSWER)
         if not candidates:
             return []
         where = f"{_ANSWER} (candidates[0])"
-        self._stop = answers.or_none(candidates[0], "finishReason", str, where) or self._stop
-        content = answers.or_none(candidates[0], "content", dict, where) or {}
-        written: list[Written] = []
-        for number, part in enumerate(answers.objects(content, "parts", f"{where}.content")):
-            written += self._take(part, f"{where}.content.parts[{number}]", goes_on=number == 0)
-        return written
+        self._stop = reading.optional(candidates[0], "finishReason", str, where) or self._stop
+        content = reading.optional(candidates[0], "content", dict, where) or {}
+        added: list[TextDelta] = []
+        for number, data in enumerate(reading.object_list(content, "parts", f"{where}.content")):
+            part = _checked_part(data, f"{where}.content.parts[{number}]")
+            self._append(part, continues=number == 0)
+            added += [] if part.get("thought") else reading.deltas(part.get("text"))
+        return added
 
     def reply(self) -> Reply:
-        """The whole. Raises ValueError where no chunk said why the model stopped: half a reply is none."""
+        """The whole reply. Raises ValueError where no chunk had a reason why the model stopped."""
         if self._stop is None:
-            raise answers.BrokenOff("Gemini's answer ended in the middle: none of its candidates has a 'finishReason'.")
-        said: list[dict[str, Any]] = answers.plain(self._parts, _ANSWER)
-        asked = self._calls([part["functionCall"] for part in said if "functionCall" in part])
-        cached = answers.count(self._usage, "cachedContentTokenCount")
-        return Reply(
-            "".join(part["text"] for part in said if "text" in part and not part.get("thought")),
-            asked,
-            # Gemini says "STOP" of an answer that asks for calls, too.
-            "calls" if asked and self._stop == "STOP" else _STOPS.get(self._stop, "other"),
-            Usage(
-                answers.count(self._usage, "promptTokenCount") + answers.count(self._usage, "toolUsePromptTokenCount"),
-                answers.count(self._usage, "candidatesTokenCount") + answers.count(self._usage, "thoughtsTokenCount"),
-                cached,
-            ),
-            {"role": "model", "parts": said},
-        )
-
-    def _calls(self, told: Sequence[dict[str, Any]]) -> tuple[Call, ...]:
-        made_up = f"{_MADE_UP}{answers.whole_letters(self._id) or uuid4().hex}"
-        taken: set[str] = set()
-        asked: list[Call] = []
-        for number, call in enumerate(told):
-            if call.get("id"):
-                call["id"] = answers.own_id(call["id"], taken)
-            asked.append(
-                self._offered.call(call.get("id") or f"{made_up}:{number}", call["name"], call.get("args") or {})
+            raise reading.IncompleteReply(
+                "Gemini's answer ended in the middle: none of its candidates has a 'finishReason'."
             )
-            call["name"] = self._offered.name_of(asked[-1].tool)  # one made up may be none that can be sent back
-        return tuple(asked)
+        return _reply(self._parts, self._offer, self._id, self._stop, self._usage)
 
-    def _take(self, told: Mapping[str, Any], where: str, *, goes_on: bool) -> list[Written]:
-        part = {name: value for name, value in told.items() if value is not None}
-        if "functionCall" in part:
-            call = answers.at(part, "functionCall", dict, where)
-            answers.at(call, "name", str, f"{where}.functionCall")
-            answers.or_none(call, "args", dict, f"{where}.functionCall")
-            answers.or_none(call, "id", str, f"{where}.functionCall")
-            if call.get("willContinue") or call.get("partialArgs"):
-                raise ValueError(
-                    f"{where} is a part of a call. Ask without 'streamFunctionCallArguments': calls then come whole."
-                )
-        text = answers.or_none(part, "text", str, where)
+    def _append(self, part: dict[str, Any], *, continues: bool) -> None:
         last = self._parts[-1] if self._parts else {}
-        grows = goes_on and _is_words(part) and _is_words(last) and last.get("thought") == part.get("thought")
-        if grows:
+        text = part.get("text")
+        if continues and _is_text(part) and _is_text(last) and last.get("thought") == part.get("thought"):
             last["text"] += text
         elif text != "" or len(part) > 1:
-            self._parts.append(part)  # a signature may come in a part of its own, with no words
-        return [] if part.get("thought") else answers.written(text)
+            self._parts.append(part)  # a signature may come in a part of its own, without text
 
 
-def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[Any]:
-    """The results of one turn's calls, as the one content that Gemini wants next, in the given order.
-
-    *specs* give the tools the names under which Gemini knows them.
-    """
-    said = _results(results, _offered(specs))
-    return [{"role": "user", "parts": said}] if said else []
-
-
-def conversation(turns: Iterable[Turn], specs: Iterable[ToolSpec] = (), *, instructions: str = "") -> dict[str, Any]:
-    """The request's `contents`, and its `systemInstruction` where there are instructions.
-
-    Raises ValueError where a reply's calls and the results after it do not pair.
-    """
-    offered = _offered(specs)
-    said = exchange.messages(
-        turns,
-        user=lambda turn: [block for part in turn.content for block in _part(part)],
-        reply=lambda turn: _native(turn) or _anew(turn, offered),
-        results=lambda results: _results(results, offered),
-        model="model",
-        under="parts",
-    )
-    return {**({"systemInstruction": {"parts": [{"text": instructions}]}} if instructions else {}), "contents": said}
-
-
-def _offered(specs: Iterable[ToolSpec], strict: bool | None = None) -> Offer:
-    return offer(tuple(specs), GEMINI, strict=strict)
-
-
-def _takes_nothing(schema: Mapping[str, Any]) -> bool:
-    # Older models refuse an object without properties, so a function of no parameters goes without a schema.
+def _takes_no_arguments(schema: Mapping[str, Any]) -> bool:
+    # Older models refuse an object without properties, so a function without parameters is sent without a schema.
     return not schema.get("properties") and schema.get("additionalProperties") is False
 
 
-def _is_words(part: Mapping[str, Any]) -> bool:
-    """A part of words and nothing else: one with a signature stays as it came."""
+# An answer as a Reply
+
+
+def _checked_part(data: Mapping[str, Any], where: str) -> dict[str, Any]:
+    part = {name: value for name, value in data.items() if value is not None}
+    if "functionCall" in part:
+        call = reading.require(part, "functionCall", dict, where)
+        reading.require(call, "name", str, f"{where}.functionCall")
+        reading.optional(call, "args", dict, f"{where}.functionCall")
+        reading.optional(call, "id", str, f"{where}.functionCall")
+        if call.get("willContinue") or call.get("partialArgs"):
+            raise ValueError(
+                f"{where} is a part of a call. Ask without 'streamFunctionCallArguments': calls are then whole."
+            )
+    reading.optional(part, "text", str, where)
+    return part
+
+
+def _reply(
+    parts: Sequence[Mapping[str, Any]],
+    offered: Offer,
+    response_id: str = "",
+    stop: str = "STOP",
+    usage: Mapping[str, Any] | None = None,
+) -> Reply:
+    native: list[dict[str, Any]] = reading.json_data(parts, _ANSWER)
+    prefix = f"{_OWN_ID}{reading.join_surrogates(response_id) or uuid4().hex}"
+    used_ids: set[str] = set()
+    made: list[Call] = []
+    for number, call in enumerate(part["functionCall"] for part in native if "functionCall" in part):
+        if call.get("id"):
+            call["id"] = reading.unique_id(call["id"], used_ids)
+        made.append(offered.call(call.get("id") or f"{prefix}:{number}", call["name"], call.get("args") or {}))
+        call["name"] = offered.name_of(made[-1].tool)  # one that was made up may be one that cannot be sent back
+    usage = usage or {}
+    return Reply(
+        "".join(part["text"] for part in native if "text" in part and not part.get("thought")),
+        tuple(made),
+        # Gemini gives "STOP" for an answer with calls, too.
+        "calls" if made and stop == "STOP" else _STOPS.get(stop, "other"),
+        Usage(
+            reading.token_count(usage, "promptTokenCount") + reading.token_count(usage, "toolUsePromptTokenCount"),
+            reading.token_count(usage, "candidatesTokenCount") + reading.token_count(usage, "thoughtsTokenCount"),
+            reading.token_count(usage, "cachedContentTokenCount"),
+        ),
+        {"role": "model", "parts": native},
+    )
+
+
+def _is_text(part: Mapping[str, Any]) -> bool:
+    """Whether *part* is text and nothing else: one with a signature stays as it came."""
     return isinstance(part.get("text"), str) and part.keys() <= {"text", "thought"}
 
 
-def _native(turn: Reply) -> list[dict[str, Any]] | None:
-    """The parts of a reply that came from here; None for another provider's: a conversation may change its model."""
-    match turn.native:
-        case {"role": "model", "parts": [*said]}:
-            asked = [part["functionCall"] for part in said if "functionCall" in part]
-            ids = [call.id for call in turn.calls]
-            known = [one.get("id", made_up) for one, made_up in zip(asked, ids, strict=False)] == ids
-            return said if known and len(asked) == len(ids) else None
-        case _:
-            return None
-
-
-def _anew(turn: Reply, offered: Offer) -> list[dict[str, Any]]:
-    said: list[dict[str, Any]] = [{"text": turn.text}] if turn.text else []
-    for number, call in enumerate(turn.calls):
-        function = {**_id(call.id), "name": offered.name_of(call.tool), "args": parts.arguments(call)}
-        signature = {"thoughtSignature": _NO_SIGNATURE} if number == 0 else {}
-        said.append({"functionCall": function, **signature})
-    return said
-
-
-def _results(results: Sequence[Result[Any]], offered: Offer) -> list[dict[str, Any]]:
-    return [
-        {"functionResponse": {**_id(result.call_id), "name": offered.name_of(result.tool), **_response(result)}}
-        for result in exchange.identified(results)
-    ]
+# Turns as contents, and contents as turns
 
 
 def _response(result: Result[Any]) -> dict[str, Any]:
     if result.status == "error":
         return {"response": {"error": result.text}}
-    shown = [part for part in result.content if isinstance(part, (Image, File)) and part.media_type in _IN_RESULTS]
+    media = [part for part in result.content if isinstance(part, (Image, File)) and part.media_type in _RESULT_MEDIA]
     match result.content:
         case (Data() as only,):
-            output = parts.json_value(only)
+            output = json_value(only)
         case content:
-            output = "\n".join(part.text for part in content)
-    return {"response": {"output": output}, **({"parts": [_inline(part) for part in shown]} if shown else {})}
-
-
-def _part(part: Content) -> list[dict[str, Any]]:
-    if isinstance(part, File) and (text := parts.readable(part)) is not None:
-        return [{"text": part.text}, {"text": text}] if part.name else [{"text": text}]
-    if isinstance(part, (Image, Audio, File)) and part.media_type.startswith(_MEDIA):
-        return [_inline(part)]
-    return [{"text": part.text}] if part.text else []
+            output = text_of(content)
+    return {"response": {"output": output}, **({"parts": [_inline(part) for part in media]} if media else {})}
 
 
 def _inline(part: Image | Audio | File) -> dict[str, Any]:
@@ -287,6 +185,119 @@ def _inline(part: Image | Audio | File) -> dict[str, Any]:
 
 def _id(call_id: str) -> dict[str, str]:
     """The id to send: none that was made up here, and no form of another provider's that Gemini may refuse."""
-    if call_id.startswith(_MADE_UP):
+    if call_id.startswith(_OWN_ID):
         return {}
-    return {"id": exchange.id_within(r"[a-zA-Z0-9_.-]{1,64}", call_id)}
+    return {"id": history.fitting_id(r"[a-zA-Z0-9_.-]{1,64}", call_id)}
+
+
+def _read_inline(part: Mapping[str, Any], where: str) -> Image | Audio | File:
+    blob = reading.require(part, "inlineData", dict, where)
+    where = f"{where}.inlineData"
+    return media_content(reading.require(blob, "mimeType", str, where), decoded(blob, "data", where))
+
+
+class _Gemini(BlockFormat):
+    accepts = GEMINI
+    stream = Stream
+    key = "contents"
+    content_key = "parts"
+    model_role = "model"
+    user_roles = ("user", "function", None)
+
+    def definitions(self, tools: Sequence[Offered]) -> list[Object]:
+        """One tool of many functions; none for none."""
+        declared = [
+            {
+                "name": tool.name,
+                "description": tool.description,
+                **({} if _takes_no_arguments(tool.schema) else {"parametersJsonSchema": tool.schema}),
+            }
+            for tool in tools
+        ]
+        return [{"functionDeclarations": declared}] if declared else []
+
+    def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
+        if kind == "auto":
+            return {}
+        config = {"mode": "ANY", "allowedFunctionNames": [name]} if kind == "tool" else {"mode": kind.upper()}
+        return {"toolConfig": {"functionCallingConfig": config}}
+
+    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
+        return reading.collect(Stream(specs, strict=strict), [answer])
+
+    def content_blocks(self, part: Content, *, in_result: bool = False) -> list[Object]:
+        if isinstance(part, File) and (text := text_of_file(part)) is not None:
+            return [{"text": part.text}, {"text": text}] if part.name else [{"text": text}]
+        if isinstance(part, (Image, Audio, File)) and part.media_type.startswith(_USER_MEDIA):
+            return [_inline(part)]
+        return [{"text": part.text}] if part.text else []
+
+    def native_blocks(self, turn: Reply) -> list[Object] | None:
+        match turn.native:
+            case {"role": "model", "parts": [*parts]}:
+                native_calls = [part["functionCall"] for part in parts if "functionCall" in part]
+                ids = [call.id for call in turn.calls]
+                known = [call.get("id", own_id) for call, own_id in zip(native_calls, ids, strict=False)] == ids
+                return parts if known and len(native_calls) == len(ids) else None
+            case _:
+                return None
+
+    def call_blocks(self, calls: Sequence[Call], offered: Offer) -> list[Object]:
+        functions = [{**_id(c.id), "name": offered.name_of(c.tool), "args": arguments_of(c)} for c in calls]
+        signatures: list[Object] = [{"thoughtSignature": _NO_SIGNATURE}, *({} for _ in calls)]
+        return [{"functionCall": function, **sig} for function, sig in zip(functions, signatures, strict=False)]
+
+    def result_block(self, result: Result[Any], offered: Offer) -> Object:
+        return {"functionResponse": {**_id(result.call_id), "name": offered.name_of(result.tool), **_response(result)}}
+
+    def request(self, messages: list[Object], instructions: str) -> Object:
+        system = {"systemInstruction": {"parts": [{"text": instructions}]}} if instructions else {}
+        return {**system, "contents": messages}
+
+    def blocks_in(self, message: Object, where: str) -> list[Object]:
+        parts = reading.object_list(message, "parts", where)
+        return [_checked_part(part, f"{where}.parts[{number}]") for number, part in enumerate(parts)]
+
+    def read_reply(self, message: Object, offered: Offer, where: str) -> Reply:
+        return _reply(message["parts"], offered)
+
+    def read_result(self, block: Object, offered: Offer, where: str) -> ToolOutput | None:
+        if "functionResponse" not in block:
+            return None
+        response = reading.require(block, "functionResponse", dict, where)
+        where = f"{where}.functionResponse"
+        value = reading.require(response, "response", dict, where)
+        media = [
+            _read_inline(part, f"{where}.parts[{number}]")
+            for number, part in enumerate(reading.object_list(response, "parts", where))
+        ]
+        output = value.get("output") if value.keys() == {"output"} else value
+        error = None
+        if value.keys() == {"error"}:
+            text = value["error"] if isinstance(value["error"], str) else data_content(value["error"], where).json
+            error, content = ToolError(text), place_media(text, media)
+        elif isinstance(output, str):
+            content = place_media(output, media)
+        else:
+            content = (data_content(output, where), *media)
+        name = offered.tool_of(reading.require(response, "name", str, where))
+        return ToolOutput(where, content, reading.optional(response, "id", str, where), name, error)
+
+    def read_block(self, block: Object, where: str) -> Content:
+        if "text" in block:
+            return Text(block["text"])
+        if "inlineData" in block:
+            return _read_inline(block, where)
+        raise ValueError(f"{where} must have one of text, inlineData or functionResponse; nothing is fetched.")
+
+    def read_instructions(self, parameters: Mapping[str, Any]) -> str:
+        system = reading.optional(parameters, "systemInstruction", dict, "The conversation") or {}
+        where = "systemInstruction"
+        parts = reading.object_list(system, "parts", where)
+        return "\n".join(reading.require(part, "text", str, f"{where}.parts[{n}]") for n, part in enumerate(parts))
+
+
+_FORMAT = _Gemini()
+tools, losses, tool_choice = _FORMAT.tools, _FORMAT.losses, _FORMAT.tool_choice
+calls, reply, messages = _FORMAT.calls, _FORMAT.reply, _FORMAT.messages
+conversation, read_conversation = _FORMAT.conversation, _FORMAT.read_conversation

@@ -1,7 +1,7 @@
-"""MCP's tool shape: definitions for `tools/list`, the call of a `tools/call`, and its result. The wire is not here.
+"""MCP's data: definitions for `tools/list`, the call of a `tools/call` request, and its result. No transport.
 
-It serves both eras of the protocol. Where they differ, the older is kept to: through 2025-11-25 the root of an output
-schema, and of structured content, is an object. Any other value goes under the key `result`.
+This works for both eras of the protocol. Where they differ, it follows the older one: through 2025-11-25 the root of an
+output schema, and of structured content, is an object. Any other value goes under the key `result`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,11 +11,11 @@ from urllib.parse import quote
 from pydantic_core import from_json
 
 from ..core import Audio, Call, Content, Data, File, Hints, Image, Result, Text, ToolError, ToolSpec
-from ..schema import admits
+from ..schema import is_valid
 from ..schema.lower import Loss
-from . import answers
+from . import reading
 from .accepts import MCP
-from .offer import Offer, offer
+from .offer import offer
 
 _HINTS = {
     "readOnlyHint": "read_only",
@@ -27,64 +27,61 @@ _HINTS = {
 
 def tools(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
     """MCP's definitions of *specs*: the `tools` of a `tools/list` result. MCP has no strict mode."""
-    return [definition(tool.spec, tool.name, tool.schema) for tool in _offered(specs).tools]
+    return [tool_definition(tool.spec, tool.name, tool.schema) for tool in offer(specs, MCP, strict=False).tools]
 
 
 def losses(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
-    """What `tools` could not say, by tool; only tools of which something could not be said."""
-    return _offered(specs).losses
+    """What `tools` could not express, by tool; only tools that lost something."""
+    return offer(specs, MCP, strict=False).losses
 
 
 def calls(request: Any, specs: Iterable[ToolSpec] = ()) -> list[Call]:
-    """The one call that *request* asks for, a `tools/call` request or its params, a dictionary or the SDK's object.
+    """The one call in *request*: a `tools/call` request or its params, as a dictionary or the SDK's object.
 
-    Its id is the request's where that says one. Raises ValueError, with the place, for a broken shape.
+    Its id is the request's where that has one. Raises ValueError, with the place, where *request* is malformed.
     """
     where = "The tools/call request"
-    whole = answers.data(request, where)
+    whole = reading.as_mapping(request, where)
     method = whole.get("method", "tools/call")
     if method != "tools/call":
-        raise ValueError(f"{where} is broken: its 'method' is '{str(method)[:40]}'.")
-    params = answers.at(whole, "params", dict, where) if "params" in whole or "method" in whole else whole
-    name = answers.at(params, "name", str, f"{where} (params)")
-    arguments = answers.or_none(params, "arguments", dict, f"{where} (params)")
-    offered = _offered(specs)
-    asked_id = whole.get("id")
-    if asked_id is None:
-        call = Call(offered.tool_of(name))
-        return [offered.call(call.id, name, arguments or {})]
-    return [offered.call(str(asked_id), name, arguments or {})]
+        raise ValueError(f"{where} is malformed: its 'method' is '{str(method)[:40]}'.")
+    params = reading.require(whole, "params", dict, where) if "params" in whole or "method" in whole else whole
+    name = reading.require(params, "name", str, f"{where} (params)")
+    arguments = reading.optional(params, "arguments", dict, f"{where} (params)")
+    offered = offer(specs, MCP, strict=False)
+    call_id = whole.get("id")
+    return [offered.call(Call(name).id if call_id is None else str(call_id), name, arguments or {})]
 
 
 def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[dict[str, Any]]:
     """A `tools/call` result for each of *results*, in their order, structured where its spec promises that."""
     promised = {spec.name: spec.output_schema for spec in specs}
-    return [result_of(result, promised.get(result.tool)) for result in results]
+    return [call_result(result, promised.get(result.tool)) for result in results]
 
 
-def definition(
+def tool_definition(
     spec: ToolSpec, name: str | None = None, input_schema: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One tool of a `tools/list` result, under its own name and with its own schema unless these are given."""
-    said = {
+    """One tool of a `tools/list` result, with its own name and schema unless others are passed."""
+    members = {
         "name": name or spec.name,
         "title": spec.title,
         "description": spec.description or None,
         "inputSchema": dict(spec.input_schema if input_schema is None else input_schema),
-        "outputSchema": None if spec.output_schema is None else rooted(spec.output_schema),
+        "outputSchema": None if spec.output_schema is None else object_schema(spec.output_schema),
         "annotations": annotations(spec.hints) or None,
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in members.items() if value is not None}
 
 
 def annotations(hints: Hints) -> dict[str, bool]:
-    """The hints that were given, by MCP's names."""
-    return {name: given for name, hint in _HINTS.items() if (given := getattr(hints, hint)) is not None}
+    """The hints that are set, by MCP's names."""
+    return {name: value for name, hint in _HINTS.items() if (value := getattr(hints, hint)) is not None}
 
 
-def rooted(schema: Mapping[str, Any]) -> dict[str, Any]:
+def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """An output schema whose root is an object: *schema*, or one with it under the key `result`."""
-    if _is_rooted(schema):
+    if _is_object(schema):
         return dict(schema)
     inner = dict(schema)
     # References point into "$defs" of the root, so these stay there.
@@ -92,30 +89,29 @@ def rooted(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"result": inner}, "required": ["result"], **shared}
 
 
-def result_of(
+def call_result(
     result: Result[Any],
     output_schema: Mapping[str, Any] | None = None,
     *,
     whole: tuple[Content, ...] | None = None,
 ) -> dict[str, Any]:
-    """*result* as MCP has it: its content for the model, and structured where *output_schema* promises that.
+    """*result* as a `tools/call` result, with structured content where *output_schema* promises it.
 
-    *whole* is all of the content of a large result, of which the structured content is made. What became of the call
-    beside its content is in `_meta`, for programs: `toolcrib/repairs`, a list of `{"path", "from", "to"}`,
-    `toolcrib/error`, `{"code", "retry"}`, `toolcrib/pending`, `{"id", "kind"}`, and `toolcrib/handle` of a large
-    result.
+    *whole* is the full content of a large result; the structured content is made from it. `_meta` has, for programs,
+    `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`, `toolcrib/pending`,
+    `{"id", "kind"}`, and `toolcrib/handle` of a large result.
     """
     shown, error = content(result.content, result.call_id), result.error
     structured: dict[str, Any] | None = None
-    # For MCP a pending call has not succeeded, and a tool that promises structured content may only leave it out of an
-    # error.
+    # For MCP a pending call has not succeeded, and structured content that was promised may be missing from an error
+    # only.
     failed = error is not None or result.pending is not None
     if not failed and output_schema is not None:
         try:
             structured = _structured(output_schema, result.content if whole is None else whole)
         except ValueError:
-            # A tool that promises structured content has to give it, so this one has failed, as far as MCP goes. What
-            # it did is done, though, and what may be shown of its result is shown.
+            # Structured content that was promised must be there, so for MCP this call has failed. What may be shown of
+            # its result still is.
             failed, error = True, _unpresentable(result.tool)
             shown.insert(0, {"type": "text", "text": error.message})
     meta = _meta(result, error)
@@ -128,47 +124,43 @@ def result_of(
 
 
 def content(parts: Iterable[Content], call_id: str) -> list[dict[str, Any]]:
-    """*parts* as MCP's content. Files are embedded resources, whose address has the id of the call."""
+    """*parts* as MCP's content. Files are embedded resources, with the id of the call in their URI."""
     return [_block(part, number, call_id) for number, part in enumerate(parts)]
 
 
-def sendable(text: str) -> str:
-    """*text* without halves of surrogate pairs, as in the name of a file that is not UTF-8: they cannot be sent."""
+def encodable(text: str) -> str:
+    """*text* with lone surrogates replaced, as in a file name that is not UTF-8: they cannot be encoded."""
     return text.encode(errors="replace").decode()
 
 
-def code(error: ToolError) -> dict[str, str]:
-    """What `toolcrib/error` says of *error*."""
+def error_data(error: ToolError) -> dict[str, str]:
+    """The value of `toolcrib/error` for *error*."""
     return {"code": error.code, "retry": error.retry}
 
 
-def _offered(specs: Iterable[ToolSpec]) -> Offer:
-    return offer(tuple(specs), MCP, strict=False)
-
-
-def _is_rooted(schema: Mapping[str, Any]) -> bool:
+def _is_object(schema: Mapping[str, Any]) -> bool:
     return schema.get("type") == "object"
 
 
 def _structured(schema: Mapping[str, Any], content: tuple[Content, ...]) -> dict[str, Any]:
-    """The structured content, made of what may be shown. Raises ValueError where that is not what *schema* says."""
+    """The structured content, made of what may be shown. Raises ValueError where it does not match *schema*."""
     value: Any
     match content:
         case (Data() as data,):
             value = from_json(data.json, allow_inf_nan=False)
         case (Text(text),):
-            value = sendable(text)
+            value = encodable(text)
         case _:
             raise ValueError
-    if not admits(schema, value):
+    if not is_valid(schema, value):
         raise ValueError
-    return value if _is_rooted(schema) else {"result": value}
+    return value if _is_object(schema) else {"result": value}
 
 
 def _unpresentable(tool: str) -> ToolError:
     return ToolError(
-        f"What tool '{tool}' returned cannot be given in the form that it promises, perhaps because "
-        "secrets were struck out of it. What may be shown of it follows.",
+        f"The result of tool '{tool}' does not match its output schema as it may be shown, perhaps because secrets "
+        "were redacted. What may be shown of it follows.",
         "invalid_result",
     )
 
@@ -176,14 +168,14 @@ def _unpresentable(tool: str) -> ToolError:
 def _block(part: Content, number: int, call_id: str) -> dict[str, Any]:
     match part:
         case Text() | Data():
-            return {"type": "text", "text": sendable(part.text)}
+            return {"type": "text", "text": encodable(part.text)}
         case Image():
-            return {"type": "image", "data": part.base64, "mimeType": sendable(part.media_type)}
+            return {"type": "image", "data": part.base64, "mimeType": encodable(part.media_type)}
         case Audio():
-            return {"type": "audio", "data": part.base64, "mimeType": sendable(part.media_type)}
+            return {"type": "audio", "data": part.base64, "mimeType": encodable(part.media_type)}
         case File():
-            uri = f"toolcrib:{call_id}/{number}/{quote(sendable(part.name or 'file'), safe='')}"
-            resource = {"uri": uri, "mimeType": sendable(part.media_type), "blob": part.base64}
+            uri = f"toolcrib:{call_id}/{number}/{quote(encodable(part.name or 'file'), safe='')}"
+            resource = {"uri": uri, "mimeType": encodable(part.media_type), "blob": part.base64}
             return {"type": "resource", "resource": resource}
 
 
@@ -192,7 +184,7 @@ def _meta(result: Result[Any], error: ToolError | None) -> dict[str, Any]:
     if result.repairs:
         meta["toolcrib/repairs"] = [{"path": r.path, "from": r.from_kind, "to": r.to_kind} for r in result.repairs]
     if error is not None:
-        meta["toolcrib/error"] = code(error)
+        meta["toolcrib/error"] = error_data(error)
     if result.pending is not None:
         meta["toolcrib/pending"] = {"id": result.pending.id, "kind": result.pending.kind}
     if "handle" in result.metadata:

@@ -1,13 +1,12 @@
-"""Tools as they are offered to a model: under names its provider takes, with schemas it takes, and the way back.
+"""Tools as a provider accepts them, with its names and schemas, and the translation of calls back to the tools' own.
 
-Names and arguments go back the way they came: a call is made of what the model wrote, under the tool's own name and as
-the tool's own schema describes.
+A call gets the tool's own name, and arguments as the tool's own schema describes them.
 """
 
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -18,7 +17,7 @@ from ..schema.lower import Accepts, Lift, Loss, Lowered, lower
 
 @dataclass(frozen=True, slots=True)
 class Offered:
-    """One tool as a provider is told of it. `losses` is what it is not told."""
+    """One tool as it is sent to a provider. `losses` is what could not be expressed."""
 
     spec: ToolSpec
     name: str
@@ -27,9 +26,18 @@ class Offered:
     strict: bool
     losses: tuple[Loss, ...]
 
+    def definition(self, schema_key: str) -> dict[str, Any]:
+        """The tool's members that most providers name alike, with the schema under *schema_key*."""
+        return {
+            "name": self.name,
+            **({"description": self.description} if self.description else {}),
+            schema_key: self.schema,
+            **({"strict": True} if self.strict else {}),
+        }
+
 
 class Offer:
-    """Tools, each as one provider is told of it, and the way back for what its model asks. Made by `offer`."""
+    """Tools as they are sent to one provider, and the translation of its model's calls. Made by `offer`."""
 
     def __init__(self, specs: Sequence[ToolSpec], accepts: Accepts, *, strict: bool | None) -> None:
         names = _names([spec.name for spec in specs], accepts)
@@ -47,46 +55,46 @@ class Offer:
 
     @cached_property
     def losses(self) -> dict[str, tuple[Loss, ...]]:
-        """What the provider is not told, by the tool's own name; only tools of which something is not."""
+        """What could not be expressed, by the tool's own name; only tools that lost something."""
         return {tool.spec.name: tool.losses for tool in self.tools if tool.losses}
 
     def name_of(self, tool: str) -> str:
-        """The provider's name for *tool*; for one that is not offered, a name that the provider takes all the same."""
+        """The provider's name for *tool*; for a tool that is not offered, a name that the provider accepts."""
         if tool in self._names:
             return self._names[tool]
         return tool if re.fullmatch(self._accepts.names, tool) else _fitting(tool, self._accepts)
 
     def tool_of(self, name: str) -> str:
-        """The tool's own name; a name that was never offered as it is."""
+        """The tool's own name; a name that was never offered is unchanged."""
         return self._tools.get(name, name)
 
     def call(self, call_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> Call:
-        """What a model asked for as a `Call`, under the tool's own name and with the arguments its schema describes.
+        """A model's call as a `Call`, with the tool's own name and arguments as the tool's own schema describes them.
 
-        Text that is no JSON object stays the text it is, and a name that was never offered stays that name: the
-        workbench explains both to the model. So does text in which nothing is to be lifted: duplicate keys are found.
+        Text that is not a JSON object and a name that was never offered are unchanged: the workbench explains both to
+        the model. Text in which nothing has to be restored is unchanged too, so that duplicate keys are found.
         """
         tool = self.tool_of(name)
         lift = self._lifts.get(tool)
         return Call(tool, arguments if lift is None else _lifted(arguments, lift), call_id)
 
 
-def offer(specs: Sequence[ToolSpec], accepts: Accepts, *, strict: bool | None = None) -> Offer:
-    """*specs* as a provider is told of them. The same specs again cost a look-up.
+def offer(specs: Iterable[ToolSpec], accepts: Accepts, *, strict: bool | None = None) -> Offer:
+    """*specs* as they are sent to a provider. The same specs again cost a look-up.
 
-    *strict* None means as each spec says; False asks for strict mode nowhere; True asks for it everywhere but where a
-    spec says no. A tool that strict mode would change is sent without it, and its losses say why.
+    *strict* None means as each spec says; False means no strict mode; True means strict mode for every tool whose spec
+    does not refuse it. A tool that strict mode would change is sent without it, and its losses say why.
     Raises NameConflictError for two tools of one name.
     """
-    return _offer(_Same(specs), accepts, strict)
+    return _offer(_SpecsKey(specs), accepts, strict)
 
 
-class _Same:
-    """Specs as a key: the same objects in the same order. Keeps them alive, so that no id is used again."""
+class _SpecsKey:
+    """Specs as a cache key: the same objects in the same order. It keeps them alive, so that no id is reused."""
 
     __slots__ = ("_hash", "_ids", "specs")
 
-    def __init__(self, specs: Sequence[ToolSpec]) -> None:
+    def __init__(self, specs: Iterable[ToolSpec]) -> None:
         self.specs = tuple(specs)
         self._ids = tuple(map(id, self.specs))
         self._hash = hash(self._ids)
@@ -95,51 +103,52 @@ class _Same:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self._ids == other._ids
+        return isinstance(other, _SpecsKey) and self._ids == other._ids
 
 
 @lru_cache(maxsize=128)
-def _offer(same: _Same, accepts: Accepts, strict: bool | None) -> Offer:
-    return Offer(same.specs, accepts, strict=strict)
+def _offer(key: _SpecsKey, accepts: Accepts, strict: bool | None) -> Offer:
+    return Offer(key.specs, accepts, strict=strict)
 
 
 def _lowered(spec: ToolSpec, accepts: Accepts, strict: bool | None) -> Lowered:
-    wanted = spec.strict if strict is None or spec.strict is False else strict
-    return lower(spec.input_schema, accepts, strict=bool(wanted))
+    if strict is None or spec.strict is False:
+        strict = spec.strict
+    return lower(spec.input_schema, accepts, strict=bool(strict))
 
 
 def _within_limits(lowered: list[Lowered], specs: Sequence[ToolSpec], accepts: Accepts) -> list[Lowered]:
-    """*lowered*, with the first ones strict: as many as the provider takes in one request."""
+    """*lowered*, with as many of the first ones strict as the provider accepts in one request."""
     strictly = accepts.strictly or accepts
-    kept: list[Lowered] = []
+    limited: list[Lowered] = []
     tools = optional = unions = 0
     for low, spec in zip(lowered, specs, strict=True):
         if low.strict and accepts.strictly is not None:
             for found, most, what in (
                 (tools + 1, strictly.most_tools, "tools"),
-                (optional + low.optional, strictly.most_optional, "members that may be left out"),
-                (unions + low.unions, strictly.most_unions, "members of several types"),
+                (optional + low.optional, strictly.most_optional, "optional properties"),
+                (unions + low.unions, strictly.most_unions, "properties with several types"),
             ):
                 if most is not None and found > most:
                     meaning = (
-                        f"{accepts.name} takes at most {most} {what} in all strict tools of a request together. "
-                        "So the tool is sent without strict mode."
+                        f"{accepts.name} accepts at most {most} {what} in all strict tools of a request together, "
+                        "so the tool is sent without strict mode."
                     )
                     loose = lower(spec.input_schema, accepts)
                     low = replace(loose, losses=(*loose.losses, Loss("", "strict", meaning)))
                     break
             else:
                 tools, optional, unions = tools + 1, optional + low.optional, unions + low.unions
-        kept.append(low)
-    return kept
+        limited.append(low)
+    return limited
 
 
 def _names(tools: Sequence[str], accepts: Accepts) -> dict[str, str]:
-    """A provider's name for each of *tools*: its own where the provider takes it, else one that nobody else has."""
+    """A provider's name for each of *tools*: its own where the provider accepts it, else a unique one."""
     names: dict[str, str] = {}
     for tool in tools:
         if tool in names:
-            raise NameConflictError(f"Two tools are called '{tool}'. A model could not tell them apart: rename one.")
+            raise NameConflictError(f"Two tools are called '{tool}'. A model cannot distinguish them: rename one.")
         names[tool] = tool
     taken = {tool for tool in tools if re.fullmatch(accepts.names, tool)}
     for tool in tools:
@@ -167,24 +176,24 @@ def _fitting(tool: str, accepts: Accepts) -> str:
 def _lifted(arguments: str | Mapping[str, Any] | None, lift: Lift) -> str | Mapping[str, Any] | None:
     if arguments is None:
         return None
-    written = arguments
+    value: Any = arguments
     if isinstance(arguments, str):
         try:
-            written = json.loads(arguments, object_pairs_hook=_object, parse_constant=_refuse)
+            value = json.loads(arguments, object_pairs_hook=_object, parse_constant=_refuse)
         except (ValueError, RecursionError):
             return arguments
-    if not isinstance(written, dict):
+    if not isinstance(value, dict):
         return arguments
-    lifted = lift(written)
-    return arguments if lifted is written else lifted
+    lifted = lift(value)
+    return arguments if lifted is value else lifted
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("duplicate key")
     return members
 
 
 def _refuse(constant: str) -> Any:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not valid JSON")

@@ -1,38 +1,43 @@
-"""What OpenAI's two formats have in common: ids, arguments as text, results in words, the order of a conversation."""
+"""What OpenAI's two formats have in common: choices, arguments as text, results as text, files."""
 
 import json
 import mimetypes
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from ..core import Audio, Call, Content, File, Image, Result
-from . import answers, exchange, parts
-from .turns import Reply, Results, Turn
+from ..core import CODES, Audio, Call, Content, File, Image, Result, Text, ToolError
+from . import reading
+from .content import arguments_of, decoded, from_data_url, text_of_file
 
 IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-SOUNDS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 PDF = "application/pdf"
-CHOICES = {"auto": None, "any": "required", "none": "none"}
+
+_AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+_ERROR = re.compile(r"Error \((\w+)\): ?(.*)", re.DOTALL)
 
 
-def failed(error: Any) -> answers.BrokenOff:
-    """What an answer says went wrong, where it should have an answer."""
-    said = error if isinstance(error, Mapping) else {"message": error}
-    code = said.get("code") or said.get("type") or ""
-    return answers.BrokenOff(
-        f"OpenAI broke off its answer: {f'{code}: ' if code else ''}{str(said.get('message'))[:500]}", str(code)
+def error_from(error: Any) -> reading.IncompleteReply:
+    """The error that stands in an answer's place."""
+    details = error if isinstance(error, Mapping) else {"message": error}
+    code = details.get("code") or details.get("type") or ""
+    prefix = f"{code}: " if code else ""
+    return reading.IncompleteReply(
+        f"OpenAI broke off its answer: {prefix}{str(details.get('message'))[:500]}", str(code)
     )
 
 
-def choice(said: Any, parallel: bool) -> dict[str, Any]:
-    """The request's parameters for a choice of tools, in OpenAI's words for it; None is its default."""
+def choice_parameters(kind: str, tool: Any, parallel: bool) -> dict[str, Any]:
+    """The request's parameters for a choice; *tool* is OpenAI's form of a tool's name. "auto" is its default."""
+    choice = {"any": "required", "none": "none", "tool": tool}.get(kind)
     return {
-        **({} if said is None else {"tool_choice": said}),
+        **({"tool_choice": choice} if choice else {}),
         **({} if parallel else {"parallel_tool_calls": False}),
     }
 
 
-def given(arguments: Any) -> Mapping[str, Any] | str:
+def read_arguments(arguments: Any) -> Mapping[str, Any] | str:
     """Arguments as a provider sent them: JSON text, an object, or nothing in any of its spellings."""
     if arguments is None or isinstance(arguments, Mapping):
         return arguments or {}
@@ -40,27 +45,33 @@ def given(arguments: Any) -> Mapping[str, Any] | str:
     return {} if text.strip() in ("", "null") else text
 
 
-def sent(arguments: str | bytes | Mapping[str, Any] | None) -> str:
-    """Arguments to send back: the JSON text of an object, as it was written where it is one.
+def arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
+    """Arguments to send back: the JSON text of an object, unchanged where they are one already.
 
-    vLLM and Ollama read them before the model does, and refuse the whole conversation for one call that is not JSON.
+    vLLM and Ollama parse them before the model sees them, and refuse the whole conversation for invalid JSON.
     """
-    mapping = parts.arguments(Call("", arguments))
+    mapping = arguments_of(Call("", arguments))
     if isinstance(arguments, str) and arguments.strip() and "INVALID_JSON" not in mapping:
         return arguments
     return json.dumps(mapping, ensure_ascii=False)
 
 
-def words(part: Content) -> str:
-    """*part* in words: a file of text is its text, under its name."""
-    text = parts.readable(part)
+def text_of(part: Content) -> str:
+    """*part* as text; of a text file its text, under its name."""
+    text = text_of_file(part)
     return part.text if text is None else f"{part.text}\n{text}"
 
 
-def told(result: Result[Any]) -> str:
-    """A result in words. OpenAI has no flag for errors, so the words say it."""
-    text = "\n".join(map(words, result.content))
+def result_text(result: Result[Any]) -> str:
+    """A result as text. OpenAI has no flag for errors, so the text names the error's code."""
+    text = "\n".join(map(text_of, result.content))
     return text if result.error is None else f"Error ({result.error.code}): {text}"
+
+
+def read_error(text: str) -> ToolError | None:
+    """The error that `result_text` wrote; None for the text of any other result."""
+    match = _ERROR.fullmatch(text)
+    return ToolError(match[2], match[1]) if match and match[1] in CODES else None
 
 
 def data_url(part: Image | Audio | File) -> str:
@@ -68,28 +79,29 @@ def data_url(part: Image | Audio | File) -> str:
 
 
 def file_name(part: File) -> str:
-    """OpenAI tells kinds of files by the ends of their names."""
+    """OpenAI recognizes the kinds of files by their extensions."""
     return part.name or f"file{mimetypes.guess_extension(part.media_type) or ''}"
 
 
-def in_order(turns: Iterable[Turn]) -> Iterator[Turn]:
-    """*turns*, with the results of each reply in the order of its calls.
+def read_content(
+    message: Mapping[str, Any], key: str, read_part: Callable[[dict[str, Any], str], Content], where: str
+) -> tuple[Content, ...]:
+    """The content `message[key]`, which is text or a list of parts. Raises ValueError, with the place."""
+    if isinstance(text := message.get(key), str):
+        return (Text(text),)
+    reading.require(message, key, list, where)
+    parts = reading.object_list(message, key, where)
+    return tuple(read_part(part, f"{where}.{key}[{number}]") for number, part in enumerate(parts))
 
-    Raises ValueError, with the place, where a call has no result or a result no call.
-    """
-    asked: Sequence[Call] = ()
-    for number, turn in enumerate(map(exchange.require_turn, turns)):
-        if isinstance(turn, Results):
-            try:
-                yield Results(tuple(exchange.paired(asked, turn.results)))
-            except ValueError as error:
-                raise ValueError(f"turns[{number}]: {error}") from None
-            asked = ()
-            continue
-        if asked:
-            break
-        asked = turn.calls if isinstance(turn, Reply) else ()
-        yield turn
-    if asked:
-        ids = ", ".join(call.id for call in asked)
-        raise ValueError(f"The calls {ids} have no results. Put their Results next after the Reply.")
+
+def read_audio(part: Mapping[str, Any], where: str) -> Audio:
+    """The audio of an `input_audio` part. Raises ValueError, with the place, where it is malformed."""
+    audio = reading.require(part, "input_audio", dict, where)
+    form = reading.require(audio, "format", str, f"{where}.input_audio")
+    return Audio(decoded(audio, "data", f"{where}.input_audio"), _AUDIO_TYPES.get(form, f"audio/{form}"))
+
+
+def read_file(file: Mapping[str, Any], where: str) -> File:
+    """The file whose bytes are in *file*, and not stored at OpenAI. Raises ValueError, with the place."""
+    media_type, data = from_data_url(file, "file_data", where)
+    return File(data, media_type, reading.optional(file, "filename", str, where))

@@ -1,30 +1,32 @@
-"""OpenAI Responses (POST /v1/responses): tools, calls and results in its words.
+"""OpenAI Responses (POST /v1/responses): tools, calls, results and conversations.
 
     client.responses.create(model=..., tools=tools(specs), **tool_choice("auto", specs),
                             **conversation(turns, specs, instructions=...))
 
-A conversation is sent whole with each request, the model's own items (reasoning too) just as they came. A tool's result
-may be text, images and files; errors are told in words.
+A conversation is sent whole with each request, the model's own items (reasoning too) as they came. A tool's result may
+be text, images and files; errors are described in the text.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
-from ..schema.lower import Loss
-from . import answers, exchange, parts
-from . import openai_parts as common
+from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolError, ToolSpec
+from . import openai_parts as shared
+from . import reading
 from .accepts import RESPONSES
-from .offer import Offer, offer
-from .turns import Choice, Reply, Results, Stop, Turn, Usage, User, Written
+from .content import from_data_url, text_of_file
+from .format import Entry, Format, Object
+from .history import ToolOutput
+from .offer import Offer, Offered, offer
+from .turns import Reply, Stop, TextDelta, Usage, User, text_of
 
 _ANSWER = "OpenAI's response"
 _EVENT = "OpenAI's event"
 _OFFICE = "application/vnd.openxmlformats-officedocument."
-# What the Responses API reads beside PDF and files of text.
+# What the Responses API reads beside PDF and text files.
 _FILES = frozenset(
     {
-        common.PDF,
+        shared.PDF,
         "application/msword",
         "application/rtf",
         "application/vnd.ms-excel",
@@ -38,182 +40,98 @@ _FILES = frozenset(
 # Calls that the client would have to answer, of tools that were never offered.
 _UNANSWERED = frozenset({"apply_patch_call", "computer_call", "custom_tool_call", "local_shell_call", "shell_call"})
 # The kinds of items that only this format has: a conversation may change its provider.
-_OURS = frozenset({"message", "function_call", "reasoning"})
-
-
-def tools(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
-    """OpenAI's definitions of *specs*: the request's `tools`.
-
-    *strict* None means as each spec says. A tool that strict mode would change is sent non-strict, and `losses` says
-    why.
-    """
-    return [
-        {
-            "type": "function",
-            "name": tool.name,
-            **({"description": tool.description} if tool.description else {}),
-            "parameters": tool.schema,
-            "strict": tool.strict,  # said always: left out, it means strict here
-        }
-        for tool in _offered(specs, strict).tools
-    ]
-
-
-def losses(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
-    """What `tools` could not say, by tool; only tools of which something could not be said."""
-    return _offered(specs, strict).losses
-
-
-def tool_choice(choice: Choice = "auto", specs: Iterable[ToolSpec] = (), *, parallel: bool = True) -> dict[str, Any]:
-    """The request's parameters for *choice*; nothing where OpenAI's default says it.
-
-    Send it with tools only: OpenAI refuses a choice among none. Raises SetupError for the name of no tool.
-    """
-    if choice in common.CHOICES:
-        return common.choice(common.CHOICES[choice], parallel)
-    specs = tuple(specs)
-    name = _offered(specs).name_of(answers.chosen(choice, specs))
-    return common.choice({"type": "function", "name": name}, parallel)
-
-
-def calls(answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> list[Call]:
-    """The calls that *answer* asks for, in its order.
-
-    *answer* is a whole response or the events of a streamed one, as dictionaries or as the SDK's objects.
-    *strict* is what `tools` was given.
-
-    Raises ValueError, with the place, where its shape is broken, the response failed, or the stream ended before it
-    did.
-    """
-    return list(reply(answer, specs, strict=strict).calls)
-
-
-def reply(answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> Reply:
-    """The whole of *answer*; see `calls`. Its `native` are the items of the response."""
-    pieces = answers.streamed(answer)
-    if pieces is not None:
-        return answers.gathered(Stream(specs, strict=strict), pieces)
-    response = answers.data(answer, _ANSWER)
-    if "output" not in response and not response.get("error"):
-        raise ValueError(f"{_ANSWER} is broken: 'output' is missing. Is this a Responses address?")
-    return _reply(response, answers.objects(response, "output", _ANSWER), _offered(specs, strict))
+_NATIVE = frozenset({"message", "function_call", "reasoning"})
 
 
 class Stream:
-    """A reply in pieces: the events of a streamed response, in their order."""
+    """A reply read from the events of a streamed response, in their order."""
 
     def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
-        self._offered = _offered(specs, strict)
+        self._offer = offer(specs, RESPONSES, strict=strict)
         self._items: dict[int, dict[str, Any]] = {}
         self._response: Mapping[str, Any] | None = None
 
-    def add(self, chunk: Any) -> list[Written]:
-        """The words that *chunk* adds. Raises ValueError where its shape is broken, or it tells of an error."""
-        event = answers.data(chunk, _EVENT)
-        # Unknown events are passed over: there are dozens, for OpenAI's own tools too.
+    def add(self, chunk: Any) -> list[TextDelta]:
+        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        event = reading.as_mapping(chunk, _EVENT)
+        # Unknown events are ignored: there are dozens, for OpenAI's own tools too.
         match event.get("type"):
             case "response.output_text.delta" | "response.refusal.delta":
-                return answers.written(answers.at(event, "delta", str, _EVENT))
+                return reading.deltas(reading.require(event, "delta", str, _EVENT))
             case "response.output_item.added" | "response.output_item.done":
-                self._items[self._index(event)] = dict(answers.at(event, "item", dict, _EVENT))
+                self._items[self._index(event)] = dict(reading.require(event, "item", dict, _EVENT))
             case "response.function_call_arguments.delta":
                 item = self._items.setdefault(self._index(event), {"type": "function_call"})
-                begun = answers.or_none(item, "arguments", str, f"{_EVENT} (item)") or ""
-                item["arguments"] = begun + answers.at(event, "delta", str, _EVENT)
+                before = reading.optional(item, "arguments", str, f"{_EVENT} (item)") or ""
+                item["arguments"] = before + reading.require(event, "delta", str, _EVENT)
             case "response.function_call_arguments.done":
                 item = self._items.setdefault(self._index(event), {"type": "function_call"})
-                item["arguments"] = answers.at(event, "arguments", str, _EVENT)
+                item["arguments"] = reading.require(event, "arguments", str, _EVENT)
             case "response.completed" | "response.incomplete" | "response.failed":
-                self._response = answers.at(event, "response", dict, _EVENT)
+                self._response = reading.require(event, "response", dict, _EVENT)
             case "error":
-                raise common.failed(event.get("error") or event)
+                raise shared.error_from(event.get("error") or event)
             case _:
                 pass
         return []
 
     def reply(self) -> Reply:
-        """The whole. Raises ValueError where the response has not ended: half a reply is none."""
+        """The whole reply. Raises ValueError where the stream ended before the response did."""
         if self._response is None:
-            raise answers.BrokenOff("OpenAI's stream ended in the middle, before 'response.completed'.")
+            raise reading.IncompleteReply("OpenAI's stream ended in the middle, before 'response.completed'.")
         # Some servers repeat the items at the end, some do not.
-        output = answers.objects(self._response, "output", _ANSWER)
-        return _reply(self._response, output or [self._items[n] for n in sorted(self._items)], self._offered)
+        output = reading.object_list(self._response, "output", _ANSWER)
+        return _reply(self._response, output or [self._items[n] for n in sorted(self._items)], self._offer, _ANSWER)
 
     @staticmethod
     def _index(event: Mapping[str, Any]) -> int:
-        return answers.at(event, "output_index", int, f"{_EVENT} {event.get('type')}")
+        return reading.require(event, "output_index", int, f"{_EVENT} {event.get('type')}")
 
 
-def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[Any]:
-    """The results of one turn's calls: an item each, in the given order.
-
-    Raises ValueError where a result does not say the id of its call.
-    """
-    return [
-        {"type": "function_call_output", "call_id": result.call_id, "output": _output(result)}
-        for result in exchange.identified(results)
-    ]
+# A response as a Reply
 
 
-def conversation(turns: Iterable[Turn], specs: Iterable[ToolSpec] = (), *, instructions: str = "") -> dict[str, Any]:
-    """The request's `input`, and its `instructions` where there are any.
-
-    Raises ValueError, with the place, where a reply's calls and the results after it do not pair.
-    """
-    offered = _offered(specs)
-    said: list[dict[str, Any]] = []
-    for turn in common.in_order(turns):
-        match turn:
-            case User(content):
-                said.append({"role": "user", "content": _user(content)})
-            case Reply():
-                said += turn.native if _is_ours(turn) else _anew(turn, offered)
-            case Results(results):
-                said += messages(results)
-    return {**({"instructions": instructions} if instructions else {}), "input": said}
-
-
-def _offered(specs: Iterable[ToolSpec], strict: bool | None = None) -> Offer:
-    return offer(tuple(specs), RESPONSES, strict=strict)
-
-
-def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], offered: Offer) -> Reply:
-    status = answers.or_none(response, "status", str, _ANSWER) or "completed"
+def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], offered: Offer, place: str) -> Reply:
+    status = reading.optional(response, "status", str, _ANSWER) or "completed"
     if response.get("error") or status == "failed":
-        raise common.failed(response.get("error"))
+        raise shared.error_from(response.get("error"))
     if status not in ("completed", "incomplete"):
         raise ValueError(f"{_ANSWER} has not ended: its status is '{status}'. Ask for it again, not in the background.")
     native: list[dict[str, Any]] = []
-    asked: list[Call] = []
+    made: list[Call] = []
     texts: list[str] = []
     refused = False
-    taken: set[str] = set()
-    for number, item in enumerate(answers.plain(output, _ANSWER)):
-        where = f"{_ANSWER} (output[{number}])"
-        kept = {name: value for name, value in item.items() if value is not None}
+    used_ids: set[str] = set()
+    for number, item in enumerate(reading.json_data(output, place)):
+        where = f"{place} (output[{number}])"
+        own = {name: value for name, value in item.items() if value is not None}
         if item.get("type") == "function_call":
-            call_id = answers.own_id(answers.or_none(item, "call_id", str, where), taken)
-            arguments = common.given(item.get("arguments"))
-            asked.append(offered.call(call_id, answers.at(item, "name", str, where), arguments))
-            # A name that the model has made up may be none that can be sent back.
-            name = offered.name_of(asked[-1].tool)
-            kept |= {"call_id": call_id, "name": name, "arguments": common.sent(arguments)}
-        elif item.get("type") == "message":
-            for place, part in enumerate(answers.objects(item, "content", where)):
+            call_id = reading.unique_id(reading.optional(item, "call_id", str, where), used_ids)
+            arguments = shared.read_arguments(item.get("arguments"))
+            made.append(offered.call(call_id, reading.require(item, "name", str, where), arguments))
+            # A name that the model has made up may be one that cannot be sent back.
+            name = offered.name_of(made[-1].tool)
+            own |= {"call_id": call_id, "name": name, "arguments": shared.arguments_text(arguments)}
+        elif item.get("type") == "message" or item.get("role") == "assistant":
+            parts: list[dict[str, Any]] = []
+            if place != _ANSWER and isinstance(item.get("content"), str):  # a request may have the text alone
+                texts.append(item["content"])
+            else:
+                parts = reading.object_list(item, "content", where)
+            for position, part in enumerate(parts):
                 key = "refusal" if part.get("type") == "refusal" else "text"
                 refused = refused or key == "refusal"
                 if part.get("type") in ("output_text", "refusal"):
-                    texts.append(answers.at(part, key, str, f"{where}.content[{place}]"))
+                    texts.append(reading.require(part, key, str, f"{where}.content[{position}]"))
         if str(item.get("type")) not in _UNANSWERED:
-            native.append(kept)
+            native.append(own)
     if response.get("store") is False:
-        native = _unstored(native)
-    return Reply("".join(texts), tuple(asked), _stop(response, bool(asked), refused), _usage(response), native)
+        native = _without_stored(native)
+    return Reply("".join(texts), tuple(made), _stop(response, bool(made), refused), _usage(response), native)
 
 
-def _unstored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """*items* of a response that OpenAI did not keep: it finds none by its id, nor reasoning that came without its
-    encrypted content."""
+def _without_stored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """*items* without references to what OpenAI did not store: ids, and reasoning without its encrypted content."""
     return [
         {name: value for name, value in item.items() if name != "id" or item.get("type") == "reasoning"}
         for item in items
@@ -221,7 +139,7 @@ def _unstored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _stop(response: Mapping[str, Any], asked: bool, refused: bool) -> Stop:
+def _stop(response: Mapping[str, Any], has_calls: bool, refused: bool) -> Stop:
     if response.get("status") == "incomplete":
         details = response.get("incomplete_details")
         match details.get("reason") if isinstance(details, Mapping) else None:
@@ -231,71 +149,170 @@ def _stop(response: Mapping[str, Any], asked: bool, refused: bool) -> Stop:
                 return "refused"
             case _:
                 return "other"
-    if asked:
+    if has_calls:
         return "calls"
     return "refused" if refused else "end"
 
 
 def _usage(response: Mapping[str, Any]) -> Usage:
-    usage = answers.or_none(response, "usage", dict, _ANSWER) or {}
+    usage = reading.optional(response, "usage", dict, _ANSWER) or {}
     details = usage.get("input_tokens_details")
-    cached = answers.count(details, "cached_tokens") if isinstance(details, Mapping) else 0
-    return Usage(answers.count(usage, "input_tokens"), answers.count(usage, "output_tokens"), cached)
+    cached = reading.token_count(details, "cached_tokens") if isinstance(details, Mapping) else 0
+    return Usage(reading.token_count(usage, "input_tokens"), reading.token_count(usage, "output_tokens"), cached)
 
 
-def _is_ours(turn: Reply) -> bool:
-    """Whether `native` are items of this format, and of these calls."""
+# Turns as items
+
+
+def _has_native(turn: Reply) -> bool:
+    """Whether `native` are items of this format with these calls."""
     items = turn.native
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return False
-    asked = [item.get("call_id") for item in items if item.get("type") == "function_call"]
-    return any(str(item.get("type")) in _OURS for item in items) and asked == [call.id for call in turn.calls]
+    ids = [item.get("call_id") for item in items if item.get("type") == "function_call"]
+    return any(str(item.get("type")) in _NATIVE for item in items) and ids == [call.id for call in turn.calls]
 
 
-def _anew(turn: Reply, offered: Offer) -> list[dict[str, Any]]:
-    said = [{"role": "assistant", "content": turn.text}] if turn.text else []
-    return [
-        *said,
-        *(
-            {
-                "type": "function_call",
-                "call_id": call.id,
-                "name": offered.name_of(call.tool),
-                "arguments": common.sent(call.arguments),
-            }
-            for call in turn.calls
-        ),
-    ]
+def _from_reply(turn: Reply, offered: Offer) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = [{"role": "assistant", "content": turn.text}] if turn.text else []
+    for call in turn.calls:
+        arguments = shared.arguments_text(call.arguments)
+        name = offered.name_of(call.tool)
+        items.append({"type": "function_call", "call_id": call.id, "name": name, "arguments": arguments})
+    return items
 
 
 def _output(result: Result[Any]) -> str | list[dict[str, Any]]:
     if not any(isinstance(part, Image | File) for part in result.content):
-        return common.told(result)
-    error = [_words(f"Error ({result.error.code}):")] if result.error is not None else []
+        return shared.result_text(result)
+    error = [_text_part(f"Error ({result.error.code}):")] if result.error is not None else []
     return [*error, *map(_part, result.content)]
-
-
-def _user(content: Sequence[Content]) -> str | list[dict[str, Any]]:
-    if all(isinstance(part, Text) for part in content):
-        return "\n".join(part.text for part in content)
-    return [_sound(part) if isinstance(part, Audio) else _part(part) for part in content]
 
 
 def _part(part: Content) -> dict[str, Any]:
     match part:
-        case Image(_, media_type) if media_type in common.IMAGES:
-            return {"type": "input_image", "image_url": common.data_url(part), "detail": "auto"}
-        case File(_, media_type) if media_type in _FILES or parts.readable(part) is not None:
-            return {"type": "input_file", "filename": common.file_name(part), "file_data": common.data_url(part)}
+        case Image(_, media_type) if media_type in shared.IMAGES:
+            return {"type": "input_image", "image_url": shared.data_url(part), "detail": "auto"}
+        case File(_, media_type) if media_type in _FILES or text_of_file(part) is not None:
+            return {"type": "input_file", "filename": shared.file_name(part), "file_data": shared.data_url(part)}
         case Text() | Data() | Image() | Audio() | File():
-            return _words(part.text)
+            return _text_part(part.text)
 
 
-def _sound(part: Audio) -> dict[str, Any]:
-    if part.media_type not in common.SOUNDS:
-        return _words(part.text)
-    return {"type": "input_audio", "input_audio": {"data": part.base64, "format": common.SOUNDS[part.media_type]}}
+def _audio(part: Audio) -> dict[str, Any]:
+    if part.media_type not in shared.AUDIO:
+        return _text_part(part.text)
+    return {"type": "input_audio", "input_audio": {"data": part.base64, "format": shared.AUDIO[part.media_type]}}
 
 
-def _words(text: str) -> dict[str, Any]:
+def _text_part(text: str) -> dict[str, Any]:
     return {"type": "input_text", "text": text}
+
+
+# Items as turns
+
+
+def _is_input(item: Mapping[str, Any]) -> bool:
+    """Whether *item* is not the model's own."""
+    return item.get("type") == "function_call_output" or item.get("role") not in (None, "assistant")
+
+
+def _read_part(part: Mapping[str, Any], where: str) -> Content:
+    match kind := part.get("type"):
+        case "input_text" | "output_text":
+            return Text(reading.require(part, "text", str, where))
+        case "input_image":
+            media_type, data = from_data_url(part, "image_url", where)
+            return Image(data, media_type)
+        case "input_audio":
+            return shared.read_audio(part, where)
+        case "input_file":
+            return shared.read_file(part, where)
+        case _:
+            raise ValueError(
+                f"{where}.type is {kind!r:.40}; it must be input_text, input_image, input_audio or input_file."
+            )
+
+
+def _read_output(item: Mapping[str, Any], where: str) -> tuple[tuple[Content, ...], Any]:
+    """The content of a call's output, and its error where it is one."""
+    content = shared.read_content(item, "output", _read_part, where)
+    first, *rest = content or (Text(""),)
+    error = shared.read_error(first.text) if isinstance(first, Text) else None
+    if error is None:
+        return content, None
+    if not rest:
+        return (Text(error.message),), error
+    error = ToolError(text_of(rest), error.code)
+    return tuple(rest), error
+
+
+class _Responses(Format):
+    accepts = RESPONSES
+    stream = Stream
+    key = "input"
+
+    def definitions(self, tools: Sequence[Offered]) -> list[Object]:
+        # `strict` always: left out, it means strict here.
+        return [{"type": "function", **tool.definition("parameters"), "strict": tool.strict} for tool in tools]
+
+    def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
+        return shared.choice_parameters(kind, {"type": "function", "name": name}, parallel)
+
+    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
+        response = reading.as_mapping(answer, _ANSWER)
+        if "output" not in response and not response.get("error"):
+            raise ValueError(f"{_ANSWER} is malformed: 'output' is missing. Is this a Responses address?")
+        output = reading.object_list(response, "output", _ANSWER)
+        return _reply(response, output, offer(specs, RESPONSES, strict=strict), _ANSWER)
+
+    def user_messages(self, content: Sequence[Content]) -> list[Object]:
+        parts = [_audio(part) if isinstance(part, Audio) else _part(part) for part in content]
+        only_text = all(part["type"] == "input_text" for part in parts)
+        return [{"role": "user", "content": "\n".join(part["text"] for part in parts) if only_text else parts}]
+
+    def reply_messages(self, turn: Reply, offered: Offer) -> list[Object]:
+        return list(turn.native) if _has_native(turn) else _from_reply(turn, offered)
+
+    def result_messages(self, results: Sequence[Result[Any]], offered: Offer) -> list[Object]:
+        return [
+            {"type": "function_call_output", "call_id": result.call_id, "output": _output(result)} for result in results
+        ]
+
+    def request(self, messages: list[Object], instructions: str) -> Object:
+        return {**({"instructions": instructions} if instructions else {}), "input": messages}
+
+    def read_messages(
+        self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
+    ) -> tuple[str, list[Entry]]:
+        """Adjacent items of the model are one reply."""
+        instructions = [reading.optional(parameters, "instructions", str, "The conversation") or ""]
+        entries: list[Entry] = []
+        own: list[Object] = []  # the model's items since the last of anybody else
+        for number, item in enumerate(messages):
+            where = f"input[{number}]"
+            kind, role = item.get("type"), item.get("role")
+            if not _is_input(item):
+                if str(kind).endswith("_output") or kind == "item_reference" or (kind is None and role is None):
+                    raise ValueError(f"{where}.type is {kind!r:.40}, which is not an item that can be read.")
+                own.append(item)
+                if number + 1 < len(messages) and not _is_input(messages[number + 1]):
+                    continue
+                entries.append(_reply({}, own, offered, f"input[{number + 1 - len(own)}:{number + 1}]"))
+                own = []
+            elif kind == "function_call_output":
+                content, error = _read_output(item, where)
+                entries.append(ToolOutput(where, content, reading.require(item, "call_id", str, where), error=error))
+            elif role in ("system", "developer"):
+                instructions.append(text_of(shared.read_content(item, "content", _read_part, where)))
+            elif role == "user":
+                entries.append(User(shared.read_content(item, "content", _read_part, where)))
+            else:
+                raise ValueError(f"{where}.role is {role!r:.40}; it must be system, developer, user or assistant.")
+        return "\n\n".join(filter(None, instructions)), entries
+
+
+_FORMAT = _Responses()
+tools, losses, tool_choice = _FORMAT.tools, _FORMAT.losses, _FORMAT.tool_choice
+calls, reply, messages = _FORMAT.calls, _FORMAT.reply, _FORMAT.messages
+conversation, read_conversation = _FORMAT.conversation, _FORMAT.read_conversation

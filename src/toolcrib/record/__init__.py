@@ -1,6 +1,6 @@
-"""What may be seen of a call: known secrets struck out, calls kept."""
+"""What may be seen of a call: known secrets redacted, calls recorded."""
 
-from .log import CallLog, CallRecord
+from .log import CallLog
 from .redact import Redactor
 
-__all__ = ["CallLog", "CallRecord", "Redactor"]
+__all__ = ["CallLog", "Redactor"]

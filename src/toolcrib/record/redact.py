@@ -1,6 +1,6 @@
-"""Strikes known secrets out of text: as they are, and as JSON, URLs, HTML, base64 and hex write them.
+"""Replaces known secrets in text: as they are, and as JSON, URLs, HTML, base64 and hex write them.
 
-Known by value, not by shape: what was never registered cannot be struck out.
+Known by value, not by shape: what was never registered cannot be redacted.
 """
 
 import json
@@ -14,12 +14,12 @@ _URL_SAFE = str.maketrans("+/", "-_")
 
 
 class Redactor:
-    """Strikes out the secrets it was given. They stay out of its repr.
+    """Redacts the secrets it was given. They stay out of its repr.
 
-    Raises SetupError for a secret under 4 characters: striking it out would garble ordinary text.
+    Raises SetupError for a secret under 4 characters: redacting it would garble ordinary text.
     """
 
-    __slots__ = ("_spellings",)
+    __slots__ = ("__weakref__", "_spellings")
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         self._spellings: tuple[str, ...] = ()
@@ -27,17 +27,23 @@ class Redactor:
             self.add(secret)
 
     def add(self, secret: str) -> None:
-        """From now on, strike out *secret* too."""
+        """Redact *secret* too, from now on."""
         if not isinstance(secret, str) or len(secret) < _SHORTEST:
             raise SetupError(
-                f"A secret to strike out is text of at least {_SHORTEST} characters: a shorter one would be found in "
+                f"A secret to redact is text of at least {_SHORTEST} characters: a shorter one would be found in "
                 "ordinary words. Leave it out, or use a longer one."
             )
         # The longest first: a shorter one inside it would leave its ends behind.
         known = {*self._spellings, *_spellings(secret)}
         self._spellings = tuple(sorted(known, key=lambda spelling: (-len(spelling), spelling)))
 
-    def strike(self, text: str, /) -> str:
+    def copy(self) -> "Redactor":
+        """A redactor of the same secrets, to which others can be added."""
+        made = Redactor()
+        made._spellings = self._spellings
+        return made
+
+    def redact(self, text: str, /) -> str:
         """*text* with every known secret replaced by `[secret]`."""
         for spelling in self._spellings:
             if spelling in text:
@@ -45,11 +51,11 @@ class Redactor:
         return text
 
     def split(self, text: str, /) -> tuple[str, str]:
-        """Text that goes out in pieces: its end, if that may be the beginning of a secret, and the rest, struck.
+        """Text that goes out in pieces: its end, if that may be the beginning of a secret, and the rest, redacted.
 
-        Hold the end back and put it before the next piece: so a secret in two pieces is struck out too.
+        Hold the end back and put it before the next piece: so a secret in two pieces is redacted too.
         """
-        text = self.strike(text)
+        text = self.redact(text)
         longest = max((len(spelling) for spelling in self._spellings), default=1) - 1
         for start in range(max(0, len(text) - longest), len(text)):
             end = text[start:]

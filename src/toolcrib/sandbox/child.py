@@ -1,6 +1,6 @@
 """The worker's side: take the channel, set the limits, and hand over to the function that serves it.
 
-Runs in a process of its own, below a guard, in an interpreter started anew.
+Runs in a process of its own, below a guard, in a new interpreter.
 """
 
 import asyncio
@@ -18,12 +18,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .guard import adopt_orphans
 from .wire import Frames, pack
 
 
 class Channel:
-    """The worker's end of the pipe to its host. `settings` are what the host said at the start."""
+    """The worker's end of the pipe to its host. `settings` are those of the host."""
 
     def __init__(self, sock: socket.socket, settings: Mapping[str, Any]) -> None:
         self.settings = settings
@@ -32,7 +31,7 @@ class Channel:
         self._sending = threading.Lock()
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
-        """What the host says, until it hangs up."""
+        """The messages of the host, until it hangs up."""
         loop = asyncio.get_running_loop()
         frames = Frames()
         while True:
@@ -69,7 +68,6 @@ def main(settings: Mapping[str, Any]) -> None:
     sock = socket.socket(fileno=settings["channel"])
     sock.setblocking(False)
     os.set_inheritable(sock.fileno(), False)  # what a tool starts must not hold the channel open
-    adopt_orphans()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")

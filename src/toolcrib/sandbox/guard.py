@@ -42,6 +42,7 @@ def main(settings: dict[str, object]) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     end_with_parent(signal.SIGKILL)
+    adopt_orphans()
     if os.getppid() != guard:
         os._exit(0)
     # By its full name: a script is in no package.
@@ -53,7 +54,7 @@ def main(settings: dict[str, object]) -> None:
 def _watch(worker: int, channel: int, awake: int, ending: list[int]) -> None:
     """Wait for the end of the worker or the host, end what is left, and end as the worker did."""
     poll = select.poll()
-    poll.register(channel, 0)  # nothing is read here: a hang-up is told without being asked for
+    poll.register(channel, 0)  # nothing is read here: a hang-up is always reported
     poll.register(awake, select.POLLIN)
     status: int | None = None
     while (status := _reap(worker)) is None and not ending:

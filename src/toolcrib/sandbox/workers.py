@@ -212,13 +212,13 @@ class Workers:
         """Give up one's turn."""
         self._turns.release()
 
-    def take(self, wanted: Any = None) -> Worker:
-        """A worker of one's own until `give_back`: one that knows *wanted*, if there is; a new one, if none is idle."""
+    def take(self, tool: Any = None) -> Worker:
+        """A worker of one's own until `give_back`: one that knows *tool*, or another, or a new one if none is idle."""
         if self._closed:
             raise WorkerGone("was stopped")
         # The one that was used last is the likeliest to be in the processor's caches.
         newest = [*reversed(self._idle)]
-        for worker in sorted(newest, key=lambda each: wanted not in each.known):
+        for worker in sorted(newest, key=lambda each: tool not in each.known):
             self._idle.remove(worker)
             if worker.alive:
                 break
@@ -350,7 +350,7 @@ def _end(
     process: "subprocess.Popen[bytes]", sock: socket.socket, output: io.FileIO, loop: asyncio.AbstractEventLoop
 ) -> None:
     """The last of a worker, whoever asks for it: at the end of the program and from the garbage collector too."""
-    sock.close()  # tells the guard
+    sock.close()  # the guard sees it
     if not output.closed:
         if loop.is_closed():
             output.close()

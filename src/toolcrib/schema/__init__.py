@@ -1,48 +1,51 @@
-"""Python types ⇄ JSON Schema: derive one from the other, check what a model sent, repair it, explain it."""
+"""JSON Schema from Python types; validation, repair and errors of what a model sent; schemas for providers."""
 
-from .bare import Described, admits, described, require_schema
-from .check import Given, bare_check, typed_check
-from .derive import Arguments
+from .canonical import canonical_arguments, display_arguments, to_json_values
+from .dereference import inlined
+from .describe import closest_match, display_name
 from .docstring import Doc, read_docstring
-from .encode import describe_return, shapeless, write_any
-from .explain import nearest, spoken
-from .handles import members, takes_handles, with_handles
-from .inline import inlined
-from .model import ModelReader, model_check
-from .plain import exact, plain, shown
-from .question import Question
-from .signature import EMPTY, Parameter, Signature, gives_awaitable, innermost, read_signature
+from .document import SchemaNames, schema_names
+from .elicitation import Elicitation
+from .from_python import Arguments
+from .handles import handle_parameters, object_members, with_handles
+from .json_schema_validator import is_valid, require_schema
+from .models import ModelReader, arguments_model, model_check, read_arguments
+from .serialize import has_no_schema, return_serializer, serialize_any
+from .signature import EMPTY, Parameter, Signature, read_signature, returns_awaitable, unwrap_partials
+from .validate import RawArguments, arguments_check, json_schema_check
 
 __all__ = [
     "EMPTY",
     "Arguments",
-    "Described",
     "Doc",
-    "Given",
+    "Elicitation",
     "ModelReader",
     "Parameter",
-    "Question",
+    "RawArguments",
+    "SchemaNames",
     "Signature",
-    "admits",
-    "bare_check",
-    "describe_return",
-    "exact",
-    "gives_awaitable",
-    "described",
+    "arguments_check",
+    "arguments_model",
+    "canonical_arguments",
+    "closest_match",
+    "display_arguments",
+    "display_name",
+    "handle_parameters",
+    "has_no_schema",
     "inlined",
-    "innermost",
-    "members",
+    "is_valid",
+    "json_schema_check",
     "model_check",
-    "nearest",
-    "plain",
+    "object_members",
+    "read_arguments",
     "read_docstring",
     "read_signature",
     "require_schema",
-    "shapeless",
-    "shown",
-    "spoken",
-    "takes_handles",
-    "typed_check",
+    "return_serializer",
+    "returns_awaitable",
+    "schema_names",
+    "serialize_any",
+    "to_json_values",
+    "unwrap_partials",
     "with_handles",
-    "write_any",
 ]

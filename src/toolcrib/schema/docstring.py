@@ -1,4 +1,4 @@
-"""What a docstring says: the description, and a sentence for each parameter. Google, NumPy and Sphinx styles."""
+"""Reads docstrings: the description, and a sentence for each parameter. Google, NumPy and Sphinx styles."""
 
 import re
 from dataclasses import dataclass, field
@@ -15,16 +15,16 @@ _SIGNS: tuple[tuple[Style, re.Pattern[str]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Doc:
-    """A docstring's words: *description* without its sections, *parameters* by name."""
+    """A docstring: its *description* without sections, the descriptions of its *parameters* by name."""
 
     description: str = ""
     parameters: dict[str, str] = field(default_factory=dict[str, str])
 
 
 def read_docstring(text: str | None) -> Doc:
-    """The description and the parameters' descriptions in *text*, which is indented as `inspect.getdoc` leaves it.
+    """Read the description and the parameters' descriptions in *text*, indented as `inspect.getdoc` leaves it.
 
-    What is not understood is description.
+    What is not understood is part of the description.
     """
     if not text:
         return Doc()
@@ -37,7 +37,7 @@ def read_docstring(text: str | None) -> Doc:
 
     description: list[str] = []
     parameters: dict[str, str] = {}
-    # The line break: griffe takes the indentation of all lines but the first away, and it is away already.
+    # The line break: griffe removes the indentation of all lines but the first, and it is removed already.
     for section in griffe.Docstring("\n" + text, lineno=1).parse(style, warnings=False):
         if isinstance(section, griffe.DocstringSectionText):
             description.append(section.value.strip())
@@ -45,6 +45,6 @@ def read_docstring(text: str | None) -> Doc:
             for parameter in section.value:
                 parameters[parameter.name.lstrip("*")] = " ".join(parameter.description.split())
         elif isinstance(section, griffe.DocstringSectionAdmonition):
-            # "Note:" and its like are no part of the signature's story, so they stay among the words.
+            # "Note:" and its like do not describe the signature, so they stay in the description.
             description.append(f"{section.title}: {section.value.contents.strip()}")
     return Doc("\n\n".join(part for part in description if part), parameters)

@@ -1,16 +1,17 @@
 """A JSON Schema as a document: its parts by JSON pointer, and whether a value is valid under one of them.
 
-Repair and explanation go through a schema place by place. Asking only for validity at each place stays linear where
-listing every error of every branch of nested unions doubles with each level.
+Repair and errors go through a schema place by place. Asking only for validity at each place stays linear where listing
+every error of every branch of nested unions doubles with each level.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
 import jsonschema_rs
 
-from .bare import Validator
+from .json_schema_validator import Validator
 
 _BASE = "urn:toolcrib:arguments"
 
@@ -24,7 +25,7 @@ class Document:
         self._root = {key: part for key, part in root.items() if key not in ("$id", "$schema")}
         self._formats = formats
         self._registry: jsonschema_rs.Registry | None = None
-        self._judges: dict[tuple[str, str, bool], Validator | None] = {}
+        self._validators: dict[tuple[str, str, bool], Validator | None] = {}
         self._kinds: dict[str, frozenset[str]] = {}
         # Where a part has an `$id` of its own, pointers from the root do not mean what they seem to.
         self.walkable = not any(_renamed_inside(part) for part in self._root.values())
@@ -92,72 +93,111 @@ class Document:
         return found
 
     def valid(self, value: Any, place: str, *, formats: bool | None = None) -> bool:
-        """Whether *value* is valid at *place*. Where that cannot be told of a part, the whole decides: True."""
-        judge = self.judge(place, formats=formats)
-        return judge is None or judge.is_valid(value)
+        """Whether *value* is valid at *place*. Where that cannot be decided for a part, the whole decides: True."""
+        validator = self.validator_at(place, formats=formats)
+        return validator is None or validator.is_valid(value)
 
-    def of_member(self, name: str, place: str) -> list[str]:
+    def satisfies(self, value: Any, place: str, keyword: str) -> bool:
+        """Whether *value* satisfies one keyword of the schema at *place*, the others aside."""
+        validator = self._validator((keyword, place), {keyword: self.at(place)[keyword]}, self._formats)
+        return validator is None or validator.is_valid(value)
+
+    def member_places(self, name: str, place: str) -> list[str]:
         """The places that speak of the member *name* of an object at *place*."""
         schema = self.at(place)
         fits = [f"{place}/properties/{token(name)}"] if name in schema.get("properties", ()) else []
-        patterns = [pattern for pattern in schema.get("patternProperties", ()) if self._matches(name, pattern)]
-        fits += [f"{place}/patternProperties/{token(pattern)}" for pattern in patterns]
+        for pattern in schema.get("patternProperties", ()):
+            validator = self._validator(("pattern", pattern), {"pattern": pattern}, False)
+            if validator is None or validator.is_valid(name):
+                fits.append(f"{place}/patternProperties/{token(pattern)}")
         return fits or ([f"{place}/additionalProperties"] if "additionalProperties" in schema else [])
 
     def wrong_items(self, items: Sequence[Any], place: str) -> Iterator[int]:
-        """Which of *items* are not valid at *place*: looked for by halves, since of many items most are valid."""
-        waiting = [(0, len(items))]
-        while waiting:
-            start, stop = waiting.pop()
+        """The indexes of *items* that are not valid at *place*, found by halves, since of many items most are valid."""
+        every = self._validator(("every", place), {"items": {"$ref": self._ref(place)}}, self._formats)
+        ranges = [(0, len(items))]
+        while ranges:
+            start, stop = ranges.pop()
+            if start == stop or (every is None or every.is_valid(items[start:stop])):
+                continue
             if stop - start == 1:
-                if not self.valid(items[start], place):
-                    yield start
-            elif start < stop and not self._all_valid(items[start:stop], place):
+                yield start
+            else:
                 middle = (start + stop) // 2
-                waiting += [(middle, stop), (start, middle)]
+                ranges += [(middle, stop), (start, middle)]
 
-    def _all_valid(self, items: Sequence[Any], place: str) -> bool:
-        judge = self._judge(("every", place), {"items": {"$ref": self._ref(place)}}, self._formats)
-        return judge is None or judge.is_valid(items)
-
-    def keeps(self, value: Any, place: str, keyword: str) -> bool:
-        """Whether *value* keeps to one keyword of what stands at *place*, the others aside."""
-        judge = self._judge((keyword, place), {keyword: self.at(place)[keyword]}, self._formats)
-        return judge is None or judge.is_valid(value)
-
-    def _matches(self, name: str, pattern: str) -> bool:
-        judge = self._judge(("pattern", pattern), {"pattern": pattern}, False)
-        return judge is None or judge.is_valid(name)
-
-    def judge(self, place: str, *, formats: bool | None = None) -> Validator | None:
-        """The validator of what stands at *place*. None where the part cannot be taken by itself."""
-        return self._judge(("", place), {"$ref": self._ref(place)}, self._formats if formats is None else formats)
+    def validator_at(self, place: str, *, formats: bool | None = None) -> Validator | None:
+        """The validator of the schema at *place*. None where the part cannot be taken by itself."""
+        return self._validator(("", place), {"$ref": self._ref(place)}, self._formats if formats is None else formats)
 
     def _ref(self, place: str) -> str:
         return f"{self._base}#{quote(place, safe='/~')}"
 
-    def _judge(self, about: tuple[str, str], schema: dict[str, Any], formats: bool) -> Validator | None:
-        key = *about, formats
-        if key not in self._judges:
+    def _validator(self, purpose: tuple[str, str], schema: dict[str, Any], formats: bool) -> Validator | None:
+        key = *purpose, formats
+        if key not in self._validators:
             try:
                 if self._registry is None:
                     self._registry = jsonschema_rs.Registry([(self._base, self._root)])
-                self._judges[key] = Validator(
+                self._validators[key] = Validator(
                     schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value"
                 )
             except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
-                self._judges[key] = None
-        return self._judges[key]
+                self._validators[key] = None
+        return self._validators[key]
 
 
-class Effort:
+@dataclass(frozen=True, slots=True)
+class SchemaNames:
+    """The names in a schema of an object.
+
+    Those *known*, those *required* in any case, whether it admits *others*, and whether it is *composed* of parts that
+    `additionalProperties` does not see.
+    """
+
+    known: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()
+    others: bool = False
+    composed: bool = False
+
+
+def schema_names(schema: Mapping[str, Any]) -> SchemaNames:
+    """Return the names of *schema*, its own and those of its parts (`$ref`, `allOf`, `anyOf`, ...)."""
+    return names_at(Document(schema, formats=False), "", {})
+
+
+def names_at(document: Document, place: str, seen: dict[str, SchemaNames]) -> SchemaNames:
+    """Return the names of the schema at *place*; *seen* are those of places that were looked at."""
+    if place in seen:
+        return seen[place]
+    seen[place] = SchemaNames()
+    schema, target = document.at(place), document.target(place)
+    required = frozenset(schema.get("required", ()))
+    others = bool(schema.get("patternProperties"))
+    others |= any(schema.get(word, False) is not False for word in ("additionalProperties", "unevaluatedProperties"))
+    certain = document.branches(place, "allOf") + ([target] if target is not None else [])
+    parts = [names_at(document, part, seen) for part in certain]
+    required = required.union(*(part.required for part in parts))
+    for union in ("anyOf", "oneOf"):
+        if branches := [names_at(document, branch, seen) for branch in document.branches(place, union)]:
+            required |= frozenset.intersection(*(branch.required for branch in branches))
+            parts += branches
+    possible = [f"{place}/{word}" for word in ("if", "then", "else") if word in schema]
+    possible += [f"{place}/dependentSchemas/{token(name)}" for name in schema.get("dependentSchemas", {})]
+    parts += [names_at(document, part, seen) for part in possible]
+    known = dict.fromkeys([*schema.get("properties", ()), *(name for part in parts for name in part.known)])
+    seen[place] = SchemaNames(tuple(known), required, others or any(part.others for part in parts), bool(parts))
+    return seen[place]
+
+
+class Budget:
     """How much may still be looked at, so that no schema and no data make a search long."""
 
     def __init__(self, allowed: int, *, each: int) -> None:
         self._left = allowed
         self._each = each
         self._weights: dict[int, int] = {}
-        self._kept: list[Any] = []  # keeps alive what was weighed: an id may be used again
+        self._alive: list[Any] = []  # what was weighed: an id may be used again
 
     def take(self, value: Any) -> bool:
         """Whether *value* may be looked at once more."""
@@ -173,7 +213,7 @@ class Effort:
         if known is None:
             members = value.values() if isinstance(value, dict) else value
             known = self._weights[id(value)] = 1 + sum(map(self._weigh, members))
-            self._kept.append(value)
+            self._alive.append(value)
         return known
 
 

@@ -1,4 +1,4 @@
-"""Validators that take no NaN and no Infinity, also not inside a user's own models.
+"""Validators that refuse NaN and Infinity, inside a user's own models too.
 
 pydantic reads both, and `1e999` as infinity, into a float of any class that does not say otherwise, and into a Decimal
 of one that takes them. None of them is JSON (RFC 8259 §6), so no class can have been promised them by a model.
@@ -9,11 +9,13 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import SchemaValidator
 
+from .duplicate_keys import is_link
+
 
 def finite(adapter: "TypeAdapter[Any]") -> tuple[Any, bool]:
-    """The validator of *adapter*, without such numbers where one is read, and whether that is everywhere.
+    """Return the validator of *adapter*, refusing such numbers wherever it reads one, and whether that is everywhere.
 
-    It is not where anything at all is read, or where code of the user's sees what came before pydantic does.
+    It is not where anything at all is read, or where code of the user's sees the value before pydantic does.
     """
     sure, numbers = True, False
 
@@ -28,7 +30,7 @@ def finite(adapter: "TypeAdapter[Any]") -> tuple[Any, bool]:
         kind = plan.get("type")
         if isinstance(kind, str):
             config = plan.get("config") or {}
-            if kind not in _READ_BY_PYDANTIC or "allow" in (
+            if not (kind in _READ_BY_PYDANTIC or is_link(plan)) or "allow" in (
                 plan.get("extra_behavior"),
                 config.get("extra_fields_behavior"),
             ):
@@ -49,8 +51,10 @@ def finite(adapter: "TypeAdapter[Any]") -> tuple[Any, bool]:
         return adapter.validator, False
 
 
-_NO_PLAN = frozenset({"cls", "config", "metadata", "default", "default_factory", "serialization", "expected", "ref"})
-"""What stands in a plan and is none."""
+_NO_PLAN = frozenset(
+    {"cls", "config", "function", "metadata", "default", "default_factory", "serialization", "expected", "ref"}
+)
+"""Keys of a plan whose values are not plans."""
 
 _READ_BY_PYDANTIC = frozenset(
     {"str", "int", "float", "bool", "decimal", "bytes", "date", "time", "datetime", "timedelta", "uuid", "url", "enum"}

@@ -1,10 +1,12 @@
-"""Parameters that take the handle of a large result in place of a value: which they are, and how a model is told."""
+"""Parameters that take the handle of a large result in place of a value: which they are, and their schemas."""
 
 import json
+import re
+import types
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import Parameter as _Parameter
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
@@ -13,12 +15,12 @@ from .signature import Parameter
 
 REFERENCE: Mapping[str, Any] = {
     "type": "object",
-    "description": "A large result, by its handle. Its whole value is put in here without passing through you.",
+    "description": "A large result, by its handle. Its whole value is inserted here without passing through you.",
     "properties": {
         "handle": {"type": "string", "pattern": f"^{HANDLE_PREFIX}", "description": "The handle of the result."},
         "pointer": {
             "type": "string",
-            "description": "A JSON pointer (RFC 6901) to the part that is meant, as in /rows; the whole without it.",
+            "description": "A JSON pointer (RFC 6901) to a part of it, as in /rows; without it, the whole.",
         },
     },
     "required": ["handle"],
@@ -27,13 +29,13 @@ REFERENCE: Mapping[str, Any] = {
 """The one form in which a handle is sent."""
 
 _AROUND = ("title", "description", "default", "examples", "deprecated")
-"""Keywords that speak of a parameter, not of its type."""
+"""Keywords about a parameter, not about its type."""
 
 
-def takes_handles(
+def handle_parameters(
     parameters: Sequence[Parameter], schema: Mapping[str, Any], *, label: str
 ) -> Mapping[str, Mapping[str, Any]] | None:
-    """The arguments that are marked with `Handle`, and the schemas of their values; None where there are none.
+    """Return the arguments that are marked with `Handle`, and the schemas of their values; None where there are none.
 
     *schema* is the JSON Schema of the arguments. Raises DefinitionError for a mark where it cannot work.
     """
@@ -42,7 +44,7 @@ def takes_handles(
         if not _is_marked(parameter.annotation):
             if _is_marked_inside(parameter.annotation):
                 raise DefinitionError(
-                    f"{label}: Handle of '{parameter.name}' is inside another type, where no handle is looked for. "
+                    f"{label}: Handle of '{parameter.name}' is inside another type, where handles are not supported. "
                     f"Write it around the whole: {parameter.name}: Annotated[..., Handle]."
                 )
             continue
@@ -58,7 +60,7 @@ def takes_handles(
 
 
 def with_handles(schema: Mapping[str, Any], handles: Mapping[str, Mapping[str, Any]] | None) -> Mapping[str, Any]:
-    """*schema*, which a model is shown, with the reference admitted beside the value of each of *handles*."""
+    """Return *schema*, for the model, with the reference admitted beside the value of each of *handles*."""
     if handles is None:
         return schema
     return {**schema, "properties": {**schema["properties"], **{n: _either(of) for n, of in handles.items()}}}
@@ -74,12 +76,12 @@ class Member:
     end: int
 
 
-def members(text: str) -> Iterator[Member]:
-    """The members of the JSON object that *text* is, in order. Raises ValueError where it is none."""
+def object_members(text: str) -> Iterator[Member]:
+    """Return the members of the JSON object in *text*, in order. Raises ValueError where it is not one."""
     decoder = json.JSONDecoder()
     at = _past_space(text, 0)
     if text[at : at + 1] != "{":
-        raise ValueError("no JSON object")
+        raise ValueError("not a JSON object")
     at = _past_space(text, at + 1)
     if text[at : at + 1] == "}":
         return
@@ -87,7 +89,7 @@ def members(text: str) -> Iterator[Member]:
         name, at = decoder.raw_decode(text, at)
         at = _past_space(text, at)
         if not isinstance(name, str) or text[at : at + 1] != ":":
-            raise ValueError("no JSON object")
+            raise ValueError("not a JSON object")
         start = _past_space(text, at + 1)
         value, end = decoder.raw_decode(text, start)
         yield Member(name, value, start, end)
@@ -97,10 +99,11 @@ def members(text: str) -> Iterator[Member]:
         at = _past_space(text, at + 1)
 
 
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+
 def _past_space(text: str, at: int) -> int:
-    while text[at : at + 1] in (" ", "\t", "\n", "\r"):
-        at += 1
-    return at
+    return _SPACE.match(text, at).end()  # type: ignore[union-attr]  # it matches nothing, too
 
 
 def _either(of: Mapping[str, Any]) -> dict[str, Any]:
@@ -111,15 +114,11 @@ def _either(of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_marked(annotation: Any) -> bool:
-    if get_origin(annotation) is Annotated:
-        return any(extra is Handle or isinstance(extra, Handle) for extra in annotation.__metadata__) or _is_marked(
-            get_args(annotation)[0]
-        )
-    # `Annotated[list[Row], Handle] | None`: the mark is of one branch, and so of the whole.
-    return str(get_origin(annotation)) in _UNIONS and any(_is_marked(branch) for branch in get_args(annotation))
-
-
-_UNIONS = ("typing.Union", "<class 'types.UnionType'>", "<class 'typing.Union'>")
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _is_marked(inner[0]) or any(extra is Handle or isinstance(extra, Handle) for extra in inner[1:])
+    # `Annotated[list[Row], Handle] | None`: the mark of one branch is the mark of the whole.
+    return origin in (Union, types.UnionType) and any(map(_is_marked, inner))
 
 
 def _is_marked_inside(annotation: Any) -> bool:

@@ -1,12 +1,12 @@
-"""Lowers a JSON Schema to what a model provider's dialect takes, and tells what is lost by it.
+"""Lowers a JSON Schema to what a model provider accepts, and reports what is lost by that.
 
-A lowered schema is never narrower than the original, after arguments are lifted back, without a loss that says so. A
-schema that has all its words in the dialect loses nothing, and one that needs no other words comes out as it is.
+A lowered schema is never narrower than the original, once arguments are restored, without a loss that says so. One
+that the provider takes as it is comes out as it is.
 """
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from hashlib import sha256
@@ -14,16 +14,13 @@ from typing import Any
 
 import jsonschema_rs
 
-from .accepts import Accepts
-from .disjoint import apart
-from .lift import Lift, Lifting, Member, Members, needed, settled
-from .losses import Loss
-from .lowering import Lowering
-from .parts import Part, Places, below, nesting
-from .strict import Strict
-from .telling import Out
+from .dialect import Accepts, Loss
+from .places import Part, Places, below, rebuilt, within
+from .restore import Lift, Member, Members, Restore, undoes
+from .rewrite import Rewrite
+from .walk import Out
 
-_DEEPEST = 64  # levels of nested JSON; nobody writes as many by hand, and providers take far fewer
+_MAX_NESTING = 64  # levels of nested JSON; nobody writes as many by hand, and providers take far fewer
 
 __all__ = ["Accepts", "Lift", "Loss", "Lowered", "lower"]
 
@@ -37,7 +34,8 @@ class Lowered:
     """A schema in a provider's dialect. A value, which is shared: do not change it.
 
     `lift` turns arguments as a model wrote them under `schema` into arguments as the original schema takes them, and
-    gives back the same object where nothing is to be done; `lifts` says whether there is anything to do at all.
+    returns the same object where nothing has to be done; `lifts` says whether anything ever has. `optional` and
+    `unions` count the members that may be left out, and those of several types.
     """
 
     schema: dict[str, Any]
@@ -59,37 +57,32 @@ def lower(schema: Mapping[str, Any], accepts: Accepts, *, strict: bool | None = 
     try:
         text = json.dumps(schema, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
-        return _unreadable("is no JSON, or is nested too deeply")
+        return _unreadable("is not valid JSON, or is nested too deeply")
     return _lower(text, accepts, bool(strict))
 
 
 @lru_cache(maxsize=1024)
 def _lower(text: str, accepts: Accepts, strict: bool) -> Lowered:
     schema: dict[str, Any] = json.loads(text)
-    if _takes_all(accepts):
+    free = accepts.keywords is None and not (accepts.not_at_root or accepts.needs_items or accepts.member_names)
+    if free and '$ref"' not in text and '$dynamicRef"' not in text:
         low = Lowered(schema if schema.get("type") == "object" else {"type": "object", **schema})
         return _without_strict(low, [], accepts) if strict else low
     schema, too_deep = _shallow(schema)
     if not jsonschema_rs.meta.is_valid(schema):
-        return _unreadable("is no JSON Schema 2020-12")
-    if not strict or accepts.strictly is None:
-        low, _ = _in_words_of(schema, accepts)
-        low = replace(low, losses=(*too_deep, *low.losses), strict=accepts.closed)
-        return _without_strict(low, [], accepts) if strict and not accepts.closed else low
-    low, grave = _in_words_of(schema, accepts.strictly)
-    if not grave and not too_deep:
-        return replace(low, strict=True)
-    loose, _ = _in_words_of(schema, accepts)
-    return _without_strict(replace(loose, losses=(*too_deep, *loose.losses)), grave, accepts)
-
-
-def _takes_all(accepts: Accepts) -> bool:
-    plain = accepts.keywords is None and not accepts.not_at_root and not accepts.needs_items
-    return plain and accepts.member_names is None and not accepts.closed
+        return _unreadable("is not valid JSON Schema 2020-12")
+    grave: list[Loss] = []
+    if strict and accepts.strictly is not None:
+        low, grave = _rewritten(schema, accepts.strictly)
+        if not grave and not too_deep:
+            return low
+    low, _ = _rewritten(schema, accepts)
+    low = replace(low, losses=(*too_deep, *low.losses))
+    return _without_strict(low, grave, accepts) if strict and not accepts.closed else low
 
 
 def _unreadable(why: str) -> Lowered:
-    meaning = f"The provider is only told that the arguments are an object: their schema {why}."
+    meaning = f"The schema for the provider is any object: the schema of the tool {why}."
     return Lowered({"type": "object", "properties": {}}, (Loss("", "$schema", meaning),))
 
 
@@ -98,228 +91,159 @@ def _without_strict(low: Lowered, grave: list[Loss], accepts: Accepts) -> Lowere
     if not why:
         meaning = f"Strict mode was asked for, and the tool is sent without it: {accepts.name} has none for this tool."
         why = [Loss("", "strict", meaning)]
-    return replace(low, losses=(*low.losses, *why), strict=False)
+    return replace(low, losses=(*low.losses, *why))
 
 
 def _shallow(schema: dict[str, Any]) -> tuple[dict[str, Any], list[Loss]]:
-    """*schema* without what is nested too deeply for anybody."""
-    if nesting(schema) <= _DEEPEST:
+    """*schema* without what is nested too deeply for any provider."""
+    if _nesting(schema) <= _MAX_NESTING:
         return schema, []
     members = schema.get("properties")
-    kept: dict[str, Any] = {"type": "object", "properties": {}}
-    losses: list[Loss] = []
-    if isinstance(members, dict) and nesting({k: v for k, v in schema.items() if k != "properties"}) <= _DEEPEST:
-        kept = dict(schema)
-        deep = {name for name, member in members.items() if nesting(member) > _DEEPEST - 2}
-        kept["properties"] = {name: {} if name in deep else member for name, member in members.items()}
-        paths = [Part("", schema).at("properties", name).path for name in members if name in deep]
+    if isinstance(members, dict) and _nesting({**schema, "properties": {}}) <= _MAX_NESTING:
+        deep = [name for name, member in members.items() if _nesting(member) > _MAX_NESTING - 2]
+        paths = [Part("", schema).at("properties", name).path for name in deep]
+        schema = {**schema, "properties": {**members, **{name: {} for name in deep}}}
     else:
-        paths = [""]
-    meaning = "The provider is not told what is inside: it is nested too deeply; Toolcrib still checks it."
-    losses = [Loss(path, "nesting", meaning) for path in paths]
-    return kept, losses
+        schema, paths = {"type": "object", "properties": {}}, [""]
+    meaning = "The schema for the provider omits what is inside: it is nested too deeply; Toolcrib still checks it."
+    return schema, [Loss(path, "nesting", meaning) for path in paths]
 
 
-def _in_words_of(schema: dict[str, Any], accepts: Accepts) -> tuple[Lowered, list[Loss]]:
-    """*schema* lowered, and those of its losses that are too grave for a strict mode."""
-    if not accepts.closed and _fits(schema, accepts):
-        return Lowered({"type": "object", "properties": {}, **_bare(schema)}), []
-    make = Strict if accepts.closed else Lowering
-    lowering = make(schema, accepts)
-    out = lowering.run()
-    if _led_to(lowering.exact, lowering.definitions) & lowering.lossy:
-        lowering = make(schema, accepts, distrust=True)
-        out = lowering.run()
-    definitions = lowering.definitions
-    plans = settled(lowering.plans)
-    for told in lowering.told:
-        if told.union.keyword == "oneOf" and not _all(
-            told.branches, lambda a, b: apart(a.schema, b.schema, definitions)
-        ):
-            lowering.lose(told.union.part, "oneOf")
-    for part, outs in lowering.lifted:
-        certain = all(not needed(out.plan, plans) for out in outs)
-        if not certain and not _all(outs, lambda a, b: apart(a.schema, b.schema, definitions)):
-            meaning = "In strict mode it could not be told from the arguments which of several descriptions was meant."
-            lowering.lose(part, "anyOf", meaning, grave=True)
-    whole = out.schema
-    root_name = lowering.root_name()
-    out = _named_anew(out, lowering, accepts)
-    used = _led_to(_names_in(out.schema), definitions)
-    kept = {name: definition for name, definition in definitions.items() if name in used}
-    same = root_name in kept and accepts.root_reference and kept[root_name] == whole == out.schema
-    final: dict[str, Any] = {**out.schema, **({"$defs": kept} if kept else {})}
-    if same and root_name is not None:
-        kept.pop(root_name)
-        final = _to_root({**out.schema, **({"$defs": kept} if kept else {})}, f"#/$defs/{root_name}")
-    lifts = needed(out.plan, plans)
-    lift: Lift = Lifting(out.plan, definitions, plans) if lifts else _as_it_is
-    _limit(final, lowering, accepts)
-    losses = tuple(lowering.losses.values())
-    optional, unions = _counts(final)
-    grave = [lowering.losses[key] for key in lowering.losses if key in lowering.grave]
-    return Lowered(final, losses, accepts.closed, lift, lifts, optional, unions), grave
+def _nesting(value: Any) -> int:
+    """How deeply objects and lists are nested in *value*."""
+    depth, level = 0, [value]
+    while level := [inner for outer in level for inner in _inside(outer)]:
+        depth += 1
+    return depth
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _rewritten(schema: dict[str, Any], accepts: Accepts) -> tuple[Lowered, list[Loss]]:
+    """*schema* lowered, and those of its losses that rule strict mode out."""
+    if _fits(schema, accepts):
+        as_it_is = {key: value for key, value in schema.items() if key != "$schema"}
+        return Lowered({"type": "object", "properties": {}, **as_it_is}), []
+    rewrite = Rewrite(schema, accepts)
+    whole = rewrite.run()
+    out = _renamed(whole, rewrite, accepts)
+    definitions = dict(rewrite.definitions)
+    name = rewrite.root_name
+    final = out.schema
+    if name is not None and accepts.root_reference and definitions[name] == whole.schema == out.schema:
+        final = _with_root_references(final, f"#/$defs/{name}")
+        definitions = {key: _with_root_references(each, f"#/$defs/{name}") for key, each in definitions.items()}
+    used = _referred(final, definitions)
+    if used:
+        final = {**final, "$defs": {name: each for name, each in definitions.items() if name in used}}
+    lifts = undoes(out.plan, rewrite.plans)
+    lift: Lift = Restore(out.plan, rewrite.definitions, rewrite.plans) if lifts else _as_it_is
+    optional, unions = _measure(final, rewrite, accepts)
+    grave = [loss for key, loss in rewrite.losses.items() if key in rewrite.grave]
+    return Lowered(final, tuple(rewrite.losses.values()), accepts.closed, lift, lifts, optional, unions), grave
 
 
 def _fits(schema: dict[str, Any], accepts: Accepts) -> bool:
     """Whether *schema* can be sent as it is."""
-    if accepts.keywords is not None or accepts.not_at_root & schema.keys():
+    if accepts.keywords is not None or accepts.not_at_root & schema.keys() or schema.get("type", "object") != "object":
         return False
-    if schema.get("type", "object") != "object":
-        return False
-    if accepts.member_names and not all(re.fullmatch(accepts.member_names, n) for n in schema.get("properties", ())):
-        return False
-    if not accepts.needs_items:
-        return True
-    waiting = [Places(schema).root]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part.schema, dict):
-            if "array" in (part.schema.get("type") or ()) and not isinstance(part.schema.get("items"), dict):
-                return False
-            waiting.extend(below(part))
-    return True
+    places = Places(schema)
+    for part in within(places.root):
+        schema_here = part.schema if isinstance(part.schema, dict) else {}
+        listless = "array" in schema_here.get("type", ()) and not isinstance(schema_here.get("items"), dict)
+        if (accepts.needs_items and listless) or (part.refers and places.target(part) is None):
+            return False
+    return all(re.fullmatch(accepts.member_names or "(?s:.*)", name) for name in schema.get("properties", ()))
 
 
-def _bare(schema: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in schema.items() if key != "$schema"}
+_OF_NAMES = ("if", "dependentSchemas", "dependentRequired", "propertyNames", "patternProperties")
+_COMPOSED = ("allOf", "anyOf", "oneOf")
 
 
-def _named_anew(out: Out, lowering: Lowering, accepts: Accepts) -> Out:
+def _renamed(out: Out, rewrite: Rewrite, accepts: Accepts) -> Out:
     """*out* with names of arguments that the provider takes."""
-    members: dict[str, Any] = out.schema.get("properties", {})
-    if accepts.member_names is None or all(re.fullmatch(accepts.member_names, name) for name in members):
+    members: dict[str, Any] = out.schema["properties"]
+    names = {name: name for name in members if re.fullmatch(accepts.member_names or "(?s:.*)", name)}
+    if len(names) == len(members):
         return out
-    names: dict[str, str] = {name: name for name in members if re.fullmatch(accepts.member_names, name)}
     taken = set(members)
     for name in members:
         if name not in names:
-            fitting = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:50] or "_"
-            new = fitting if fitting not in taken and fitting else ""
-            for salt in range(len(taken) + 1):
-                new = new or f"{fitting}_{sha256(f'{salt}:{name}'.encode()).hexdigest()[:8]}"
-                if new not in taken:
-                    break
-                new = ""
+            new = fitting = re.sub(r"[^A-Za-z0-9_.-]", "_", name)[:50] or "_"
+            salt = 0
+            while new in taken:
+                new = f"{fitting}_{sha256(f'{salt}:{name}'.encode()).hexdigest()[:8]}"
+                salt += 1
             taken.add(new)
             names[name] = new
     schema = {**out.schema, "properties": {names[name]: member for name, member in members.items()}}
     if "required" in schema:
         schema["required"] = [names.get(name, name) for name in schema["required"]]
-    root = lowering.places.root
-    for keyword in _SPEAK_OF_NAMES & schema.keys():
-        del schema[keyword]
-        for part in _of_the_whole(lowering.places):
-            if keyword in part.schema:
-                lowering.lose(part, keyword)
+    if "patternProperties" in schema:  # which would leave no place for the members it describes
+        schema.pop("additionalProperties", None)
+    root = rewrite.places.root
+    places = [root, *rewrite.places.reach(root, follow=lambda part, keyword, step: keyword in _COMPOSED)]
+    for keyword in (*_OF_NAMES, "unevaluatedProperties", *accepts.not_at_root):
+        if schema.pop(keyword, None) is not None:
+            for part in places:
+                if isinstance(part.schema, dict) and keyword in part.schema:
+                    rewrite.lose(part, keyword)
+    schema = {keyword: value for keyword, value in schema.items() if keyword not in ("then", "else")}
     if schema.get("additionalProperties") is not False:
         for name, new in names.items():
             if new != name:
                 place = root.at("properties", name) if name in root.schema.get("properties", ()) else root
-                meaning = f"The provider is told of '{name}' as '{new}', so no other argument can be called that."
-                lowering.lose(place, "properties", meaning)
+                meaning = f"The provider's name for '{name}' is '{new}', so no other argument can have that name."
+                rewrite.lose(place, "properties", meaning)
     old = out.plan.of if isinstance(out.plan, Members) else {}
     plan = {new: replace(old.get(name, Member(name)), name=name) for name, new in names.items()}
-    return Out(schema, Members({new: member for new, member in plan.items() if member != Member(new)}))
+    return Out(schema, Members(plan))
 
 
-def _of_the_whole(places: Places) -> list[Part]:
-    """The places that speak of the arguments themselves, all of them or in some case."""
-    found: dict[Part, None] = {}
-    waiting = [places.root]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part.schema, dict) and part not in found:
-            found[part] = None
-            for keyword in ("allOf", "anyOf", "oneOf"):
-                waiting += [part.at(keyword, index) for index in range(len(part.schema.get(keyword, ())))]
-            if ("$ref" in part.schema or "$dynamicRef" in part.schema) and (target := places.target(part)):
-                waiting.append(target)
-    return list(found)
-
-
-_SPEAK_OF_NAMES = frozenset(
-    {"if", "then", "else", "dependentSchemas", "dependentRequired", "propertyNames", "patternProperties", "$ref"}
-    | {"unevaluatedProperties", "anyOf", "oneOf", "allOf", "not"}
-)
-
-
-def _all(outs: list[Out], holds: Callable[[Out, Out], bool]) -> bool:
-    return all(holds(one, other) for index, one in enumerate(outs) for other in outs[:index])
-
-
-_DATA = ("enum", "const", "default", "examples")
-
-
-def _names_in(schema: Any) -> set[str]:
-    """The names of the definitions that *schema* refers to."""
+def _referred(schema: Any, definitions: Mapping[str, Any]) -> set[str]:
+    """The names of the definitions that *schema* refers to, directly or by others."""
     found: set[str] = set()
     waiting = [schema]
     while waiting:
-        value = waiting.pop()
-        if isinstance(value, dict):
-            if isinstance(ref := value.get("$ref"), str) and ref.startswith("#/$defs/"):
-                found.add(ref.removeprefix("#/$defs/"))
-            waiting.extend(inner for key, inner in value.items() if key not in _DATA)
-        elif isinstance(value, list):
-            waiting.extend(value)
+        for part in within(Part("", waiting.pop())):
+            ref = part.schema.get("$ref", "") if isinstance(part.schema, dict) else ""
+            name = ref.removeprefix("#/$defs/")
+            if name != ref and name not in found:
+                found.add(name)
+                waiting.append(definitions[name])
     return found
 
 
-def _led_to(names: set[str], definitions: Mapping[str, Any]) -> set[str]:
-    """*names*, and those of all definitions that they lead to."""
-    found: set[str] = set()
-    waiting = list(names)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting.extend(_names_in(definitions.get(name)))
-    return found
-
-
-def _to_root(schema: Any, ref: str) -> Any:
+def _with_root_references(schema: Any, ref: str) -> Any:
     """*schema* with `#` for *ref*."""
-    if isinstance(schema, dict):
-        return {
-            key: "#" if key == "$ref" and value == ref else value if key in _DATA else _to_root(value, ref)
-            for key, value in schema.items()
-        }
-    return [_to_root(item, ref) for item in schema] if isinstance(schema, list) else schema
+    if not isinstance(schema, dict):
+        return schema
+    out = rebuilt(Part("", schema), lambda part: _with_root_references(part.schema, ref))
+    return {**out, "$ref": "#"} if out.get("$ref") == ref else out
 
 
-def _counts(schema: dict[str, Any]) -> tuple[int, int]:
-    """How many members may be left out, and how many have several types: what Anthropic counts."""
-    optional = unions = 0
-    waiting = [Places(schema).root]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part.schema, dict):
-            members = part.schema.get("properties", {})
-            optional += len(members) - len([name for name in part.schema.get("required", ()) if name in members])
-            unions += sum(
-                "anyOf" in m or isinstance(m.get("type"), list) for m in members.values() if isinstance(m, dict)
-            )
-            waiting.extend(below(part))
-    return optional, unions
-
-
-def _limit(schema: dict[str, Any], lowering: Lowering, accepts: Accepts) -> None:
-    """Tell where *schema* is larger than the provider takes."""
-    members = values = characters = deepest = 0
-    waiting = [(Places(schema).root, 0)]
+def _measure(schema: dict[str, Any], rewrite: Rewrite, accepts: Accepts) -> tuple[int, int]:
+    """The numbers of optional members and of members of several types. Reports a schema that is too large."""
+    optional = unions = members = values = characters = deepest = 0
+    waiting = [(Part("", schema), 0)]
     while waiting:
         part, depth = waiting.pop()
         if not isinstance(part.schema, dict):
             continue
-        listed = part.schema.get("enum", ())
+        own, listed = part.schema.get("properties", {}), part.schema.get("enum", ())
+        optional += len(own.keys() - set(part.schema.get("required", ())))
+        unions += sum("anyOf" in m or isinstance(m.get("type"), list) for m in own.values() if isinstance(m, dict))
         depth += "properties" in part.schema
         deepest = max(deepest, depth)
-        members += len(part.schema.get("properties", ()))
+        members += len(own)
         values += len(listed)
-        characters += sum(len(str(word)) for word in [*part.schema.get("properties", ()), *listed])
-        characters += sum(map(len, part.schema.get("$defs", ()))) + len(str(part.schema.get("const", "")))
-        waiting.extend((inner, depth) for inner in below(part))
+        names = [*own, *listed, *part.schema.get("$defs", ()), part.schema.get("const", "")]
+        characters += sum(len(str(word)) for word in names)
+        waiting.extend((inner, depth) for _, inner in below(part))
     for found, most, what in (
         (deepest, accepts.max_depth, "levels of objects"),
         (members, accepts.max_members, "members"),
@@ -328,4 +252,5 @@ def _limit(schema: dict[str, Any], lowering: Lowering, accepts: Accepts) -> None
     ):
         if most is not None and found > most:
             meaning = f"The provider takes at most {most} {what} in one schema, and this one has {found}."
-            lowering.lose(lowering.places.root, what, meaning, grave=True)
+            rewrite.lose(rewrite.places.root, what, meaning, grave=True)
+    return optional, unions

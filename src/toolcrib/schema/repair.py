@@ -1,9 +1,9 @@
-"""Repairs, made only where a schema leaves one reading of what a model sent.
+"""Repairs arguments, only where the schema leaves one reading of what a model sent.
 
 The rules, and there are no others: JSON in a string where no string is admitted; a number or boolean where text is, if
-it would be written the same; null for a name that may be left out; one item for a list (null is no item, and a list is
-one only where items are lists); a name that differs in case or in `-` and `_`. Every rule proposes readings; where more
-than one reading is valid, none is taken. Valid data is never touched.
+it would be written the same; null for an argument that may be left out; one item for a list (null is not an item, and a
+list is one only where items are lists); a name that differs in case or in `-` and `_`. Every rule proposes readings;
+where more than one reading is valid, none is taken. Valid data is never touched.
 """
 
 import json
@@ -17,12 +17,12 @@ from typing import Any
 import pydantic_core
 
 from ..core import Repair
-from .document import Document, Effort, kind, named_kinds, token
-from .text import BadText, read, respelled
+from .document import Budget, Document, kind, named_kinds, token
+from .parse import JSONError, parse_json, respelled
 
 Reading = tuple[Any, tuple[Repair, ...]]
 
-_EFFORT = 2_000_000
+_BUDGET = 2_000_000
 _EACH = 100
 """Together at most 20,000 places, fewer where they are large. Ordinary calls look at tens."""
 
@@ -32,8 +32,8 @@ _PARSED = frozenset({"object", "array", "number", "integer", "boolean"})
 
 
 @dataclass(frozen=True, slots=True)
-class Mended:
-    """Arguments after repair. *written* leads from places in *value* to those they were written at, if they moved."""
+class Repaired:
+    """Arguments after repair. *written* maps places in *value* to those they were written at, if they moved."""
 
     value: Any
     repairs: tuple[Repair, ...]
@@ -45,8 +45,8 @@ class _Ambiguous(Exception):
     """More than one reading is valid, or it would take too long to tell."""
 
 
-def mend(value: Any, text: str, document: Document, *, refused: frozenset[str] | None) -> Mended:
-    """*value*, read from *text*, each argument repaired for which there is one reading; others stay as they are.
+def repair(value: Any, text: str, document: Document, *, refused: frozenset[str] | None) -> Repaired:
+    """Repair each argument of *value*, read from *text*, for which there is one reading; others stay as they are.
 
     *refused* are the names of the arguments in question. Where that is not known (None), the schema decides.
     """
@@ -55,47 +55,47 @@ def mend(value: Any, text: str, document: Document, *, refused: frozenset[str] |
     if isinstance(value, str):
         inner, numbers = search.parsed(value)
         if not isinstance(inner, dict):
-            return Mended(value, (), {}, {})
+            return Repaired(value, (), {}, {})
         value, noted, search.numbers = inner, (Repair("", "string", "object"),), numbers
     if isinstance(value, dict) and document.walkable:
         value, repairs = search.arguments(value, document.resolved(""), refused)
         noted += repairs
-    return Mended(value, noted, search.written, search.all_numbers)
+    return Repaired(value, noted, search.written, search.all_numbers)
 
 
-def with_integers(mended: Mended, places: Iterable[Sequence[str | int]]) -> Mended:
-    """*mended* with whole numbers at *places* (`1.0`) as the integers that they are."""
-    value = pydantic_core.from_json(pydantic_core.to_json(mended.value))
+def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> Repaired:
+    """Convert whole numbers at *places* (`1.0`) to integers."""
+    value = pydantic_core.from_json(pydantic_core.to_json(repaired.value))
     repairs: list[Repair] = []
     for path in places:
         holder = value
         for part in path[:-1]:
             holder = holder[part]
         number = holder[path[-1]] if path else None
-        if isinstance(number, float) and _is_whole(number, mended.respelled):
+        if isinstance(number, float) and _is_whole(number, repaired.respelled):
             holder[path[-1]] = int(number)
             written = ""
             for part in path:
-                written = mended.written.get((written, part), f"{written}/{token(part)}")
+                written = repaired.written.get((written, part), f"{written}/{token(part)}")
             repairs.append(Repair(written, "number", "integer"))
     if not repairs:
-        return mended
-    return Mended(value, (*mended.repairs, *repairs), mended.written, mended.respelled)
+        return repaired
+    return Repaired(value, (*repaired.repairs, *repairs), repaired.written, repaired.respelled)
 
 
 def _is_whole(number: float, respelled: Mapping[str, set[str]]) -> bool:
-    """Whether *number* is an integer, and was one as it was written."""
+    """Whether *number* is an integer, and was one as it was spelled."""
     if not number.is_integer() or not math.fabs(number) < 2**53:
         return False
     return all(Decimal(spelled) == int(number) for spelled in respelled.get(repr(number), ()))
 
 
 class _Search:
-    """One call being read. What a value means at a place is found out once: the branches of unions meet again."""
+    """The search for readings of one call. Each value is read once at a place: the branches of unions meet again."""
 
     def __init__(self, document: Document, numbers: dict[str, set[str]]) -> None:
         self._document = document
-        self._effort = Effort(_EFFORT, each=_EACH)
+        self._budget = Budget(_BUDGET, each=_EACH)
         self._texts: dict[str, tuple[Any, dict[str, set[str]]]] = {}
         self._known: dict[tuple[int, str, str], list[Reading]] = {}
         self.numbers = numbers
@@ -103,12 +103,12 @@ class _Search:
         self.written: dict[tuple[str, str | int], str] = {}
 
     def parsed(self, text: str) -> tuple[Any, dict[str, set[str]]]:
-        """The JSON in a string (None where there is none), and how its numbers were written."""
+        """Return the JSON in a string (None where there is none), and how its numbers were spelled."""
         found = self._texts.get(text)
         if found is None:
             try:
-                found = read(text), respelled(text)
-            except BadText:
+                found = parse_json(text), respelled(text)
+            except JSONError:
                 found = None, {}
             self._texts[text] = found
             for again, spelled in found[1].items():
@@ -116,12 +116,12 @@ class _Search:
         return found
 
     def readings(self, value: Any, place: str, path: str, depth: int) -> list[Reading]:
-        """The valid readings of *value*: one is certain, none is hopeless. Raises _Ambiguous for more."""
+        """Return the one valid reading of *value*, or none where there is none. Raises _Ambiguous for more than one."""
         # The values live as long as the search, in the arguments or among the parsed texts, so an id means one value.
         key = id(value), place, path
         found = self._known.get(key)
         if found is None:
-            if depth > _DEEPEST or not self._effort.take(value):
+            if depth > _DEEPEST or not self._budget.take(value):
                 raise _Ambiguous
             if self._document.valid(value, place):
                 found = [(value, ())]
@@ -156,7 +156,7 @@ class _Search:
                 yield from self._one_item(value, place, path, depth)
 
     def _in_text(self, text: str, place: str, path: str, depth: int) -> Iterator[Reading]:
-        if not self._effort.take(text):
+        if not self._budget.take(text):
             raise _Ambiguous
         value, numbers = self.parsed(text)
         if value is None or isinstance(value, str):
@@ -181,7 +181,7 @@ class _Search:
         yield items, tuple(repairs)
 
     def _may_be_item(self, value: Any, place: str) -> bool:
-        """Whether *value* could be meant as the one item of a list: null never, a list only where items are lists."""
+        """Whether *value* could be the one item of a list: null never, a list only where items are lists."""
         if isinstance(value, list):
             return bool(value) and self._names_arrays(self._item(place, 0))
         return value is not None
@@ -201,7 +201,7 @@ class _Search:
         return firsts[index] if index < len(firsts) else f"{place}/items"
 
     def arguments(self, value: dict[str, Any], place: str, refused: frozenset[str] | None) -> Reading:
-        """*value*, the *refused* of its members repaired, or left as they are where they are hopeless."""
+        """Repair the *refused* members of *value*; those that cannot be repaired are left as they are."""
         result: dict[str, Any] = {}
         repairs: list[Repair] = []
         for key, name in self._names(value, place):
@@ -227,9 +227,9 @@ class _Search:
         yield result, tuple(repairs)
 
     def _member(self, value: Any, key: str, name: str, place: str, path: str, depth: int) -> list[Reading]:
-        """The readings of one member, each an object with it alone, or without it."""
+        """Return the readings of one member, each an object with it alone, or without it."""
         schema, here, renaming = self._document.at(place), f"{path}/{token(key)}", self._renaming(key, name, path)
-        fits = self._document.of_member(name, place)
+        fits = self._document.member_places(name, place)
         may_be_left_out = name in schema.get("properties", ()) and name not in schema.get("required", ())
         if value is None and may_be_left_out and not all(self._document.valid(None, fit) for fit in fits):
             return [({}, (*renaming, Repair(here, "null", "default")))]
@@ -245,7 +245,7 @@ class _Search:
         return (Repair(here, "key", "key"),)
 
     def _names(self, value: Mapping[str, Any], place: str) -> list[tuple[str, str]]:
-        """Each key of an object, and the name that it means."""
+        """Return each key of an object with the name that it matches."""
         schema = self._document.at(place)
         open_to_others = schema.get("additionalProperties", True) is not False or "patternProperties" in schema
         required = frozenset(schema.get("required", ()))
@@ -255,7 +255,7 @@ class _Search:
     def _one_or_none(self, value: Any, proposed: list[Reading], place: str) -> list[Reading]:
         distinct: dict[str, Reading] = {}
         for reading in proposed:
-            if not self._effort.take(value):
+            if not self._budget.take(value):
                 raise _Ambiguous
             if self._document.valid(reading[0], place):
                 written = json.dumps(reading[0], sort_keys=True) if len(proposed) > 1 else ""
@@ -270,16 +270,16 @@ class _Search:
 def _renamed(
     value: Mapping[str, Any], properties: Mapping[str, Any], required: frozenset[str], *, open_to_others: bool
 ) -> dict[str, str]:
-    """Keys that are a property but for case, `-` and `_`: each to the one property it can mean."""
+    """Map keys that differ from a property in case, `-` and `_` only, each to the one property it can match."""
     by_fold: dict[str, list[str]] = {}
     for name in properties:
         by_fold.setdefault(_fold(name), []).append(name)
     claims: dict[str, list[str]] = {}
     for key in value:
         if key not in properties:
-            meant = by_fold.get(_fold(key), [])
-            if len(meant) == 1 and meant[0] not in value and (meant[0] in required or not open_to_others):
-                claims.setdefault(meant[0], []).append(key)
+            match = by_fold.get(_fold(key), [])
+            if len(match) == 1 and match[0] not in value and (match[0] in required or not open_to_others):
+                claims.setdefault(match[0], []).append(key)
     return {keys[0]: name for name, keys in claims.items() if len(keys) == 1}
 
 

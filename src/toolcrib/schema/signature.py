@@ -1,4 +1,4 @@
-"""A callable's signature, read once: what a model may fill in, what the host provides, what comes back."""
+"""Reads a callable's signature: what a model may fill in, what the host provides, what is returned."""
 
 import builtins
 import functools
@@ -7,12 +7,12 @@ import re
 import types
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 from ..core import Context, DefinitionError, Depends, Need, Needs, Scope
 
 EMPTY: Any = inspect.Parameter.empty
-"""Stands for what was not written: a default, an annotation."""
+"""Stands for a default or an annotation that was not written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """A callable, read. `is_async` where calling it gives an awaitable; `returns` is what comes of awaiting it.
+    """The signature of a callable. `is_async` where calling it returns an awaitable; `returns` is the awaited type.
 
     `written` are all parameters as Python has them, also those a model never sees. `hidden` are names that are taken
     (`self`, the Context, what a partial has fixed), so that `**kwargs` must not carry them. `names` are local names
@@ -51,7 +51,7 @@ def read_signature(
 
     *label* names it in errors; *names* are the local names of the function it was defined in, which its annotations
     may use; *within* are the providers that are being read, to notice one that needs itself. Raises DefinitionError
-    where annotations cannot be resolved or what they ask for cannot be given.
+    where annotations cannot be resolved, or ask for what nobody can provide.
     """
     try:
         written = inspect.signature(fn)
@@ -78,19 +78,19 @@ def read_signature(
             )
         if (is_context or how) and parameter.kind not in _BY_NAME:
             raise DefinitionError(
-                f"{label}: parameter '{name}' is provided by name; let it stand behind the '/', and without '*'."
+                f"{label}: parameter '{name}' is provided by name; write it after the '/', and without '*'."
             )
         if is_context:
             if context is not None:
                 raise DefinitionError(
-                    f"{label} has two Context parameters, '{context}' and '{name}'. Keep one: both would be the same."
+                    f"{label} has two Context parameters, '{context}' and '{name}'. Keep one: both are the same."
                 )
             context = name
         elif how:
             depends.append(_need(name, how, label, names, within))
         else:
             visible.append(Parameter(name, parameter.kind, annotation, parameter.default))
-    is_async, returns = gives_awaitable(fn), hints.get("return", EMPTY)
+    is_async, returns = returns_awaitable(fn), hints.get("return", EMPTY)
     if not is_async and get_origin(returns) in (Awaitable, Coroutine):
         is_async, returns = True, get_args(returns)[-1]
     return Signature(
@@ -108,21 +108,21 @@ def read_signature(
 def _need(name: str, how: Depends, label: str, names: Mapping[str, Any] | None, within: tuple[Any, ...]) -> Need:
     if not callable(how.provider):
         raise DefinitionError(
-            f"{label}: Depends of '{name}' takes what is called for the value, not {type(how.provider).__name__}."
+            f"{label}: Depends of '{name}' takes a callable that returns the value, not {type(how.provider).__name__}."
         )
-    if how.scope not in _LIVES:
-        raise DefinitionError(f"{label}: '{name}' has the scope {how.scope!r}. Scopes are: {', '.join(_LIVES)}.")
+    if how.scope not in _SCOPES:
+        raise DefinitionError(f"{label}: '{name}' has the scope {how.scope!r}. Scopes are: {', '.join(_SCOPES)}.")
     if how.provider in within:
-        raise DefinitionError(f"{label}: the provider of '{name}' needs itself, by way of what it needs.")
+        raise DefinitionError(f"{label}: the provider of '{name}' needs itself, through what it needs.")
     provider = read_signature(
         how.provider, label=f"{label}: the provider of '{name}'", names=names, within=(*within, how.provider)
     )
     if required := [p.name for p in provider.parameters if p.default is EMPTY and p.kind not in _VARIADIC]:
         raise DefinitionError(
-            f"{label}: the provider of '{name}' takes {', '.join(required)}, and nobody gives it that. "
+            f"{label}: the provider of '{name}' takes {', '.join(required)}, and nobody provides that. "
             "A provider's parameters are Context or Depends themselves, or have defaults."
         )
-    _require_lives_long_enough(how, provider.needs, label, name)
+    _require_long_enough_scopes(how, provider.needs, label, name)
     return Need(name, how, provider.needs)
 
 
@@ -131,11 +131,10 @@ _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def enclosing_names(fn: Callable[..., Any]) -> dict[str, Any]:
-    """The names that the annotations of *fn* use, and those of the classes they name, of all names of the functions and
-    classes in which it is being defined.
+    """Return the local names that the annotations of *fn* use, and those of the classes they name.
 
-    Annotations written as text (`from __future__ import annotations`) may use them, and Python keeps no other trace:
-    they can be found as long as the function or class body around *fn* runs.
+    They are names of the functions and classes in which *fn* is being defined. Annotations written as text may use
+    them, and Python keeps no other trace: they can be found as long as the function or class body around *fn* runs.
     """
     plain = _plain(fn)
     code = getattr(plain, "__code__", None)
@@ -223,7 +222,7 @@ def _of_class(fn: Any, plain: Any) -> Mapping[str, Any]:
 
 
 def _of_function(plain: Any) -> dict[str, Any]:
-    """What a function carries with it: its type parameters (PEP 695), and what it closes over."""
+    """The type parameters of a function (PEP 695), and what it closes over."""
     found = {parameter.__name__: parameter for parameter in getattr(plain, "__type_params__", ())}
     cells = getattr(plain, "__closure__", None) or ()
     for name, cell in zip(plain.__code__.co_freevars if cells else (), cells, strict=True):
@@ -235,7 +234,7 @@ def _of_function(plain: Any) -> dict[str, Any]:
 
 
 def _decided_by_partial(fn: Any) -> frozenset[str]:
-    """Names that a partial has fixed: they are decided, so the model neither sees nor sets them."""
+    """Names that a partial has fixed: the model neither sees nor sets them."""
     decided: set[str] = set()
     while isinstance(fn, functools.partial):
         decided |= fn.keywords.keys()
@@ -252,51 +251,50 @@ def _names_taken(fn: Any) -> frozenset[str]:
     return frozenset(parameter.name for parameter in written if parameter.kind in _BY_NAME) | _decided_by_partial(fn)
 
 
-def _require_lives_long_enough(how: Depends, needs: Needs, label: str, name: str) -> None:
-    """A value may only be made of values that live at least as long."""
+def _require_long_enough_scopes(how: Depends, needs: Needs, label: str, name: str) -> None:
+    """Raise DefinitionError for a value made of values that do not last as long."""
     shortest: Scope | None = "call" if needs.context else None
     for need in needs.depends:
-        if _LIVES.index(need.how.scope) < _LIVES.index(how.scope):
+        if _SCOPES.index(need.how.scope) < _SCOPES.index(how.scope):
             shortest = need.how.scope
-    if shortest is not None and _LIVES.index(shortest) < _LIVES.index(how.scope):
+    if shortest is not None and _SCOPES.index(shortest) < _SCOPES.index(how.scope):
         raise DefinitionError(
-            f"{label}: '{name}' lives as long as a {how.scope}, and its provider needs something that ends with a "
+            f"{label}: '{name}' lasts as long as a {how.scope}, and its provider needs something that ends with a "
             f'{shortest}. Write Depends(..., scope="{shortest}").'
         )
 
 
-_LIVES: tuple[Scope, ...] = ("call", "session", "program")
+_SCOPES: tuple[Scope, ...] = ("call", "session", "program")
 
 
 def _is_context(annotation: Any) -> bool:
-    if get_origin(annotation) is Annotated:
+    origin = get_origin(annotation)
+    if origin is Annotated:
         return _is_context(get_args(annotation)[0])
-    if get_origin(annotation) is types.UnionType or str(get_origin(annotation)) == "typing.Union":
-        return any(_is_context(part) for part in get_args(annotation))
-    return annotation is Context
+    return annotation is Context or (origin in (Union, types.UnionType) and any(map(_is_context, get_args(annotation))))
 
 
 def _dependency(annotation: Any, label: str, name: str) -> Depends | None:
     if get_origin(annotation) is not Annotated:
         if any(_dependency(part, label, name) for part in get_args(annotation)):
             raise DefinitionError(
-                f"{label}: Depends of '{name}' is inside another type, where nobody provides it. "
+                f"{label}: Depends of '{name}' is inside another type, where it is not provided. "
                 f"Write it around the whole: {name}: Annotated[..., Depends(...)]."
             )
         return None
     return next((extra for extra in annotation.__metadata__ if isinstance(extra, Depends)), None)
 
 
-def innermost(fn: Any) -> Any:
-    """What is called behind partials."""
+def unwrap_partials(fn: Any) -> Any:
+    """Return the callable behind partials."""
     while isinstance(fn, functools.partial):
         fn = fn.func
     return fn
 
 
-def gives_awaitable(fn: Any) -> bool:
-    """Whether calling *fn* surely gives an awaitable. A plain wrapper of a coroutine function may not."""
-    fn = innermost(fn)
+def returns_awaitable(fn: Any) -> bool:
+    """Whether calling *fn* surely returns an awaitable. A plain wrapper of a coroutine function may not."""
+    fn = unwrap_partials(fn)
     return inspect.iscoroutinefunction(fn) or (
         not isinstance(fn, type) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)
     )
@@ -307,6 +305,6 @@ def _doc(fn: Any) -> str | None:
         return _doc(fn.func)
     if isinstance(fn, type) or inspect.isroutine(fn):
         return inspect.getdoc(fn)
-    # Not getdoc of `__call__`: where that says nothing, Python finds "Call self as a function." in `type`.
-    said = next((vars(base)["__call__"].__doc__ for base in type(fn).__mro__ if "__call__" in vars(base)), None)
-    return inspect.cleandoc(said) if said else inspect.getdoc(type(fn))
+    # Not getdoc of `__call__`: where that has no docstring, Python finds "Call self as a function." in `type`.
+    doc = next((vars(base)["__call__"].__doc__ for base in type(fn).__mro__ if "__call__" in vars(base)), None)
+    return inspect.cleandoc(doc) if doc else inspect.getdoc(type(fn))

@@ -3,6 +3,7 @@
 from ..core import SetupError
 
 try:
+    from .callers import Identify, local_caller
     from .http import serve_http
     from .mcp import server
     from .stdio import serve_stdio
@@ -14,4 +15,4 @@ except ModuleNotFoundError as missing:
         f"Serving tools needs the package '{package}', which is missing: pip install 'toolcrib[serve]'"
     ) from missing
 
-__all__ = ["serve_http", "serve_stdio", "server"]
+__all__ = ["Identify", "local_caller", "serve_http", "serve_stdio", "server"]

@@ -1,6 +1,6 @@
 """MCP over Streamable HTTP, for clients on this computer.
 
-Nobody is asked who they are. So nobody else gets in unless the host says so, and no web page does.
+By default nobody is asked who they are. So nobody else gets in unless the host allows it, and no web page does.
 """
 
 import asyncio
@@ -15,7 +15,8 @@ from starlette.applications import Starlette
 from starlette.types import Receive, Scope, Send
 
 from ..core import SetupError
-from ..workbench import Workbench
+from ..workbench import Crib
+from .callers import Identify, local_caller
 from .mcp import server
 
 _LOOPBACK = ("127.0.0.1:*", "localhost:*", "[::1]:*")
@@ -24,34 +25,36 @@ _GRACE_S = 1
 
 
 async def serve_http(
-    bench: Workbench,
+    crib: Crib,
+    identify: Identify = local_caller,
     *,
     host: str = "127.0.0.1",
-    port: int = 8000,
+    port: int = 8642,
     path: str = "/mcp",
     allowed_hosts: Sequence[str] = (),
     ready: Callable[[str], None] | None = None,
     name: str = "toolcrib",
     version: str | None = None,
 ) -> None:
-    """Serve the tools of *bench* until the task is cancelled, as `asyncio.run` does at Ctrl-C.
+    """Serve the tools of *crib* until the task is cancelled, as `asyncio.run` does at Ctrl-C.
 
-    Starts *bench*, and stops it at the end. Port 0 takes any free one. *ready* is called with the URL as soon as
-    clients can connect.
+    Starts *crib*, and stops it at the end. Each request runs for the Caller that *identify* returns for its headers.
+    Port 0 takes any free one. *ready* is called with the URL as soon as clients can connect.
 
-    Any client that reaches the port may call the tools. So another *host* than loopback is refused, unless
-    *allowed_hosts* says under which names clients reach it, as the `Host` header has them: `["crib.example:8000"]`.
+    Unless *identify* refuses it, any client that reaches the port may call the tools. So another *host* than loopback
+    is refused without *allowed_hosts*, the names by which clients reach it, as in the `Host` header:
+    `["crib.example:8642"]`.
     Requests for other names, and from web pages of other origins, are refused (DNS rebinding).
 
     Raises SetupError where the address cannot be listened on.
     """
     if not _is_loopback(host) and not allowed_hosts:
         raise SetupError(
-            f"Serving on {host} lets anybody who reaches this computer call these tools. If that is meant, say under "
-            f"which names clients reach it: allowed_hosts=['name:{port}']. If not, serve on 127.0.0.1."
+            f"Serving on {host} lets anybody who reaches this computer call these tools. To allow it, name the "
+            f"hosts by which clients reach it: allowed_hosts=['name:{port}']. Otherwise serve on 127.0.0.1."
         )
     hosts = [*_LOOPBACK, *allowed_hosts]
-    app = server(bench, name=name, version=version).streamable_http_app(
+    app = server(crib, identify, name=name, version=version).streamable_http_app(
         streamable_http_path=path,
         transport_security=TransportSecuritySettings(
             allowed_hosts=hosts,
@@ -59,7 +62,7 @@ async def serve_http(
         ),
     )
     with _listening(host, port) as listener:
-        async with bench, _serving(app, listener) as serving:
+        async with crib, _serving(app, listener) as serving:
             if ready is not None:
                 shown = f"[{host}]" if ":" in host else host
                 ready(f"http://{shown}:{listener.getsockname()[1]}{path}")

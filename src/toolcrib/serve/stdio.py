@@ -19,20 +19,23 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from ..workbench import Workbench
+from ..core import Caller
+from ..workbench import Crib
 from .mcp import server
 
 
-async def serve_stdio(bench: Workbench, *, name: str = "toolcrib", version: str | None = None) -> None:
-    """Serve the tools of *bench* to the client at the other end, until it closes the pipe.
+async def serve_stdio(
+    crib: Crib, caller: Caller | None = None, *, name: str = "toolcrib", version: str | None = None
+) -> None:
+    """Serve the tools of *crib*, for *caller*, to the client at the other end, until it closes the pipe.
 
-    Starts *bench*, and stops it at the end.
+    Starts *crib*, and stops it at the end.
     """
-    made = server(bench, name=name, version=version)
+    made = server(crib, lambda _: caller or Caller(), name=name, version=version)
     try:
         with _standard_input() as stdin:
             async with (
-                bench,
+                crib,
                 stdio_server(stdin=cast(Any, _lines(stdin))) as (incoming, outgoing),
                 anyio.create_task_group() as tasks,
             ):
@@ -89,7 +92,7 @@ async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
 
 
 async def _relay(incoming: Any, send: Any, outgoing: Any) -> None:
-    """Messages go on to the server. What is none is answered here: the SDK would drop it without a word."""
+    """Passes messages on to the server. Anything else is answered here: the SDK would drop it silently."""
     async with send:
         async for item in incoming:
             if isinstance(item, Exception):
@@ -100,9 +103,11 @@ async def _relay(incoming: Any, send: Any, outgoing: Any) -> None:
 
 
 def _refusal(problem: Exception) -> wire.JSONRPCError:
-    # JSON-RPC 2.0 §5.1: the id is null where it cannot be told.
+    # JSON-RPC 2.0 §5.1: the id is null where it is not known.
     if isinstance(problem, ValidationError) and problem.errors()[0]["type"] != "json_invalid":
-        said = wire.ErrorData(code=wire.INVALID_REQUEST, message="This line is no JSON-RPC 2.0 message.")
+        error = wire.ErrorData(code=wire.INVALID_REQUEST, message="This line is not a JSON-RPC 2.0 message.")
     else:
-        said = wire.ErrorData(code=wire.PARSE_ERROR, message="This line is no JSON. A message is one line of UTF-8.")
-    return wire.JSONRPCError(jsonrpc="2.0", id=None, error=said)
+        error = wire.ErrorData(
+            code=wire.PARSE_ERROR, message="This line is not valid JSON. A message is one line of UTF-8."
+        )
+    return wire.JSONRPCError(jsonrpc="2.0", id=None, error=error)

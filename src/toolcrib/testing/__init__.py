@@ -1,4 +1,4 @@
-"""Fixtures and doubles for the tests of those who write tools.
+"""Fixtures and test doubles for the authors of tools.
 
 With Toolcrib installed, pytest has the fixtures `bench`, a `MakeBench`, and `cassette`, a `Cassette` for each test.
 Nothing else here needs pytest.
@@ -6,9 +6,9 @@ Nothing else here needs pytest.
 
 from typing import TYPE_CHECKING, Any
 
-from .bench import Bench, MakeBench, Settings
+from .bench import Bench, MakeBench
 from .cassette import Cassette, CassetteError
-from .faults import Fault, Faults, Met, failing, garbled, late, oversized
+from .faults import Fault, Faults, InjectedFault, failing, garbled, late, oversized
 
 if TYPE_CHECKING:
     from ..agent import ScriptedModel
@@ -19,10 +19,9 @@ __all__ = [
     "CassetteError",
     "Fault",
     "Faults",
+    "InjectedFault",
     "MakeBench",
-    "Met",
     "ScriptedModel",
-    "Settings",
     "failing",
     "garbled",
     "late",
@@ -33,7 +32,7 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name != "ScriptedModel":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # When it is asked for: the plugin is loaded by every pytest there is.
+    # Imported on first use, because every pytest run loads the plugin.
     from ..agent import ScriptedModel
 
     return ScriptedModel

@@ -1,50 +1,28 @@
-"""Calls recorded once, to a file, and replayed from it: what a tool reaches need not be there when the tests run.
+"""Calls recorded to a file, and replayed from it: the services behind the tools are not needed when the tests run.
 
-A cassette stands around a call. What the check refuses never reaches a tool, so it is neither recorded nor replayed;
-all else has its arguments as the check leaves them, so a repaired call is the same call.
+A cassette is middleware around a call. A call that the check refuses never reaches a tool, so it is neither recorded
+nor replayed. Others are recorded with their checked arguments, so a repaired call is the same call.
 """
 
 import difflib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
-from time import time
 from types import TracebackType
 from typing import Any, Literal, Self, get_args
 
-from ..core import Call, Caller, Next, Repair, Result, SetupError, Tool, ToolcribError, ToolError, canonical
+from ..core import Call, Caller, Next, Repair, Result, SetupError, Tool, ToolcribError, ToolError, ToolSpec
 from ..record import Redactor
-from .tape import HIDDEN, Recorded, Tape, TapeError, difference, schemas_of
+from .tape import HIDDEN, RecordedCall, Tape, TapeError, difference, schemas_of
 
-Record = Literal["once", "anew", "never"]
-"""Record where there is no file yet; record in any case; only replay."""
-
-_NOT_KEPT = ("cancelled",)
-_Key = tuple[str, str, str]
+Record = Literal["once", "always", "never"]
+"""Record if there is no file yet; record always; only replay."""
 
 
 class CassetteError(ToolcribError):
-    """Calls were made that a cassette does not have. Its message names the nearest ones, and how to record anew."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """A call as a cassette knows it."""
-
-    tool: Tool
-    arguments: Any
-    caller: str
-    repairs: tuple[Repair, ...]
-
-    @property
-    def key(self) -> _Key:
-        return self.tool.spec.name, canonical(self.arguments), self.caller
-
-    def __str__(self) -> str:
-        by = f" by '{self.caller}'" if self.caller else ""
-        return f"{self.tool.spec.name} {json.dumps(self.arguments, ensure_ascii=False)}{by}"
+    """Calls were made that are not in a cassette. The message names the nearest ones, and how to record again."""
 
 
 class Cassette:
@@ -53,17 +31,17 @@ class Cassette:
         with Cassette("calls.json") as tape:
             bench = Workbench([search], around=[tape])
 
-    Without the file, calls are made and recorded; with it, they are answered from it, and no tool runs, no policy is
-    asked and nothing is approved. The same call made twice has two results, in their order. A call that is not in it
-    is an error for whoever makes it, and leaving the `with` block raises CassetteError; so is one of a tool whose
-    schema has changed. The file is written when the block ends, unless it ends with an exception.
+    Without the file, calls are made and recorded; with it, they are answered from it: no tool runs, no policy is asked
+    and nothing is approved. The same call made twice has two results, in their order. A call that is not in the file,
+    or of a tool whose schema has changed, is an error for its caller, and leaving the `with` block raises
+    CassetteError. The file is written when the block ends, unless it ends with an exception.
 
-    - *record*: `"once"`, as above; `"anew"`: whatever the file has; `"never"`: the file has to be there.
-    - *secrets*: text that is struck out of arguments and results. Arguments of secret types are masked anyway.
+    - *record*: `"once"`, as above; `"always"`, which replaces the file; `"never"`, which requires it.
+    - *secrets*: text that is redacted in arguments and results. Arguments of secret types are always masked.
 
     On replay a result's `value` is the JSON value of its content. Calls that end pending are not recorded.
 
-    Raises SetupError for a file that is none of a cassette.
+    Raises SetupError for a file that is not a cassette.
     """
 
     def __init__(self, path: str | Path, *, record: Record = "once", secrets: Iterable[str] = ()) -> None:
@@ -75,96 +53,87 @@ class Cassette:
         is_there = self.path.is_file()
         if record == "never" and not is_there:
             raise SetupError(f"There is no cassette {self.path}. Record it: Cassette({str(path)!r}).")
-        self.records = record == "anew" or not is_there
+        self.records = record == "always" or not is_there
         """Whether calls are made and recorded, and not replayed."""
         try:
             self._tape = Tape() if self.records else Tape.read(self.path)
         except TapeError as error:
-            raise SetupError(f"{self.path} is no cassette: {error}. {self._way_out}") from None
-        self._begun: Counter[_Key] = Counter()
-        self._replayed: Counter[_Key] = Counter()
-        self._known: dict[_Key, list[Recorded]] = defaultdict(list)
+            raise SetupError(f"{self.path} is not a cassette: {error}. {self._remedy}") from None
+        self._counts: Counter[tuple[str, str, str]] = Counter()
+        self._recorded: dict[tuple[str, str, str], list[RecordedCall]] = defaultdict(list)
         for recorded in self._tape.calls:
-            self._known[recorded.key].append(recorded)
+            self._recorded[recorded.key].append(recorded)
 
     def hide(self, *secrets: str) -> Self:
-        """Strike these out too, from now on."""
+        """Redact *secrets* too, from now on."""
         for secret in secrets:
             self._redactor.add(secret)
         return self
 
     async def __call__(self, tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
+        repairs: tuple[Repair, ...] = ()
         try:
             checked, repairs = tool.check(call.arguments, True)
             arguments: Any = self._plain(tool, checked)
         except ToolError:
             if tool.handles is None:
                 return await go_on()  # where it is refused again
-            arguments, repairs = self._as_written(call), ()
-        asked = _Asked(tool, arguments, "" if caller.principal == "local" else caller.principal, repairs)
-        return await self._recorded(asked, go_on) if self.records else self._replay(asked, call)
-
-    async def _recorded(self, asked: _Asked, go_on: Next) -> Result[Any]:
-        number = self._begun[asked.key]
-        self._begun[asked.key] += 1
+            arguments = self._as_written(call)
+        made = RecordedCall(tool.spec.name, arguments, "" if caller.principal == "local" else caller.principal)
+        number = self._counts[made.key]
+        self._counts[made.key] += 1
+        if not self.records:
+            return self._find(replace(made, number=number), tool.spec).result(call, repairs)
         result = await go_on()
-        if result.pending is None and (result.error is None or result.error.code not in _NOT_KEPT):
-            name = asked.tool.spec.name
-            self._tape.schemas[name] = schemas_of(asked.tool.spec)
-            recorded = Recorded.of(name, asked.arguments, asked.caller, number, result, self._redactor.strike)
-            self._tape.calls.append(recorded)
+        if result.pending is None and (result.error is None or result.error.code != "cancelled"):
+            self._tape.schemas[made.tool] = schemas_of(tool.spec)
+            self._tape.calls.append(replace(made, number=number).with_result(result, self._redactor.redact))
         return result
 
-    def _replay(self, asked: _Asked, call: Call) -> Result[Any]:
-        name = asked.tool.spec.name
-        known, now = self._tape.schemas.get(name), schemas_of(asked.tool.spec)
-        if known is not None and (where := difference(known, now)) is not None:
-            self._miss(f"The schema of '{name}' is not the one that {self.path} was recorded with: {where} differs.")
-        every = self._known.get(asked.key, ())
-        number = self._replayed[asked.key]
-        if number >= len(every):
-            self._miss(self._missing(asked, len(every)))
-        self._replayed[asked.key] += 1
-        return every[number].result(call, asked.repairs, time())
+    def _find(self, made: RecordedCall, spec: ToolSpec) -> RecordedCall:
+        """The recording of the call *made*. Raises ToolError if there is none, or if the schema has changed."""
+        schemas = self._tape.schemas.get(made.tool)
+        if schemas is not None and (where := difference(schemas, schemas_of(spec))) is not None:
+            raise self._problem(
+                f"The schema of '{made.tool}' is not the one that {self.path} was recorded with: {where} differs."
+            )
+        recorded = self._recorded.get(made.key, ())
+        if made.number < len(recorded):
+            return recorded[made.number]
+        if recorded:
+            times = "once" if len(recorded) == 1 else f"{len(recorded)} times"
+            raise self._problem(f"{self.path} has {made} {times}, and it was made once more.")
+        near = self._nearest(made)
+        hint = f"The nearest that it has is {near}." if near else "It has no calls."
+        raise self._problem(f"{self.path} has no call {made}. {hint}")
 
-    def _missing(self, asked: _Asked, times: int) -> str:
-        if times:
-            many = "once" if times == 1 else f"{times} times"
-            return f"{self.path} has {asked} {many}, and it was made once more."
-        near = self._nearest(asked)
-        hint = f" The nearest that it has is {near}." if near else " It has no call at all."
-        return f"{self.path} has no call {asked}.{hint}"
+    def _nearest(self, made: RecordedCall) -> str | None:
+        same = [str(recorded) for recorded in self._tape.calls if recorded.tool == made.tool]
+        texts = same or [str(recorded) for recorded in self._tape.calls]
+        return next(iter(difflib.get_close_matches(str(made), texts, n=1, cutoff=0.0)), None)
 
-    def _nearest(self, asked: _Asked) -> str | None:
-        said = {str(recorded): recorded for recorded in self._tape.calls}
-        same = [text for text, recorded in said.items() if recorded.tool == asked.tool.spec.name]
-        return next(iter(difflib.get_close_matches(str(asked), same or said, n=1, cutoff=0.0)), None)
-
-    def _miss(self, message: str) -> None:
-        said = f"{message} {self._way_out}"
-        self.problems.append(said)
-        raise ToolError(said, "unavailable", retry="never")
+    def _problem(self, message: str) -> ToolError:
+        self.problems.append(f"{message} {self._remedy}")
+        return ToolError(self.problems[-1], "unavailable", retry="never")
 
     @property
-    def _way_out(self) -> str:
-        return f'To record anew: Cassette({str(self.path)!r}, record="anew"), or delete the file.'
+    def _remedy(self) -> str:
+        return f'To record it again: Cassette({str(self.path)!r}, record="always"), or delete the file.'
 
     def _plain(self, tool: Tool, checked: Mapping[str, Any]) -> Any:
-        from ..schema import shown
+        from ..schema import display_arguments
 
-        written = shown({name: _ordered(value) for name, value in checked.items()})
-        return _masked(json.loads(self._redactor.strike(written)), tool.spec.input_schema)
+        written = display_arguments({name: _ordered(value) for name, value in checked.items()})
+        return _masked(json.loads(self._redactor.redact(written)), tool.spec.input_schema)
 
     def _as_written(self, call: Call) -> Any:
-        given = call.arguments
-        text = given if isinstance(given, str | bytes) else json.dumps(dict(given or {}), default=str)
-        return json.loads(self._redactor.strike(text.decode() if isinstance(text, bytes) else text))
+        written = call.arguments
+        text = written if isinstance(written, str | bytes) else json.dumps(dict(written or {}), default=str)
+        return json.loads(self._redactor.redact(text.decode() if isinstance(text, bytes) else text))
 
-    # Life
-
-    def finish(self, *, save: bool = True) -> None:
-        """Write what was recorded, if *save*. Raises CassetteError where calls were not in the file."""
-        if self.records and save:
+    def finish(self) -> None:
+        """Write what was recorded. Raises CassetteError if calls were not in the file."""
+        if self.records:
             self._tape.write(self.path)
         if self.problems:
             raise CassetteError("\n".join(self.problems))
@@ -181,11 +150,11 @@ class Cassette:
             error.add_note("\n".join(self.problems))
 
     def __repr__(self) -> str:
-        return f"<Cassette {self.path}, which {'records' if self.records else 'replays'}>"
+        return f"<Cassette {self.path}, {'recording' if self.records else 'replaying'}>"
 
 
 def _ordered(value: Any) -> Any:
-    """*value*, sets in it sorted: each process has them in another order."""
+    """*value* with sorted sets, whose order differs from process to process."""
     match value:
         case Set():
             return sorted(value, key=repr)
@@ -198,7 +167,7 @@ def _ordered(value: Any) -> Any:
 
 
 def _masked(value: Any, schema: Any) -> Any:
-    """*value* without what *schema* says is secret."""
+    """*value* without the secrets, as *schema* marks them."""
     if not isinstance(schema, Mapping):
         return value
     if schema.get("format") == "password" or schema.get("writeOnly") is True:

@@ -1,4 +1,4 @@
-"""The part of the plugin that is there where pytest-asyncio is: an async fixture of its kind, which keeps the loop."""
+"""The part of the plugin for pytest-asyncio: an async fixture, which keeps the event loop."""
 
 from collections.abc import AsyncIterator
 

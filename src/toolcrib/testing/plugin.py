@@ -39,7 +39,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator["MakeBench"]:
 def cassette(request: pytest.FixtureRequest) -> Iterator["Cassette"]:
     """The cassette of this test, for `bench(add, around=[cassette])`: its calls, recorded once and then replayed.
 
-    It is in `cassettes/`, beside the file of the test. `pytest --record-cassettes=anew` records it again.
+    It is in `cassettes/`, beside the file of the test. `pytest --record-cassettes=always` records it again.
     """
     from .cassette import Cassette
 
@@ -64,15 +64,15 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.getgroup("toolcrib").addoption(
         _RECORD,
-        choices=("once", "anew", "never"),
+        choices=("once", "always", "never"),
         default="once",
-        help="Cassettes of tool calls: recorded where there is none, recorded anew, or never recorded.",
+        help="Cassettes of tool calls: recorded if there is none yet, always, or never.",
     )
 
 
 @pytest.fixture
 async def _toolcrib_anyio_loop() -> AsyncIterator[None]:
-    yield  # noqa: PT022 - the loop is kept until it is resumed
+    yield  # noqa: PT022 - keeps the loop open until the fixture is resumed
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,14 +1,25 @@
-"""The file of a cassette: calls with their results, as JSON for people to read, in one order whatever ran first."""
+"""The file of a cassette: calls with their results, as readable JSON in an order that concurrency does not change."""
 
 import json
-from base64 import b64decode
-from binascii import Error as Base64Error
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ..core import CODES, Audio, Call, Content, Data, File, Image, Repair, Result, Text, ToolError, ToolSpec, canonical
+from ..core import (
+    Call,
+    Content,
+    Data,
+    Repair,
+    Result,
+    Text,
+    ToolError,
+    ToolSpec,
+    canonical,
+    content_from_dict,
+    content_to_dict,
+)
 
 VERSION = 1
 HIDDEN = "[secret]"
@@ -19,48 +30,55 @@ class TapeError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
-    """One call and how it ended: *content* and *error* as `Result.to_dict` has them. *number* counts calls that are the
-    same.
+class RecordedCall:
+    """One call: its result is *content* or *error*. *caller* is "" for the local one.
+
+    *number* counts the calls with the same key, in the order in which they began.
     """
 
     tool: str
     arguments: Any
     caller: str
-    number: int
-    content: list[dict[str, Any]]
-    error: dict[str, Any] | None
-
-    @classmethod
-    def of(
-        cls, tool: str, arguments: Any, caller: str, number: int, result: Result[Any], strike: Callable[[str], str]
-    ) -> "Recorded":
-        said: dict[str, Any] = result.to_dict()
-        parts = [{name: value for name, value in part.items() if value is not None} for part in said["content"]]
-        return cls(tool, arguments, caller, number, _struck(parts, strike), _struck(said.get("error"), strike))
+    number: int = 0
+    content: tuple[Content, ...] = ()
+    error: ToolError | None = None
 
     @property
     def key(self) -> tuple[str, str, str]:
+        """What identifies the call: the same call made twice has the same key."""
         return self.tool, canonical(self.arguments), self.caller
 
-    def result(self, call: Call, repairs: tuple[Repair, ...], now_s: float) -> Result[Any]:
+    def with_result(self, result: Result[Any], redact: Callable[[str], str]) -> "RecordedCall":
+        """The same call with *result*, in which *redact* is applied to each text."""
+        content = tuple(_redacted_content(part, redact) for part in result.content)
+        error = None if result.error is None else _error(_redacted(result.error.to_dict(), redact))
+        return replace(self, content=content, error=error)
+
+    def result(self, call: Call, repairs: tuple[Repair, ...]) -> Result[Any]:
         """The result, as that of *call*."""
-        content = tuple(map(_content, self.content))
-        error = None
-        if self.error is not None:
-            error = ToolError(
-                self.error["message"],
-                self.error["code"],
-                retry=self.error["retry"],
-                details=self.error.get("details"),
-            )
-        value = _value(content) if error is None else None
-        return Result(value, content, error, repairs, now_s, now_s, call.id, call.tool)
+        now = datetime.now(UTC)
+        value = _value(self.content) if self.error is None else None
+        return Result(value, self.content, self.error, repairs, now, now, call.id, call.tool)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RecordedCall":
+        """The call that `to_dict` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+        made = cls(str(data["tool"]), data["arguments"], str(data.get("caller", "")))
+        if "error" in data:
+            error = _error(data["error"])
+            return replace(made, content=(Text(error.message),), error=error)
+        return replace(made, content=tuple(map(content_from_dict, data["content"])))
 
     def to_dict(self) -> dict[str, Any]:
-        said = {"tool": self.tool, "caller": self.caller or None, "arguments": self.arguments}
-        ended = {"content": self.content} if self.error is None else {"error": self.error}
-        return {name: value for name, value in said.items() if value is not None} | ended
+        """The call as JSON data."""
+        return {
+            "tool": self.tool,
+            **({"caller": self.caller} if self.caller else {}),
+            "arguments": self.arguments,
+            **(
+                {"error": self.error.to_dict()} if self.error else {"content": list(map(content_to_dict, self.content))}
+            ),
+        }
 
     def __str__(self) -> str:
         by = f" by '{self.caller}'" if self.caller else ""
@@ -69,47 +87,37 @@ class Recorded:
 
 @dataclass(slots=True)
 class Tape:
-    """What is in the file: the calls, and the schemas of their tools as they were then."""
+    """The content of the file: the calls, and the schemas of their tools at that time."""
 
     schemas: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
-    calls: list[Recorded] = field(default_factory=list[Recorded])
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
 
     @classmethod
     def read(cls, path: Path) -> "Tape":
-        """Raises TapeError."""
+        """The tape in the file at *path*. Raises TapeError."""
         try:
             data: Any = json.loads(path.read_text("utf-8"))
         except OSError as error:
             raise TapeError(f"it cannot be read: {error.strerror or error}") from None
         except ValueError as error:
-            raise TapeError(f"it is not JSON: {error}") from None
+            raise TapeError(f"it is not valid JSON: {error}") from None
         if not isinstance(data, dict) or data.get("version") != VERSION:
             raise TapeError(f"its version is not {VERSION}")
         schemas, calls = data.get("tools"), data.get("calls")
         if not isinstance(schemas, dict) or not isinstance(calls, list):
             raise TapeError("it has no `tools` and `calls`")
-        read: list[Recorded] = []
+        tape = cls(schemas)
         for number, call in enumerate(calls):
             try:
-                recorded = Recorded(
-                    str(call["tool"]),
-                    call["arguments"],
-                    str(call.get("caller", "")),
-                    number,
-                    call["content"] if "error" not in call else [{"type": "text", "text": call["error"]["message"]}],
-                    call.get("error"),
-                )
-                if recorded.error is not None and recorded.error["code"] not in CODES:
-                    raise ValueError(f"there is no error code {recorded.error['code']!r}")
-                recorded.result(Call(recorded.tool), (), 0.0)
+                tape.calls.append(RecordedCall.from_dict(call))
             except KeyError as error:
                 raise TapeError(f"calls[{number}] has no {error}") from None
-            except (TypeError, ValueError, AttributeError, Base64Error) as error:
-                raise TapeError(f"calls[{number}]: {error}") from None
-            read.append(recorded)
-        return cls(schemas, read)
+            except (TypeError, ValueError, AttributeError) as error:
+                raise TapeError(f"calls[{number}]: {error}".removesuffix(".")) from None
+        return tape
 
     def write(self, path: Path) -> None:
+        """Write the file at *path*, with the calls sorted."""
         ordered = sorted(self.calls, key=lambda call: (*call.key, call.number))
         data = {
             "version": VERSION,
@@ -119,13 +127,13 @@ class Tape:
         path.parent.mkdir(parents=True, exist_ok=True)
         beside = path.with_name(f".{path.name}.new")
         beside.write_text(json.dumps(data, ensure_ascii=False, indent=2) + "\n", "utf-8", "surrogatepass")
-        beside.replace(path)  # nobody ever reads half of one
+        beside.replace(path)  # so that nobody reads half of a file
 
 
 def schemas_of(spec: ToolSpec) -> dict[str, Any]:
     """What of *spec* a recording depends on, as JSON data."""
-    said = {"input": spec.input_schema, "output": spec.output_schema}
-    made: dict[str, Any] = json.loads(json.dumps({name: schema for name, schema in said.items() if schema is not None}))
+    data = {"input": spec.input_schema, "output": spec.output_schema}
+    made: dict[str, Any] = json.loads(json.dumps({name: schema for name, schema in data.items() if schema is not None}))
     return made
 
 
@@ -142,39 +150,24 @@ def difference(one: Any, other: Any, place: str = "") -> str | None:
     return None if canonical(one) == canonical(other) else place
 
 
-def _struck(value: Any, strike: Callable[[str], str]) -> Any:
+def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
     match value:
         case str():
-            return strike(value)
+            return redact(value)
         case dict():
-            return {strike(name): _struck(inner, strike) for name, inner in value.items()}
+            return {redact(name): _redacted(inner, redact) for name, inner in value.items()}
         case list():
-            return [_struck(inner, strike) for inner in value]
+            return [_redacted(inner, redact) for inner in value]
         case _:
             return value
 
 
-def _content(part: Mapping[str, Any]) -> Content:
-    match kind := part["type"]:
-        case "text":
-            return Text(_text(part, "text"))
-        case "data":
-            return Data(json.dumps(part["data"], ensure_ascii=False, separators=(",", ":")))
-        case "image":
-            return Image(b64decode(_text(part, "data"), validate=True), _text(part, "media_type"))
-        case "audio":
-            return Audio(b64decode(_text(part, "data"), validate=True), _text(part, "media_type"))
-        case "file":
-            return File(b64decode(_text(part, "data"), validate=True), _text(part, "media_type"), part.get("name"))
-        case _:
-            raise ValueError(f"there is no content of type {kind!r}")
+def _redacted_content(part: Content, redact: Callable[[str], str]) -> Content:
+    return content_from_dict(_redacted(content_to_dict(part), redact)) if isinstance(part, Text | Data) else part
 
 
-def _text(part: Mapping[str, Any], name: str) -> str:
-    if not isinstance(part[name], str):
-        raise ValueError(f"`{name}` is not text")
-    text: str = part[name]
-    return text
+def _error(data: Mapping[str, Any]) -> ToolError:
+    return ToolError(data["message"], data["code"], retry=data["retry"], details=data.get("details"))
 
 
 def _value(content: tuple[Content, ...]) -> Any:

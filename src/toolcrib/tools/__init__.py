@@ -1,26 +1,32 @@
 """Kinds of tool, and how any source becomes tools."""
 
-from .function import Definition, Tool, as_tool, reference, tool
-from .given import given
-from .load import Loaded, LoadProblem, imported, load, tools_of_source
-from .options import Options
-from .stateful import Group, Kind, Member, StatefulTool
+from .depends import Dependencies
+from .from_schema import from_schema
+from .function import Definition, Tool, as_tool, is_tool, tool
+from .load import Loaded, imported, load, offered_by
+from .modules import LoadProblem
+from .options import ToolOptions
+from .process_codec import reference
+from .stateful import ClassSource, ObjectSource, StatefulTool
+from .work import Runs
 
 __all__ = [
+    "ClassSource",
     "Definition",
-    "Group",
-    "Kind",
+    "Dependencies",
     "LoadProblem",
     "Loaded",
-    "Member",
-    "Options",
+    "ObjectSource",
+    "Runs",
     "StatefulTool",
     "Tool",
+    "ToolOptions",
     "as_tool",
-    "given",
+    "from_schema",
     "imported",
+    "is_tool",
     "load",
+    "offered_by",
     "reference",
     "tool",
-    "tools_of_source",
 ]

@@ -1,14 +1,21 @@
-"""What can be said of a tool beside its function."""
+"""The options of a tool, beside its function."""
 
+import inspect
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ..core import Availability, DefinitionError, ToolAuth
+from ..core import Availability, Check, Checked, DefinitionError, ToolAuth, ToolError
+
+if TYPE_CHECKING:
+    from ..schema import Signature
+
+_VAR_KEYWORD = inspect.Parameter.VAR_KEYWORD
+_VARIADIC = (inspect.Parameter.VAR_POSITIONAL, _VAR_KEYWORD)
 
 
-class Options(TypedDict, total=False):
-    """What can be said of a tool beside its function. Every one has a default.
+class ToolOptions(TypedDict, total=False):
+    """The options of a tool, beside its function. Every one has a default.
 
     - `name`: what models call it by, `^[a-zA-Z0-9_-]{1,64}$`; the function's name.
     - `title`: what people call it by.
@@ -49,18 +56,20 @@ class Options(TypedDict, total=False):
     auth: ToolAuth | None
 
 
-def require_options(options: Options, label: str) -> None:
-    """Raises DefinitionError for an option that does not exist, or a value that is none for it."""
+def require_options(options: ToolOptions, label: str) -> None:
+    """Raises DefinitionError for an option that does not exist, or a value that does not fit it."""
     for option, value in options.items():
-        if option not in Options.__annotations__:
-            raise DefinitionError(f"{label} has no option '{option}'. It has: {', '.join(Options.__annotations__)}.")
-        fits, wanted = _WANTED.get(option, _FLAG)
+        if option not in ToolOptions.__annotations__:
+            raise DefinitionError(
+                f"{label} has no option '{option}'. It has: {', '.join(ToolOptions.__annotations__)}."
+            )
+        fits, expected = _EXPECTED.get(option, _FLAG)
         if value is not None and not fits(value):
-            raise DefinitionError(f"{label}: {option} is {wanted}.")
+            raise DefinitionError(f"{label}: {option} is {expected}.")
     if options.get("retries") and not (options.get("idempotent") or options.get("read_only")):
         raise DefinitionError(
-            f"{label}: a call that failed may have had its effect all the same, so only a tool that says it can "
-            "be repeated is. Add idempotent=True or read_only=True, or leave out retries."
+            f"{label}: a call that failed may have had its effect all the same, so only a tool that is declared "
+            "repeatable is called again. Add idempotent=True or read_only=True, or leave out retries."
         )
 
 
@@ -89,7 +98,7 @@ def _are_examples(value: object) -> bool:
 
 
 _FLAG: tuple[Callable[[Any], bool], str] = (_is_flag, "True, False or None")
-_WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+_EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "name": (_is_text, "text"),
     "title": (_is_text, "text"),
     "description": (_is_text, "text"),
@@ -103,3 +112,51 @@ _WANTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "available": (callable, "a function that is given the Caller"),
     "auth": (lambda value: isinstance(value, ToolAuth), 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"])'),
 }
+
+
+def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> dict[str, Any]:
+    """*schema*, made sure that the function can take every argument it lets through."""
+    from ..schema import schema_names
+
+    takes = {parameter.name for parameter in signature.parameters if parameter.kind is not _VAR_KEYWORD}
+    takes_any = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
+    names = schema_names(schema)
+    lost = [name for name in names.known if name in signature.hidden or not (takes_any or name in takes)]
+    if lost:
+        raise DefinitionError(
+            f"{label}: parameters= describes '{lost[0]}', and the function takes no such argument from a model. "
+            "Add it to the function, or let the function take **arguments."
+        )
+    for parameter in signature.parameters:
+        must_be_given = parameter.kind not in _VARIADIC and parameter.default is inspect.Parameter.empty
+        if must_be_given and parameter.name not in names.required:
+            raise DefinitionError(
+                f"{label}: the function needs '{parameter.name}', and parameters= does not require it. "
+                'Add it to "required", or give it a default.'
+            )
+    if takes_any:
+        return schema
+    if unknown := sorted(names.required - takes):
+        raise DefinitionError(
+            f"{label}: parameters= requires '{unknown[0]}', and the function takes no such argument. "
+            "Add it to the function, or let the function take **arguments."
+        )
+    if names.others:
+        raise DefinitionError(
+            f"{label}: parameters= lets other arguments through, and the function cannot take them. "
+            'Let the function take **arguments, or set "additionalProperties" to false.'
+        )
+    return {**schema, "unevaluatedProperties" if names.composed else "additionalProperties": False}
+
+
+def protecting(hidden: frozenset[str], check_as: Callable[[str], Check], tool: str) -> Check:
+    """The check, and no name among the others that would override what the host or a partial decides."""
+    check = check_as(tool)
+
+    def protected(arguments: Any, repair: bool, /) -> Checked:
+        arguments, repairs = check(arguments, repair)
+        if taken := sorted(hidden & arguments.keys()):
+            raise ToolError(f"Tool '{tool}' takes no argument '{taken[0]}'. Leave it out.", "invalid_arguments")
+        return arguments, repairs
+
+    return protected

@@ -1,7 +1,6 @@
-"""Objects and classes whose methods are tools. The tools of one object share it, and one life.
+"""Objects and classes whose methods are tools. The tools of one object share it, and its life.
 
-An object is a `Group`, which is a source. A class is a `Kind`: whoever calls its tools has an instance of it for
-themselves, and the tools bound to that.
+An object is an `ObjectSource`. A class is a `ClassSource`, which is opened for each workbench: that makes an instance.
 """
 
 import asyncio
@@ -12,10 +11,9 @@ import threading
 import types
 import weakref
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args, get_origin
 
-from ..core import DefinitionError, Gate, LoadError, ToolcribError
+from ..core import Caller, DefinitionError, LoadError, Semaphore, ToolcribError
 from .function import Definition, Tool
 
 if TYPE_CHECKING:
@@ -34,15 +32,15 @@ class StatefulTool(Generic[S]):
     An instance is a source, for all who use the workbench or crib. The class is a source, too: each workbench makes
     its own instance of it, so that in a crib each caller has a state of their own.
 
-    `state` is a `Count()` unless one is given, or set in `__init__`. What a subclass says in `start`, `stop` and
+    `state` is a `Count()` unless one is given, or set in `__init__`. What a subclass defines as `start`, `stop` and
     `reset`, plain (run in a thread) or async, is run when the workbench starts, stops and is reset; `reset` is run when
     `state` is already what it was right after `start`. `state_key` is the name under which the state is saved; the name
-    of the class, unless said.
+    of the class by default.
 
-    A class that is no StatefulTool can have tools for methods just the same; its `start`, `stop` and `reset` are run if
-    they are there and no tools, and its `state` is saved if it is a pydantic model.
+    A class that is not a StatefulTool can have tools for methods just the same; its `start`, `stop` and `reset` are run
+    if they are there and are not tools, and its `state` is saved if it is a pydantic model.
 
-    Raises DefinitionError where the state is no pydantic model.
+    Raises DefinitionError where the state is not a pydantic model.
     """
 
     if TYPE_CHECKING:
@@ -63,14 +61,14 @@ class StatefulTool(Generic[S]):
             origin = get_origin(base)
             if isinstance(origin, type) and issubclass(origin, StatefulTool):
                 written: dict[Any, Any] = dict(zip(_parameters(origin), get_args(base), strict=False))
-                said = get_args(base)[0] if origin is StatefulTool else written.get(origin._state_parameter)
-                if isinstance(said, TypeVar):
-                    cls._state_parameter = said
-                elif said is not None:
-                    cls._state_type = _require_model(said, cls)
+                declared = get_args(base)[0] if origin is StatefulTool else written.get(origin._state_parameter)
+                if isinstance(declared, TypeVar):
+                    cls._state_parameter = declared
+                elif declared is not None:
+                    cls._state_type = _require_model(declared, cls)
         if cls._state_type is None and not _parameters(cls):
             raise DefinitionError(
-                f"{cls.__name__} does not say what its state is. Write class {cls.__name__}(StatefulTool[State]), "
+                f"{cls.__name__} does not declare its state. Write class {cls.__name__}(StatefulTool[State]), "
                 "with State a pydantic model."
             )
         first = vars(cls).get("state")
@@ -104,7 +102,7 @@ class StatefulTool(Generic[S]):
         return None
 
     def stop(self) -> Awaitable[None] | None:
-        """Give up what `start` took."""
+        """Release what `start` took."""
         return None
 
     def reset(self) -> Awaitable[None] | None:
@@ -112,17 +110,19 @@ class StatefulTool(Generic[S]):
         return None
 
 
-class Group:
-    """The source that an object is whose methods are tools. There is one for each object, see `group_of`.
+class ObjectSource:
+    """The source that an object is whose methods are tools. There is one for each object, see `object_source`.
 
     Whoever holds it, the object is started when the first does, and stopped when the last stops.
     """
+
+    required = True
 
     def __init__(self, instance: Any) -> None:
         self.instance = instance
         self.name = type(instance).__name__
         self._tools: list[Tool[..., Any]] | None = None
-        self._turn = Gate(1)
+        self._turn = Semaphore(1)
         self._holders = 0
         self._initial: BaseModel | None = None
 
@@ -135,18 +135,14 @@ class Group:
             self._tools = []
             for name, definition in marked_methods(type(self.instance)).items():
                 _require_method(definition, name, type(self.instance))
-                made = definition.over(self.method(name))
-                made.owner = Member(self, name)
-                self._tools.append(made)
+                method = self.instance if name == "__call__" else getattr(self.instance, name)
+                self._tools.append(definition.over(method).offered_by(self))
             for name in _HOOKS:
                 self._hook(name)
         return self._tools
 
-    def method(self, name: str) -> Any:
-        return self.instance if name == "__call__" else getattr(self.instance, name)
-
     async def start(self) -> None:
-        slot = await self._turn.enter()
+        permit = await self._turn.acquire()
         try:
             if self._holders == 0:
                 await _run(self._hook("start"))
@@ -154,34 +150,31 @@ class Group:
                 self._initial = None if state is None else state.model_copy(deep=True)
             self._holders += 1
         finally:
-            self._turn.release(slot)
+            self._turn.release(permit)
 
     async def stop(self) -> None:
-        slot = await self._turn.enter()
+        permit = await self._turn.acquire()
         try:
             self._holders -= 1
             if self._holders == 0:
                 await _run(self._hook("stop"))
         finally:
-            self._turn.release(slot)
+            self._turn.release(permit)
 
     async def reset(self) -> None:
         if self._initial is not None:
             self.instance.state = self._initial.model_copy(deep=True)
         await _run(self._hook("reset"))
 
-    def on_change(self, _callback: Callable[[], None], /) -> Callable[[], None]:
-        return lambda: None
-
     async def save_state(self) -> Any:
         state = self._state()
         return None if state is None else _dumped(state, self._state_type(state), self.name)
 
     def check_state(self, saved: Any) -> "BaseModel":
-        """The state that *saved* is. Raises ValueError."""
+        """The state in *saved*. Raises ValueError."""
         state = self._state()
         if state is None:
-            raise ValueError("It keeps no state.")
+            raise ValueError("It has no state.")
         return _validated(self._state_type(state), saved)
 
     async def load_state(self, saved: Any, /) -> None:
@@ -223,10 +216,10 @@ class Group:
         return hook  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        return f"<Group of the tools of a {self.name}>"
+        return f"<ObjectSource of the tools of a {self.name}>"
 
 
-class Kind:
+class ClassSource:
     """A class whose methods are tools, and a way to make an instance. Its tools are no object's yet.
 
     Raises LoadError where no instance can be made without arguments.
@@ -259,59 +252,44 @@ class Kind:
                 is_bound = isinstance(plain, staticmethod | classmethod)
                 # Bound to the class in the place of an instance, which nobody has yet.
                 made = definition.over(getattr(self._cls, name) if is_bound else types.MethodType(plain, self._cls))
-                made.owner = Member(self, name)
-                self._tools.append(made)
+                self._tools.append(made.offered_by(self))
         return self._tools
 
-    def make(self) -> Group:
+    def open(self, _caller: Caller) -> ObjectSource:
         """An instance, as a source that nobody else holds. Raises what its class raises."""
-        return group_of(self._make())
+        return object_source(self._make())
 
     def __repr__(self) -> str:
-        return f"<Kind {self.name}>"
+        return f"<ClassSource {self.name}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """Whose life a tool shares, and by which method. The *source* of the tool of a class is bound first."""
-
-    source: Group | Kind
-    method: str
-
-    def bound(self, tool: Tool[..., Any], group: Group) -> Tool[..., Any]:
-        """*tool* of a class as one of the object of *group*."""
-        made = tool.over(group.method(self.method))
-        made.owner = Member(group, self.method)
-        return made
-
-
-def group_of(instance: Any) -> Group:
-    """The one Group of an object."""
+def object_source(instance: Any) -> ObjectSource:
+    """The one ObjectSource of an object."""
     with _lock:
-        group = _groups.get(id(instance))
-        if group is None:
-            group = _groups[id(instance)] = Group(instance)
-        return group
+        source = _sources.get(id(instance))
+        if source is None:
+            source = _sources[id(instance)] = ObjectSource(instance)
+        return source
 
 
-# By identity, for objects that cannot be hashed. A Group keeps its object, so no number in here is anybody else's.
-_groups: "weakref.WeakValueDictionary[int, Group]" = weakref.WeakValueDictionary()
+# By identity, for objects that cannot be hashed. An ObjectSource keeps its object, so no number here is anybody else's.
+_sources: "weakref.WeakValueDictionary[int, ObjectSource]" = weakref.WeakValueDictionary()
 _lock = threading.Lock()
 
 
 def tools_of_object(source: Any) -> list[Tool[..., Any]] | None:
     """The tools that methods of *source* are: of an object, of a class, of a partial of a class. None without any."""
     if isinstance(source, type):
-        return Kind(source, source).tools() if _is_marked(source) else None
+        return ClassSource(source, source).tools() if _is_marked(source) else None
     if isinstance(source, functools.partial) and isinstance(source.func, type):
-        return Kind(source.func, source).tools() if _is_marked(source.func) else None
-    return group_of(source).tools() if _is_marked(type(source)) else None
+        return ClassSource(source.func, source).tools() if _is_marked(source.func) else None
+    return object_source(source).tools() if _is_marked(type(source)) else None
 
 
 def marked_methods(cls: type) -> Mapping[str, Definition]:
     """The methods of *cls* that are tools, by their names in the class, those of its bases first.
 
-    Raises DefinitionError for one that takes the place of a tool and is none.
+    Raises DefinitionError for one that overrides a tool and is not a tool.
     """
     found: dict[str, Definition] = {}
     for base in reversed(cls.__mro__):
@@ -321,7 +299,7 @@ def marked_methods(cls: type) -> Mapping[str, Definition]:
             elif name in found:
                 if value is not None:
                     raise DefinitionError(
-                        f"{base.__name__}.{name} takes the place of a tool, and is none. Mark it with @tool, too; to "
+                        f"{base.__name__}.{name} overrides a tool, and is not a tool. Mark it with @tool, too; to "
                         f"have no such tool, write {name} = None."
                     )
                 del found[name]
@@ -353,20 +331,20 @@ def _parameters(cls: Any) -> tuple[Any, ...]:
     return getattr(cls, "__parameters__", ())
 
 
-def _require_model(said: Any, cls: type) -> "type[BaseModel]":
+def _require_model(declared: Any, cls: type) -> "type[BaseModel]":
     from pydantic import BaseModel
 
-    if isinstance(said, type) and issubclass(said, BaseModel):
-        return said
+    if isinstance(declared, type) and issubclass(declared, BaseModel):
+        return declared
     raise DefinitionError(
-        f"The state of {cls.__name__} is a pydantic model, a class that is there already: StatefulTool[State], not "
-        f"{said!r}."
+        f"The state of {cls.__name__} is a pydantic model, a class that is defined before: StatefulTool[State], not "
+        f"{declared!r}."
     )
 
 
-def _state_key(said_by: Any, cls: type) -> str:
-    said = getattr(said_by, "state_key", None)
-    return said if isinstance(said, str) and said else cls.__name__
+def _state_key(owner: Any, cls: type) -> str:
+    key = getattr(owner, "state_key", None)
+    return key if isinstance(key, str) and key else cls.__name__
 
 
 def _needed_by(fn: Callable[..., Any]) -> list[str]:
@@ -388,7 +366,7 @@ async def _run(hook: Callable[[], Any] | None) -> None:
 
 
 def _dumped(state: "BaseModel", kind: "type[BaseModel]", name: str) -> Any:
-    """*state* as JSON data from which it can be made again: what cannot is told now, and not when it is needed."""
+    """*state* as JSON data from which it can be made again. Raises ToolcribError for what cannot."""
     from pydantic_core import from_json
 
     try:
@@ -430,4 +408,4 @@ def _validated(kind: "type[BaseModel]", saved: Any) -> "BaseModel":
             for each in error.errors(include_input=False, include_url=False, include_context=False)
         ]
         more = f", and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-        raise ValueError(f"It is no {kind.__name__}: {'; '.join(wrong[:3])}{more}.") from None
+        raise ValueError(f"It is not a {kind.__name__}: {'; '.join(wrong[:3])}{more}.") from None

@@ -4,9 +4,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..call import Retries
-from ..core import Ask
+from ..core import Ask, Middleware, Next, PendingStore, Policy, ResultStore, StoredPending, StoredResult
 from .crib import Crib
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
+from .options import Options
 from .pendings import MemoryPendings
 from .registry import Registry
 from .views import View, filtered, joined, prefixed, renamed
@@ -21,12 +22,20 @@ __all__ = [
     "Crib",
     "Limit",
     "Limiter",
-    "MemoryResults",
     "MemoryPendings",
+    "MemoryResults",
+    "Middleware",
+    "Next",
+    "Options",
+    "PendingStore",
+    "Policy",
     "Registry",
+    "ResultStore",
     "Retries",
     "Rule",
     "Rules",
+    "StoredPending",
+    "StoredResult",
     "View",
     "Workbench",
     "filtered",

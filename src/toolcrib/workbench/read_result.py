@@ -1,27 +1,30 @@
-"""The tool that reads kept results: slices, pages, JSON pointers, searches. What it gives is bounded itself."""
+"""The tool that reads stored results: slices, pages, JSON pointers, searches. What it returns is bounded itself."""
 
+from collections.abc import Awaitable, Callable
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..core import RESULT_CHARS, Text, Tool, ToolError
+from ..core import RESULT_CHARS, Semaphore, Text, Tool, ToolError
 from ..tools import Tool as FunctionTool
-from . import reading
-from .reading import Slice, View, at_pointer, kind_of, words
-from .results import Results
-from .search import Found, search
+from . import slices
+from .search import Matches, search
+from .slices import ResultContent, Slice
 
 Unit = Literal["characters", "lines", "bytes", "items"]
 
-_HEAD_CHARS = 600
+_HEADER_CHARS = 600
 """Room for the line above what was read."""
 
+_CONCURRENT_SEARCHES = 2
 _MATCHES = 50
-_BEFORE, _SHOWN, _AFTER = 80, 200, 120
+_CHARS_BEFORE, _MATCH_CHARS, _CHARS_AFTER = 80, 200, 120
 
 
-def read_result(results: Results, *, name: str) -> Tool:
-    """The tool for *results*, called *name*."""
+def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, limit_chars: int) -> Tool:
+    """The tool called *name* that reads the results that *find* returns for their handles."""
+    searches = Semaphore(_CONCURRENT_SEARCHES)
+    room = min(limit_chars, RESULT_CHARS) - _HEADER_CHARS
 
     async def read(
         handle: str,
@@ -34,110 +37,110 @@ def read_result(results: Results, *, name: str) -> Tool:
     ) -> Any:
         """Read a result that was too large to be shown whole, a part at a time.
 
-        Without a search, this gives a slice and says at which offset the next one begins. With a search, it gives the
-        places where the text was found.
+        Without a search, this returns a slice and the offset of the next one. With a search, it returns the places
+        where the text was found.
 
         Args:
             handle: The handle, as in the preview of the result.
             offset: How many characters, lines, bytes, items or matches to skip.
-            limit: How many to give at most; as many as fit if left out.
+            limit: How many to return at most; as many as fit if left out.
             by: What offset and limit count; if left out, items of a list and characters of anything else.
             pointer: A JSON pointer (RFC 6901) to the part to read, as in /rows/0/name; the whole if empty.
-            search: Text to look for, as it is, upper and lower case told apart.
-            regex: Whether the search is a regular expression; ^ and $ are of lines, (?i) ignores case.
+            search: Text to look for, as it is, case-sensitive.
+            regex: Whether the search is a regular expression; ^ and $ match at lines, (?i) ignores case.
         """
-        view = await results.view(handle)
-        room = min(results.limit_chars, RESULT_CHARS) - _HEAD_CHARS
+        content = await find(handle)
         if search is not None:
-            return await _searched(results, view, pointer, search, regex, offset, limit, room)
-        return _told(_slice(view, pointer, by, offset, limit, room), pointer)
+            turn = await searches.acquire()
+            try:
+                return await _search(content, pointer, search, regex, offset, limit, room)
+            finally:
+                searches.release(turn)
+        part = _slice(content, pointer, by, offset, limit, room)
+        return [Text(f"[{_header(part, pointer)}]"), Text(part.text)]
 
     return FunctionTool(read, name=name, title="Read a large result", read_only=True, idempotent=True, open_world=False)
 
 
-def _slice(view: View, pointer: str, by: Unit | None, offset: int, limit: int | None, room: int) -> Slice:
-    if view.data is not None:
+def _slice(content: ResultContent, pointer: str, by: Unit | None, offset: int, limit: int | None, room: int) -> Slice:
+    if content.data is not None:
         if pointer or by not in (None, "bytes"):
             raise _binary()
-        return reading.raw(view.data, offset, min(limit or room, room * 3 // 4))
-    if pointer or by == "items" or (by is None and view.looks_like_json()):
+        return slices.base64_bytes(content.data, offset, min(limit or room, room * 3 // 4))
+    text = content.text
+    if pointer or by == "items" or (by is None and content.looks_like_json):
         try:
-            value = at_pointer(view.value(), pointer)
+            value = slices.at_pointer(content.value(), pointer)
         except ToolError:
             if pointer or by == "items":
                 raise
         else:
             if by == "items" and not isinstance(value, list | dict):
                 raise ToolError(
-                    f"There are no items in {kind_of(value)}. Read it by characters or lines.", "invalid_arguments"
+                    f"There are no items in {slices.kind_of(value)}. Read it by characters or lines.",
+                    "invalid_arguments",
                 )
             if by == "items" or (by is None and isinstance(value, list)):
-                return reading.items(value, offset, limit or len(value) or 1, room, pointer=pointer)
-            if pointer:
-                return _of_text(words(value), by, offset, limit, room)
-    return _of_text(view.text, by, offset, limit, room)
-
-
-def _of_text(text: str, by: Unit | None, offset: int, limit: int | None, room: int) -> Slice:
+                return slices.items(value, offset, limit or len(value), room, pointer=pointer)
+            text = slices.as_text(value) if pointer else text
     if by == "lines":
-        return reading.lines(text, offset, limit or len(text) or 1, room)
-    if by == "bytes":
-        return reading.utf8(text, offset, min(limit or room, room))
-    return reading.characters(text, offset, min(limit or room, room))
+        return slices.lines(text, offset, limit or len(text), room)
+    cut = slices.utf8_bytes if by == "bytes" else slices.characters
+    return cut(text, offset, min(limit or room, room))
 
 
-def _told(part: Slice, pointer: str) -> list[Text]:
-    of = "" if not pointer else f" at '{pointer[:100]}{'…' if len(pointer) > 100 else ''}'"
+def _header(part: Slice, pointer: str) -> str:
+    at = "" if not pointer else f" at '{pointer[:100]}{'…' if len(pointer) > 100 else ''}'"
     if part.start == part.end:
-        return [Text(f"[Nothing is there: the {part.unit}{of} end at {part.total}.]"), Text("")]
-    said = f"{part.unit} {part.start} to {part.end - 1} of {part.total}{of}"
+        return f"Nothing is there: the {part.unit}{at} end at {part.total}."
+    header = f"{part.unit} {part.start} to {part.end - 1} of {part.total}{at}"
     if part.rest is not None:
-        said += f"; only the first {len(part.text)} characters of it are shown: {part.rest}"
-    said += f"; the next: offset {part.end}" if part.end < part.total else "; the end"
-    return [Text(f"[{said}]"), Text(part.text)]
+        header += f"; only the first {len(part.text)} characters of it are shown: {part.rest}"
+    return header + (f"; the next: offset {part.end}" if part.end < part.total else "; the end")
 
 
-async def _searched(
-    results: Results, view: View, pointer: str, pattern: str, regex: bool, offset: int, limit: int | None, room: int
+async def _search(
+    content: ResultContent, pointer: str, pattern: str, regex: bool, offset: int, limit: int | None, room: int
 ) -> list[Text]:
-    if view.data is not None:
+    if content.data is not None:
         raise _binary()
-    value = at_pointer(view.value(), pointer) if pointer else None
-    text = words(value) if pointer else view.text
-    is_json = not isinstance(value, str) if pointer else view.looks_like_json()
-    async with results.turn():
-        found = await search(
-            text, pattern, regex=regex, is_json=is_json, skip=min(offset, 10**9), limit=min(limit or _MATCHES, 1000)
-        )
+    value = slices.at_pointer(content.value(), pointer) if pointer else None
+    text = slices.as_text(value) if pointer else content.text
+    is_json = not isinstance(value, str) if pointer else content.looks_like_json
+    matches = await search(
+        text, pattern, regex=regex, is_json=is_json, skip=min(offset, 10**9), limit=min(limit or _MATCHES, 1000)
+    )
     shown: list[str] = []
-    used = 0
-    for line in _matches(text, found, pointer):
-        if used + len(line) + 1 > room:
+    for line in _match_lines(text, matches, pointer):
+        room -= len(line) + 1
+        if room < 0:
             break
         shown.append(line)
-        used += len(line) + 1
-    end = offset + len(shown)
-    total = f"at least {found.total}" if found.more else str(found.total)
+    total = f"at least {matches.total}" if matches.more else str(matches.total)
     if not shown:
-        return [Text(f"[Found {total} times{f', none from offset {offset} on' if found.total else ''}.]"), Text("")]
-    following = f"; the next: offset {end}" if end < found.total else "; the end"
-    said = f"[matches {offset} to {end - 1} of {total}{following}; offsets are of characters]"
-    return [Text(said), Text("\n".join(shown))]
+        beyond = f", none from offset {offset} on" if matches.total else ""
+        return [Text(f"[Found {total} times{beyond}.]"), Text("")]
+    end = offset + len(shown)
+    following = f"the next: offset {end}" if end < matches.total else "the end"
+    header = f"[matches {offset} to {end - 1} of {total}; {following}; offsets are of characters]"
+    return [Text(header), Text("\n".join(shown))]
 
 
-def _matches(text: str, found: Found, pointer: str) -> list[str]:
+def _match_lines(text: str, matches: Matches, pointer: str) -> list[str]:
+    """A line for each match: where it is, and the text around it."""
     shown: list[str] = []
     line, counted = 0, 0
-    for match in found.matches:
-        line += text.count("\n", counted, match.start)
-        counted = match.start
-        start = max(text.rfind("\n", 0, match.start) + 1, match.start - _BEFORE)
-        line_end = text.find("\n", match.end)
-        stop = min(match.end, match.start + _SHOWN)
-        end = min(len(text) if line_end < 0 else line_end, stop + _AFTER) if stop == match.end else stop
-        place = f"offset {match.start}" + (f", line {line}" if "\n" in text else "")
-        if match.pointer is not None:
-            place += f", pointer {pointer}{match.pointer}"[:300]
+    for (at, match_end), relative in zip(matches.spans, matches.pointers, strict=True):
+        line += text.count("\n", counted, at)
+        counted = at
+        start = max(text.rfind("\n", 0, at) + 1, at - _CHARS_BEFORE)
+        end = min(match_end, at + _MATCH_CHARS)
+        if end == match_end:
+            line_end = text.find("\n", match_end)
+            end = min(len(text) if line_end < 0 else line_end, end + _CHARS_AFTER)
+        place = f"offset {at}" + (f", line {line}" if "\n" in text else "")
+        if relative is not None:
+            place += f", pointer {pointer}{relative}"[:300]
         before = "…" if start > 0 and text[start - 1] != "\n" else ""
         after = "…" if end < len(text) and text[end] != "\n" else ""
         shown.append(f"{place}: {before}{text[start:end]}{after}")
@@ -146,6 +149,6 @@ def _matches(text: str, found: Found, pointer: str) -> list[str]:
 
 def _binary() -> ToolError:
     return ToolError(
-        'The result is an image or a file, and no text. Read its bytes, in base64, with by "bytes".',
+        'The result is an image or a file, and not text. Read its bytes, in base64, with by "bytes".',
         "invalid_arguments",
     )

@@ -12,7 +12,7 @@ from ..tools.load import imported, place_of
 class Registry:
     """Tools by name. Looking one up costs the same for any number of them; `specs()` is made once for each change.
 
-    `find(name)` gives the Tool of a name or None, as fast as a dictionary does.
+    `find(name)` returns the Tool of a name or None, as fast as a dictionary does.
 
     Names that differ only in `-` and `_` are one name to many models and providers, so only one of them is let in.
     """
@@ -24,7 +24,7 @@ class Registry:
         self._specs: tuple[ToolSpec, ...] | None = None
         self._conditional: tuple[Tool[..., Any], ...] = ()
         self._lock = threading.Lock()
-        self._told: dict[object, Callable[[], None]] = {}
+        self._listeners: dict[object, Callable[[], None]] = {}
         for tool in tools:
             self.add(tool)
 
@@ -88,13 +88,13 @@ class Registry:
                     del self._folded[_fold(name)]
         self._changed()
 
-    def on_change(self, told: Callable[[], None]) -> Callable[[], None]:
-        """Call *told*, which must not raise, after each change, in the thread that made it. Gives what ends that."""
+    def on_change(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call *callback*, which must not raise, after each change, in its thread. Returns what ends that."""
         key = object()
-        self._told[key] = told
+        self._listeners[key] = callback
 
         def end() -> None:
-            self._told.pop(key, None)
+            self._listeners.pop(key, None)
 
         return end
 
@@ -173,19 +173,19 @@ class Registry:
     def _changed(self) -> None:
         with self._lock:
             self._specs = None
-        for told in list(self._told.values()):
-            told()
+        for callback in list(self._listeners.values()):
+            callback()
 
 
 def unknown(name: str, names: Iterable[str]) -> str:
-    """What is said of a name that is not there."""
-    from ..schema import nearest, spoken
+    """The message for a name that is not there."""
+    from ..schema import closest_match, display_name
 
     known = list(names)
-    meant = nearest(name, known)
-    hint = f" Did you mean '{meant}'?" if meant else ""
+    match = closest_match(name, known)
+    hint = f" Did you mean '{match}'?" if match else ""
     listed = f" The tools are: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}." if known else ""
-    return f"There is no tool '{spoken(name)}'.{hint}{listed or ' There are no tools here.'}"
+    return f"There is no tool '{display_name(name)}'.{hint}{listed or ' There are no tools here.'}"
 
 
 def _at(tool: Tool[..., Any]) -> str:

@@ -1,17 +1,16 @@
-"""Large results: bounded when they are shown, kept whole, and followed where an argument takes their handle.
+"""Large results: bounded when they are shown, stored whole, and put in where an argument has their handle.
 
-A result is kept as it may be shown, known secrets struck out, so no way of reading it in pieces brings one back.
+A result is stored as it may be shown, with known secrets redacted, so no way of reading it in pieces brings one back.
 """
 
-import asyncio
 import json
 import logging
 import sys
 import threading
 import time
-import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pydantic_core import to_json
@@ -23,22 +22,25 @@ from ..core import (
     Content,
     File,
     Image,
-    Kept,
     Redaction,
     Repair,
     Result,
     ResultStore,
     SetupError,
+    StoredResult,
     Text,
     Tool,
     ToolError,
     is_handle,
+    log_failure,
     new_handle,
 )
-from ..schema import members, spoken
-from ..schema.text import LIMIT_BYTES
-from .preview import LEAST_CHARS, preview, shortened
-from .reading import View, as_json, at_pointer
+from ..schema import display_name, object_members
+from ..schema.parse import LIMIT_BYTES
+from .options import LEAST_RESULT_CHARS
+from .preview import preview, shortened
+from .read_result import read_result
+from .slices import ResultContent, as_json, at_pointer, escaped
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -50,12 +52,10 @@ LIMIT_BINARY_BYTES = 4 * 1024 * 1024
 """How many bytes of files may be shown, and of images, sound and files in all: of an image a model sees no bytes."""
 
 _READERS = ("read_result", "toolcrib_read_result")
-_SEARCHES = 2
-"""How many searches run at a time: each is a process."""
 
 
 class MemoryResults:
-    """Keeps results in memory: at most *max_count* of them and *max_bytes* in all, each for *max_age_s* seconds.
+    """Stores results in memory: at most *max_count* of them and *max_bytes* in all, each for *max_age_s* seconds.
 
     What was not used for the longest time makes room for what is new. *clock* is in seconds.
     """
@@ -75,34 +75,36 @@ class MemoryResults:
         self._max_age_s = max_age_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, tuple[Kept, int, float]] = OrderedDict()
+        self._entries: OrderedDict[str, tuple[StoredResult, int, float]] = (
+            OrderedDict()
+        )  # with size, and expiry on the clock
         self._bytes = 0
 
-    async def keep(self, kept: Kept, /) -> bool:
-        size = kept.size_bytes
+    async def store(self, stored: StoredResult, /) -> bool:
+        size = stored.size_bytes
         if size > self._max_bytes:
             return False
         with self._lock:
             self._drop_expired()
             while len(self._entries) >= self._max_count or self._bytes + size > self._max_bytes:
                 self._drop(next(iter(self._entries)))
-            self._entries[kept.handle] = (kept, size, self._clock() + self._max_age_s)
+            self._entries[stored.handle] = (stored, size, self._clock() + self._max_age_s)
             self._bytes += size
         return True
 
-    async def find(self, handle: str, principal: str, thread: str, /) -> Kept | None:
+    async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
         with self._lock:
             self._drop_expired()
-            kept, _, _ = self._entries.get(handle, (None, 0, 0.0))
-            if kept is None or (kept.principal, kept.thread) != (principal, thread):
+            found, _, _ = self._entries.get(handle, (None, 0, 0.0))
+            if found is None or (found.principal, found.thread) != (principal, thread):
                 return None
             self._entries.move_to_end(handle)
-            return kept
+            return found
 
     async def holds(self, principal: str, thread: str, /) -> bool:
         with self._lock:
             self._drop_expired()
-            return any((kept.principal, kept.thread) == (principal, thread) for kept, _, _ in self._entries.values())
+            return any((one.principal, one.thread) == (principal, thread) for one, _, _ in self._entries.values())
 
     def clear(self) -> None:
         """Forget everything."""
@@ -127,9 +129,9 @@ class MemoryResults:
 
 
 class Results:
-    """The large results of one workbench: the `Shelf` of its calls, and what its `read_result` reads.
+    """The large results of one workbench, for its calls and for its tool `read_result`.
 
-    *limit_chars* None bounds nothing; handles are followed all the same. *store* None means memory of its own.
+    *limit_chars* None bounds nothing; handles are resolved all the same. *store* None means memory of its own.
     """
 
     def __init__(
@@ -141,10 +143,6 @@ class Results:
         store: ResultStore | None,
         redaction: Redaction | None,
     ) -> None:
-        if limit_chars is not None and (type(limit_chars) is not int or limit_chars < LEAST_CHARS):
-            raise SetupError(
-                f"max_result_chars is a number of characters from {LEAST_CHARS} on, or None to bound no result."
-            )
         self.limit_chars = sys.maxsize if limit_chars is None else limit_chars
         self.issued = False
         self._registry = registry
@@ -155,11 +153,8 @@ class Results:
             store = self._own = MemoryResults()
         self._store: ResultStore = store
         self._readers: dict[str, Tool] = {}
-        self._turns: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
-            weakref.WeakKeyDictionary()
-        )
 
-    # As the life of a call sees it
+    # For a call
 
     async def bound(self, result: Result[Any], tool: str, /) -> None:
         limit = self.limit_chars
@@ -167,17 +162,22 @@ class Results:
         size = sum(len(part.text) + 1 for part in content) - 1
         file_bytes = sum(len(part.data) for part in content if isinstance(part, File))
         data_bytes = file_bytes + sum(len(part.data) for part in content if isinstance(part, Image | Audio))
-        whole_data = file_bytes <= LIMIT_FILE_BYTES and data_bytes <= LIMIT_BINARY_BYTES
-        if size <= limit and (whole_data or limit == sys.maxsize):
+        data_fits = file_bytes <= LIMIT_FILE_BYTES and data_bytes <= LIMIT_BINARY_BYTES
+        if size <= limit and (data_fits or limit == sys.maxsize):
             return
-        kept = Kept(new_handle(), self._caller.principal, self._caller.thread, tool, content, time.time())
-        handle = kept.handle if await self._keep(kept) else None
-        if handle is not None:
-            self.issued = True
-        result.content = self._shown(content, limit, handle, whole_data=whole_data)
+        handle = await self._put(content, tool)
         result.metadata["size_chars"] = size
         if handle is not None:
+            self.issued = True
             result.metadata["handle"] = handle
+        # Images and files that are not too large stay beside the preview, if there is room for it.
+        beside = [part for part in content if data_fits and isinstance(part, Image | Audio | File)]
+        room = limit - sum(len(part.text) + 1 for part in beside)
+        if room < LEAST_RESULT_CHARS:
+            beside, room = [], limit
+        whole = ResultContent(content, self._redaction)
+        text = preview(whole, room=room, handle=handle, reader=self.reader_name(), beside=bool(beside))
+        result.content = (Text(text), *beside)
 
     def shorten(self, error: ToolError, /) -> ToolError:
         if len(error.message) <= self.limit_chars:
@@ -185,69 +185,62 @@ class Results:
         message = shortened(error.message, self.limit_chars)
         return ToolError(message, error.code, retry=error.retry, details=error.details)
 
-    async def follow(self, tool: Tool, given: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
-        text = _text_with_handles(given)
+    async def follow(self, tool: Tool, arguments: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
+        text = _text_with_handles(arguments)
         if text is None or tool in self._readers.values():
-            return given, ()
-        admitted = tool.handles or {}
-        written, at = "", 0
+            return arguments, ()
+        accepted = tool.handles or {}
+        resolved, at = "", 0
         repairs: tuple[Repair, ...] = ()
         try:
-            for member in members(text):
-                name = spoken(member.name)
+            for member in object_members(text):
+                name = display_name(member.name)
                 value = member.value
-                if isinstance(value, str) and member.name in admitted:
+                if isinstance(value, str) and member.name in accepted:
                     if is_handle(value):
                         raise ToolError(
                             f"Tool '{tool.spec.name}': '{name}' takes a handle only in the form "
                             f'{{"handle": "{HANDLE_PREFIX}..."}}, not as text.',
                             "invalid_arguments",
                         )
-                    if repair and (parsed := _reference_in(value)) is not None:
+                    if repair and (parsed := _parsed_reference(value)) is not None:
                         value = parsed
-                        repairs += (Repair(_pointer(member.name), "string", "object"),)
+                        repairs += (Repair("/" + escaped(member.name), "string", "object"),)
                 if not _is_reference(value):
                     continue
-                if member.name not in admitted:
-                    raise _not_admitted(tool, name, self.reader_name())
-                resolved = await self._value(tool, name, value, admitted[member.name])
-                written += text[at : member.start] + resolved
+                if member.name not in accepted:
+                    raise _not_accepted(tool, name, self.reader_name())
+                resolved += text[at : member.start] + await self._value(tool, name, value, accepted[member.name])
                 at = member.end
         except (ValueError, RecursionError):
-            return given, ()  # no JSON object: the check says so better
-        return (written + text[at:] if at else given), repairs
+            return arguments, ()  # not a JSON object: the check has a better message
+        return (resolved + text[at:] if at else arguments), repairs
 
-    # As read_result sees it
+    # For read_result
 
-    async def view(self, handle: str) -> View:
-        """What is kept under *handle*. Raises ToolError, the same for one that is unknown, expired or another's."""
+    async def view(self, handle: str) -> ResultContent:
+        """The result under *handle*. Raises ToolError, the same for one that is unknown, expired or another's."""
         try:
-            kept = await self._store.find(handle, self._caller.principal, self._caller.thread)
-        except Exception:
-            _log.exception("The store of results could not be read")
-            raise ToolError("Kept results cannot be read at the moment. Try again later.", "unavailable") from None
-        if kept is None:
+            found = await self._store.find(handle, self._caller.principal, self._caller.thread)
+        except Exception as error:
+            log_failure("The store of results could not be read", error, self._redaction)
+            raise ToolError("Stored results cannot be read at the moment. Try again later.", "unavailable") from None
+        if found is None:
             raise ToolError(
-                "There is no result under this handle: it is misspelt, or the result is no longer kept. Copy it "
-                "exactly, or call the tool that gave it once more.",
+                "There is no result under this handle: it is misspelled, or the result is no longer stored. Copy it "
+                "exactly, or call the tool that returned it once more.",
                 "unavailable",
                 retry="changed",
             )
-        return View(kept.content, self._redaction)
+        return ResultContent(found.content, self._redaction)
 
-    def turn(self) -> asyncio.Semaphore:
-        """One's turn to search."""
-        loop = asyncio.get_running_loop()
-        turns = self._turns.get(loop)
-        if turns is None:
-            turns = self._turns[loop] = asyncio.Semaphore(_SEARCHES)
-        return turns
-
-    # As the workbench sees it
+    # For the workbench
 
     def reader_name(self) -> str | None:
-        """The name under which results are read: a tool of the user's own under the first name keeps it."""
-        return next((name for name in _READERS if self._is_free(name)), None)
+        """The name of the tool that reads results: where a tool of the user has the first name, the second."""
+        # To many models and providers, names that differ only in `-` and `_` are one.
+        taken = self._registry.find
+        return next((name for name in _READERS if not (taken(name) or taken(name.replace("_", "-")))), None)
 
     def reader(self, name: str | None = None) -> Tool | None:
         """The tool that reads results, if *name* is its name."""
@@ -255,9 +248,7 @@ class Results:
         if own is None or (name is not None and name != own):
             return None
         if own not in self._readers:
-            from .read_result import read_result
-
-            self._readers[own] = read_result(self, name=own)
+            self._readers[own] = read_result(self.view, name=own, limit_chars=self.limit_chars)
         return self._readers[own]
 
     async def start(self) -> None:
@@ -265,73 +256,65 @@ class Results:
         if self._own is None:
             try:
                 self.issued = self.issued or await self._store.holds(self._caller.principal, self._caller.thread)
-            except Exception:
-                _log.exception("The store of results could not be asked")
+            except Exception as error:
+                log_failure("The store of results could not be read", error, self._redaction)
 
     def forget(self) -> None:
-        """Forget what was kept here; what a store of the host's has is the host's."""
+        """Forget what was stored here; the host's store is left alone."""
         if self._own is not None:
             self._own.clear()
             self.issued = False
 
-    def _is_free(self, name: str) -> bool:
-        # To many models and providers, names that differ only in `-` and `_` are one.
-        return self._registry.find(name) is None and self._registry.find(name.replace("_", "-")) is None
-
-    async def _keep(self, kept: Kept) -> bool:
+    async def _put(self, content: tuple[Content, ...], tool: str) -> str | None:
+        """The handle under which *content* is stored, None where it cannot be."""
+        stored = StoredResult(
+            new_handle(), self._caller.principal, self._caller.thread, tool, content, datetime.now(UTC)
+        )
         try:
-            return await self._store.keep(kept)
-        except Exception:
+            return stored.handle if await self._store.store(stored) else None
+        except Exception as error:
             # The tool has run, and what it did is done: its result is shown as far as it can be.
-            _log.exception("A result of '%s' could not be kept", kept.tool)
-            return False
-
-    def _shown(
-        self, content: tuple[Content, ...], limit: int, handle: str | None, *, whole_data: bool
-    ) -> tuple[Content, ...]:
-        beside = [part for part in content if whole_data and isinstance(part, Image | Audio | File)]
-        room = limit - sum(len(part.text) + 1 for part in beside)
-        if room < LEAST_CHARS:
-            beside, room = [], limit
-        view = View(content, self._redaction)
-        return (Text(preview(view, room=room, handle=handle, reader=self.reader_name(), beside=bool(beside))), *beside)
+            log_failure(f"A result of '{tool}' could not be stored", error, self._redaction)
+            return None
 
     async def _value(self, tool: Tool, name: str, reference: Mapping[str, Any], schema: Any) -> str:
         """The JSON text that a reference stands for."""
         pointer = reference.get("pointer", "")
-        if not isinstance(pointer, str):
-            raise ToolError(
-                f"Tool '{tool.spec.name}': the pointer of '{name}' is text, a JSON pointer as in /rows.",
-                "invalid_arguments",
-            )
         try:
-            view = await self.view(reference["handle"])
-            if not pointer and _takes_base64(schema) and (encoded := view.base64()) is not None:
-                return _within_limit(as_json(encoded))
-            if view.data is not None:
+            if not isinstance(pointer, str):
+                raise ToolError("The pointer is text, a JSON pointer as in /rows.", "invalid_arguments")
+            content = await self.view(reference["handle"])
+            if not pointer and _takes_base64(schema) and (encoded := content.base64()) is not None:
+                text = as_json(encoded)
+            elif content.data is not None:
                 raise ToolError("The result is an image or a file, and this argument takes none.", "invalid_arguments")
-            return _within_limit(as_json(at_pointer(view.value(), pointer)) if pointer else view.json_text())
+            else:
+                text = as_json(at_pointer(content.value(), pointer)) if pointer else content.json_text()
+            if len(text) > LIMIT_BYTES:
+                raise ToolError(
+                    f"The result has {len(text)} characters of JSON, and arguments have at most {LIMIT_BYTES}. "
+                    "Use a part of it, with a JSON pointer.",
+                    "too_large",
+                )
         except ToolError as error:
-            raise ToolError(
-                f"Tool '{tool.spec.name}', '{name}': {error.message}", error.code, retry=error.retry
-            ) from None
+            message = f"Tool '{tool.spec.name}', '{name}': {error.message}"
+            raise ToolError(message, error.code, retry=error.retry) from None
+        return text
 
 
-def _text_with_handles(given: Any) -> str | None:
+def _text_with_handles(arguments: Any) -> str | None:
     """Arguments as JSON text, if there may be handles in them."""
-    if isinstance(given, str):
-        return given if HANDLE_PREFIX in given else None
-    if isinstance(given, bytes | bytearray | memoryview):
-        data = bytes(given)
+    if isinstance(arguments, str):
+        return arguments if HANDLE_PREFIX in arguments else None
+    if isinstance(arguments, bytes | bytearray | memoryview):
+        data = bytes(arguments)
         return data.decode(errors="replace") if HANDLE_PREFIX.encode() in data else None
-    if not isinstance(given, Mapping):
-        return None
-    if not any(_may_refer(value) for value in given.values()):
+    if not isinstance(arguments, Mapping) or not any(map(_may_refer, arguments.values())):
         return None
     try:
-        return to_json(dict(given), by_alias=True).decode()
+        return to_json(dict(arguments), by_alias=True).decode()
     except (ValueError, RecursionError):
-        return None  # the check says why
+        return None  # the check has the message
 
 
 def _may_refer(value: Any) -> bool:
@@ -347,8 +330,8 @@ def _is_reference(value: Any) -> TypeGuard[Mapping[str, Any]]:
     )
 
 
-def _reference_in(text: str) -> Any:
-    """The reference that was sent as text."""
+def _parsed_reference(text: str) -> Any:
+    """The reference that was sent as text; None where *text* is not one."""
     if HANDLE_PREFIX not in text or not text.lstrip().startswith("{"):
         return None
     try:
@@ -358,28 +341,13 @@ def _reference_in(text: str) -> Any:
     return parsed if _is_reference(parsed) else None
 
 
-def _not_admitted(tool: Tool, name: str, reader: str | None) -> ToolError:
-    those = f" These do: {', '.join(map(spoken, tool.handles))}." if tool.handles else ""
-    how = f"Read what you need with {reader} and send that" if reader else "Send the value itself"
-    return ToolError(
-        f"Tool '{tool.spec.name}': '{name}' takes no handle of a result.{those} {how}.", "invalid_arguments"
-    )
-
-
-def _within_limit(text: str) -> str:
-    if len(text) > LIMIT_BYTES:
-        raise ToolError(
-            f"The result has {len(text)} characters of JSON, and arguments have at most {LIMIT_BYTES}. "
-            "Hand on a part of it, with a JSON pointer.",
-            "too_large",
-        )
-    return text
+def _not_accepted(tool: Tool, name: str, reader: str | None) -> ToolError:
+    those = f" These do: {', '.join(map(display_name, tool.handles))}." if tool.handles else ""
+    remedy = f"Read what you need with {reader} and send that" if reader else "Send the value itself"
+    message = f"Tool '{tool.spec.name}': '{name}' does not take the handle of a result.{those} {remedy}."
+    return ToolError(message, "invalid_arguments")
 
 
 def _takes_base64(schema: Any) -> bool:
     branches = schema.get("anyOf", [schema]) if isinstance(schema, Mapping) else []
     return any(isinstance(of, Mapping) and of.get("format") in ("base64", "base64url") for of in branches)
-
-
-def _pointer(name: str) -> str:
-    return "/" + name.replace("~", "~0").replace("/", "~1")

@@ -1,80 +1,80 @@
-"""Rules as data: the first that matches a call decides over it.
+"""Rules as data: the first that matches a call decides whether it runs.
 
 Where a rule cannot be compared with a call (an amount that is text, a value that has no JSON form), a rule that allows
-does not match, and one that denies or asks does. So a call never gets further for being odd.
+does not match, and one that denies or asks does. So an odd call never gets further than a plain one.
 """
 
+import operator as operators
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
-from ..core import Caller, Decided, Do, Hints, SetupError, ToolSpec, translated
+from annotated_doc import Doc
+from annotated_types import MinLen
 
-Names = str | Sequence[str]
+from ..core import Caller, Decision, Do, Hints, SetupError, ToolSpec, translate_glob
+from ..schema import display_name, to_json_values
+from ..schema.declared import from_rows, require_fields
 
-_MISSING = object()
+Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
+NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
+Names = Annotated[str, MinLen(1)] | Annotated[Sequence[Annotated[str, MinLen(1)]], MinLen(1)]
+
 _OPAQUE = object()
-_OPERATORS = ("eq", "ne", "gt", "ge", "lt", "le", "in", "like", "exists")
+_NUMBER_OR_TEXT = "a number or a text"
+_OPERATORS: Mapping[str, tuple[tuple[type, ...], str]] = {
+    "eq": ((object,), ""),
+    "ne": ((object,), ""),
+    "gt": ((int, float, str), _NUMBER_OR_TEXT),
+    "ge": ((int, float, str), _NUMBER_OR_TEXT),
+    "lt": ((int, float, str), _NUMBER_OR_TEXT),
+    "le": ((int, float, str), _NUMBER_OR_TEXT),
+    "in": ((list, tuple), "a list"),
+    "like": ((str,), "a pattern"),
+    "exists": ((bool,), "true or false"),
+}
+"""The operators of a condition, with the types that each compares with, and their name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What to *do* (`allow`, `deny`, `ask`) with the calls that it matches. All that is said must be true of a call.
+    """What to do with the calls that match. Every condition of a rule must hold; the first rule that matches decides.
 
-    - *tools*, *principals*: patterns, one or several, with `*` for anything and `?` for one character. In a tool's name
-      `.` stands for whatever separates a prefix from the rest: `db.*` is `db_query` and `db-query` too.
-    - *hint*: what the tool says of itself: `read_only`, `destructive`, `idempotent`, `open_world` or `long_running`;
-      `not read_only` for every tool that does not say so.
-    - *tags*: the tool has one of these.
-    - *where*: conditions on arguments, by JSON pointer (RFC 6901), where `*` is any member: text is a pattern, another
-      JSON value is itself, and a table has operators (`eq`, `ne`, `gt`, `ge`, `lt`, `le`, `in`, `like`, `exists`):
-      `{"/path": "/etc/*", "/amount": {"gt": 100}}`.
-    - *message*: the reason of a `deny`, told to the model; of an `ask`, shown to the person.
-    - *others_only*: whoever made the call may not answer it.
-    - *name*: under which it is recorded.
-
-    Raises SetupError for what can never match or be decided.
+    Raises SetupError for a rule that could never match or decide.
     """
 
-    do: Do
-    tools: Names = "*"
-    hint: str | None = None
-    principals: Names = "*"
-    tags: Names = ()
-    where: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    message: str = ""
-    others_only: bool = False
-    name: str | None = None
+    do: Annotated[Do, Doc("Allow the call, deny it, or ask a person.")]
+    tools: Annotated[
+        Names, Doc("Globs of tool names, one or several: '*' is any text, '?' one character, '.' any separator.")
+    ] = "*"
+    hint: Annotated[
+        Hint | NotHint | None, Doc("Tools that have this hint; with 'not ' before it, tools that do not have it.")
+    ] = None
+    principals: Annotated[Names, Doc("Globs of the names of callers, one or several.")] = "*"
+    tags: Annotated[str | Sequence[str], Doc("Tools that have one of these tags.")] = ()
+    where: Annotated[
+        Mapping[str, Any],
+        Doc(
+            "Conditions on arguments by JSON pointer (RFC 6901), where '*' is any member. Text is a pattern, another "
+            "value is compared, a table has operators: { '/path' = '/etc/*', '/amount' = { gt = 100 } }."
+        ),
+    ] = field(default_factory=dict[str, Any])
+    message: Annotated[str, Doc("The reason: sent to the model when denied, shown to the person when asked.")] = ""
+    others_only: Annotated[bool, Doc("Whether the caller may not answer, but only somebody else.")] = False
+    name: Annotated[str | None, Doc("The name under which the decision is recorded.")] = None
 
     def __post_init__(self) -> None:
-        _require_one_of("do", self.do, get_args(Do))
-        for key in ("tools", "principals", "tags"):
-            value = getattr(self, key)
-            if not isinstance(value, str | list | tuple) or not all(isinstance(name, str) for name in value):
-                raise SetupError(f"'{key}' of a rule is a text or a list of texts.")
-            if key != "tags" and not (value and all(_each(value))):
-                raise SetupError(f"'{key}' of a rule says nothing, so it would match no call. Leave it out for all.")
-        for key, kind, said in (
-            ("message", str, "a text"),
-            ("others_only", bool, "true or false"),
-            ("name", str | None, "a text"),
-        ):
-            if not isinstance(getattr(self, key), kind):
-                raise SetupError(f"'{key}' of a rule is {said}.")
+        require_fields(self)
         if self.others_only and self.do != "ask":
-            raise SetupError("'others_only' says who may answer, so it goes with do = \"ask\".")
-        if self.hint is not None:
-            _require_one_of("hint", str(self.hint).removeprefix("not "), tuple(Hints.__slots__))
-        if not isinstance(self.where, Mapping):
-            raise SetupError("'where' of a rule is a table of conditions by JSON pointer.")
+            raise SetupError("'others_only' restricts who may answer, so it needs do = \"ask\".")
         for pointer, condition in self.where.items():
             _require_condition(pointer, condition)
 
     def matches(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Whether the rule is about this call. *arguments* are the checked ones."""
+        """Whether the rule matches this call. *arguments* are the checked ones."""
         if not (
             any(_like(pattern, spec.name, tool=True) for pattern in _each(self.tools))
             and any(_like(pattern, caller.principal) for pattern in _each(self.principals))
@@ -84,10 +84,8 @@ class Rule:
             return False
         if not self.where:
             return True
-        from ..schema import plain
-
-        # What a call leaves out runs with its default, so that is what a condition is about.
-        written = {**spec.defaults(), **plain(arguments, lambda _: _OPAQUE)}
+        # An argument that a call leaves out has its default, so that is what a condition compares.
+        written = {**spec.defaults(), **to_json_values(arguments, lambda _: _OPAQUE)}
         in_doubt = self.do != "allow"
         return all(_holds(written, pointer, condition, in_doubt) for pointer, condition in self.where.items())
 
@@ -95,21 +93,24 @@ class Rule:
 class Rules:
     """A policy of rules: the first that matches decides, and where none does, *default*.
 
-    Raises SetupError for a default that is no decision.
+    Raises SetupError for a default that is not a decision.
     """
 
     def __init__(self, rules: Iterable[Rule], *, default: Do = "allow") -> None:
         self._rules = tuple(rules)
         if not all(isinstance(rule, Rule) for rule in self._rules):
-            raise SetupError("Rules takes Rule objects. For data, as from a file: rules_from_data([...]).")
-        _require_one_of("default", default, get_args(Do))
-        self._default = Decided(default, "default")
+            raise SetupError("Rules takes Rule objects. For data, as in a file, use rules_from_data([...]).")
+        if default not in get_args(Do):
+            raise SetupError(
+                f"'default' of Rules is one of {', '.join(get_args(Do))}, not '{display_name(str(default))}'."
+            )
+        self._default = Decision(default, "default")
         self._decisions = tuple(
-            Decided(rule.do, rule.name or f"rule {number}", rule.message, rule.others_only)
+            Decision(rule.do, rule.name or f"rule {number}", rule.message, rule.others_only)
             for number, rule in enumerate(self._rules, 1)
         )
 
-    def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decided:
+    def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
         for rule, decided in zip(self._rules, self._decisions, strict=True):
             if rule.matches(spec, arguments, caller):
                 return decided
@@ -126,74 +127,30 @@ class Rules:
 
 
 def rules_from_data(data: Iterable[Mapping[str, Any]], *, default: Do = "allow") -> Rules:
-    """The rules of a file: one mapping each, with the names of `Rule`.
-
-    Raises SetupError, with the number of the rule, for names that a rule does not have and for values it cannot take.
-    """
-    if isinstance(data, Mapping | str):
-        raise SetupError("Rules are a list of tables: [[rule]].")
-    known = [each.name for each in fields(Rule)]
-    rules: list[Rule] = []
-    for number, row in enumerate(data, 1):
-        if not isinstance(row, Mapping):
-            raise SetupError(f"Rule {number} is no table, but a {type(row).__name__}.")
-        for key in row:
-            if key not in known:
-                raise SetupError(
-                    f"Rule {number}: there is no '{_short(key)}' in a rule.{_meant(key, known)} "
-                    f"It takes: {', '.join(known)}."
-                )
-        if "do" not in row:
-            raise SetupError(f'Rule {number} does not say what to do. Add do = "allow", "deny" or "ask".')
-        try:
-            rules.append(Rule(**row))
-        except SetupError as error:
-            raise SetupError(f"Rule {number}: {error}") from None
-    return Rules(rules, default=default)
+    """Rules from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
+    return Rules(from_rows(Rule, data, of="rule"), default=default)
 
 
-def _require_one_of(key: str, value: Any, known: Sequence[str]) -> None:
-    if isinstance(value, str) and value in known:
-        return
-    raise SetupError(
-        f"'{key}' of a rule cannot be '{_short(value)}'.{_meant(value, known)} It is one of: {', '.join(known)}."
-    )
-
-
-def _meant(name: Any, known: Sequence[str]) -> str:
-    from ..schema import nearest
-
-    meant = nearest(name, known) if isinstance(name, str) else None
-    return f" Did you mean '{meant}'?" if meant else ""
-
-
-def _short(value: Any) -> str:
-    from ..schema import spoken
-
-    return spoken(str(value))
-
-
-def _require_condition(pointer: Any, condition: Any) -> None:
-    if not isinstance(pointer, str) or not pointer.startswith("/"):
-        raise SetupError(f"'{_short(pointer)}' in 'where' is no JSON pointer: one begins with '/', as in '/path'.")
+def _require_condition(pointer: str, condition: Any) -> None:
+    if not pointer.startswith("/"):
+        raise SetupError(
+            f"'{display_name(pointer)}' in 'where' is not a JSON pointer, which begins with '/', as in '/path'."
+        )
     if not isinstance(condition, Mapping):
         return
+    known = f"The operators are: {', '.join(_OPERATORS)}."
     if not condition:
-        raise SetupError(f"'where' says nothing of '{pointer}'. The operators are: {', '.join(_OPERATORS)}.")
+        raise SetupError(f"'where' has no condition for '{pointer}'. {known}")
     for operator, bound in condition.items():
         if operator not in _OPERATORS:
-            raise SetupError(
-                f"'where' has no operator '{_short(operator)}' (of '{pointer}'). It has: {', '.join(_OPERATORS)}."
-            )
-        wants = {"in": list | tuple, "like": str, "exists": bool}.get(operator)
-        if wants is not None and not isinstance(bound, wants):
-            said = {"in": "a list", "like": "a pattern", "exists": "true or false"}[operator]
-            raise SetupError(f"'{operator}' of '{pointer}' takes {said}.")
-        if operator in ("gt", "ge", "lt", "le") and type(bound) not in (int, float, str):
-            raise SetupError(f"'{operator}' of '{pointer}' takes a number or a text.")
+            raise SetupError(f"'where' has no operator '{display_name(str(operator))}' (for '{pointer}'). {known}")
+        types, expected = _OPERATORS[operator]
+        # A bool is an int to Python, and not a number to anybody else.
+        if not isinstance(bound, types) or (expected == _NUMBER_OR_TEXT and isinstance(bound, bool)):
+            raise SetupError(f"'{operator}' for '{pointer}' takes {expected}.")
 
 
-def _each(names: Names) -> Sequence[str]:
+def _each(names: str | Sequence[str]) -> Sequence[str]:
     return (names,) if isinstance(names, str) else names
 
 
@@ -209,23 +166,20 @@ def _like(pattern: str, text: str, *, tool: bool = False) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled(pattern: str, tool: bool) -> re.Pattern[str]:
-    return re.compile(translated(pattern, tool=tool), re.DOTALL)
+    return re.compile(translate_glob(pattern, tool=tool), re.DOTALL)
 
 
 def _holds(root: Any, pointer: str, condition: Any, in_doubt: bool) -> bool:
     found = list(_at(root, [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]))
     tests = condition if isinstance(condition, Mapping) else {"like" if isinstance(condition, str) else "eq": condition}
     if not found:
-        # Of what is not there, only this can be said.
+        # Nothing else is true of a value that is not there.
         return all((op == "exists" and bound is False) or op == "ne" for op, bound in tests.items())
     return any(all(_true(op, value, bound, in_doubt) for op, bound in tests.items()) for value in found)
 
 
 def _at(value: Any, parts: Sequence[str]) -> Iterator[Any]:
-    if not parts:
-        yield value
-        return
-    if value is _OPAQUE:
+    if not parts or value is _OPAQUE:
         yield value
         return
     part, rest = parts[0], parts[1:]
@@ -257,8 +211,7 @@ def _true(operator: str, value: Any, bound: Any, in_doubt: bool) -> bool:
             ordered = _ordered(value, bound)
             if ordered is None:
                 return in_doubt
-            left, right = ordered
-            return bool({"gt": left > right, "ge": left >= right, "lt": left < right, "le": left <= right}[operator])
+            return bool(getattr(operators, operator)(*ordered))
 
 
 def _same(value: Any, bound: Any) -> bool:

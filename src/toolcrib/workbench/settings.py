@@ -1,50 +1,43 @@
-"""`toolcrib.toml` and the environment → what a workbench is made with. The environment goes before the file.
+"""Settings: `toolcrib.toml`, or `[tool.toolcrib]` in `pyproject.toml`, with TOOLCRIB_ variables, which override it.
 
-Secrets are in the environment or in files of their own, and only references to them are in the settings. What these
-give is struck out of everything that is shown. No error here quotes a value.
+A secret is in the environment or in a file of its own, and the settings refer to it. What a reference resolves to is
+redacted wherever it would be shown. No error here quotes a value.
 """
 
-import copy
-import math
 import os
 import re
 import shlex
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import date, time
-from functools import partial
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Any, TypeVar
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ..call import Retries
-from ..core import LoadError, SetupError, ToolcribError, matching
+from ..core import LoadError, SetupError, ToolcribError
 from ..record import Redactor
-from ..schema import nearest
-from ..schema.document import Document
-from ..schema.explain import other_problems, problems
-from ..schema.words import called, describe, did_you_mean, spoken
-from ..tools import Tool
-from .limits import Limit, limits_from_data, retries_from_data
-from .lines import Keys, lines_of
-from .rules import Rules, rules_from_data
-from .tables import File, SourceTable, schema
-from .views import View, filtered, prefixed, renamed
+from ..schema.declared import Keys, mistakes_in
+from ..schema.describe import closest_match, did_you_mean, display_path
+from ..schema.document import kind
+from .limits import Limit
+from .options import TAKES, FileOptions, option_error
+from .rules import Rule, Rules
+from .tables import Document, Environment, File, variables
+from .toml_lines import lines_of
 
 NAME = "toolcrib.toml"
+PROJECT = "pyproject.toml"
 SCHEMA = Path(__file__).with_name("settings.schema.json")
 """The JSON Schema of the file, for editors."""
 
-_PREFIX = "TOOLCRIB_"
 _CONFIG = "TOOLCRIB_CONFIG"
 _SOURCES = "TOOLCRIB_SOURCES"
-_ELSEWHERE = ("TOOLCRIB_ALLOW_SOURCE_CODE",)  # read where configurations of AutoGen's are loaded, and never of a file
+_OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE",)  # read where AutoGen configurations are loaded, and never from a file
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
 _AT = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_FORMS = "'${env:NAME}' or '${file:PATH}'; '$${' stands for '${' itself"
 _LEAST_SECRET = 4  # what a Redactor takes
 
 T = TypeVar("T")
@@ -63,7 +56,7 @@ class SettingsProblem:
 
 
 class SettingsError(SetupError):
-    """Settings that cannot be used. *problems* are all that was found."""
+    """Settings that cannot be used. *problems* are all that were found."""
 
     def __init__(self, problems: Sequence[SettingsProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
@@ -72,25 +65,26 @@ class SettingsError(SetupError):
 
 @dataclass(frozen=True, slots=True)
 class NamedSource:
-    """A source of tools, as it was *said*, and what `load` takes for it.
+    """A source of tools as it was *written*, and the *source* that `load` takes for it.
 
-    *place* is where it was said, if that was in the settings; *view* is what they make of its tools.
+    *place* is where it is written, if that is in the settings; *view* applies its filters and names.
     """
 
-    said: str
+    written: str
     source: str
     place: str | None = None
     line: int | None = None
     view: Callable[[Any], Any] = lambda source: source
+    required: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings that fit together. They stay out of the repr, for secrets may be in them."""
+    """Valid settings. Secrets may be in them, so the repr does not show them."""
 
     file: Path | None = None
     sources: tuple[NamedSource, ...] = ()
-    values: File = field(default_factory=File, repr=False)
+    values: File = field(default_factory=File.model_construct, repr=False)
     rules: Rules = field(default_factory=lambda: Rules(()), repr=False)
     limits: tuple[Limit, ...] = ()
     retries: tuple[Retries, ...] = ()
@@ -98,75 +92,92 @@ class Settings:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     lines: Mapping[Keys, int] = field(default_factory=dict[Keys, int], repr=False)
 
-    def options(self, unless_set: Mapping[str, Any] | None = None, **given: Any) -> dict[str, Any]:
-        """What `Workbench` takes: what is *given* and is not None, else what is set here, else *unless_set*."""
+    def options(self, unless_set: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+        """The options for a Crib or Workbench: *options* that are not None, else these settings, else *unless_set*."""
         values = self.values
-        said = {name: getattr(values, name) for name in _OF_CALLS if name in values.model_fields_set}
-        if said.get("max_result_chars") == 0:
-            said["max_result_chars"] = None
-        said |= {
+        chosen = {
+            name: getattr(values, name) for name in FileOptions.__annotations__ if name in values.model_fields_set
+        }
+        if chosen.get("max_result_chars") == 0:
+            chosen["max_result_chars"] = None
+        chosen |= {
             "limits": self.limits,
             "retries": self.retries,
-            # Without a policy nothing is asked, which is quicker.
+            # Without a policy there is nothing to ask, which is faster.
             "policy": self.rules if values.rule or values.policy.default != "allow" else None,
             "variables": self.variables,
             "secrets": self.secrets,
         }
-        return dict(unless_set or {}) | said | {name: value for name, value in given.items() if value is not None}
+        return dict(unless_set or {}) | chosen | {name: value for name, value in options.items() if value is not None}
 
-    def timed(self, source: Any) -> Any:
-        """*source*, its tools with the deadlines of the settings."""
-        deadlines = [(matching(table.tools), table.timeout_s) for table in self.values.deadline]
-
-        def change(tools: list[Tool[..., Any]]) -> list[Tool[..., Any]]:
-            return [_due(tool, deadlines) for tool in tools]
-
-        return View(str(source), (source,), change) if deadlines else source
-
-    def struck(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         """*text* without the secrets."""
-        return Redactor(self.secrets).strike(text) if self.secrets else text
+        return Redactor(self.secrets).redact(text) if self.secrets else text
 
     def place(self, *keys: str | int) -> tuple[str, int | None]:
-        """The file, and the line on which the value under *keys* stands, or the table that it is in."""
+        """The file, and the line of the value under *keys*, or of the table that it is in."""
         return _place(self.file, self.lines, keys)
 
 
 def find_settings(config: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The settings that are meant: *config*, else TOOLCRIB_CONFIG, else `toolcrib.toml` here, if it is there.
+    """The file of settings: *config*, else TOOLCRIB_CONFIG, else the nearest one here or in a folder above.
 
-    Raises LoadError for a file that was named and is not there.
+    In a folder it is `toolcrib.toml`, else a `pyproject.toml` with a table `[tool.toolcrib]`. A file above that belongs
+    to another user is passed over: settings name code that is run.
+
+    Raises LoadError for a file that is named and does not exist.
     """
-    named = config or (Path(environ[_CONFIG]) if environ.get(_CONFIG) else None)
-    if named is not None:
+    if named := config or (Path(environ[_CONFIG]) if environ.get(_CONFIG) else None):
         if not named.is_file():
-            by = "--config" if config is not None else _CONFIG
-            raise LoadError(f"There is no file {named}, which {by} names.")
+            raise LoadError(f"There is no file {named}{'' if config else f', which {_CONFIG} names'}.")
         return named
-    return Path(NAME) if Path(NAME).is_file() else None
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # it was removed meanwhile
+        return None
+    for folder in (here, *here.parents):
+        for name in (NAME, PROJECT):
+            file = folder / name
+            if file.is_file() and (folder == here or _is_own(file)) and (name == NAME or _has_table(file)):
+                return Path(os.path.relpath(file))
+    return None
+
+
+def _is_own(file: Path) -> bool:
+    return not hasattr(os, "getuid") or file.stat().st_uid in (os.getuid(), 0)
+
+
+def _has_table(file: Path) -> bool:
+    text = ""
+    try:
+        text = file.read_text("utf-8-sig")
+        return "toolcrib" in text and "toolcrib" in tomllib.loads(text).get("tool", {})
+    except (OSError, ValueError, RecursionError):
+        # Settings with a mistake must not count as none: their rules would not apply. Reading them reports it.
+        return "[tool.toolcrib" in text
 
 
 def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings of *file* (None for no file) and of the variables of *environ* that begin with TOOLCRIB_.
+    """The settings in *file* (None for no file) and in the variables of *environ* that begin with TOOLCRIB_.
 
     Paths in the file are relative to its folder; paths in variables to the current one. Raises SettingsError, and
     LoadError for a file that cannot be read.
     """
-    return _Reading(file, environ).settings()
+    return _Reader(file, environ).settings()
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[SettingsProblem]:
-    """The variables that look like settings and are none."""
-    known = [_CONFIG, _SOURCES, *_ELSEWHERE, *(name for name, _, _ in _scalars())]
+    """The variables that look like settings and are not."""
+    known = [_CONFIG, _SOURCES, *_OTHERS, *variables()]
     return [
-        SettingsProblem(name, f"There is no setting of this name.{did_you_mean(nearest(name, known))}")
+        SettingsProblem(name, f"There is no setting of this name.{did_you_mean(closest_match(name, known))}")
         for name in sorted(environ)
-        if name.startswith(_PREFIX) and name not in known
+        if name.startswith("TOOLCRIB_") and name not in known
     ]
 
 
-class _Reading:
-    """One file being read. Problems are gathered, so that all are told at once."""
+class _Reader:
+    """Reads one file. Problems are collected, so that all are reported at once."""
 
     def __init__(self, file: Path | None, environ: Mapping[str, str]) -> None:
         self._file = file
@@ -174,33 +185,32 @@ class _Reading:
         self._environ = environ
         self._problems: list[SettingsProblem] = []
         self._secrets: dict[str, None] = {}
+        self._header = "tool.toolcrib." if file is not None and file.name == PROJECT else ""
         self._lines: dict[Keys, int] = {}
 
     def settings(self) -> Settings:
-        data = {} if self._file is None else self._parsed(self._file)
-        values = self._overlaid(self._validated(data))
+        data = {} if self._file is None else self._parse(self._file)
+        values = self._validate(data)
+        sources = self._environment_sources()
+        if values is None:
+            raise SettingsError(sorted(self._problems, key=_line))
         self._require_no_references(data)
-        rows = {name: [row.model_dump(exclude_unset=True) for row in getattr(values, name)] for name in _LISTS}
-        rules = self._made("rule", rows["rule"], lambda rows: list(rules_from_data(rows)))
         settings = Settings(
             file=self._file,
-            sources=self._sources(values),
+            sources=self._sources(values) if sources is None else sources,
             values=values,
-            rules=Rules(rules, default=values.policy.default),
-            limits=tuple(self._made("limit", rows["limit"], limits_from_data)),
-            retries=tuple(self._made("retry", rows["retry"], retries_from_data)),
-            variables=self._replaced(values.variables, ("variables",)),
+            rules=Rules(self._made("rule", values.rule, Rule), default=values.policy.default),
+            limits=tuple(self._made("limit", values.limit, Limit)),
+            retries=tuple(self._made("retry", values.retry, Retries)),
+            variables=self._resolved(values.variables, ("variables",)),
             secrets=self._known_secrets(values),
             lines=self._lines,
         )
-        self._made("deadline", rows["deadline"], lambda rows: [matching(row.get("tools", "*")) for row in rows])
         if self._problems:
             raise SettingsError(sorted(self._problems, key=_line))
         return settings
 
-    # The file
-
-    def _parsed(self, file: Path) -> dict[str, Any]:
+    def _parse(self, file: Path) -> dict[str, Any]:
         try:
             text = file.read_bytes().decode("utf-8-sig").replace("\r\n", "\n")
         except OSError as error:
@@ -208,116 +218,115 @@ class _Reading:
         except UnicodeDecodeError as error:
             raise LoadError(f"{file} is not UTF-8 text (at byte {error.start + 1}).") from None
         try:
-            data = tomllib.loads(text)
+            data: Any = tomllib.loads(text)
             self._lines = lines_of(text)
         except RecursionError:
             raise LoadError(f"{file} is nested too deeply.") from None
         except ValueError as error:
-            said = str(error)
-            at = _AT.search(said)
+            reason = str(error)
+            at = _AT.search(reason)
             line = int(at["line"]) if at and at["line"] else text.count("\n") + 1 if at else None
             column = f", column {at['column']}" if at and at["column"] else ""
-            message = f"This is no TOML{column}: {said[: at.start()] if at else said}."
+            message = f"This is not valid TOML{column}: {reason[: at.start()] if at else reason}."
             place = f"{file}:{line}" if line is not None else str(file)
             raise SettingsError([SettingsProblem(place, message, line)]) from None
-        return data
+        if self._header:
+            data = data.get("tool", {}).get("toolcrib")
+            self._lines = {keys[2:]: at for keys, at in self._lines.items() if keys[:2] == ("tool", "toolcrib")}
+            if not isinstance(data, dict):
+                raise LoadError(f"{file} has no table [tool.toolcrib].")
+        return data  # type: ignore[no-any-return]
 
-    def _validated(self, data: dict[str, Any]) -> File:
+    def _validate(self, data: dict[str, Any]) -> File | None:
+        environment = Environment(self._environ)
+        set_by = {name: keys for name, keys in variables().items() if self._environ.get(name)}
+        make: Any = File  # type checkers see its fields only
         try:
-            return File.model_validate(data)
+            values: File = make(_build_sources=((environment, Document(data)), {}))
+            return values
         except ValidationError as error:
-            plain = _plain(data)
-            found = problems(Document(schema(), formats=False), plain)
-            details: list[Any] = error.errors(include_url=False, include_input=False, include_context=False)
-            found += other_problems(details, plain, found)
-            for problem in found:
-                keys = _keys(problem.path, data)
-                self._say(keys, _unknown(keys) if problem.came == "name" else problem.sentence)
-            raise SettingsError(sorted(self._problems, key=_line)) from None
+            for mistake in mistakes_in(File, _merged(data, environment()), error, header=self._header):
+                variable = next((each for each, keys in set_by.items() if keys == mistake.keys[: len(keys)]), None)
+                name = str(mistake.keys[0])
+                if variable is not None:
+                    expected = TAKES.get(name, mistake.expected)
+                    self._problems.append(SettingsProblem(variable, f"Expected {expected}."))
+                elif name in TAKES:
+                    self._add(mistake.keys, option_error(name, kind(data[name])))
+                else:
+                    self._add(mistake.keys, mistake.message)
+            return None
 
     def _require_no_references(self, data: Mapping[str, Any]) -> None:
         for keys, text in _texts({name: part for name, part in data.items() if name not in ("variables", "secrets")}):
             if "${" in text:
-                self._say(
-                    keys, f"{called(keys)}: references like '${{env:NAME}}' stand in [variables] and secrets only."
+                self._add(
+                    keys, f"{display_path(keys)}: references like '${{env:NAME}}' work in [variables] and secrets only."
                 )
 
-    # The environment
-
-    def _overlaid(self, values: File) -> File:
-        for name, keys, annotation in _scalars():
-            text = self._environ.get(name)
-            if text is None or not text.strip():
-                continue
-            try:
-                value = _of_text(text.strip(), TypeAdapter(annotation))
-            except ValidationError:
-                self._problems.append(SettingsProblem(name, f"Expected {_described(keys)}."))
-                continue
-            if len(keys) == 2:
-                value = getattr(values, keys[0]).model_copy(update={keys[1]: value})
-            values = values.model_copy(update={keys[0]: value})
-        return values
-
-    # What the values stand for
+    def _environment_sources(self) -> tuple[NamedSource, ...] | None:
+        if not (words := self._environ.get(_SOURCES, "").strip()):
+            return None
+        try:
+            return tuple(NamedSource(word, word, _SOURCES) for word in shlex.split(words))
+        except ValueError:
+            self._problems.append(SettingsProblem(_SOURCES, "A quote in it is never closed."))
+            return ()
 
     def _sources(self, values: File) -> tuple[NamedSource, ...]:
-        if named := self._environ.get(_SOURCES, "").strip():
-            try:
-                return tuple(NamedSource(word, word, _SOURCES) for word in shlex.split(named))
-            except ValueError:
-                self._problems.append(SettingsProblem(_SOURCES, "A quote in it is never closed."))
-                return ()
         made: list[NamedSource] = []
         for number, table in enumerate(values.source):
             place, line = _place(self._file, self._lines, ("source", number))
             try:
-                _viewed([], table)  # what is wrong without knowing the tools
+                table.view([])  # finds what is wrong whatever the tools are
             except ToolcribError as error:
-                self._say(("source", number), str(error))
+                self._add(("source", number), str(error))
             else:
-                source = _resolved(table.where, self._folder)
-                made.append(NamedSource(table.where, source, place, line, partial(_viewed, table=table)))
+                source = _path_or_module(table.where, self._folder)
+                made.append(NamedSource(table.where, source, place, line, table.view, table.required))
         return tuple(made)
 
-    def _made(self, name: str, rows: Sequence[Any], make: Callable[[Sequence[Any]], Sequence[T]]) -> list[T]:
-        """What *make* makes of each of the rows, which it is given one by one to tell which is wrong."""
+    def _made(self, name: str, rows: Sequence[BaseModel], make: Callable[..., T]) -> list[T]:
+        """What *make* makes of the keys of each row."""
         made: list[T] = []
         for number, row in enumerate(rows):
             try:
-                made += make([row])
+                made.append(make(**{key: getattr(row, key) for key in row.model_fields_set}))
             except ToolcribError as error:
-                self._say((name, number), str(error).removeprefix(f"{name.capitalize()} 1: "))
+                self._add((name, number), str(error))
         return made
 
     def _known_secrets(self, values: File) -> tuple[str, ...]:
         for number, text in enumerate(values.secrets):
             whole = _REFERENCE.fullmatch(text)
             if whole is None or whole["escaped"]:
-                self._say(
+                self._add(
                     ("secrets", number),
-                    f"{called(('secrets', number))} is no reference. A secret itself must not be in this file: write "
-                    "'${env:NAME}' or '${file:PATH}'.",
+                    f"{display_path(('secrets', number))} is not a reference. The secret itself must not be in this "
+                    "file: write '${env:NAME}' or '${file:PATH}'.",
                 )
             else:
-                self._replaced(text, ("secrets", number))
+                self._resolved(text, ("secrets", number))
         return tuple(self._secrets)
 
-    def _replaced(self, value: Any, keys: Keys) -> Any:
-        """*value* with what its references stand for."""
+    def _resolved(self, value: Any, keys: Keys) -> Any:
+        """*value* with what its references resolve to."""
         if isinstance(value, dict):
-            return {key: self._replaced(inner, (*keys, key)) for key, inner in value.items()}
+            return {key: self._resolved(inner, (*keys, key)) for key, inner in value.items()}
         if isinstance(value, list):
-            return [self._replaced(inner, (*keys, index)) for index, inner in enumerate(value)]
+            return [self._resolved(inner, (*keys, index)) for index, inner in enumerate(value)]
         if not isinstance(value, str):
             return value
-        return _REFERENCE.sub(lambda found: "${" if found["escaped"] else self._referred(found, keys), value)
+        return _REFERENCE.sub(lambda found: "${" if found["escaped"] else self._secret(found, keys), value)
 
-    def _referred(self, found: re.Match[str], keys: Keys) -> str:
+    def _secret(self, found: re.Match[str], keys: Keys) -> str:
         kind, _, name = found["what"].partition(":")
         secret = problem = ""
         if not found["end"] or not (_NAME.fullmatch(name) if kind == "env" else kind == "file" and name):
-            problem = f"a '${{' in it begins no reference. Write {_FORMS}."
+            problem = (
+                "the '${' in it does not begin a reference. Write '${env:NAME}' or '${file:PATH}'; '$${' stands for "
+                "'${' itself."
+            )
         elif kind == "env":
             secret = self._environ.get(name, "")
             if not secret:
@@ -328,126 +337,48 @@ class _Reading:
                 secret = file.read_bytes().decode("utf-8-sig").rstrip("\r\n")
                 problem = "" if secret else f"the file {file} is empty."
             except (OSError, ValueError) as error:
-                said = getattr(error, "strerror", None) or "it is not UTF-8 text"
-                problem = f"the file {file} cannot be read: {said}."
+                reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+                problem = f"the file {file} cannot be read: {reason}."
         if secret and len(secret) < _LEAST_SECRET:
             problem = (
-                f"what '${{{kind}:{name}}}' gives is too short to be struck out of what is shown: it would be found in "
-                f"ordinary words. A secret has at least {_LEAST_SECRET} characters; what is no secret is written here."
+                f"what '${{{kind}:{name}}}' resolves to is too short to be redacted: it would be found in ordinary "
+                f"words. A secret has at least {_LEAST_SECRET} characters. If it is not a secret, write it here."
             )
         if problem:
-            self._say(keys, f"{called(keys)}: {problem}")
+            self._add(keys, f"{display_path(keys)}: {problem}")
         else:
             self._secrets[secret] = None
         return secret
 
-    def _say(self, keys: Keys, message: str) -> None:
+    def _add(self, keys: Keys, message: str) -> None:
         place, line = _place(self._file, self._lines, keys)
         self._problems.append(SettingsProblem(place, message, line))
-
-
-_OF_CALLS = ("timeout_s", "repair", "show_errors", "max_result_chars", "pending_s")
-_LISTS = ("rule", "limit", "retry", "deadline")
 
 
 def _line(problem: SettingsProblem) -> int:
     return problem.line or 0
 
 
-def _viewed(source: Any, table: SourceTable) -> Any:
-    """*source* as the *table* wants it: filtered, then renamed, then prefixed."""
-    patterns = [table.tools] if isinstance(table.tools, str) else table.tools or ()
-    if patterns or table.without or table.tags or table.hint:
-        source = filtered(source, *patterns, without=table.without or (), tags=table.tags or (), hint=table.hint)
-    if table.rename:
-        names: Any = table.rename  # of the lists, `renamed` itself says what is wrong
-        source = renamed(source, names)
-    return prefixed(source, table.prefix) if table.prefix else source
+def _place(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[str, int | None]:
+    for length in range(len(keys), 0, -1):
+        if (line := lines.get(keys[:length])) is not None:
+            return f"{file}:{line}", line
+    return str(file), None
 
 
-def _resolved(source: str, folder: Path) -> str:
-    """*source* as the file in *folder* means it: a path from there, or the name of a module."""
+def _path_or_module(source: str, folder: Path) -> str:
+    """*source* as a path from *folder*, or as the name of a module."""
     path = Path(source).expanduser()
     is_path = "/" in source or os.sep in source or source.endswith(".py") or ".py:" in source
     return str(folder / path) if is_path or (folder / path).exists() else source
 
 
-def _due(tool: Tool[..., Any], deadlines: Sequence[tuple[re.Pattern[str], float]]) -> Tool[..., Any]:
-    for names, timeout_s in deadlines:
-        if names.fullmatch(tool.spec.name):
-            made = copy.copy(tool)
-            made.spec = replace(tool.spec, timeout_s=timeout_s)
-            return made
-    return tool
-
-
-def _scalars() -> Iterator[tuple[str, tuple[str, ...], Any]]:
-    """The settings that have a variable: its name, the keys in the file, and the type."""
-    for name, info in File.model_fields.items():
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            for inner, of in kind.model_fields.items():
-                yield f"{_PREFIX}{name}_{inner}".upper(), (name, inner), _type(of)
-        elif name not in (*_LISTS, "source", "secrets", "variables"):
-            yield f"{_PREFIX}{name}".upper(), (name,), _type(info)
-
-
-def _of_text(text: str, adapter: TypeAdapter[Any]) -> Any:
-    try:
-        return adapter.validate_strings(text)
-    except ValidationError:
-        return adapter.validate_json(text)  # a Literal of numbers takes no text
-
-
-def _type(info: Any) -> Any:
-    return Annotated[info.annotation, *info.metadata] if info.metadata else info.annotation
-
-
-def _unknown(keys: Keys) -> str:
-    """That the last of *keys* is none of the table it stands in."""
-    table: type[BaseModel] = File
-    for key in keys[:-1]:
-        if isinstance(key, str):
-            table = _table(table.model_fields[key].annotation)
-    takes = [info.alias or name for name, info in table.model_fields.items()]
-    name, inside = str(keys[-1]), ""
-    if len(keys) > 1:
-        inside = f" in [[{keys[0]}]]" if isinstance(keys[1], int) else f" in [{keys[0]}]"
-    hint = did_you_mean(nearest(name, takes))
-    return f"There is no key '{spoken(name)}'{inside}.{hint} It takes: {', '.join(takes)}."
-
-
-def _table(annotation: Any) -> type[BaseModel]:
-    inner: type[BaseModel] = next(iter(get_args(annotation)), annotation)
-    return inner
-
-
-def _described(keys: tuple[str, ...]) -> str:
-    root = schema()
-    tables = {"policy": "PolicyTable", "server": "ServerTable"}
-    properties = (root if len(keys) == 1 else root["$defs"][tables[keys[0]]])["properties"]
-    return describe(properties[keys[-1]], root)
-
-
-def _place(file: Path | None, found: Mapping[Keys, int], keys: Keys) -> tuple[str, int | None]:
-    for length in range(len(keys), 0, -1):
-        if (line := found.get(tuple(keys[:length]))) is not None:
-            return f"{file}:{line}", line
-    return str(file), None
-
-
-def _keys(pointer: str, data: Any) -> Keys:
-    """A JSON pointer (RFC 6901) into *data* as keys, as far as it leads."""
-    keys: list[str | int] = []
-    for part in pointer.split("/")[1:]:
-        key: str | int = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(data, list):
-            key = int(part)
-            data = data[key] if key < len(data) else None
-        else:
-            data = data.get(key) if isinstance(data, dict) else None
-        keys.append(key)
-    return tuple(keys)
+def _merged(data: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(data)
+    for key, value in over.items():
+        below = merged.get(key)
+        merged[key] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
+    return merged
 
 
 def _texts(value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, str]]:
@@ -456,14 +387,3 @@ def _texts(value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, str]]:
     elif isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _texts(inner, (*keys, key))
-
-
-def _plain(value: Any) -> Any:
-    """*value* as JSON has it. Times become text, as do numbers that are none."""
-    if isinstance(value, dict):
-        return {key: _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, date | time) or (isinstance(value, float) and not math.isfinite(value)):
-        return str(value)
-    return value

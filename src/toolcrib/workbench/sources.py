@@ -1,6 +1,6 @@
-"""What a workbench or crib was given as its sources: their tools in the registry, and kept in step with it.
+"""What a crib was given as its sources: their tools in the registry, and kept in step with it.
 
-What runs of them is said in `held.py`.
+What runs of them is in `lifespan.py`.
 """
 
 import logging
@@ -8,79 +8,89 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from ..core import SetupError, Source, ToolcribError, UnknownToolError
-from ..tools import Group, Kind, LoadProblem, Tool, load
+from ..tools import LoadProblem, Tool, as_tool, load, offered_by
+from .lifespan import name_of, unique
 from .registry import Registry
 from .views import View, joined, loaded_from
 
 AnyTool = Tool[..., Any]
-AnySource = Source | Group
 
 _log = logging.getLogger("toolcrib")
 
 
 class Sources:
-    """What was *given* to a workbench: the tools of it are put into *registry*, and kept there as they change.
+    """The *sources* of a crib: their tools are put into *registry*, and follow their changes.
 
-    What cannot be loaded, and a change that cannot be made, is said in *problems*; the tools stay what they were then.
+    What cannot be loaded, and a change that cannot be made, is in *problems*; the tools stay what they were then.
+    *replaced* is called with the tools that a change has taken out.
     """
 
-    def __init__(self, given: Iterable[Any], registry: Registry, problems: list[LoadProblem]) -> None:
+    def __init__(
+        self,
+        sources: Iterable[Any],
+        registry: Registry,
+        problems: list[LoadProblem],
+        replaced: Callable[[Sequence[AnyTool]], None],
+    ) -> None:
         self.registry = registry
         self._problems = problems
+        self._replaced = replaced
         self._lock = threading.RLock()
-        self._entries: list[_Entry] = []
-        self.forget: Callable[[], None] = _nothing
-        """Called where tools that run in worker processes are exchanged: what a worker imported is out of date."""
-        for source in given:
-            settled = _Settling()
-            entry = _Entry(settled.view(source), settled.dynamic, said=called(source))
-            for problem in settled.problems:
-                _log.warning("Not loaded: %s", problem)
-            problems += settled.problems
-            try:
-                tools = loaded_from(entry.source).tools
-            except UnknownToolError:
-                # What a view names may be there only when its source is started.
-                if not entry.dynamic:
-                    raise
-                tools = []
-            for tool in tools:
-                registry.add(tool)
-            entry.tools = tools
-            entry.last = entry.problem_list()
-            problems += entry.last
-            self._entries.append(entry)
+        self._entries = [self._entry(source) for source in sources]
 
-    def order(self) -> list[AnySource | Kind]:
-        """What is to be started, as it was given."""
-        found: dict[int, AnySource | Kind] = {}
-        for entry in self._entries:
-            for source in (*entry.dynamic, *(tool.owner.source for tool in entry.tools if tool.owner is not None)):
-                found.setdefault(id(source), source)
-        return list(found.values())
+    def order(self) -> list[Any]:
+        """The sources that have a life, in the order in which they were given."""
+        return unique(
+            source
+            for entry in self._entries
+            for source in (*entry.dynamic, *(tool.source for tool in entry.tools if tool.source is not None))
+        )
 
     def follow(self) -> Callable[[], None]:
-        """Take over what the sources offer now, and from now on. Gives what ends that.
+        """Take over what the sources offer now, and from now on. Returns a function that ends that.
 
-        Raises where they offer now what cannot be offered; later changes of that kind are logged.
+        Raises where a required source offers what cannot be offered; later changes of that kind are logged.
         """
-        ends: list[Callable[[], None]] = []
+        unlinks: list[Callable[[], None]] = []
         try:
             for entry in self._entries:
                 for source in entry.dynamic:
                     listen = getattr(source, "on_change", None)
                     if listen is not None:
-                        ends.append(listen(partial(self._changed, entry)))
-                if entry.dynamic:
+                        unlinks.append(listen(partial(self._changed, entry)))
+                if any(getattr(source, "required", True) for source in entry.dynamic):
                     self._refresh_first(entry)
         except BaseException:
-            _end(ends)
+            _call_all(unlinks)
             raise
-        return lambda: _end(ends)
+        return partial(_call_all, unlinks)
+
+    def refresh(self, source: Any) -> None:
+        """Take over what *source* offers, which has started after the others."""
+        for entry in self._entries:
+            if any(each is source for each in entry.dynamic):
+                self._changed(entry)
+
+    def _entry(self, source: Any) -> "_Entry":
+        reading = _Reading()
+        entry = _Entry(reading.view(source), reading.dynamic, name=name_of(source))
+        for problem in reading.problems:
+            _log.warning("Not loaded: %s", problem)
+        self._problems += reading.problems
+        try:
+            entry.tools = loaded_from(entry.source).tools
+        except UnknownToolError:
+            # What a view names may be there only when its source is started.
+            if not entry.dynamic:
+                raise
+        for tool in entry.tools:
+            self.registry.add(tool)
+        entry.problems = entry.problem_list()
+        self._problems += entry.problems
+        return entry
 
     def _refresh_first(self, entry: "_Entry") -> None:
         try:
@@ -88,7 +98,9 @@ class Sources:
         except ToolcribError:
             raise
         except Exception as error:
-            raise SetupError(f"The tools of {entry.said} cannot be told: {type(error).__name__}: {error}") from error
+            raise SetupError(
+                f"The tools of {entry.name} could not be listed: {type(error).__name__}: {error}"
+            ) from error
 
     def _changed(self, entry: "_Entry") -> None:
         with self._lock:
@@ -96,29 +108,25 @@ class Sources:
             try:
                 self._refresh(entry)
             except Exception as error:
-                said = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
-                problems.append(LoadProblem(entry.said, said))
-                _log.warning("The tools of %s stay what they were: %s", entry.said, said)
-            self._tell(entry, [*entry.problem_list(), *problems])
+                reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
+                problems.append(LoadProblem(entry.name, reason))
+                _log.warning("The tools of %s stay what they were: %s", entry.name, reason)
+            for problem in entry.problems:
+                if problem in self._problems:
+                    self._problems.remove(problem)
+            entry.problems = [*entry.problem_list(), *problems]
+            self._problems += entry.problems
 
     def _refresh(self, entry: "_Entry") -> None:
         with self._lock:
             new = loaded_from(entry.source).tools
-            mine = [tool.spec.name for tool in entry.tools if self.registry.find(tool.spec.name) is tool]
-            kept = {id(tool) for tool in entry.tools}
-            if len(new) == len(entry.tools) == len(mine) and all(id(tool) in kept for tool in new):
+            present = [tool.spec.name for tool in entry.tools if self.registry.find(tool.spec.name) is tool]
+            before = {id(tool) for tool in entry.tools}
+            if len(new) == len(entry.tools) == len(present) and all(id(tool) in before for tool in new):
                 return
-            self.registry.exchange(mine, new)
-            if any(tool.isolation is not None for tool in entry.tools):
-                self.forget()
-            entry.tools = new
-
-    def _tell(self, entry: "_Entry", problems: list[LoadProblem]) -> None:
-        for problem in entry.last:
-            if problem in self._problems:
-                self._problems.remove(problem)
-        self._problems += problems
-        entry.last = problems
+            self.registry.exchange(present, new)
+            replaced, entry.tools = entry.tools, new
+            self._replaced(replaced)
 
 
 @dataclass(slots=True)
@@ -127,16 +135,16 @@ class _Entry:
 
     source: Any
     dynamic: list[Source]
-    said: str
+    name: str
     tools: list[AnyTool] = field(default_factory=list[AnyTool])
-    last: list[LoadProblem] = field(default_factory=list[LoadProblem])
+    problems: list[LoadProblem] = field(default_factory=list[LoadProblem])
 
     def problem_list(self) -> list[LoadProblem]:
-        """What sources that look after themselves say is wrong."""
+        """The problems that sources report of themselves."""
         return [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
 
 
-class _Settling:
+class _Reading:
     """Loads a source once. What cannot change becomes a list of tools; views and what can change stay."""
 
     def __init__(self) -> None:
@@ -149,36 +157,42 @@ class _Settling:
         if isinstance(source, list | tuple):
             return joined(*map(self.view, source))
         if isinstance(source, Registry):
-            return _Settled(list(source))
+            return _Fixed(list(source))
         loaded = load(source)
         self.problems += loaded.problems
         if loaded.source is not None:
             self.dynamic.append(loaded.source)
-            return loaded.source
-        return _Settled(loaded.tools)
+            return _Offered(loaded.source)
+        return _Fixed(loaded.tools)
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
+class _Fixed:
     tools: Sequence[AnyTool]
 
     def __toolcrib__(self) -> Sequence[AnyTool]:
         return self.tools
 
 
-def _end(ends: Iterable[Callable[[], None]]) -> None:
-    for end in ends:
-        end()
+class _Offered:
+    """What a source that may change offers now: its tools, each sharing its life, and the same one each time."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._made: dict[int, tuple[Any, AnyTool]] = {}
+
+    def __toolcrib__(self) -> Sequence[AnyTool]:
+        # By what it offers, which is kept, so that no number is another one's.
+        self._made = {
+            id(item): self._made.get(id(item)) or (item, self._own(item)) for item in offered_by(self._source)
+        }
+        return [tool for _, tool in self._made.values()]
+
+    def _own(self, item: Any) -> AnyTool:
+        tool = as_tool(item)
+        return tool if tool.source is not None else tool.offered_by(self._source)
 
 
-def _nothing() -> None: ...
-
-
-def called(source: Any) -> str:
-    """What *source* is called. Nothing that is in an object: there may be secrets in it."""
-    if isinstance(source, Group | Kind):
-        return source.name
-    is_named = any("__str__" in vars(base) for base in type(source).__mro__[:-1])
-    if is_named and (isinstance(source, str | Path | View) or Source in type(source).__mro__):
-        return str(source)
-    return getattr(source, "__name__", type(source).__name__)
+def _call_all(callbacks: Iterable[Callable[[], None]]) -> None:
+    for callback in callbacks:
+        callback()

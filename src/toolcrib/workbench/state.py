@@ -1,24 +1,80 @@
-"""The saved state of a workbench: JSON data with a version, keyed by source."""
+"""The saved state of sources: JSON data with a version, by source. It loads all or nothing."""
 
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ..core import SetupError
+from .lifespan import SourceLife
+
+_log = logging.getLogger("toolcrib")
 
 STATE_VERSION = 1
 
 
-def state_of(sources: Mapping[str, Any]) -> dict[str, Any]:
-    """What is saved of a workbench: JSON data."""
-    return {"version": STATE_VERSION, "sources": dict(sources)}
+async def save(lives: Iterable[SourceLife]) -> dict[str, Any]:
+    """The state of each source that has one, as JSON data. Raises ToolcribError."""
+    saved: dict[str, Any] = {}
+    for key, life in by_key(lives).items():
+        state = await life.on_loop(life.source.save_state)
+        if state is not None:
+            saved[key] = _as_json(state, f"The state of {life.name}")
+    return {"version": STATE_VERSION, "sources": saved}
+
+
+async def load(
+    lives: Iterable[SourceLife], states: Mapping[str, Any], *, describe: Callable[[BaseException], str]
+) -> None:
+    """Give each source named in *states* its state: all of them, or none. Raises SetupError."""
+    keyed = by_key(lives)
+
+    def misfit(key: str, error: Exception) -> SetupError:
+        return SetupError(f"The state of '{key}' cannot be loaded, so none is: {describe(error)}")
+
+    for key, state in states.items():
+        # What can be checked without changing anything is checked before anything is changed.
+        if (check := getattr(keyed[key].source, "check_state", None)) is not None:
+            try:
+                check(state)
+            except Exception as error:
+                raise misfit(key, error) from error
+    loaded: list[tuple[SourceLife, Any]] = []
+    for key, state in states.items():
+        life = keyed[key]
+        try:
+            before = await life.on_loop(life.source.save_state)
+            await life.on_loop(partial(life.source.load_state, state))
+        except BaseException as error:
+            for earlier, state_before in reversed(loaded):
+                await _restore(earlier, state_before)
+            if not isinstance(error, Exception):
+                raise
+            raise misfit(key, error) from error
+        loaded.append((life, before))
+
+
+def by_key(lives: Iterable[SourceLife]) -> dict[str, SourceLife]:
+    """What runs and may have state, by the names under which it is saved. Raises SetupError for two of one name."""
+    found: dict[str, SourceLife] = {}
+    for life in lives:
+        if not hasattr(life.source, "load_state") or not hasattr(life.source, "save_state"):
+            continue
+        key = getattr(life.source, "state_key", None) or type(life.source).__name__
+        if key in found:
+            raise SetupError(
+                f"Two sources save their state under one name, '{key}'. Give one of them another with state_key."
+            )
+        found[key] = life
+    return found
 
 
 def states_in(state: Any) -> Mapping[str, Any]:
-    """The states of sources in what `state_of` gave. Raises SetupError for anything else."""
+    """The states of sources in what `save` returned. Raises SetupError for anything else."""
     if not isinstance(state, Mapping):
-        written = " Read it first: json.loads(text)." if isinstance(state, str | bytes) else ""
-        raise SetupError(f"A saved state is the mapping that save_state gave, not {type(state).__name__}.{written}")
+        hint = " Read it first: json.loads(text)." if isinstance(state, str | bytes) else ""
+        raise SetupError(f"A saved state is the mapping that save_state returned, not {type(state).__name__}.{hint}")
     version = state.get("version")
     if type(version) is not int:
         raise SetupError(f'A saved state has a version, {{"version": {STATE_VERSION}, "sources": ...}}; this has none.')
@@ -35,18 +91,29 @@ def states_in(state: Any) -> Mapping[str, Any]:
     return sources
 
 
-def require_json(value: Any, what: str) -> Any:
-    """*value* as JSON data of its own. Raises SetupError where it is none."""
+def require_known(states: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raises SetupError for state of a source that is not here."""
+    from ..schema import closest_match, display_name
+
+    for key in states:
+        if key not in known:
+            match = closest_match(str(key), known)
+            hint = f" Did you mean '{match}'?" if match else ""
+            listed = f" There are: {', '.join(known)}." if known else " No source here has any."
+            raise SetupError(f"There is state of '{display_name(str(key))}', and no such source here.{hint}{listed}")
+
+
+def _as_json(value: Any, label: str) -> Any:
+    """*value* as JSON data of its own. Raises SetupError where it is not JSON."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise SetupError(f"{what} is no JSON data: {error}.") from None
+        raise SetupError(f"{label} is not JSON data: {error}.") from None
 
 
-def nobody(key: Any, there: Sequence[str]) -> str:
-    from ..schema import nearest, spoken
-
-    meant = nearest(str(key), there)
-    hint = f" Did you mean '{meant}'?" if meant else ""
-    listed = f" There are: {', '.join(there)}." if there else " No source here keeps any."
-    return f"There is state of '{spoken(str(key))}', and no such source here.{hint}{listed}"
+async def _restore(life: SourceLife, state: Any) -> None:
+    try:
+        if state is not None:
+            await life.on_loop(partial(life.source.load_state, state))
+    except Exception:
+        _log.exception("The source %s could not be given its earlier state back", life.name)

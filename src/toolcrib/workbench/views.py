@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..core import Hints, NameConflictError, Patterns, SetupError, UnknownToolError, matching
+from ..core import Globs, Hints, NameConflictError, SetupError, UnknownToolError, compile_globs
 from ..tools import Loaded, Tool, load
 from .registry import Registry, unknown
 
@@ -18,9 +18,9 @@ Renames = Mapping[str, str | tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """*sources*, and the *change* that is made to the list of their tools. `str(view)` says which."""
+    """*sources*, and the *change* that is made to the list of their tools. `str(view)` describes it."""
 
-    said: str
+    name: str
     sources: tuple[Any, ...]
     change: Callable[[list[AnyTool]], list[AnyTool]]
 
@@ -42,38 +42,38 @@ class View:
         return self.load().tools
 
     def __str__(self) -> str:
-        return self.said
+        return self.name
 
     def __repr__(self) -> str:
-        return f"<View {self.said}>"
+        return f"<View {self.name}>"
 
 
 def filtered(
-    source: Any, *patterns: str, without: Patterns = (), tags: Iterable[str] = (), hint: str | None = None
+    source: Any, *patterns: str, without: Globs = (), tags: Iterable[str] = (), hint: str | None = None
 ) -> View:
     """The tools of *source* whose names fit one of *patterns* (all, if there are none) and none of *without*.
 
-    Of these, with *tags* only the tools that have one of the tags; with *hint*, as "read_only", only those that say so
-    of themselves. A pattern without `*`, `?` or `[` is the name of a tool, and has to be there.
+    Of these, with *tags* only the tools that have one of the tags; with *hint*, as "read_only", only those that are
+    declared so. A pattern without `*`, `?` or `[` is the name of a tool, and has to be there.
     """
-    meant = matching(patterns, of="a filter") if patterns else None
-    unwanted = matching(without, of="without") if without else None
-    wanted_tags = _tags(tags)
+    included = compile_globs(patterns, of="a filter") if patterns else None
+    excluded = compile_globs(without, of="without") if without else None
+    any_of = _tags(tags)
     if hint is not None and hint not in Hints.__slots__:
-        from ..schema import nearest
+        from ..schema import closest_match
 
-        near = nearest(str(hint), Hints.__slots__)
-        meant_hint = f" Did you mean '{near}'?" if near else ""
-        raise SetupError(f"There is no hint {hint!r}.{meant_hint} There are: {', '.join(Hints.__slots__)}.")
+        near = closest_match(str(hint), Hints.__slots__)
+        suggestion = f" Did you mean '{near}'?" if near else ""
+        raise SetupError(f"There is no hint {hint!r}.{suggestion} There are: {', '.join(Hints.__slots__)}.")
 
     def change(tools: list[AnyTool]) -> list[AnyTool]:
         _require([pattern for pattern in patterns if not set(pattern) & set("*?[")], tools)
         return [
             tool
             for tool in tools
-            if (meant is None or meant.fullmatch(tool.spec.name))
-            and (unwanted is None or not unwanted.fullmatch(tool.spec.name))
-            and (not wanted_tags or wanted_tags & tool.spec.tags)
+            if (included is None or included.fullmatch(tool.spec.name))
+            and (excluded is None or not excluded.fullmatch(tool.spec.name))
+            and (not any_of or any_of & tool.spec.tags)
             and (hint is None or getattr(tool.spec.hints, hint) is True)
         ]
 
@@ -127,7 +127,7 @@ def loaded_from(source: Any) -> Loaded:
 
 
 def _distinct(tools: list[AnyTool]) -> list[AnyTool]:
-    """*tools*, if a model can tell them all apart by name."""
+    """*tools*, if a model can distinguish them all by name."""
     seen: dict[str, str] = {}
     for tool in tools:
         name = tool.spec.name

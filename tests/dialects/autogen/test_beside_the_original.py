@@ -1,8 +1,8 @@
 """Beside the original: the same programs, with AutoGen's own package and with the import root changed.
 
-What the probes in `beside/` give is compared to the byte. Where it shall differ, intended.toml says both and why.
-`python tests/dialects/autogen/test_beside_the_original.py PYTHON` writes that file anew, from an environment in which
-both packages are; what has no reason yet gets an empty one, which the test refuses.
+The results of the probes in `beside/` are compared to the byte. intended.toml has the differences and their reasons.
+`python tests/dialects/autogen/test_beside_the_original.py PYTHON` writes that file again, with the interpreter of an
+environment that has both packages. A new difference gets an empty reason, which the test does not accept.
 """
 
 import json
@@ -21,18 +21,18 @@ import pytest
 HERE = Path(__file__).parent
 INTENDED = HERE / "intended.toml"
 ORIGINAL = ("autogen-core==0.7.5", "pillow==13.0.0")
-WANTED = 120
+AT_LEAST = 120
 _IMPORT = re.compile(r"^( *(?:from|import) )autogen_core\b", re.M)
 
 
 def both(python: Path, folder: Path) -> tuple[dict[str, str], dict[str, str]]:
-    """What the probes give with the original, and here."""
+    """Return the results of the probes with the original, and here."""
     for name in ("original", "here"):
         shutil.copytree(HERE / "beside", folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for file in (folder / "here").glob("*.py"):
         file.write_text(_IMPORT.sub(r"\1toolcrib.dialects.autogen", file.read_text()))
-    gave, gives = (outcomes(python, folder / name) for name in ("original", "here"))
-    return gave, gives
+    originals, ours = (outcomes(python, folder / name) for name in ("original", "here"))
+    return originals, ours
 
 
 def outcomes(python: Path, folder: Path) -> dict[str, str]:
@@ -44,21 +44,21 @@ def outcomes(python: Path, folder: Path) -> dict[str, str]:
     return found
 
 
-def different(gave: dict[str, str], gives: dict[str, str]) -> dict[str, dict[str, str]]:
-    """The probes that give another thing here, as intended.toml has them."""
-    return {name: {"original": gave[name], "here": gives[name]} for name in gave if gave[name] != gives[name]}
+def different(originals: dict[str, str], ours: dict[str, str]) -> dict[str, dict[str, str]]:
+    """Return the probes whose result is another one here, as intended.toml has them."""
+    return {name: {"original": text, "here": ours[name]} for name, text in originals.items() if text != ours[name]}
 
 
 @pytest.mark.full
-def test_programs_give_the_same_to_the_byte_but_for_what_is_written_down(
+def test_programs_return_the_same_to_the_byte_except_for_the_listed_differences(
     clean_env: Callable[..., Path], tmp_path: Path
 ) -> None:
     programs = clean_env(*(part for package in ORIGINAL for part in ("--with", package)))
-    gave, gives = both(programs / "python", tmp_path)
-    assert list(gave) == list(gives)
-    assert len(gave) >= WANTED
+    originals, ours = both(programs / "python", tmp_path)
+    assert list(originals) == list(ours)
+    assert len(originals) >= AT_LEAST
     listed = intended()
-    found = different(gave, gives)
+    found = different(originals, ours)
     assert {name: {"original": each["original"], "here": each["here"]} for name, each in listed.items()} == found
 
 
@@ -79,8 +79,8 @@ def write(python: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         found = different(*both(python, Path(folder)))
     lines = [
-        "# Where a program gives another thing than with autogen-core 0.7.5, both, and why that is intended.",
-        "# Written by test_beside_the_original.py; the reasons are ours.",
+        "# The programs with another result than with autogen-core 0.7.5: both results, and why that is intended.",
+        "# Written by test_beside_the_original.py, except for the reasons.",
         "",
         "[why]",
         *(f"{_text(name)} = {_text(why)}" for name, why in known["why"].items()),
@@ -93,7 +93,7 @@ def write(python: Path) -> None:
 
 
 def _text(text: str) -> str:
-    """*text* as TOML has it."""
+    """Return *text* as a TOML string."""
     if "'" not in text and "\n" not in text:
         return f"'{text}'"
     return json.dumps(text, ensure_ascii=False)  # a basic string of TOML is one of JSON

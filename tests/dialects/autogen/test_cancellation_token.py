@@ -13,7 +13,7 @@ from toolcrib import Call, Workbench
 from toolcrib.dialects.autogen import CancellationToken
 
 
-async def test_a_linked_future_is_cancelled_at_once_and_given_back() -> None:
+async def test_a_linked_future_is_cancelled_at_once_and_returned() -> None:
     token, future = CancellationToken(), asyncio.get_running_loop().create_future()
     assert token.link_future(future) is future
     assert (token.is_cancelled(), future.cancelled()) == (False, False)
@@ -59,16 +59,16 @@ def test_a_future_of_threads_can_be_linked_too() -> None:
 
 async def test_a_coroutine_is_refused_with_the_way_out() -> None:
     coroutine: Any = asyncio.sleep(0)
-    with pytest.raises(TypeError) as refused:
+    with pytest.raises(TypeError) as raised:
         CancellationToken().link_future(coroutine)
     await coroutine
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "link_future takes a Future or a Task, not a coroutine. "
-        "Of a coroutine, make one with asyncio.ensure_future(...)."
+        "Make one of a coroutine with asyncio.ensure_future(...)."
     )
 
 
-async def test_a_token_does_not_keep_what_is_done() -> None:
+async def test_a_token_keeps_no_reference_to_a_future_that_is_done() -> None:
     loop, token = asyncio.get_running_loop(), CancellationToken()
     linked_here = token.link_future(loop.create_future())
     linked_there = await asyncio.to_thread(token.link_future, loop.create_future())

@@ -110,19 +110,19 @@ def closure() -> Callable[..., Any]:
     ("func", "name", "why"),
     [
         (lambda a: a, "<lambda>", "it is a lambda"),
-        (functools.partial(shout, "a"), "partial", "it is no function but a partial"),
-        (Holder().method, "Holder.method", "it is no function but a method"),
-        (len, "len", "it is no function but a builtin_function_or_method"),
-        (closure(), "closure.<locals>.inner", "it uses outer of the function around it"),
+        (functools.partial(shout, "a"), "partial", "it is not a function but a partial"),
+        (Holder().method, "Holder.method", "it is not a function but a method"),
+        (len, "len", "it is not a function but a builtin_function_or_method"),
+        (closure(), "closure.<locals>.inner", "it uses outer of an enclosing function"),
         (unreadable(), "unreadable.<locals>.made", "its file cannot be read"),
     ],
 )
 def test_what_has_no_source_code_of_its_own_is_refused(func: Callable[..., Any], name: str, why: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as raised:
         to_code(func)
-    assert str(refused.value) == (
-        f"'{name}' cannot be written down as source code: {why}. Make it a function at the top of a module, which is "
-        "found by its name."
+    assert str(raised.value) == (
+        f"'{name}' cannot be dumped as source code: {why}. Make it a function at the top level of a module, which can "
+        "be imported by its name."
     )
 
 
@@ -139,10 +139,10 @@ def test_a_function_with_requirements_is_the_function() -> None:
 
 
 def test_source_code_is_refused_unless_it_is_allowed() -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as raised:
         from_code("import nowhere_a", ["nowhere_b"], name="shout")
-    assert isinstance(refused.value, LoadError)
-    assert str(refused.value) == REFUSED
+    assert isinstance(raised.value, LoadError)
+    assert str(raised.value) == REFUSED
 
 
 def runs() -> bool:
@@ -187,7 +187,7 @@ def test_a_function_is_made_with_its_imports() -> None:
 
 
 @pytest.mark.usefixtures("allowed")
-def test_what_was_made_of_source_code_can_be_written_down_again_and_traced() -> None:
+def test_a_function_loaded_from_source_code_can_be_dumped_again_and_traced() -> None:
     made = from_code("def fails(a: int) -> int:\n    return a // 0\n", name="fails")
     assert to_code(made) == "def fails(a: int) -> int:\n    return a // 0\n"
     with pytest.raises(ZeroDivisionError) as failed:
@@ -218,7 +218,7 @@ def test_what_was_made_of_source_code_can_be_written_down_again_and_traced() -> 
         ("def f(): ...\nf = 1", [], TypeError, "Expected function but got <class 'int'>"),
     ],
 )
-def test_what_goes_wrong_is_told_as_autogen_tells_it(
+def test_what_goes_wrong_raises_what_autogen_raises(
     code: str, imports: list[Import], kind: type[Exception], message: str
 ) -> None:
     with pytest.raises(kind) as failed:

@@ -1,4 +1,4 @@
-"""Configurations are compared whole: they are files of users of AutoGen, and what it writes is what we write."""
+"""Configurations are compared whole: they are files of AutoGen's users, and have to be the same here."""
 
 import sys
 import threading
@@ -78,7 +78,7 @@ def trusted() -> Any:
         yield
 
 
-def test_a_component_is_written_down_as_autogen_writes_it() -> None:
+def test_a_component_is_dumped_as_autogen_dumps_it() -> None:
     assert Rect(3).dump_component().model_dump_json() == (
         f'{{"provider":"{__name__}.Rect","component_type":"shape","version":2,"component_version":2,'
         '"description":"A rectangle.","label":"Rect","config":{"width":3,"height":1}}'
@@ -130,7 +130,7 @@ def test_the_schema_of_a_component_model_is_autogens() -> None:
 
 
 @pytest.mark.usefixtures("trusted")
-def test_what_was_written_down_is_made_again() -> None:
+def test_what_was_dumped_is_loaded_again() -> None:
     dumped = Rect(3, 4).dump_component()
     for model in (dumped, dumped.model_dump(), ComponentModel.model_validate_json(dumped.model_dump_json())):
         assert Rect.load_component(model).size == (3, 4)
@@ -147,9 +147,9 @@ def test_a_configuration_without_a_version_is_of_the_present_one() -> None:
 def test_a_past_version_goes_to_the_class_unchecked() -> None:
     old = {"provider": f"{__name__}.Square", "component_version": 1, "config": {"side": 7}}
     assert Square.load_component(old).size == (7, 1)
-    with pytest.raises(NotImplementedError) as refused:
+    with pytest.raises(NotImplementedError) as raised:
         Rect.load_component({**old, "provider": f"{__name__}.Rect"})
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         f"Tried to load component <class '{__name__}.Rect'> which is on version 2 with a config on version 1 but "
         "_from_config_past_version is not implemented"
     )
@@ -157,9 +157,9 @@ def test_a_past_version_goes_to_the_class_unchecked() -> None:
 
 @pytest.mark.usefixtures("trusted")
 def test_a_config_that_does_not_fit_is_pydantics_error() -> None:
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as raised:
         Rect.load_component({"provider": f"{__name__}.Rect", "config": {"width": "wide"}})
-    assert [(error["loc"], error["type"]) for error in refused.value.errors()] == [(("width",), "int_parsing")]
+    assert [(error["loc"], error["type"]) for error in raised.value.errors()] == [(("width",), "int_parsing")]
 
 
 @pytest.mark.usefixtures("trusted")
@@ -167,30 +167,30 @@ def test_a_config_that_does_not_fit_is_pydantics_error() -> None:
     ("loader", "expected"), [(Square, None), (Unlike, None), (ComponentLoader, Square), (ComponentLoader, int)]
 )
 def test_another_component_than_expected_is_refused(loader: Any, expected: Any) -> None:
-    with pytest.raises(TypeError) as refused:
+    with pytest.raises(TypeError) as raised:
         loader.load_component(Rect(1).dump_component(), expected)
-    assert str(refused.value) == "Expected type does not match"
+    assert str(raised.value) == "Expected type does not match"
 
 
 @pytest.mark.parametrize("provider", ["", "Rect", ".Rect", "shapes.", "shapes..Rect", "shapes.Re ct"])
-def test_a_provider_that_is_no_name_is_invalid(provider: str) -> None:
-    with pytest.raises(ValueError) as refused:
+def test_a_malformed_provider_is_invalid(provider: str) -> None:
+    with pytest.raises(ValueError) as raised:
         ComponentLoader.load_component({"provider": provider, "config": {}})
-    assert str(refused.value) == "Invalid"
-    assert refused.value.__notes__ == [
-        f"A provider is a module and a class, as 'autogen_core.tools.FunctionTool'; this is {provider!r}."
+    assert str(raised.value) == "Invalid"
+    assert raised.value.__notes__ == [
+        f"A provider is a module and a class, such as 'autogen_core.tools.FunctionTool'; this is {provider!r}."
     ]
 
 
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize("name", ["RectConfig", "HERE"])
-def test_what_is_no_component_is_refused(name: str) -> None:
-    with pytest.raises(TypeError) as refused:
+def test_what_is_not_a_component_is_refused(name: str) -> None:
+    with pytest.raises(TypeError) as raised:
         ComponentLoader.load_component({"provider": f"{__name__}.{name}", "config": {}})
-    assert str(refused.value) == "Invalid component class"
-    assert refused.value.__notes__ == [
-        f"{__name__}.{name} is no subclass of toolcrib.dialects.autogen.Component and ComponentBase. "
-        "A class that is made of AutoGen's own is one of its components, not of ours."
+    assert str(raised.value) == "Invalid component class"
+    assert raised.value.__notes__ == [
+        f"{__name__}.{name} is not a subclass of toolcrib.dialects.autogen.Component and ComponentBase. "
+        "A subclass of AutoGen's own classes is a component of AutoGen, not of this dialect."
     ]
 
 
@@ -211,24 +211,24 @@ def test_a_class_that_lacks_a_variable_cannot_be_loaded(missing: str, monkeypatc
         f"Class variable '{missing}' must be defined in Lacking to be a valid component"
     ]
     monkeypatch.setattr(sys.modules[__name__], "Lacking", lacking, raising=False)
-    with trust_namespaces(HERE), pytest.raises(AttributeError) as refused:
+    with trust_namespaces(HERE), pytest.raises(AttributeError) as raised:
         ComponentLoader.load_component({"provider": f"{__name__}.Lacking", "config": {}})
-    assert str(refused.value) == f"{missing} not defined"
+    assert str(raised.value) == f"{missing} not defined"
 
 
-def test_a_class_without_a_type_cannot_be_written_down() -> None:
+def test_a_class_without_a_type_cannot_be_dumped() -> None:
     class Writes(ComponentToConfig[RectConfig]):
         component_provider_override = "shapes.Writes"
 
         def _to_config(self) -> RectConfig:
             return RectConfig(width=1)
 
-    with pytest.raises(AttributeError) as refused:
+    with pytest.raises(AttributeError) as raised:
         Writes().dump_component()
-    assert str(refused.value) == "component_type not defined"
+    assert str(raised.value) == "component_type not defined"
 
 
-def test_a_component_may_have_other_bases_that_are_told_of_it() -> None:
+def test_a_component_may_have_other_bases_with_their_own_init_subclass() -> None:
     class Cornered:
         corners = 0
 
@@ -241,7 +241,7 @@ def test_a_component_may_have_other_bases_that_are_told_of_it() -> None:
     assert Triangle.corners == 3
 
 
-def test_half_a_component_is_warned_of_where_it_is_defined() -> None:
+def test_an_incomplete_component_class_warns_where_it_is_defined() -> None:
     with pytest.warns(UserWarning) as warned:
 
         class Half(Component[RectConfig]):
@@ -260,7 +260,7 @@ def test_half_a_component_is_warned_of_where_it_is_defined() -> None:
     assert [is_component_instance(each) for each in (Rect(1), Half(), Rect)] == [True, False, False]
 
 
-def test_a_component_that_defines_nothing_says_so() -> None:
+def test_a_component_without_its_methods_raises_not_implemented_error() -> None:
     class Bare(ComponentBase[BaseModel], Component[RectConfig]):
         component_type = "shape"
         component_config_schema = RectConfig
@@ -275,16 +275,16 @@ def test_a_component_that_defines_nothing_says_so() -> None:
         Bare._from_config_past_version({}, 1)
 
 
-def test_an_object_of_a_local_class_cannot_be_written_down() -> None:
+def test_an_object_of_a_local_class_cannot_be_dumped() -> None:
     class Local(Rect):
         pass
 
-    with pytest.raises(TypeError) as refused:
+    with pytest.raises(TypeError) as raised:
         Local(1).dump_component()
-    assert str(refused.value) == "Cannot dump component with local class"
+    assert str(raised.value) == "Cannot dump component with local class"
 
 
-def test_a_provider_with_an_internal_module_is_warned_of_and_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_provider_with_an_internal_module_is_dumped_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Unlike, "__module__", "shapes._internal")
     with pytest.warns(UserWarning) as warned:
         assert Unlike(1).dump_component().provider == "shapes._internal.Unlike"
@@ -323,25 +323,25 @@ def test_an_untrusted_module_is_refused_before_it_is_imported(
 ) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     provider = package(tmp_path, name)
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as raised:
         ComponentLoader.load_component({"provider": provider, "config": {}})
-    assert isinstance(refused.value, LoadError)
-    assert str(refused.value) == (
+    assert isinstance(raised.value, LoadError)
+    assert str(raised.value) == (
         f"Provider module '{name}.parts' is not in a trusted namespace. Trusted are: autogen_agentchat, autogen_core, "
         f"autogen_ext, autogen_studio, autogenstudio, toolcrib. If you trust it, call "
         f"toolcrib.dialects.autogen.trust_namespaces('{name}'), or set AUTOGEN_ALLOWED_PROVIDER_NAMESPACES={name} "
-        "(names with commas between them)."
+        "(names separated by commas)."
     )
     assert name not in sys.modules
 
 
-def test_a_last_part_that_begins_with_test_is_no_pass() -> None:
+def test_a_last_part_that_begins_with_test_is_not_trusted() -> None:
     with pytest.raises(ValueError, match="not in a trusted namespace"):
         ComponentLoader.load_component({"provider": "company_b.test_parts.Part", "config": {}})
 
 
 @pytest.mark.parametrize("value", ["company_c", " other , company_c. ,", "company_c.parts"])
-def test_the_environment_says_whom_to_trust(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_can_trust_namespaces(value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     provider = package(tmp_path, "company_c")
     monkeypatch.setenv("AUTOGEN_ALLOWED_PROVIDER_NAMESPACES", value)
@@ -411,16 +411,16 @@ def test_a_class_of_this_package_is_written_as_one_of_autogen_core(monkeypatch: 
         assert Unlike(1).dump_component().provider == "autogen_core.tools.Unlike"
 
 
-def test_a_module_of_autogen_core_that_is_no_tool_layer_is_not_here() -> None:
-    with pytest.raises(ModuleNotFoundError) as refused:
+def test_a_module_of_autogen_core_outside_of_the_tool_layer_is_not_here() -> None:
+    with pytest.raises(ModuleNotFoundError) as raised:
         ComponentLoader.load_component({"provider": "autogen_core.model_context.Buffered", "config": {}})
-    assert str(refused.value) == "No module named 'autogen_core.model_context'"
-    assert refused.value.__notes__ == [
-        "toolcrib.dialects.autogen stands for autogen_core's tool layer, and this module is no part of it."
+    assert str(raised.value) == "No module named 'autogen_core.model_context'"
+    assert raised.value.__notes__ == [
+        "toolcrib.dialects.autogen replaces autogen_core's tool layer, and this module is not part of that."
     ]
 
 
 def test_a_short_name_of_a_model_client_stands_for_its_class() -> None:
-    with pytest.raises(ModuleNotFoundError) as refused:
+    with pytest.raises(ModuleNotFoundError) as raised:
         ComponentLoader.load_component({"provider": "OpenAIChatCompletionClient", "config": {}})
-    assert str(refused.value) == "No module named 'autogen_ext'"
+    assert str(raised.value) == "No module named 'autogen_ext'"

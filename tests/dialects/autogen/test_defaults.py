@@ -1,4 +1,4 @@
-"""What programs leave out, and what they then get: defaults of AutoGen's names that no other test leaves out."""
+"""The defaults of AutoGen's names that no other test covers."""
 
 import base64
 import inspect
@@ -100,7 +100,7 @@ async def test_reset_goes_back_to_the_start_and_not_to_the_first_call() -> None:
     assert (await bench.call_tool("count", {"number": 1})).to_text() == '{"number": 1}'
 
 
-async def test_a_workbench_without_secrets_strikes_nothing_out() -> None:
+async def test_a_workbench_without_secrets_redacts_nothing() -> None:
     def state() -> str:
         return "nothing is broken"
 

@@ -1,4 +1,4 @@
-"""Schemas are compared whole: they are what AutoGen gives for the same functions."""
+"""Schemas are compared whole: they are those of AutoGen for the same functions."""
 
 import enum
 import functools
@@ -14,14 +14,14 @@ from toolcrib import DefinitionError
 from toolcrib.dialects.autogen import CancellationToken
 from toolcrib.dialects.autogen._function_utils import (
     args_base_model_from_signature,
-    bind_arguments,
     get_function_schema,
     get_typed_return_annotation,
     get_typed_signature,
     normalize_annotated_type,
-    read_arguments,
     type2description,
 )
+from toolcrib.schema import read_arguments, read_signature
+from toolcrib.tools.work import by_name
 
 
 class Point(BaseModel):
@@ -154,7 +154,7 @@ def test_names_that_pydantic_has_itself_are_names_like_others() -> None:
     model = args_base_model_from_signature("args", signature)
     assert list(model.model_json_schema()["properties"]) == ["copy", "schema", "_hidden", "model_dump"]
     args = model.model_validate({"copy": 1, "schema": "s", "_hidden": 2})
-    assert read_arguments(args, signature) == {"copy": 1, "schema": "s", "_hidden": 2, "model_dump": 1}
+    assert read_arguments(args) == {"copy": 1, "schema": "s", "_hidden": 2, "model_dump": 1}
 
 
 def test_arguments_reach_parameters_of_every_kind() -> None:
@@ -165,8 +165,9 @@ def test_arguments_reach_parameters_of_every_kind() -> None:
     model = args_base_model_from_signature("args", signature)
 
     def call(**arguments: Any) -> tuple[Any, ...]:
-        by_place, by_name = bind_arguments(signature, read_arguments(model.model_validate(arguments), signature))
-        return every(*by_place, **by_name)
+        bound = by_name(every, read_signature(every, label="every"), "every")
+        made: tuple[Any, ...] = bound(**read_arguments(model.model_validate(arguments)))
+        return made
 
     assert call(a=1, b=2) == (1, 2, (), 3, {})
     assert call(a=1, b=2, rest=[7, 8], c=4, d="5") == (1, 2, (7, 8), 4, {"d": 5})
@@ -176,20 +177,20 @@ def test_arguments_reach_parameters_of_every_kind() -> None:
         call(a=1, b=2, d="five")
 
 
-def test_the_token_of_a_call_is_no_argument() -> None:
+def test_the_token_of_a_call_is_not_an_argument() -> None:
     signature = get_typed_signature(draw)
     args = args_base_model_from_signature("args", signature).model_validate({"a": 1, "c": {"x": 1}})
-    assert read_arguments(args, signature) == {"a": 1, "b": "x", "c": Point(x=1), "d": "p", "e": Colour.RED}
+    assert read_arguments(args) == {"a": 1, "b": "x", "c": Point(x=1), "d": "p", "e": Colour.RED}
 
 
 def test_a_parameter_without_an_annotation_is_named() -> None:
     def bare(a: int, b=1):  # type: ignore[no-untyped-def]
         return a
 
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as raised:
         schema(bare)
-    assert str(refused.value) == (
-        "No annotation of the parameter 'b'. A tool's parameters all have one: write 'b: str', or whatever it takes."
+    assert str(raised.value) == (
+        "The parameter 'b' has no annotation. Every parameter of a tool needs one, such as 'b: str'."
     )
 
 
@@ -197,9 +198,9 @@ def test_a_description_is_text() -> None:
     assert type2description("a", Annotated[int, "An a"]) == "An a"
     assert type2description("a", Annotated[int, Field(description="A field")]) == "A field"
     assert [type2description("a", each) for each in (int, Annotated[int, Field(gt=0)])] == ["a", "a"]
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as raised:
         type2description("a", Annotated[int, 5])
-    assert str(refused.value) == "Invalid description 5 for parameter a, should be a string."
+    assert str(raised.value) == "Invalid description 5 for parameter a, should be a string."
 
 
 def test_annotated_types_are_unwrapped() -> None:
@@ -207,7 +208,7 @@ def test_annotated_types_are_unwrapped() -> None:
     assert normalize_annotated_type(int) is int
 
 
-def test_what_a_function_says_it_returns() -> None:
+def test_the_return_annotation_of_a_function() -> None:
     def nothing() -> None: ...
 
     def silent():  # type: ignore[no-untyped-def]
@@ -246,12 +247,12 @@ def test_a_function_that_is_not_annotated_is_refused_or_warned_of(caplog: pytest
         return 1
 
     with caplog.at_level(logging.WARNING, "autogen_core"):
-        with pytest.raises(TypeError) as refused:
+        with pytest.raises(TypeError) as raised:
             get_function_schema(required, description="d")
         assert get_function_schema(defaults, description="d")["function"]["parameters"]["properties"] == {
             "a": {"type": "integer", "description": "a"}
         }
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "All parameters of the function 'required' without default values must be annotated. "
         "The annotations are missing for the following parameters: 'a'"
     )

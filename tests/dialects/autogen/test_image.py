@@ -50,7 +50,7 @@ def test_a_jpeg_is_read_too() -> None:
     assert pixels(Image.from_uri(f"data:image/jpeg;base64,{text}")) == ("RGB", (3, 2), (7, 7, 7))
 
 
-def test_a_notebook_and_openai_are_given_the_uri(image: Image) -> None:
+def test_a_notebook_and_openai_get_the_uri(image: Image) -> None:
     assert image._repr_html_() == f'<img src="{image.data_uri}"/>'
     assert image.to_openai_format() == {"type": "image_url", "image_url": {"url": image.data_uri, "detail": "auto"}}
     assert image.to_openai_format("low")["image_url"]["detail"] == "low"
@@ -58,9 +58,9 @@ def test_a_notebook_and_openai_are_given_the_uri(image: Image) -> None:
 
 @pytest.mark.parametrize("uri", ["data:image/gif;base64,AAAA", "https://example.com/a.png", " data:image/png;base64,"])
 def test_another_uri_is_refused(uri: str) -> None:
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as raised:
         Image.from_uri(uri)
-    assert str(refused.value) == "Invalid URI format. It should be a base64 encoded image URI."
+    assert str(raised.value) == "Invalid URI format. It should be a base64 encoded image URI."
 
 
 def test_bytes_that_are_no_image_are_pillows_error() -> None:
@@ -87,20 +87,20 @@ def test_a_model_holds_an_image_as_its_bytes(image: Image) -> None:
     ("value", "message"),
     [
         ({}, "Expected 'data' key in the dictionary"),
-        ({"data": "AAAA"}, "What is under 'data' is no image in base64 that can be read"),
-        ({"data": 7}, "What is under 'data' is no image in base64 that can be read"),
+        ({"data": "AAAA"}, "'data' is not a readable image in base64"),
+        ({"data": 7}, "'data' is not a readable image in base64"),
     ],
 )
 def test_a_model_refuses_a_dictionary_without_an_image(value: object, message: str) -> None:
-    with pytest.raises(ValidationError) as refused:
+    with pytest.raises(ValidationError) as raised:
         Shown.model_validate({"content": value})
-    assert [error["msg"] for error in refused.value.errors()] == [f"Value error, {message}"]
+    assert [error["msg"] for error in raised.value.errors()] == [f"Value error, {message}"]
 
 
 def test_a_model_takes_nothing_but_images_and_dictionaries() -> None:
-    with pytest.raises(TypeError) as refused:
+    with pytest.raises(TypeError) as raised:
         Shown.model_validate({"content": "text"})
-    assert str(refused.value) == "Expected dict or Image instance, got <class 'str'>"
+    assert str(raised.value) == "Expected dict or Image instance, got <class 'str'>"
 
 
 def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch, image: Image) -> None:
@@ -108,9 +108,9 @@ def test_without_pillow_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "PIL", None)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     for read in (lambda: Image.from_base64(written), lambda: Shown.model_validate({"content": {"data": written}})):
-        with pytest.raises(SetupError) as refused:
+        with pytest.raises(SetupError) as raised:
             read()
-        assert str(refused.value) == (
+        assert str(raised.value) == (
             "Reading images needs the package 'pillow', which is missing: pip install 'toolcrib[images]'"
         )
 
@@ -121,5 +121,5 @@ import sys
 import toolcrib.dialects.autogen as dialect
 print([name for name in ("PIL", f"{dialect.__name__}.tools") if name in sys.modules])
 """
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert said.stdout == "[]\n"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "[]\n"

@@ -37,7 +37,7 @@ def test_the_root_has_the_names_of_autogens() -> None:
     assert all(hasattr(autogen, name) for name in autogen.__all__)
 
 
-def test_a_function_call_is_what_a_model_asked_for() -> None:
+def test_a_function_call_has_an_id_arguments_and_a_name() -> None:
     call = FunctionCall(id="1", arguments='{"a": 1}', name="add")
     assert asdict(call) == {"id": "1", "arguments": '{"a": 1}', "name": "add"}
     assert call == FunctionCall("1", '{"a": 1}', "add")
@@ -66,7 +66,7 @@ def test_the_variable_for_source_code_is_a_known_setting() -> None:
 
 
 class Echo(models.ChatCompletionClient):
-    """Says what it was told."""
+    """A client that repeats the last message."""
 
     component_type = "model"
     component_provider_override = "echo.Echo"
@@ -105,7 +105,7 @@ class Echo(models.ChatCompletionClient):
         return models.SystemMessage(content="c")
 
 
-async def test_a_client_of_ones_own_is_made_of_the_abstract_one() -> None:
+async def test_a_client_can_subclass_the_abstract_one() -> None:
     client = Echo()
     result = await client.create([models.UserMessage(content="hello", source="user")])
     assert result.model_dump() == {
@@ -126,19 +126,19 @@ async def test_a_client_of_ones_own_is_made_of_the_abstract_one() -> None:
         abstract()
 
 
-def test_what_a_client_is_asked_with_is_autogens() -> None:
-    asked = inspect.signature(models.ChatCompletionClient.create).parameters
-    assert {name: each.default for name, each in asked.items() if each.kind is each.KEYWORD_ONLY} == {
+def test_the_parameters_of_a_client_are_autogens() -> None:
+    parameters = inspect.signature(models.ChatCompletionClient.create).parameters
+    assert {name: each.default for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY} == {
         "tools": [],
         "tool_choice": "auto",
         "json_output": None,
         "extra_create_args": {},
         "cancellation_token": None,
     }
-    assert inspect.signature(models.ChatCompletionClient.create_stream).parameters.keys() == asked.keys()
+    assert inspect.signature(models.ChatCompletionClient.create_stream).parameters.keys() == parameters.keys()
 
 
-def test_messages_are_told_apart_by_their_type() -> None:
+def test_messages_are_distinguished_by_their_type() -> None:
     adapter: TypeAdapter[Any] = TypeAdapter(models.LLMMessage)
     call = FunctionCall("1", "{}", "add")
     done = models.FunctionExecutionResult(content="3", name="add", call_id="1", is_error=False)
@@ -156,9 +156,9 @@ def test_messages_are_told_apart_by_their_type() -> None:
 
 def test_families_are_names() -> None:
     family = models.ModelFamily
-    asked = (family.is_claude, family.is_openai, family.is_gemini, family.is_llama, family.is_mistral)
+    predicates = (family.is_claude, family.is_openai, family.is_gemini, family.is_llama, family.is_mistral)
     names = ("claude-4-opus", "o3", "gemini-2.5-pro", "llama-4-scout", "open-codestral-mamba", "r1", "unknown")
-    assert [[is_one(name) for is_one in asked] for name in names] == [
+    assert [[is_one(name) for is_one in predicates] for name in names] == [
         *([number == column for column in range(5)] for number in range(5)),
         [False] * 5,
         [False] * 5,
@@ -167,14 +167,14 @@ def test_families_are_names() -> None:
         family()
 
 
-def test_a_model_info_must_be_whole() -> None:
+def test_a_model_info_must_be_complete() -> None:
     info: Any = {"vision": True, "function_calling": True, "json_output": True, "family": "x"}
     models.validate_model_info({**info, "structured_output": True})
     with pytest.warns(UserWarning, match="Missing required field 'structured_output' in ModelInfo. "):
         models.validate_model_info(info)
     del info["json_output"]
-    with pytest.raises(ValueError) as refused:
+    with pytest.raises(ValueError) as raised:
         models.validate_model_info(info)
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "Missing required field 'json_output' in ModelInfo. Starting in v0.4.7, the required fields are enforced."
     )

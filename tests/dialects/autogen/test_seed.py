@@ -1,4 +1,4 @@
-"""What AutoGen's own document on `autogen_core.tools` says: its example, its schemas, its classes and signatures."""
+"""AutoGen's document on `autogen_core.tools`: its example, its schemas, its classes and signatures."""
 
 import inspect
 import json
@@ -162,34 +162,34 @@ def test_what_has_to_be_written_is_what_the_document_calls_abstract(kind: Any, a
     assert kind.__abstractmethods__ == abstract
 
 
-def test_constructors_take_what_the_document_says_in_its_order() -> None:
-    def said(kind: Any) -> list[tuple[str, Any]]:
+def test_constructors_take_the_documented_parameters_in_order() -> None:
+    def positional(kind: Any) -> list[tuple[str, Any]]:
         every = list(inspect.signature(kind).parameters.values())
         return [(each.name, each.default) for each in every if each.kind is each.POSITIONAL_OR_KEYWORD]
 
     empty = inspect.Parameter.empty
-    assert said(BaseTool) == [
+    assert positional(BaseTool) == [
         ("args_type", empty),
         ("return_type", empty),
         ("name", empty),
         ("description", empty),
         ("strict", False),
     ]
-    assert said(BaseToolWithState) == [
+    assert positional(BaseToolWithState) == [
         ("args_type", empty),
         ("return_type", empty),
         ("state_type", empty),
         ("name", empty),
         ("description", empty),
     ]
-    assert said(FunctionTool) == [
+    assert positional(FunctionTool) == [
         ("func", empty),
         ("description", empty),
         ("name", None),
         ("global_imports", []),
         ("strict", False),
     ]
-    assert said(StaticWorkbench)[0] == ("tools", empty)
+    assert positional(StaticWorkbench)[0] == ("tools", empty)
 
 
 async def test_a_tool_has_what_the_protocol_of_the_document_asks_for() -> None:
@@ -231,7 +231,7 @@ async def test_run_takes_the_model_of_the_arguments() -> None:
     assert await tool.run(tool.args_type()(a=2), token) == 3
 
 
-def test_strict_is_told_and_defaults_to_no() -> None:
+def test_strict_is_in_the_schema_and_false_by_default() -> None:
     assert Double().schema["strict"] is False
     assert Double(strict=True).schema["strict"] is True
 
@@ -250,7 +250,7 @@ async def test_a_tools_output_is_the_users_responsibility() -> None:
     assert await FunctionTool(wrong, "Wrong.").run_json({}, CancellationToken()) == "text"
 
 
-def test_a_function_tool_is_made_of_its_configuration() -> None:
+def test_a_function_tool_is_loaded_from_its_configuration() -> None:
     tool = FunctionTool(weight, "How heavy.", name="heavy", global_imports=["math"])
     config = tool._to_config()
     assert isinstance(config, FunctionToolConfig)
@@ -265,12 +265,12 @@ def weight(size: int) -> float:
     return size * 2.5
 
 
-async def test_a_static_workbench_does_what_the_document_says_of_it() -> None:
+async def test_a_static_workbench_does_what_the_document_describes() -> None:
     bench = StaticWorkbench([Double(), Counter()])
     assert [schema["name"] for schema in await bench.list_tools()] == ["double", "count"]
     assert await bench.start() is None
-    said = await bench.call_tool("double", {"a": 4}, CancellationToken())
-    assert said == ToolResult(name="double", result=[TextResultContent(content='{"b": 8}')], is_error=False)
+    result = await bench.call_tool("double", {"a": 4}, CancellationToken())
+    assert result == ToolResult(name="double", result=[TextResultContent(content='{"b": 8}')], is_error=False)
     assert (await bench.call_tool("double", None)).is_error
     assert (await bench.call_tool("count", arguments={"a": 2}, cancellation_token=None)).to_text() == '{"b": 2}'
     saved = await bench.save_state()
@@ -294,11 +294,11 @@ async def test_a_tool_without_arguments_is_called_with_none() -> None:
 
 
 class Growing(Workbench):
-    """A workbench of one's own whose tools are others after each call."""
+    """A workbench whose tools change after each call."""
 
     def __init__(self) -> None:
         self.names = ["first"]
-        self.lived: list[str] = []
+        self.events: list[str] = []
 
     async def list_tools(self) -> list[ToolSchema]:
         return [{"name": name} for name in self.names]
@@ -314,10 +314,10 @@ class Growing(Workbench):
         return ToolResult(name=name, result=[TextResultContent(content="done")])
 
     async def start(self) -> None:
-        self.lived.append("start")
+        self.events.append("start")
 
     async def stop(self) -> None:
-        self.lived.append("stop")
+        self.events.append("stop")
 
     async def reset(self) -> None:
         self.names = ["first"]
@@ -329,11 +329,11 @@ class Growing(Workbench):
         self.names = list(state["names"])
 
 
-async def test_a_workbench_of_ones_own_starts_and_stops_as_a_context_and_may_change_its_tools() -> None:
+async def test_a_workbench_subclass_starts_and_stops_as_a_context_manager_and_may_change_its_tools() -> None:
     bench = Growing()
     async with bench as entered:
         assert entered is bench
-        assert bench.lived == ["start"]
+        assert bench.events == ["start"]
         assert (await bench.call_tool("first")).to_text() == "done"
         assert [schema["name"] for schema in await bench.list_tools()] == ["first", "after_first"]
-    assert bench.lived == ["start", "stop"]
+    assert bench.events == ["start", "stop"]

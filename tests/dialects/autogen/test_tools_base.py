@@ -1,6 +1,8 @@
 """Tools as classes: their schemas, their arguments, their state."""
 
 import asyncio
+import copy
+import datetime
 import json
 import logging
 from collections.abc import Mapping
@@ -9,10 +11,17 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
-from toolcrib import Approve, Call, DefinitionError, Repair, Text, Workbench
+from toolcrib import Approve, Call, DefinitionError, Repair, SetupError, Text, ToolcribError, Workbench
 from toolcrib import CancellationToken as CoreToken
 from toolcrib.dialects.autogen import CancellationToken
-from toolcrib.dialects.autogen.tools import BaseTool, BaseToolWithState, Tool, ToolSchema
+from toolcrib.dialects.autogen.tools import (
+    BaseTool,
+    BaseToolWithState,
+    StaticWorkbench,
+    Tool,
+    ToolOverride,
+    ToolSchema,
+)
 from toolcrib.workbench import Rule, Rules
 
 
@@ -69,7 +78,7 @@ class Trees(BaseModel):
     leaf: Numbers
 
 
-def test_a_tool_tells_its_schema_as_autogen_does():
+def test_the_schema_of_a_tool_is_autogens():
     assert Add().schema == {
         "name": "add",
         "description": "Add two numbers.",
@@ -127,7 +136,7 @@ class AnyNames(BaseModel):
     a: int
 
 
-def test_strict_is_asked_for_when_the_schema_is_read():
+def test_strictness_is_checked_when_the_schema_is_read():
     with_default, open_to_others = Add(strict=True), Add(args_type=AnyNames, strict=True)
     with pytest.raises(ValueError, match="not all input arguments are marked as required"):
         _ = with_default.schema
@@ -137,11 +146,11 @@ def test_strict_is_asked_for_when_the_schema_is_read():
 
 
 def test_arguments_that_are_no_object_are_refused_with_the_remedy():
-    with pytest.raises(ValueError, match=r"is JSON of type 'array'.*give the model fields"):
+    with pytest.raises(ValueError, match=r"is JSON of type 'array'.*use a model with fields"):
         _ = Add(args_type=RootModel[list[int]]).schema
 
 
-def test_it_is_a_tool_and_says_what_it_is_made_of():
+def test_it_is_a_tool_and_has_the_types_it_was_made_with():
     tool = Counter()
     assert isinstance(tool, Tool)
     assert (tool.name, tool.description) == ("counter", "Count up.")
@@ -169,7 +178,7 @@ async def test_run_json_raises_what_pydantic_does(args: Any, kinds: list[str]):
     assert [each["type"] for each in error.value.errors()] == kinds
 
 
-async def test_a_finished_call_is_told_to_the_logger_of_events(caplog: pytest.LogCaptureFixture):
+async def test_a_finished_call_is_logged_as_an_event(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO, "autogen_core.events"):
         await Add().run_json({"a": "1"}, CancellationToken())
     (record,) = caplog.records
@@ -242,7 +251,60 @@ async def test_a_tool_works_in_a_workbench_of_toolcrib():
         assert refused.text == "Tool 'add' takes no argument 'c'. It takes: a, b."
 
 
-async def test_its_errors_are_told_as_those_of_any_tool():
+async def test_a_workbench_of_toolcrib_saves_loads_and_resets_its_state():
+    counter, other = Counter(), Counter()
+    async with Workbench([counter, Add()]) as bench:
+        await bench.call("counter", {})
+        state = json.loads(json.dumps(await bench.save_state()))
+        assert state == {"version": 1, "sources": {"counter": {"count": 1}}}
+        with pytest.raises(SetupError, match="The state of 'counter' cannot be loaded"):
+            await bench.load_state({"version": 1, "sources": {"counter": {"count": "many"}}})
+        assert counter.count == 1
+        await bench.reset()
+        assert counter.count == 0
+    async with Workbench([StaticWorkbench([other], {"counter": ToolOverride(name="count_on")})]) as bench:
+        await bench.load_state(state)
+        assert (await bench.call("count_on", {})).value == Count(count=2)
+
+
+async def test_state_that_json_does_not_have_is_saved_where_it_can_be_read_again():
+    class Day(BaseModel):
+        at: datetime.date = datetime.date(2026, 1, 31)
+        tags: set[str] = {"a"}
+        note: Any = None
+
+    class Calendar(BaseToolWithState[Nothing, Day, Day]):
+        def __init__(self, day: Any) -> None:
+            super().__init__(Nothing, Day, Day, "calendar", "A day.")
+            self.day = day
+
+        async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Day:
+            return Day()
+
+        def save_state(self) -> Day:
+            return self.day  # type: ignore[no-any-return]
+
+        def load_state(self, state: Day) -> None:
+            self.day = state
+
+    state = await Workbench([Calendar(Day())]).save_state()
+    assert state["sources"] == {"calendar": {"at": "2026-01-31", "tags": ["a"], "note": None}}
+    other = Calendar(Day(tags=set()))
+    await Workbench([other]).load_state(state)
+    assert other.day == Day()
+    with pytest.raises(ToolcribError, match="The state of the tool 'calendar' cannot be saved: "):
+        await Workbench([Calendar(Day(note=object()))]).save_state()
+
+
+async def test_a_copy_of_a_tool_is_a_tool_of_its_own_in_a_workbench():
+    counter = Counter()
+    await Workbench([counter]).call("counter", {})
+    other = copy.deepcopy(counter)
+    assert (await Workbench([other]).call("counter", {})).value == Count(count=2)
+    assert counter.count == 1
+
+
+async def test_its_errors_are_worded_like_those_of_any_tool():
     class Broken(Add):
         async def run(self, args: Numbers, cancellation_token: CancellationToken) -> Sum:
             raise ValueError("a password")
@@ -294,7 +356,7 @@ async def test_an_approved_call_runs_with_the_model_that_its_validators_made():
     assert (await bench.call("search", {"text": "a b"})).value == ["a", "b"]
 
 
-async def test_its_own_words_for_a_value_are_shown_and_the_value_stays():
+async def test_its_own_text_for_a_value_is_shown_and_the_value_stays():
     class Loud(Add):
         def return_value_as_string(self, value: Any) -> str:
             return f"{value.total}!"
@@ -316,27 +378,27 @@ async def test_a_tool_that_reads_its_arguments_itself_does_so(caplog: pytest.Log
     assert caplog.records == []  # a workbench of Toolcrib has a record of its own, and secrets that are not known here
 
 
-async def test_the_tool_is_told_when_the_call_is_given_up():
-    given: list[CancellationToken] = []
+async def test_the_tools_token_is_cancelled_when_the_call_is_given_up():
+    tokens: list[CancellationToken] = []
 
     class Wait(Add):
         async def run(self, args: Numbers, cancellation_token: CancellationToken) -> Sum:
-            given.append(cancellation_token)
+            tokens.append(cancellation_token)
             token.cancel()
             await asyncio.Event().wait()
             raise AssertionError
 
     token = CoreToken()
     result = await Workbench([Wait()]).call(Call("add", {"a": 1}, cancellation=token))
-    assert (result.text, given[0].is_cancelled()) == ("Tool 'add' was cancelled.", True)
+    assert (result.text, tokens[0].is_cancelled()) == ("Tool 'add' was cancelled.", True)
 
 
-def test_a_name_that_models_cannot_call_is_told_with_the_remedy():
+def test_a_name_that_models_cannot_call_is_an_error_with_the_way_out():
     with pytest.raises(DefinitionError, match="'my add' cannot be the name of a tool"):
         Add("my add").__toolcrib__()
 
 
-def test_a_schema_of_its_own_is_what_models_are_told_everywhere():
+def test_an_overridden_schema_is_what_models_see_everywhere():
     class Described(Add):
         @property
         def schema(self) -> ToolSchema:

@@ -1,4 +1,4 @@
-"""Functions as tools, and such tools as data."""
+"""Functions as tools, and the configurations of such tools."""
 
 import asyncio
 import functools
@@ -46,7 +46,7 @@ def run(tool: FunctionTool, /, **args: Any) -> Any:
     return asyncio.run(tool.run_json(args, CancellationToken()))
 
 
-def test_a_function_tells_its_schema_as_autogen_does():
+def test_the_schema_of_a_function_is_autogens():
     tool = FunctionTool(add, description="Add.")
     assert tool.schema == {
         "name": "add",
@@ -66,7 +66,7 @@ def test_a_function_tells_its_schema_as_autogen_does():
     assert FunctionTool(add, "Add.", name="plus").schema["name"] == "plus"
 
 
-def test_the_description_of_a_type_stays_unless_another_is_given():
+def test_the_description_of_a_type_stays_unless_there_is_another_one():
     class Thing(BaseModel):
         """A thing."""
 
@@ -116,6 +116,17 @@ def test_odd_parameters_work():
     assert result.value == [1, 2, 3, (4,), "s", 0, {"z": 5}]
 
 
+def test_extra_arguments_may_have_any_names():
+    def extra(first: int, /, **more: int) -> Any:
+        return [first, more]
+
+    more = dict.fromkeys(("self", "arguments", "context", "checked", "work"), 1)
+    assert run(FunctionTool(extra, "Extra."), first=0, **more) == [0, more]
+    assert Workbench([FunctionTool(extra, "Extra.")]).call_sync("extra", {"first": 0, **more}).value == [0, more]
+    result = asyncio.run(StaticWorkbench([FunctionTool(extra, "Extra.")]).call_tool("extra", {"first": 0, **more}))
+    assert json.loads(result.to_text()) == [0, more]
+
+
 def test_limits_in_annotations_hold():
     def half(n: Annotated[int, Field(gt=0)], how: Annotated[Literal["up", "down"], "Which way."] = "up") -> float:
         return n / 2
@@ -129,10 +140,10 @@ def test_limits_in_annotations_hold():
         run(tool, n=0)
 
 
-def test_a_parameter_without_an_annotation_is_told_with_the_remedy():
+def test_a_parameter_without_an_annotation_is_an_error_with_the_way_out():
     def bare(a, b: int) -> int: ...  # type: ignore[no-untyped-def]
 
-    with pytest.raises(ValueError, match=r"No annotation of the parameter 'a'.*write 'a: str'"):
+    with pytest.raises(ValueError, match=r"The parameter 'a' has no annotation.*such as 'a: str'"):
         FunctionTool(bare, "Bare.")
 
 
@@ -168,7 +179,7 @@ def test_what_a_sync_function_raises_is_raised():
 
 
 @pytest.mark.parametrize("takes_token", [True, False])
-async def test_cancelling_the_token_gives_up_on_a_sync_function(takes_token: bool):
+async def test_cancelling_the_token_abandons_a_sync_function(takes_token: bool):
     token, begun, end = CancellationToken(), asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
     seen: list[bool] = []
@@ -195,14 +206,14 @@ async def test_cancelling_the_token_gives_up_on_a_sync_function(takes_token: boo
     assert tool.schema["parameters"]["properties"] == {}
 
 
-async def test_a_sync_function_is_told_when_its_call_in_a_workbench_is_given_up():
+async def test_the_token_of_a_sync_function_is_cancelled_when_its_call_in_a_workbench_is_given_up():
     token, loop, begun = CancellationToken(), asyncio.get_running_loop(), asyncio.Event()
-    told = threading.Event()
+    cancelled = threading.Event()
 
     def wait(cancellation_token: CancellationToken) -> None:
-        cancellation_token.add_callback(told.set)
+        cancellation_token.add_callback(cancelled.set)
         loop.call_soon_threadsafe(begun.set)
-        assert told.wait(10)
+        assert cancelled.wait(10)
 
     task = asyncio.create_task(StaticWorkbench([FunctionTool(wait, "Wait.")]).call_tool("wait", {}, token))
     await begun.wait()
@@ -212,7 +223,7 @@ async def test_a_sync_function_is_told_when_its_call_in_a_workbench_is_given_up(
         True,
         "Tool 'wait' was cancelled. Its work may still be running.",
     )
-    assert await asyncio.to_thread(told.wait, 10)
+    assert await asyncio.to_thread(cancelled.wait, 10)
 
 
 async def test_a_function_works_beside_those_of_toolcrib():
@@ -221,13 +232,17 @@ async def test_a_function_works_beside_those_of_toolcrib():
         """Give it back."""
         return n
 
-    async def handed(n: int, cancellation_token: CancellationToken, context: str = "c") -> str:
+    async def with_token(n: int, cancellation_token: CancellationToken, context: str = "c") -> str:
         return f"{n} {cancellation_token.is_cancelled()} {context}"
 
-    bench = Workbench([native, FunctionTool(add, "Add."), FunctionTool(handed, "Hand.", strict=True)])
-    assert [(spec.name, spec.strict) for spec in bench.specs()] == [("native", None), ("add", None), ("handed", True)]
+    bench = Workbench([native, FunctionTool(add, "Add."), FunctionTool(with_token, "With a token.", strict=True)])
+    assert [(spec.name, spec.strict) for spec in bench.specs()] == [
+        ("native", None),
+        ("add", None),
+        ("with_token", True),
+    ]
     assert (await bench.call("add", '{"a": "1"}')).value == 3
-    assert (await bench.call("handed", '{"n": 1}')).text == "1 False c"
+    assert (await bench.call("with_token", '{"n": 1}')).text == "1 False c"
     assert (await bench.call("add", '{"a": 1, "bb": 3}')).text == (
         "Tool 'add' takes no argument 'bb'. Did you mean 'b'? It takes: a, b."
     )
@@ -249,7 +264,7 @@ def root_of(number: float) -> float:
     return math.sqrt(number)
 
 
-def test_a_tool_is_written_down_as_autogen_does_and_how_it_is_imported():
+def test_a_tool_is_dumped_as_autogen_dumps_it_with_a_reference_to_its_function():
     tool = FunctionTool(
         root_of,
         "Root.",
@@ -307,7 +322,7 @@ def test_source_code_runs_only_where_that_is_allowed_and_with_a_warning():
         ({"source_code": "x = 1"}, ValueError, "Could not compile and load function"),
     ],
 )
-def test_what_is_wrong_with_source_code_is_told(changes: dict[str, Any], error: type[Exception], message: str):
+def test_errors_in_source_code_have_autogens_messages(changes: dict[str, Any], error: type[Exception], message: str):
     data = without_reference(FunctionTool(root_of, "Root.", global_imports=["math"]))
     data["config"] |= changes
     with allow_source_code(), pytest.warns(UserWarning), pytest.raises(error, match=message):
@@ -332,8 +347,8 @@ def double(n: int) -> int:
 
 
 offered = FunctionTool(double, "Double.") if sys.argv[1:] != ["bare"] else None
-given = sys.stdin.read()
-data = given or StaticWorkbench([offered]).dump_component().model_dump_json()
+text = sys.stdin.read()
+data = text or StaticWorkbench([offered]).dump_component().model_dump_json()
 try:
     StaticWorkbench.load_component(__import__("json").loads(data))
     print(data)
@@ -346,14 +361,14 @@ def test_a_program_loads_its_own_function_again_and_not_one_of_another_program(t
     (tmp_path / "program.py").write_text(PROGRAM)
     (tmp_path / "other.py").write_text(PROGRAM.replace("2 * n", "3 * n"))
 
-    def said(file: str, given: str = "", *arguments: str) -> str:
+    def output(file: str, stdin: str = "", *arguments: str) -> str:
         command = [sys.executable, file, *arguments]
-        return subprocess.run(command, input=given, cwd=tmp_path, stdout=subprocess.PIPE, text=True).stdout.strip()
+        return subprocess.run(command, input=stdin, cwd=tmp_path, stdout=subprocess.PIPE, text=True).stdout.strip()
 
-    written = said("program.py")
+    written = output("program.py")
     assert json.loads(written)["config"]["tools"][0]["config"]["reference"] == "__main__:double"
-    assert said("program.py", written) == written
-    assert (said("other.py", written), said("program.py", written, "bare")) == ("UntrustedError", "UntrustedError")
+    assert output("program.py", written) == written
+    assert (output("other.py", written), output("program.py", written, "bare")) == ("UntrustedError", "UntrustedError")
 
 
 @pytest.fixture
@@ -403,7 +418,7 @@ def test_a_reference_to_what_is_not_defined_there_is_refused_even_where_the_name
         FunctionTool.load_component(config(f"{package}:{path}", source_code=""))
 
 
-def test_a_function_that_nobody_offers_is_no_tool_even_where_it_is_imported_already():
+def test_a_function_that_is_not_offered_is_not_loaded_even_if_it_is_imported_already():
     for reference in ("os:system", "shutil:rmtree", "toolcrib.tools.load:load", "toolcrib.tools:load"):
         with pytest.raises(UntrustedError):
             FunctionTool.load_component(config(reference, source_code=""))
@@ -444,16 +459,16 @@ def closure() -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("odd", [lambda: 1, functools.partial(add, b=1), Callable_(), closure()])
-def test_what_has_no_source_code_of_its_own_cannot_be_written_down(odd: Any):
+def test_what_has_no_source_code_of_its_own_cannot_be_dumped(odd: Any):
     tool = FunctionTool(odd, "Odd.", name="odd")
     assert run(
         tool, **({} if getattr(odd, "__name__", "") == "<lambda>" else {tool.schema["parameters"]["required"][0]: 1})
     )
-    with pytest.raises(ValueError, match=r"cannot be written down as source code.*at the top of a module"):
+    with pytest.raises(ValueError, match=r"cannot be dumped as source code.*at the top level of a module"):
         tool.dump_component()
 
 
-def test_the_schema_of_the_configuration_is_autogens_and_two_words_more():
+def test_the_schema_of_the_configuration_is_autogens_with_two_more_fields():
     schema = FunctionToolConfig.model_json_schema()
     assert schema["required"] == ["source_code", "name", "description", "global_imports", "has_cancellation_support"]
     assert list(schema["properties"]) == [*schema["required"], "strict", "reference"]

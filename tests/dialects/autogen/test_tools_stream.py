@@ -1,4 +1,4 @@
-"""Tools that tell something while they work."""
+"""Tools that stream."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ class Done(BaseModel):
 
 
 class CountTo(BaseStreamTool[Upto, Step, Done]):
-    """Tells each step; on the way to 13 it fails, and 0 has nothing to tell."""
+    """Yields each step; on the way to 13 it fails, and with 0 it yields nothing."""
 
     def __init__(self) -> None:
         super().__init__(Upto, Done, "count_to", "Count.")
@@ -74,12 +74,12 @@ def bench(**options: Any) -> StaticStreamWorkbench:
     return StaticStreamWorkbench([CountTo(), FunctionTool(add, "Add.")], **options)
 
 
-def test_what_streams_says_so():
+def test_what_streams_is_an_instance_of_the_stream_interfaces():
     assert isinstance(CountTo(), StreamTool)
     assert isinstance(bench(), StreamWorkbench)
 
 
-async def test_a_tool_streams_and_its_last_value_is_told(caplog: pytest.LogCaptureFixture):
+async def test_a_tool_streams_and_its_last_value_is_logged(caplog: pytest.LogCaptureFixture):
     with caplog.at_level(logging.INFO, "autogen_core.events"):
         assert await items(CountTo().run_json_stream({"n": "2"}, CancellationToken())) == [
             *(Step(at=0), Step(at=1), Done(total=2))
@@ -128,7 +128,7 @@ async def test_a_tool_that_streams_can_also_be_called():
     assert await bench().call_tool("count_to", {"n": 3}) == text("count_to", '{"total": 3}')
 
 
-async def test_a_tool_with_a_stream_of_its_own_gives_anything():
+async def test_a_tool_with_its_own_stream_may_yield_anything():
     class Own(CountTo):
         async def run_json_stream(
             self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
@@ -150,13 +150,13 @@ async def test_to_leave_the_stream_is_to_cancel():
 
 
 async def test_a_cancelled_token_ends_the_stream_with_an_error():
-    token, given = CancellationToken(), []
+    token, seen = CancellationToken(), []
     async for item in bench().call_tool_stream("count_to", {"n": 1000}, token):
-        given.append(item)
-        if len(given) == 3:
+        seen.append(item)
+        if len(seen) == 3:
             token.cancel()
-    assert given[:3] == [Step(at=0), Step(at=1), Step(at=2)]
-    assert given[-1] == text("count_to", "Tool 'count_to' was cancelled.", is_error=True)
+    assert seen[:3] == [Step(at=0), Step(at=1), Step(at=2)]
+    assert seen[-1] == text("count_to", "Tool 'count_to' was cancelled.", is_error=True)
 
 
 async def test_a_stopped_workbench_streams_again():

@@ -1,4 +1,4 @@
-"""Workbenches: one door to given tools, whose every answer is a ToolResult."""
+"""Workbenches of fixed tools: every call returns a ToolResult."""
 
 import asyncio
 import base64
@@ -121,12 +121,12 @@ def test_a_result_is_the_same_after_a_round_trip_as_json():
         ),
     ],
 )
-async def test_a_call_always_gives_a_result(name: str, arguments: Mapping[str, Any] | None, result: ToolResult):
+async def test_a_call_always_returns_a_result(name: str, arguments: Mapping[str, Any] | None, result: ToolResult):
     assert await bench(add, greet, Counter()).call_tool(name, arguments) == result
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (ValueError("no such city"), "no such city"),
         (KeyError("city"), "'city'"),
@@ -136,7 +136,7 @@ async def test_a_call_always_gives_a_result(name: str, arguments: Mapping[str, A
     ],
 )
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_errors_of_tools_are_told_in_their_own_words(error: Exception, said: str, is_async: bool):
+async def test_errors_of_tools_are_the_text_of_the_exception(error: Exception, message: str, is_async: bool):
     def fail() -> str:
         raise error
 
@@ -144,7 +144,7 @@ async def test_errors_of_tools_are_told_in_their_own_words(error: Exception, sai
         raise error
 
     tools = bench(FunctionTool(fail_async if is_async else fail, "Fail.", name="fail"))
-    assert await tools.call_tool("fail") == text("fail", said, is_error=True)
+    assert await tools.call_tool("fail") == text("fail", message, is_error=True)
 
 
 async def test_a_tool_may_give_images():
@@ -165,7 +165,7 @@ async def test_a_tool_may_give_images():
     assert base64.b64decode(Image(PIXEL).to_base64()) == native.content[0].data  # type: ignore[union-attr]
 
 
-async def test_a_tool_that_is_none_of_ours_is_called_by_what_every_tool_has():
+async def test_a_tool_of_another_class_is_called_through_the_protocol():
     class Foreign:
         name, description = "foreign", "From elsewhere."
         schema = {"name": "foreign", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
@@ -182,7 +182,7 @@ async def test_a_tool_that_is_none_of_ours_is_called_by_what_every_tool_has():
     assert (await Workbench([native]).call("foreign", '{"a": "1"}')).value == {"a": 1}
 
 
-async def test_calls_are_told_to_the_logger_of_events_with_secrets_struck_out(caplog: pytest.LogCaptureFixture):
+async def test_calls_are_logged_as_events_with_secrets_redacted(caplog: pytest.LogCaptureFixture):
     tools = bench(greet, add, secrets=["hunter22"])
     with caplog.at_level(logging.INFO, "autogen_core.events"):
         result = await tools.call_tool("greet", {"name": "hunter22"})
@@ -199,7 +199,7 @@ async def test_calls_are_told_to_the_logger_of_events_with_secrets_struck_out(ca
     ]
 
 
-async def test_a_tool_that_reads_its_arguments_itself_tells_of_itself_once(caplog: pytest.LogCaptureFixture):
+async def test_a_tool_that_reads_its_arguments_itself_logs_its_call_once(caplog: pytest.LogCaptureFixture):
     class Own(Counter):
         async def run_json(
             self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
@@ -240,7 +240,7 @@ class Hang(BaseTool[Nothing, BaseModel]):
         await asyncio.Event().wait()
 
 
-async def test_a_cancelled_token_gives_an_error():
+async def test_a_cancelled_token_is_an_error_result():
     token = CancellationToken()
     token.cancel()
     result = await bench(greet).call_tool("greet", {"name": "you"}, token)
@@ -260,12 +260,12 @@ async def test_a_token_may_be_cancelled_from_another_thread():
     assert await task == text("hang", "Tool 'hang' was cancelled.", is_error=True)
 
 
-async def test_a_cancelled_task_raises_and_the_tool_is_told():
-    given: list[CancellationToken] = []
+async def test_a_cancelled_task_raises_and_the_tools_token_is_cancelled():
+    tokens: list[CancellationToken] = []
 
     class Keeps(Hang):
         async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Any:
-            given.append(cancellation_token)
+            tokens.append(cancellation_token)
             return await super().run(args, cancellation_token)
 
     tool = Keeps()
@@ -274,10 +274,10 @@ async def test_a_cancelled_task_raises_and_the_tool_is_told():
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    assert given[0].is_cancelled()
+    assert tokens[0].is_cancelled()
 
 
-async def test_a_token_is_handed_to_the_tool_it_was_given_for():
+async def test_a_tool_gets_the_token_of_its_call():
     seen: list[CancellationToken] = []
 
     async def look(cancellation_token: CancellationToken) -> None:
@@ -332,7 +332,7 @@ async def test_names_that_models_could_not_call_work_as_in_autogen():
         assert await tools.call_tool(name, {"a": 1}) == text(name, "3")
 
 
-async def test_a_tool_that_cannot_be_made_ready_harms_no_other():
+async def test_a_tool_that_cannot_be_prepared_does_not_affect_others():
     class Bad(Counter):
         def args_type(self) -> Any:
             raise AssertionError
@@ -358,7 +358,7 @@ async def test_the_tools_are_those_it_was_made_with():
     assert [tool["name"] for tool in await made.list_tools()] == ["counter"]
 
 
-# Life and state
+# State
 
 
 async def test_state_is_saved_by_tool_and_loaded_again():
@@ -371,7 +371,7 @@ async def test_state_is_saved_by_tool_and_loaded_again():
     await others.load_state({"tools": {"unknown": {}}})
 
 
-async def test_a_reset_gives_tools_the_state_they_had_at_first():
+async def test_a_reset_restores_the_first_state_of_the_tools():
     for start in (True, False):
         counter = Counter()
         counter.count = 5
@@ -383,7 +383,7 @@ async def test_a_reset_gives_tools_the_state_they_had_at_first():
         assert counter.count == 5
 
 
-async def test_a_state_that_cannot_be_saved_is_no_obstacle(caplog: pytest.LogCaptureFixture):
+async def test_a_state_that_cannot_be_saved_does_not_prevent_a_call(caplog: pytest.LogCaptureFixture):
     class Shy(Counter):
         def save_state(self) -> Count:
             raise OSError("later")
@@ -437,7 +437,7 @@ async def test_a_workbench_of_tools_that_can_be_pickled_can_be_pickled():
 
 
 @pytest.mark.parametrize("kind", [StaticWorkbench, StaticStreamWorkbench])
-async def test_a_workbench_is_written_down_with_its_tools_and_overrides(kind: type[StaticWorkbench]):
+async def test_a_workbench_is_dumped_with_its_tools_and_overrides(kind: type[StaticWorkbench]):
     tools = kind([FunctionTool(add, "Add.", strict=True)], {"add": ToolOverride(name="plus")})
     data = tools.dump_component()
     assert (data.provider, data.component_type, data.label) == (
@@ -456,7 +456,7 @@ async def test_a_workbench_is_written_down_with_its_tools_and_overrides(kind: ty
     assert await loaded.call_tool("plus", {"a": 1}) == text("plus", "3")
 
 
-async def test_a_workbench_is_a_source_of_tools_under_the_names_it_gives_them():
+async def test_a_workbench_is_a_source_of_tools_under_their_override_names():
     tools = bench(add, greet, tool_overrides={"add": ToolOverride(name="plus", description="Sum.")})
     crib = Crib([tools])
     native = crib.workbench()

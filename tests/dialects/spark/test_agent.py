@@ -1,4 +1,4 @@
-"""Spark's agent: what it hands to tools, what it tells the model, what it keeps. `Known defects` has a test each."""
+"""Spark's agent: what tools and the model receive, and what it remembers. Each known defect of Spark has a test."""
 
 import asyncio
 import json
@@ -37,28 +37,28 @@ def fail(why: str) -> str:
     raise OSError(why)
 
 
-def made(script: Any, tools: list[Any], **options: Any) -> tuple[Agent, ScriptedModel]:
+def agent_with(script: Any, tools: list[Any], **options: Any) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel(script)
     return Agent(AgentConfig(model=model, tools=tools, **options)), model
 
 
-def told(model: ScriptedModel, request: int = -1) -> list[tuple[str, str, str]]:
-    """The results that the model was told last before a request."""
+def last_results(model: ScriptedModel, request: int = -1) -> list[tuple[str, str, str]]:
+    """The results that a request ended with."""
     return [(r.call_id, r.status, r.text) for r in model.requests[request].turns[-1].results]  # type: ignore[union-attr]
 
 
-def calls(*asked: Any) -> dict[str, Any]:
-    return {"calls": list(asked)}
+def calls(*requested: Any) -> dict[str, Any]:
+    return {"calls": list(requested)}
 
 
 ADD = calls(("add", {"a": 1, "b": 2}))
 
 
-# What it is given and what it gives
+# Inputs and outputs
 
 
 @pytest.mark.parametrize(
-    "given",
+    "context",
     [
         "What is 1 + 2?",
         NodeMessage(content="What is 1 + 2?"),
@@ -68,9 +68,9 @@ ADD = calls(("add", {"a": 1, "b": 2}))
         [{"text": "What is 1 + 2?"}],
     ],
 )
-async def test_what_is_asked_may_be_said_in_any_of_sparks_forms(given: Any) -> None:
-    agent, model = made([ADD, "It is 3."], [add], system_prompt="Be short.")
-    result = await agent.process(given)
+async def test_the_input_may_have_any_of_sparks_forms(context: Any) -> None:
+    agent, model = agent_with([ADD, "It is 3."], [add], system_prompt="Be short.")
+    result = await agent.process(context)
     assert isinstance(result, NodeMessage)
     assert (result.content, result.type) == ("It is 3.", "text")
     assert result.metadata == {"status": "done", "usage": {"input": 0, "output": 0, "cached": 0}}
@@ -78,25 +78,25 @@ async def test_what_is_asked_may_be_said_in_any_of_sparks_forms(given: Any) -> N
     assert agent.result is result
     assert model.requests[0].instructions == "Be short."
     assert [part.text for part in model.requests[0].turns[0].content] == ["What is 1 + 2?"]  # type: ignore[union-attr]
-    assert told(model) == [("call_1", "success", "3")]
+    assert last_results(model) == [("call_1", "success", "3")]
 
 
-async def test_a_value_is_asked_as_json_text() -> None:
-    agent, _ = made(lambda request: request.turns[-1].content[0].text, [])
+async def test_a_value_is_sent_as_json_text() -> None:
+    agent, _ = agent_with(lambda request: request.turns[-1].content[0].text, [])
     assert (await agent.process({"query": "Zürich", "n": None})).content == '{"query":"Zürich","n":null}'
 
 
-async def test_the_context_is_told_how_the_run_went() -> None:
-    agent, _ = made(["Hi."], [])
+async def test_the_context_receives_the_output_and_the_duration() -> None:
+    agent, _ = agent_with(["Hi."], [])
     context: ExecutionContext[Any] = ExecutionContext(inputs=NodeMessage(content="Hello"))
     result = await agent.process(context)
     assert context.outputs is result
     assert context.metadata.duration is not None
 
 
-async def test_where_there_is_nothing_to_say_that_is_an_error() -> None:
-    agent, model = made(["?"], [])
-    with pytest.raises(ConfigurationError, match="nothing to say"):
+async def test_a_run_without_input_is_an_error() -> None:
+    agent, model = agent_with(["?"], [])
+    with pytest.raises(ConfigurationError, match="There is no input"):
         await agent.process()
     assert model.requests == []
 
@@ -106,15 +106,15 @@ async def test_without_a_model_an_agent_echoes() -> None:
     assert (await Agent(tools=[add], name="adder").process("Hello?")).content == "Hello?"
 
 
-def test_a_config_and_its_fields_do_not_go_together() -> None:
+def test_a_config_and_its_fields_cannot_be_combined() -> None:
     with pytest.raises(TypeError, match="Put 'tools' into the AgentConfig"):
         Agent(AgentConfig(model=EchoModel()), tools=[add])
 
 
-# What tools are handed
+# What tools receive
 
 
-async def test_a_tool_finds_the_agent_what_was_handed_to_process_and_its_own_use() -> None:
+async def test_a_tool_receives_the_agent_the_state_of_process_and_its_own_tool_use() -> None:
     seen: list[ToolContext] = []
 
     @tool(context="ctx")
@@ -124,7 +124,7 @@ async def test_a_tool_finds_the_agent_what_was_handed_to_process_and_its_own_use
         return word
 
     script = [calls({"tool": "look", "arguments": {"word": "a"}, "id": "c9"}), "1", calls(("look", {"word": "b"})), "2"]
-    agent, _ = made(script, [look])
+    agent, _ = agent_with(script, [look])
     await agent.process("Look.", user="ann", agent="somebody else")
     await agent.process("Again.")
     assert seen == [
@@ -133,7 +133,7 @@ async def test_a_tool_finds_the_agent_what_was_handed_to_process_and_its_own_use
     ]
 
 
-async def test_runs_at_the_same_time_each_hand_over_their_own_state() -> None:
+async def test_concurrent_runs_each_have_their_own_state() -> None:
     both = threading.Barrier(2, timeout=5)
 
     @tool(context=True)
@@ -142,7 +142,7 @@ async def test_runs_at_the_same_time_each_hand_over_their_own_state() -> None:
         both.wait()
         return str(tool_context.invocation_state["user"])
 
-    agent, _ = made(
+    agent, _ = agent_with(
         lambda request: calls(("who", {})) if len(request.turns) < 2 else request.turns[-1].results[0].text, [who]
     )
     agent.memory_manager.policy = "null"  # type: ignore[assignment]
@@ -150,14 +150,14 @@ async def test_runs_at_the_same_time_each_hand_over_their_own_state() -> None:
     assert [result.content for result in results] == ["ann", "bob"]
 
 
-async def test_a_tool_reads_the_history_with_what_is_asked_now() -> None:
+async def test_a_tool_reads_the_history_with_the_current_input() -> None:
     @tool(context=True)
     def recall(tool_context: ToolContext) -> list[Any]:
         """Recall."""
         history: list[Any] = tool_context.invocation_state["agent"].get_history()
         return history
 
-    agent, _ = made(["Hello.", calls(("recall", {})), "Done."], [recall])
+    agent, _ = agent_with(["Hello.", calls(("recall", {})), "Done."], [recall])
     await agent.process("Hi.")
     await agent.process("What was it?")
     trace = agent.get_last_tool_trace()
@@ -193,14 +193,14 @@ async def test_every_kind_of_tool_is_called_by_its_name() -> None:
     def by_hand() -> Any:
         return {"toolUseId": "x", "status": "success", "content": [{"text": "made"}, {"json": {"n": 1}}]}
 
-    agent, model = made(
+    agent, model = agent_with(
         [calls(("shout", {"word": "a"}), ("sum", {"a": 1, "b": 2}), ("by_hand", {})), "Done."],
         [Shout(), [PythonAgentTool("by_hand", spec, by_hand)]],  # type: ignore[arg-type]
     )
     agent.tool_registry.registry["sum"] = add
     assert (await agent.process("Go.")).content == "Done."
-    # A ToolResult is told by its content.
-    assert [text for _, _, text in told(model)] == ["A", "3", 'made\n{"n":1}']
+    # The model receives the content of a ToolResult.
+    assert [text for _, _, text in last_results(model)] == ["A", "3", 'made\n{"n":1}']
     assert [spec.name for spec in model.requests[0].specs] == ["shout", "by_hand", "sum"]
 
 
@@ -210,9 +210,9 @@ async def test_a_tool_that_returns_a_failed_tool_result_has_failed() -> None:
         """Refuse."""
         return {"toolUseId": "x", "status": "error", "content": [{"text": "not today"}]}
 
-    agent, model = made([calls(("refuse", {})), "Pity."], [refuse])
+    agent, model = agent_with([calls(("refuse", {})), "Pity."], [refuse])
     await agent.process("Go.")
-    assert told(model) == [("call_1", "error", "not today")]
+    assert last_results(model) == [("call_1", "error", "not today")]
     assert [trace["error"] for trace in agent.get_failed_tool_traces()] == ["not today"]
 
 
@@ -220,9 +220,9 @@ async def test_a_tool_that_returns_a_failed_tool_result_has_failed() -> None:
 
 
 async def test_defect_1_async_tools_run() -> None:
-    agent, model = made([calls(("later", {"word": "a"})), "Done."], [later])
+    agent, model = agent_with([calls(("later", {"word": "a"})), "Done."], [later])
     assert (await agent.process("Go.")).content == "Done."
-    assert told(model) == [("call_1", "success", "a, later")]
+    assert last_results(model) == [("call_1", "success", "a, later")]
 
 
 async def test_defect_2_parallel_calls_run_at_the_same_time_and_others_one_after_the_other() -> None:
@@ -245,18 +245,18 @@ async def test_defect_2_parallel_calls_run_at_the_same_time_and_others_one_after
         running.remove(n)
         return others
 
-    agent, model = made(
+    agent, model = agent_with(
         [calls(*(("meet", {"n": n}) for n in (1, 2, 3))), "Done."], [meet], parallel_tool_execution=True
     )
     await agent.process("Meet.")
-    assert [text for _, _, text in told(model)] == ["1", "2", "3"]
+    assert [text for _, _, text in last_results(model)] == ["1", "2", "3"]
 
-    agent, model = made([calls(*(("alone", {"n": n}) for n in (1, 2, 3))), "Done."], [alone])
+    agent, model = agent_with([calls(*(("alone", {"n": n}) for n in (1, 2, 3))), "Done."], [alone])
     await agent.process("Go.")
-    assert [text for _, _, text in told(model)] == ["0", "0", "0"]
+    assert [text for _, _, text in last_results(model)] == ["0", "0", "0"]
 
 
-async def test_defect_2_sync_tools_leave_the_event_loop_alone() -> None:
+async def test_defect_2_sync_tools_do_not_run_on_the_event_loop() -> None:
     on: list[int] = []
 
     @tool
@@ -264,26 +264,26 @@ async def test_defect_2_sync_tools_leave_the_event_loop_alone() -> None:
         """Say where it runs."""
         on.append(threading.get_ident())
 
-    agent, _ = made([calls(("where", {})), "Done."], [where])
+    agent, _ = agent_with([calls(("where", {})), "Done."], [where])
     await agent.process("Go.")
     assert on != [threading.get_ident()]
 
 
 async def test_defect_3_an_unknown_tool_has_a_result_too() -> None:
-    agent, model = made([calls(("addd", {"a": 1, "b": 2}), ("add", {"a": 1, "b": 2})), ADD, "3"], [add])
+    agent, model = agent_with([calls(("addd", {"a": 1, "b": 2}), ("add", {"a": 1, "b": 2})), ADD, "3"], [add])
     assert (await agent.process("Add.")).content == "3"
-    assert told(model, 1) == [
+    assert last_results(model, 1) == [
         ("call_1", "error", "There is no tool 'addd'. Did you mean 'add'? The tools are: add."),
         ("call_2", "success", "3"),
     ]
 
 
 @pytest.mark.parametrize("parallel", [False, True])
-async def test_defect_4_what_is_wrong_with_arguments_is_told_and_ends_nothing(parallel: bool) -> None:
-    asked = calls(("add", '{"a": 1, "b"'), ("add", {"a": 1}), ("fail", {"why": "no disk"}), ("add", {"a": 1, "b": 2}))
-    agent, model = made([asked, "Sorry."], [add, fail], parallel_tool_execution=parallel)
+async def test_defect_4_wrong_arguments_are_reported_and_do_not_end_the_run(parallel: bool) -> None:
+    turn = calls(("add", '{"a": 1, "b"'), ("add", {"a": 1}), ("fail", {"why": "no disk"}), ("add", {"a": 1, "b": 2}))
+    agent, model = agent_with([turn, "Sorry."], [add, fail], parallel_tool_execution=parallel)
     assert (await agent.process("Add.")).content == "Sorry."
-    broken, missing, failed, right = told(model)
+    broken, missing, failed, right = last_results(model)
     assert (broken[1], missing[1], failed[1], right) == ("error", "error", "error", ("call_4", "success", "3"))
     assert "not valid JSON" in broken[2]
     assert "'b'" in missing[2]
@@ -291,16 +291,16 @@ async def test_defect_4_what_is_wrong_with_arguments_is_told_and_ends_nothing(pa
 
 
 async def test_defect_4_one_step_is_one_round_of_calls_and_then_an_answer() -> None:
-    agent, model = made([ADD, "It is 3."], [add], max_steps=1)
+    agent, model = agent_with([ADD, "It is 3."], [add], max_steps=1)
     result = await agent.process("Add.")
     assert (result.content, result.metadata["status"]) == ("It is 3.", "done")
-    assert told(model) == [("call_1", "success", "3")]
+    assert last_results(model) == [("call_1", "success", "3")]
     assert [request.choice for request in model.requests] == ["auto", "none"]
 
 
-async def test_after_max_steps_no_call_is_made(caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_max_steps_no_call_is_executed(caplog: pytest.LogCaptureFixture) -> None:
     more = {"text": "One more.", "calls": [("add", {"a": 1, "b": 1})]}
-    agent, model = made([more] * 3, [add], max_steps=2)
+    agent, model = agent_with([more] * 3, [add], max_steps=2)
     result = await agent.process("Add.")
     assert (result.content, result.metadata["status"], result.metadata["why"]) == (
         "One more.",
@@ -313,12 +313,12 @@ async def test_after_max_steps_no_call_is_made(caplog: pytest.LogCaptureFixture)
 
 
 async def test_without_max_steps_there_is_no_bound() -> None:
-    agent, _ = made([calls(("nope", {}))] * 120 + ["At last."], [add], max_steps=0)
+    agent, _ = agent_with([calls(("nope", {}))] * 120 + ["At last."], [add], max_steps=0)
     assert (await agent.process("Add.")).content == "At last."
     assert len(agent.get_failed_tool_traces()) == 120
 
 
-async def test_defect_5_a_tool_is_given_the_model_that_it_asks_for() -> None:
+async def test_defect_5_a_tool_receives_instances_of_nested_models() -> None:
     from pydantic import BaseModel
 
     class Inner(BaseModel):
@@ -332,20 +332,20 @@ async def test_defect_5_a_tool_is_given_the_model_that_it_asks_for() -> None:
         """Take."""
         return f"{type(outer.inner).__name__} {outer.inner.n}"
 
-    agent, model = made([calls(("take", {"outer": {"inner": {"n": 1}}})), "Done."], [take])
+    agent, model = agent_with([calls(("take", {"outer": {"inner": {"n": 1}}})), "Done."], [take])
     await agent.process("Go.")
-    assert told(model) == [("call_1", "success", "Inner 1")]
+    assert last_results(model) == [("call_1", "success", "Inner 1")]
 
 
-async def test_defect_9_a_value_is_told_as_json_and_a_dictionary_of_ones_own_is_no_tool_result() -> None:
+async def test_defect_9_a_value_is_json_and_a_dictionary_with_similar_keys_is_not_a_tool_result() -> None:
     @tool
     def page() -> dict[str, Any]:
         """Read."""
         return {"content": "text", "status": "ok", "next": None}
 
-    agent, model = made([calls(("page", {})), "Done."], [page])
+    agent, model = agent_with([calls(("page", {})), "Done."], [page])
     await agent.process("Go.")
-    assert json.loads(told(model)[0][2]) == {"content": "text", "status": "ok", "next": None}
+    assert json.loads(last_results(model)[0][2]) == {"content": "text", "status": "ok", "next": None}
     assert agent.get_tool_traces()[0]["output"] == {"content": "text", "status": "ok", "next": None}
 
 
@@ -364,21 +364,23 @@ async def test_defect_9_a_value_is_told_as_json_and_a_dictionary_of_ones_own_is_
     ],
 )
 async def test_a_choice_holds_for_the_first_turn(choice: Any, sent: list[str]) -> None:
-    agent, model = made([ADD, "3"], [add], tool_choice=choice)
+    agent, model = agent_with([ADD, "3"], [add], tool_choice=choice)
     await agent.process("Add.")
     assert [request.choice for request in model.requests] == sent
 
 
 @pytest.mark.parametrize("choice", ["sub", {"tool": {"name": "sub"}}])
-async def test_a_choice_that_is_no_tool_is_auto_and_a_warning(choice: Any, caplog: pytest.LogCaptureFixture) -> None:
-    agent, model = made([ADD, "3"], [add], tool_choice=choice)
+async def test_a_choice_that_is_not_a_tool_is_auto_with_a_warning(
+    choice: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    agent, model = agent_with([ADD, "3"], [add], tool_choice=choice)
     with caplog.at_level(logging.WARNING):
         assert (await agent.process("Add.")).content == "3"
     assert [request.choice for request in model.requests] == ["auto", "auto"]
-    assert "tool_choice 'sub' is no tool of this agent, so it is 'auto'. The tools are: add" in caplog.text
+    assert "tool_choice 'sub' is not a tool of this agent, so 'auto' is used. Its tools: add" in caplog.text
 
 
-async def test_with_none_the_model_sees_no_tools_and_calls_none() -> None:
+async def test_with_none_the_model_sees_no_tools_and_cannot_call_any() -> None:
     ran: list[int] = []
 
     @tool
@@ -386,19 +388,19 @@ async def test_with_none_the_model_sees_no_tools_and_calls_none() -> None:
         """Have an effect."""
         ran.append(1)
 
-    agent, model = made([calls(("effect", {})), "Fine."], [effect], tool_choice="none")
+    agent, model = agent_with([calls(("effect", {})), "Fine."], [effect], tool_choice="none")
     assert (await agent.process("Go.")).content == "Fine."
     assert model.requests[0].specs == ()
-    assert [status for _, status, _ in told(model)] == ["error"]
+    assert [status for _, status, _ in last_results(model)] == ["error"]
     assert ran == []
 
 
 # Traces
 
 
-async def test_traces_say_what_was_called_with_what_and_how_it_ended() -> None:
-    asked = calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no disk"}), ("add", "{"))
-    agent, _ = made([asked, ADD, "Done."], [add, fail], parallel_tool_execution=True)
+async def test_traces_have_the_tool_the_arguments_and_the_result() -> None:
+    turn = calls(("add", {"a": 1, "b": 2}), ("fail", {"why": "no disk"}), ("add", "{"))
+    agent, _ = agent_with([turn, ADD, "Done."], [add, fail], parallel_tool_execution=True)
     assert (agent.get_tool_traces(), agent.get_last_tool_trace()) == ([], None)
     await agent.process("Go.")
     traces = agent.get_tool_traces()
@@ -430,13 +432,13 @@ async def test_a_tool_can_read_the_traces_of_the_turns_before_it() -> None:
         """Count the calls so far."""
         return len(tool_context.invocation_state["agent"].get_tool_traces())
 
-    agent, model = made([ADD, calls(("count", {})), "Done."], [add, count])
+    agent, model = agent_with([ADD, calls(("count", {})), "Done."], [add, count])
     await agent.process("Go.")
-    assert told(model) == [("call_2", "success", "1")]
+    assert last_results(model) == [("call_2", "success", "1")]
 
 
 async def test_calls_before_a_failure_of_the_model_are_in_the_traces() -> None:
-    agent, _ = made([ADD, {"error": "unavailable", "message": "The line is down."}], [add])
+    agent, _ = agent_with([ADD, {"error": "unavailable", "message": "The line is down."}], [add])
     result = await agent.process("Add.")
     assert [trace["output"] for trace in agent.get_tool_traces()] == [3]
     assert result.metadata == {"status": "failed"}
@@ -451,8 +453,8 @@ async def test_calls_before_a_failure_of_the_model_are_in_the_traces() -> None:
     assert agent.get_history() == [{"role": "user", "content": [{"text": "Add."}]}]
 
 
-async def test_a_model_that_raises_anything_else_gives_a_message_too() -> None:
-    agent, _ = made([RuntimeError("boom")], [])
+async def test_any_other_exception_of_a_model_is_a_message_too() -> None:
+    agent, _ = agent_with([RuntimeError("boom")], [])
     result = await agent.process("Go.")
     assert (result.content["error"], result.content["error_type"], result.content["category"]) == (
         *("boom", "RuntimeError"),
@@ -460,14 +462,14 @@ async def test_a_model_that_raises_anything_else_gives_a_message_too() -> None:
     )
 
 
-async def test_a_call_that_waits_for_a_person_ends_the_run_with_an_error() -> None:
+async def test_a_pending_call_ends_the_run_with_an_error() -> None:
     @tool
     async def buy(item: str, ctx: Context) -> str:
         """Buy."""
         await ctx.ask("sure", {"type": "boolean"}, "Sure?")
         return item
 
-    agent, _ = made([calls(("buy", {"item": "a"})), "Done."], [buy])
+    agent, _ = agent_with([calls(("buy", {"item": "a"})), "Done."], [buy])
     result = await agent.process("Buy.")
     assert isinstance(result.raw, ToolExecutionError)
     assert result.content["error"] == "'buy' waits: Sure?"
@@ -486,7 +488,7 @@ async def test_cancelling_the_task_cancels_the_calls() -> None:
         finally:
             ended.set()
 
-    agent, _ = made([calls(("hang", {}))], [hang])
+    agent, _ = agent_with([calls(("hang", {}))], [hang])
     task = asyncio.create_task(agent.process("Hang."))
     await began.wait()
     task.cancel()
@@ -496,7 +498,7 @@ async def test_cancelling_the_task_cancels_the_calls() -> None:
 
 
 def test_an_agent_works_on_one_event_loop_after_another() -> None:
-    agent, _ = made([ADD, "3", ADD, "3 again"], [add])
+    agent, _ = agent_with([ADD, "3", ADD, "3 again"], [add])
     assert asyncio.run(agent.process("Add.")).content == "3"
     assert asyncio.run(agent.process("Again.")).content == "3 again"
 
@@ -504,8 +506,8 @@ def test_an_agent_works_on_one_event_loop_after_another() -> None:
 # History
 
 
-async def test_the_next_run_goes_on_with_the_conversation() -> None:
-    agent, model = made(
+async def test_the_next_run_continues_the_conversation() -> None:
+    agent, model = agent_with(
         [ADD, "It is 3.", "As I said."], [add], preload_messages=["Hello", {"role": "assistant", "content": "Hi."}]
     )
     await agent.process("Add.")

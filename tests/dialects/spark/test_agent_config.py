@@ -1,4 +1,4 @@
-"""What an agent may be made of, and what it keeps of a conversation."""
+"""The configuration of an agent, and the memory of a conversation."""
 
 import json
 from pathlib import Path
@@ -44,15 +44,15 @@ def test_choices_are_text_or_dictionaries(choice: Any) -> None:
 
 
 @pytest.mark.parametrize("choice", ["", 1, {}, {"tool": {}}, {"tool": "add"}, {"none": {}}, {"auto": {}, "any": {}}])
-def test_what_is_no_choice_is_refused(choice: Any) -> None:
+def test_an_invalid_choice_is_refused(choice: Any) -> None:
     with pytest.raises(ValueError, match='tool_choice is "auto", "any", "none" or the name of a tool; or'):
         config(tool_choice=choice)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "way_out"),
+    ("name", "value", "remedy"),
     [
-        ("output_mode", "json", "answers are text"),
+        ("output_mode", "json", "Answers are text"),
         ("prompt_template", "{{ x }}", "Render the prompt yourself"),
         ("reasoning_strategy", "react", "system_prompt"),
         ("before_llm_hooks", [print], "subclass Model"),
@@ -60,12 +60,12 @@ def test_what_is_no_choice_is_refused(choice: Any) -> None:
         ("policy_set", {"a": 1}, "Workbench\\(policy"),
     ],
 )
-def test_what_has_nothing_to_do_with_tools_is_refused_with_the_way_out(name: str, value: Any, way_out: str) -> None:
-    with pytest.raises(ValueError, match=f"'{name}' is no part of this dialect.*{way_out}"):
+def test_options_that_do_not_concern_tools_are_refused_with_the_remedy(name: str, value: Any, remedy: str) -> None:
+    with pytest.raises(ValueError, match=f"'{name}' is not part of this dialect.*{remedy}"):
         config(**{name: value})
 
 
-def test_who_wants_nothing_of_it_may_say_so() -> None:
+def test_empty_options_that_do_not_concern_tools_are_accepted() -> None:
     made = config(output_mode="text", hooks=None, before_llm_hooks=[], human_policy=None, record_direct_tool_call=True)
     assert made.model_dump(exclude={"model"}) == config().model_dump(exclude={"model"})
     with pytest.raises(ValueError, match="paralel_tool_execution"):
@@ -75,13 +75,13 @@ def test_who_wants_nothing_of_it_may_say_so() -> None:
 
 
 @pytest.mark.parametrize("model", ["gpt-4o-mini", object(), EchoModel, OpenAIModel])
-def test_what_is_no_model_is_refused(model: Any) -> None:
-    with pytest.raises(ValueError, match="model is a Model, as OpenAIModel"):
+def test_what_is_not_a_model_is_refused(model: Any) -> None:
+    with pytest.raises(ValueError, match="model is a Model, such as OpenAIModel"):
         AgentConfig(model=model)
 
 
 @pytest.mark.parametrize(
-    ("tools", "why"), [([lambda: 1], "no specification of a tool"), (["no.such:tool"], "Invalid tool reference")]
+    ("tools", "why"), [([lambda: 1], "not a tool specification"), (["no.such:tool"], "Invalid tool reference")]
 )
 def test_tools_that_cannot_be_registered_are_refused_when_the_agent_is_made(tools: list[Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):
@@ -106,31 +106,33 @@ def test_an_agents_specs_are_its_registrys() -> None:
 # Memory
 
 
-def says(*words: str) -> list[dict[str, Any]]:
+def user_messages(*words: str) -> list[dict[str, Any]]:
     return [{"role": "user", "content": [{"text": word}]} for word in words]
 
 
-def kept(manager: MemoryManager, *words: str) -> list[dict[str, Any]]:
-    for message in says(*words):
+def remembered(manager: MemoryManager, *words: str) -> list[dict[str, Any]]:
+    for message in user_messages(*words):
         manager.add_message(message)
     return manager.memory
 
 
 def test_a_window_keeps_the_last_messages() -> None:
-    assert kept(MemoryManager(MemoryConfig(window=2)), "a", "b", "c") == says("b", "c")
-    assert kept(MemoryManager(policy="null"), "a") == []
-    assert kept(MemoryManager(window=0), "a") == []
+    assert remembered(MemoryManager(MemoryConfig(window=2)), "a", "b", "c") == user_messages("b", "c")
+    assert remembered(MemoryManager(policy="null"), "a") == []
+    assert remembered(MemoryManager(window=0), "a") == []
 
 
-def test_a_summary_takes_the_place_of_older_messages() -> None:
-    summary, *recent = kept(MemoryManager(policy="summarize", window=2, summary_max_chars=3), "aa", "bb", "c")
-    assert summary == {"role": "system", "content": "What was said before, in short:\n\naa…"}
-    assert recent == says("c")
+def test_a_summary_replaces_older_messages() -> None:
+    summary, *recent = remembered(MemoryManager(policy="summarize", window=2, summary_max_chars=3), "aa", "bb", "c")
+    assert summary == {"role": "system", "content": "Summary of the earlier conversation:\n\naa…"}
+    assert recent == user_messages("c")
 
 
 def test_a_callable_decides_what_is_kept() -> None:
-    assert kept(MemoryManager(policy="custom", callable=lambda all_: all_[-1:]), "a", "b") == says("b")
-    assert kept(MemoryManager(policy="summarize", window=1, callable=lambda all_: all_[:1]), "a", "b") == says("a")
+    assert remembered(MemoryManager(policy="custom", callable=lambda all_: all_[-1:]), "a", "b") == user_messages("b")
+    assert remembered(
+        MemoryManager(policy="summarize", window=1, callable=lambda all_: all_[:1]), "a", "b"
+    ) == user_messages("a")
 
 
 async def test_an_agents_policy_can_change() -> None:
@@ -146,20 +148,20 @@ async def test_an_agents_policy_can_change() -> None:
 
 def test_memory_is_saved_and_loaded(tmp_path: Path) -> None:
     manager = MemoryManager(policy="rolling_window", window=3)
-    kept(manager, "a", "Zürich")
+    remembered(manager, "a", "Zürich")
     file = tmp_path / "deep" / "memory.json"
     manager.save(file)
     assert json.loads(file.read_text(encoding="utf-8")) == manager.export_to_dict()
     other = MemoryManager()
     other.load(file)
     assert other.export_to_dict() == manager.export_to_dict()
-    file.write_text(json.dumps(says("b")))
+    file.write_text(json.dumps(user_messages("b")))
     other.load(file)
-    assert (other.memory, other.window) == (says("b"), 3)
+    assert (other.memory, other.window) == (user_messages("b"), 3)
     file.write_text('["b"]')
     with pytest.raises(ValueError, match="memory is a list of messages"):
         other.load(file)
-    assert other.memory == says("b")
+    assert other.memory == user_messages("b")
 
 
 # Nodes

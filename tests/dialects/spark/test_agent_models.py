@@ -1,4 +1,4 @@
-"""Spark's models: OpenAI's over its own SDK against a server on 127.0.0.1, the echo, and those that users write."""
+"""Spark's models: OpenAI's over its own SDK against a server on 127.0.0.1, the echo, and custom models."""
 
 import json
 from typing import Any
@@ -11,7 +11,7 @@ from toolcrib.agent import ModelError, Request
 from toolcrib.dialects.spark.agents import Agent, AgentConfig
 from toolcrib.dialects.spark.models import EchoModel, Model, OpenAIModel
 from toolcrib.dialects.spark.tools import tool as spark_tool
-from toolcrib.formats import Reply, User, Written
+from toolcrib.formats import Reply, TextDelta, User
 
 from ...agent.wire import Wire, answer, events, refusal, wire
 
@@ -21,7 +21,7 @@ SPEC: Any = {
     "description": "Add.",
     "parameters": {"json": {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}},
 }
-ASKED = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
+TOOL_CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 
 
 def completion(message: dict[str, Any], finish: str = "stop") -> dict[str, Any]:
@@ -44,22 +44,22 @@ def add(a: int) -> int:
 # OpenAI
 
 
-async def test_openais_model_says_what_it_is_asked_and_which_tools_it_wants() -> None:
-    message = {"content": "I add.", "tool_calls": [ASKED]}
+async def test_openais_model_answers_and_asks_for_tools() -> None:
+    message = {"content": "I add.", "tool_calls": [TOOL_CALL]}
     with wire(answer(completion(message, "tool_calls")), answer(completion({"content": "2"}))) as provider:
         model = model_at(provider, params={"temperature": 0.5, "top_p": 1})
         messages: list[Any] = [{"role": "user", "content": [{"text": "Add 1."}]}]
-        said = await model.get_text(messages, "Be exact.", [SPEC], {"tool": {"name": "add"}}, temperature=0)
+        reply = await model.get_text(messages, "Be exact.", [SPEC], {"tool": {"name": "add"}}, temperature=0)
         messages += [
             {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}]},
             {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "2"}]}}]},
         ]
         again = await model.get_text(messages, tool_specs=[SPEC])
-    assert {**said, "raw": None} == {
+    assert {**reply, "raw": None} == {
         "role": "assistant",
         "content": "I add.",
         "stop_reason": "tool_use",
-        "tool_calls": [ASKED],
+        "tool_calls": [TOOL_CALL],
         "raw": None,
     }
     assert (again["content"], again["stop_reason"], "tool_calls" in again) == ("2", "end_turn", False)
@@ -77,9 +77,11 @@ async def test_openais_model_says_what_it_is_asked_and_which_tools_it_wants() ->
     assert second["messages"][2] == {"role": "tool", "tool_call_id": "c1", "content": "2"}
 
 
-async def test_an_agent_tells_openai_of_each_result_and_counts_the_tokens() -> None:
-    asked = completion({"tool_calls": [ASKED, {**ASKED, "id": "c2", "function": {"name": "sub", "arguments": "{"}}]})
-    with wire(answer(asked), answer(completion({"content": "2"}))) as provider:
+async def test_an_agent_sends_each_result_to_openai_and_counts_the_tokens() -> None:
+    first_answer = completion(
+        {"tool_calls": [TOOL_CALL, {**TOOL_CALL, "id": "c2", "function": {"name": "sub", "arguments": "{"}}]}
+    )
+    with wire(answer(first_answer), answer(completion({"content": "2"}))) as provider:
         agent = Agent(AgentConfig(model=model_at(provider), tools=[add], system_prompt="Be exact."))
         result = await agent.process("Add 1.")
     assert (result.content, result.metadata["usage"]) == ("2", {"input": 18, "output": 4, "cached": 0})
@@ -102,7 +104,7 @@ async def test_a_refused_key_is_a_message_without_the_key() -> None:
     assert KEY not in json.dumps(result.content) + repr(result) + repr(model) + json.dumps(model.get_config())
 
 
-async def test_without_a_key_nothing_is_asked_and_the_error_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_key_no_request_is_sent_and_the_error_names_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with pytest.raises(ModelError, match="Set OPENAI_API_KEY") as raised:
@@ -110,7 +112,7 @@ async def test_without_a_key_nothing_is_asked_and_the_error_names_the_way_out(mo
     assert raised.value.problem == "unauthorized"
 
 
-async def test_a_server_of_ones_own_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_local_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     with wire(answer(completion({"content": "Hi."}))) as provider:
         model = OpenAIModel({"base_url": f"{provider.url}/v1"}, model_id="m")
@@ -128,12 +130,12 @@ async def test_openais_model_streams_for_a_native_agent() -> None:
         model = model_at(provider)
         pieces = [piece async for piece in model.stream(Request([User((Text("Hi"),))]))]
         await model.close()
-    assert pieces[:2] == [Written("Hel"), Written("lo")]
+    assert pieces[:2] == [TextDelta("Hel"), TextDelta("lo")]
     assert isinstance(pieces[2], Reply)
     assert pieces[2].text == "Hello"
 
 
-def test_what_openais_model_does_not_take_is_refused_with_the_right_place(caplog: pytest.LogCaptureFixture) -> None:
+def test_unknown_options_of_openais_model_are_refused_with_the_right_place(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(TypeError, match=r"takes no 'temperature'.*params"):
         OpenAIModel(model_id="m", temperature=0)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="name of a model"):
@@ -148,46 +150,46 @@ def test_what_openais_model_does_not_take_is_refused_with_the_right_place(caplog
 # Echo, and users' own
 
 
-async def test_the_echo_says_the_users_last_words() -> None:
+async def test_the_echo_repeats_the_users_last_message() -> None:
     model = EchoModel()
-    said = await model.get_text(
+    reply = await model.get_text(
         [
             {"role": "user", "content": "a"},
             {"role": "assistant", "content": "b"},
             {"role": "user", "content": ["c", "d"]},
         ]
     )
-    assert said == {"role": "assistant", "content": "c\nd", "stop_reason": "end_turn"}
+    assert reply == {"role": "assistant", "content": "c\nd", "stop_reason": "end_turn"}
     assert (await model.get_text([]))["content"] == ""
     model.update_config(model_id="mine")
     assert (model.get_config(), model.name) == ({"model_id": "mine"}, "EchoModel:mine")
 
 
-class Mine(Model):
-    """Plays what it is given, and keeps what it was asked."""
+class CustomModel(Model):
+    """Plays a script, and records its requests."""
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
-        self.asked: list[Any] = []
+        self.requests: list[Any] = []
 
     async def get_text(
         self, messages: Any, system_prompt: Any = None, tool_specs: Any = None, tool_choice: Any = None, **kwargs: Any
     ) -> Any:
-        self.asked.append((messages, system_prompt, tool_specs, tool_choice))
-        said = self.script.pop(0)
-        if isinstance(said, Exception):
-            raise said
-        return said
+        self.requests.append((messages, system_prompt, tool_specs, tool_choice))
+        reply = self.script.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
 
-TOOL_USE = {"role": "assistant", "content": None, "stop_reason": "tool_use", "tool_calls": [ASKED]}
+TOOL_USE = {"role": "assistant", "content": None, "stop_reason": "tool_use", "tool_calls": [TOOL_CALL]}
 
 
-async def test_a_model_of_ones_own_is_asked_in_sparks_words() -> None:
-    model = Mine(TOOL_USE, {"role": "assistant", "content": [{"text": "2"}], "stop_reason": "end_turn"})
+async def test_a_custom_model_receives_sparks_messages() -> None:
+    model = CustomModel(TOOL_USE, {"role": "assistant", "content": [{"text": "2"}], "stop_reason": "end_turn"})
     agent = Agent(AgentConfig(model=model, tools=[add], system_prompt="Be exact.", tool_choice="any"))
     assert (await agent.process("Add 1.")).content == "2"
-    first, second = model.asked
+    first, second = model.requests
     specs = [{**add.tool_spec, "parameters": {"json": add.tool_spec["parameters"]["json"]}}]
     specs[0].pop("response_schema")
     assert first == ([{"role": "user", "content": [{"text": "Add 1."}]}], "Be exact.", specs, {"any": {}})
@@ -206,12 +208,27 @@ async def test_a_model_of_ones_own_is_asked_in_sparks_words() -> None:
     )
 
 
-async def test_a_model_that_repeats_its_ids_and_leaves_them_out_is_understood() -> None:
+async def test_a_custom_model_receives_structured_results_as_json_text() -> None:
+    @spark_tool
+    def find(word: str) -> dict[str, Any]:
+        """Find."""
+        return {"word": word, "at": [1]}
+
+    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"word": "a"}'}}
+    model = CustomModel({**TOOL_USE, "tool_calls": [call]}, {"role": "assistant", "content": "Done."})
+    await Agent(AgentConfig(model=model, tools=[find])).process("Find a.")
+    result = model.requests[1][0][-1]["content"][0]["toolResult"]
+    assert result == {"toolUseId": "c1", "status": "success", "content": [{"text": '{"word":"a","at":[1]}'}]}
+
+
+async def test_repeated_and_missing_call_ids_are_accepted() -> None:
     nameless = {"function": {"name": "add", "arguments": {"a": 2}}}
-    model = Mine({**TOOL_USE, "tool_calls": [ASKED, ASKED, nameless, {}]}, {"role": "assistant", "content": "Done."})
+    model = CustomModel(
+        {**TOOL_USE, "tool_calls": [TOOL_CALL, TOOL_CALL, nameless, {}]}, {"role": "assistant", "content": "Done."}
+    )
     agent = Agent(AgentConfig(model=model, tools=[add]))
     assert (await agent.process("Add.")).content == "Done."
-    results = [block["toolResult"] for block in model.asked[1][0][-1]["content"]]
+    results = [block["toolResult"] for block in model.requests[1][0][-1]["content"]]
     assert [(result["status"], result["content"][0]["text"]) for result in results[:3]] == [
         ("success", "2"),
         ("success", "2"),
@@ -221,10 +238,10 @@ async def test_a_model_that_repeats_its_ids_and_leaves_them_out_is_understood() 
     assert len({result["toolUseId"] for result in results}) == 4
 
 
-async def test_what_a_model_of_ones_own_raises_is_told() -> None:
-    result = await Agent(AgentConfig(model=Mine(KeyError("choices")))).process("Hello")
+async def test_an_exception_of_a_custom_model_is_reported() -> None:
+    result = await Agent(AgentConfig(model=CustomModel(KeyError("choices")))).process("Hello")
     assert (result.content["error"], result.content["category"]) == (
-        "Model 'Mine' failed: KeyError: 'choices'",
+        "Model 'CustomModel' failed: KeyError: 'choices'",
         "model_call",
     )
 
@@ -235,26 +252,26 @@ async def test_every_spark_model_is_a_model_of_a_native_agent() -> None:
         """Add one."""
         return a + 1
 
-    model = Mine(TOOL_USE, {"role": "assistant", "content": "2"})
+    model = CustomModel(TOOL_USE, {"role": "assistant", "content": "2"})
     assert (await NativeAgent(model, [add]).run("Add 1.")).text == "2"
     events = [event async for event in NativeAgent(EchoModel()).stream("Hello")]
-    assert events[0] == Written("Hello")
+    assert events[0] == TextDelta("Hello")
 
 
-async def test_a_subclass_of_openais_model_with_its_own_text_is_asked_for_that() -> None:
+async def test_an_overridden_get_text_of_openais_model_is_used() -> None:
     class Wrapped(OpenAIModel):
         async def get_text(self, messages: Any, *rest: Any, **more: Any) -> Any:
             return {"role": "assistant", "content": f"{len(messages)} messages", "stop_reason": "end_turn"}
 
     model = Wrapped(model_id="m")
     assert (await Agent(AgentConfig(model=model)).process("Hello")).content == "1 messages"
-    assert [event async for event in NativeAgent(model).stream("Hello")][:1] == [Written("1 messages")]
+    assert [event async for event in NativeAgent(model).stream("Hello")][:1] == [TextDelta("1 messages")]
 
 
 # Conversations from elsewhere
 
 
-async def test_a_conversation_with_calls_without_results_is_made_whole() -> None:
+async def test_a_conversation_with_calls_without_results_is_completed() -> None:
     use = {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}
     messages = [
         {"role": "system", "content": "Be kind."},
@@ -276,7 +293,7 @@ async def test_a_conversation_with_calls_without_results_is_made_whole() -> None
         ("system", "Be exact.\n\nBe kind."),
         ("user", "A tool's result: 7"),
         ("assistant", "I add."),
-        ("tool", "Error (lost): What became of this call is not known."),
+        ("tool", "Error (lost): The result of this call is not known."),
         ("tool", "Error (failed): no"),
         ("user", "And?"),
     ]
@@ -285,6 +302,33 @@ async def test_a_conversation_with_calls_without_results_is_made_whole() -> None
         == [message["tool_call_id"] for message in sent[3:5]]
         == ["c1", "c2"]
     )
+
+
+async def test_unknown_blocks_are_sent_as_json_and_reasoning_is_not_sent() -> None:
+    use = {"toolUse": {"toolUseId": "c1", "name": "add", "input": '{"a": 1}'}}
+    output = ["2", {"json": {"n": 2}}, {"guardContent": {}}, {"image": {"format": "png"}}]
+    messages = [
+        {"role": "user", "content": [{"text": "Add."}, {"document": {"name": "a"}}]},
+        {"role": "assistant", "content": [{"reasoningContent": {}}]},
+        {"role": "assistant", "content": [{"reasoningContent": {}}, {"text": "I add."}, use]},
+        {"role": "user", "content": [{"toolResult": {"toolUseId": "c1", "content": output}}]},
+    ]
+    with wire(answer(completion({"content": "Hm."}))) as provider:
+        agent = Agent(AgentConfig(model=model_at(provider), tools=[add]))
+        assert (await agent.process({"messages": messages})).content == "Hm."
+    sent = provider.requests[0].body["messages"]
+    assert [(message["role"], message["content"]) for message in sent] == [
+        ("user", 'Add.\n{"document":{"name":"a"}}'),
+        ("assistant", "I add."),
+        ("tool", '2\n{"n":2}\n{"image":{"format":"png"}}'),
+    ]
+    assert sent[1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
+
+
+async def test_a_malformed_call_in_a_conversation_is_refused_with_its_place() -> None:
+    messages = [{"role": "assistant", "content": [{"toolUse": {"name": "add", "input": {}}}]}, {"content": "And?"}]
+    with pytest.raises(ValueError, match=r"messages\[0\] \(content\[0\]\).*toolUseId"):
+        await Agent(AgentConfig(model=EchoModel())).process({"messages": messages})
 
 
 async def test_images_and_documents_are_sent_as_such() -> None:

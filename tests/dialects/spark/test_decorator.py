@@ -1,16 +1,16 @@
-"""`@tool` of Spark: what a tool says of itself, how it is called, and what it is given."""
+"""Spark's `@tool`: the spec of a tool, how it is called, and what it receives."""
 
 import asyncio
 import functools
 import inspect
 import threading
 from datetime import date
-from typing import Any, Literal, Optional
+from typing import Annotated, Any, Literal, Optional
 
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import Context, Data, DefinitionError, File, Image, Text, Workbench
+from toolcrib import Context, Data, DefinitionError, Depends, File, Image, Text, Workbench
 from toolcrib import tool as native_tool
 from toolcrib.dialects.spark.tools import types
 from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, ToolContext, tool
@@ -22,8 +22,8 @@ class City(BaseModel):
     zip_code: str | None = None
 
 
-def use(name: str, given: Any) -> ToolUse:
-    return {"toolUseId": "u1", "name": name, "input": given}
+def use(name: str, arguments: Any) -> ToolUse:
+    return {"toolUseId": "u1", "name": name, "input": arguments}
 
 
 def properties(of: DecoratedFunctionTool[..., Any]) -> dict[str, Any]:
@@ -48,15 +48,15 @@ def test_a_decorated_function_is_a_tool_and_still_the_function_it_was() -> None:
 
 def test_name_and_description_are_overridden_by_position_and_by_name() -> None:
     def plain() -> None:
-        """Said."""
+        """Described."""
 
     made = tool(plain, "Other words", None, "other")
     assert (made.tool_spec["name"], made.tool_spec["description"]) == ("other", "Other words")
     assert tool(name="x", description="y")(plain).tool_spec["description"] == "y"
-    assert tool(plain).tool_spec["description"] == "Said."
+    assert tool(plain).tool_spec["description"] == "Described."
 
 
-def test_a_function_without_words_is_described_by_its_names() -> None:
+def test_a_function_without_a_docstring_is_described_by_its_names() -> None:
     @tool
     def bare(x, y: int):  # type: ignore[no-untyped-def]
         return x
@@ -127,7 +127,7 @@ def test_what_a_tool_returns_may_differ_from_its_annotation() -> None:
     assert Workbench([f]).call_sync("f").text == '{"a":1}'
 
 
-def test_hints_stand_in_the_spec_and_among_what_is_shown() -> None:
+def test_hints_are_in_the_spec_and_the_display_properties() -> None:
     @tool(long_running=True)
     async def slow() -> None: ...
 
@@ -169,10 +169,10 @@ async def test_the_context_is_injected_and_no_model_sees_it(context: bool | str)
             return [q, ctx.tool_use, ctx.invocation_state]
 
     assert list(properties(f)) == ["q"]
-    asked, state = use("f", {"q": "x"}), {"agent": object()}
-    kwargs = f.prepare_tool_kwargs(asked, state)
+    tool_use, state = use("f", {"q": "x"}), {"agent": object()}
+    kwargs = f.prepare_tool_kwargs(tool_use, state)
     (injected,) = [value for value in kwargs.values() if isinstance(value, ToolContext)]
-    assert (injected.tool_use, injected.invocation_state) == (asked, state)
+    assert (injected.tool_use, injected.invocation_state) == (tool_use, state)
     assert injected.invocation_state is state
     assert f(**kwargs)[0] == "x"
     async with Workbench([f], variables={"who": "alice"}) as bench:
@@ -200,7 +200,7 @@ def test_an_empty_context_name_is_refused() -> None:
         tool(context=" ")(lambda: None)
 
 
-def test_a_context_that_the_function_does_not_take_is_not_given() -> None:
+def test_a_context_that_the_function_does_not_take_is_not_passed() -> None:
     @tool(context=True)
     def f(q: str) -> str:
         return q
@@ -208,7 +208,7 @@ def test_a_context_that_the_function_does_not_take_is_not_given() -> None:
     assert f.prepare_tool_kwargs(use("f", {"q": "x"})) == {"q": "x"}
 
 
-def test_without_context_a_parameter_of_that_name_is_the_models_to_fill() -> None:
+def test_without_context_a_parameter_of_that_name_is_for_the_model() -> None:
     @tool
     def f(tool_context: str) -> str:
         return tool_context
@@ -221,21 +221,25 @@ def test_without_a_state_the_context_has_an_empty_one() -> None:
     @tool(context=True)
     def f(tool_context: ToolContext) -> None: ...
 
-    asked = use("f", {})
-    assert f.prepare_tool_kwargs(asked) == {"tool_context": ToolContext(asked, {})}
+    tool_use = use("f", {})
+    assert f.prepare_tool_kwargs(tool_use) == {"tool_context": ToolContext(tool_use, {})}
 
 
-def test_a_tool_made_by_its_class_is_the_decorators() -> None:
+def test_a_tool_made_by_its_class_equals_the_decorators() -> None:
     def f(tool_context: str) -> None:
-        """Said."""
+        """Described."""
 
     made = DecoratedFunctionTool(f)
     assert made.tool_spec == tool(f).tool_spec
-    assert (made.tool_name, made.tool_spec["description"], list(properties(made))) == ("f", "Said.", ["tool_context"])
+    assert (made.tool_name, made.tool_spec["description"], list(properties(made))) == (
+        "f",
+        "Described.",
+        ["tool_context"],
+    )
     assert (made.is_long_running, made.supports_async) == (False, False)
 
 
-def test_a_parameter_named_agent_is_the_models_to_fill() -> None:
+def test_a_parameter_named_agent_is_for_the_model() -> None:
     @tool
     def f(agent: str) -> str:
         return agent
@@ -264,13 +268,13 @@ def test_arguments_are_checked_typed_and_completed() -> None:
     assert kwargs == {"a": 1, "when": date(2025, 1, 2), "city": City(name="Bonn"), "tags": [], "n": 3}
 
 
-@pytest.mark.parametrize("given", [None, "text", [1], 3])
-def test_input_that_is_no_dictionary_is_refused(given: Any) -> None:
+@pytest.mark.parametrize("arguments", [None, "text", [1], 3])
+def test_input_that_is_not_a_dictionary_is_refused(arguments: Any) -> None:
     @tool
     def f(a: int = 1) -> None: ...
 
     with pytest.raises(ValueError, match=r"Validation failed for input parameters: .*not a dictionary"):
-        f.prepare_tool_kwargs(use("f", given))
+        f.prepare_tool_kwargs(use("f", arguments))
 
 
 def test_wrong_arguments_are_refused_by_name() -> None:
@@ -283,7 +287,7 @@ def test_wrong_arguments_are_refused_by_name() -> None:
         f.prepare_tool_kwargs(use("f", {"a": "many"}))
 
 
-async def test_other_arguments_are_left_out() -> None:
+async def test_unknown_arguments_are_dropped() -> None:
     @tool
     def f(a: int) -> int:
         return a
@@ -298,21 +302,21 @@ def test_nested_models_arrive_as_instances_of_their_class() -> None:
     def f(city: City, more: list[City], by_name: dict[str, City]) -> list[Any]:
         return [type(city) is City, type(more[0]) is City, type(by_name["a"]) is City]
 
-    given = {"city": {"name": "a"}, "more": [{"name": "b"}], "by_name": {"a": {"name": "c"}}}
-    assert f(**f.prepare_tool_kwargs(use("f", given))) == [True, True, True]
-    assert Workbench([f]).call_sync("f", given).value == [True, True, True]
+    arguments = {"city": {"name": "a"}, "more": [{"name": "b"}], "by_name": {"a": {"name": "c"}}}
+    assert f(**f.prepare_tool_kwargs(use("f", arguments))) == [True, True, True]
+    assert Workbench([f]).call_sync("f", arguments).value == [True, True, True]
 
 
-def test_other_keywords_are_not_required_and_bring_in_nothing_hidden() -> None:
+def test_keyword_arguments_are_not_required_and_cannot_set_hidden_parameters() -> None:
     @tool(context=True)
     def f(a: int, tool_context: ToolContext, **kwargs: Any) -> list[Any]:
         return [a, isinstance(tool_context, ToolContext), kwargs]
 
     assert f.tool_spec["parameters"]["json"]["required"] == ["a"]
     assert list(properties(f)) == ["a"]
-    given = {"a": 1, "b": 2, "tool_context": "forged"}
-    assert Workbench([f]).call_sync("f", given).value == [1, True, {"b": 2}]
-    assert f(**f.prepare_tool_kwargs(use("f", given))) == [1, True, {"b": 2}]
+    arguments = {"a": 1, "b": 2, "tool_context": "forged"}
+    assert Workbench([f]).call_sync("f", arguments).value == [1, True, {"b": 2}]
+    assert f(**f.prepare_tool_kwargs(use("f", arguments))) == [1, True, {"b": 2}]
 
 
 def test_positional_only_and_starred_parameters_are_filled() -> None:
@@ -332,7 +336,7 @@ def test_parameter_names_that_pydantic_models_refuse_work() -> None:
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
-def test_parameters_written_by_hand_are_what_is_checked(wrapped: bool) -> None:
+def test_hand_written_parameters_are_checked(wrapped: bool) -> None:
     schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 5}}, "required": ["n"]}
 
     @tool(parameters={"json": schema} if wrapped else schema)
@@ -348,7 +352,7 @@ def test_parameters_written_by_hand_are_what_is_checked(wrapped: bool) -> None:
         f.prepare_tool_kwargs(use("f", {"n": 6}))
 
 
-def test_parameters_written_by_hand_may_differ_from_the_signature() -> None:
+def test_hand_written_parameters_may_differ_from_the_signature() -> None:
     @tool(parameters={"properties": {"n": {"type": ["integer", "string"]}, "note": {"type": "string"}}})
     def f(n: int = 0) -> Any:
         return n
@@ -382,7 +386,7 @@ def test_an_async_tool_is_called_where_no_loop_runs() -> None:
     assert f(1) == 2  # type: ignore[comparison-overlap]
 
 
-async def test_a_sync_tool_does_not_hold_up_the_loop() -> None:
+async def test_a_sync_tool_does_not_block_the_loop() -> None:
     home = threading.current_thread()
 
     @tool
@@ -395,7 +399,7 @@ async def test_a_sync_tool_does_not_hold_up_the_loop() -> None:
     assert f() is False
 
 
-async def test_async_execution_says_how_a_function_runs() -> None:
+async def test_async_execution_decides_how_a_function_runs() -> None:
     async def work(x: int) -> int:
         return x + 1
 
@@ -416,7 +420,7 @@ async def test_async_execution_says_how_a_function_runs() -> None:
 # Methods
 
 
-class Shelf:
+class Library:
     def __init__(self, books: list[str]) -> None:
         self.books = books
 
@@ -451,11 +455,11 @@ class Shelf:
 
 
 async def test_a_method_is_a_tool_of_its_object() -> None:
-    first, second = Shelf(["red", "green"]), Shelf(["blue"])
+    first, second = Library(["red", "green"]), Library(["blue"])
     assert first.find("re") == ["red", "green"]
-    assert (second.find("re"), Shelf.find.tool_name) == ([], "find")
+    assert (second.find("re"), Library.find.tool_name) == ([], "find")
     assert properties(first.find) == {"word": {"type": "string", "description": "A part of the title"}}
-    assert properties(Shelf.find) == properties(first.find)
+    assert properties(Library.find) == properties(first.find)
     assert first.find.prepare_tool_kwargs(use("find", {"word": "x"})) == {"word": "x"}
     async with Workbench([first.find, second.add]) as bench:
         assert (await bench.call("find", {"word": "gr"})).value == ["green"]
@@ -465,23 +469,23 @@ async def test_a_method_is_a_tool_of_its_object() -> None:
 
 
 def test_static_and_class_methods_are_tools() -> None:
-    shelf = Shelf([])
-    assert (Shelf.outer(), shelf.outer(), shelf.inner(3), Shelf.inner(3), Shelf.kind(), shelf.kind()) == (
+    library = Library([])
+    assert (Library.outer(), library.outer(), library.inner(3), Library.inner(3), Library.kind(), library.kind()) == (
         *("outer", "outer", 3, 3),
-        *("Shelf", "Shelf"),
+        *("Library", "Library"),
     )
-    assert Workbench([shelf.kind]).call_sync("kind").value == "Shelf"
+    assert Workbench([library.kind]).call_sync("kind").value == "Library"
 
 
 def test_a_method_without_its_object_is_refused_with_the_remedy() -> None:
-    with pytest.raises(DefinitionError, match=r"Give it bound: obj\.find"):
-        Workbench([Shelf.find])
+    with pytest.raises(DefinitionError, match=r"Pass it bound: obj\.find"):
+        Workbench([Library.find])
 
 
 # Beside native tools
 
 
-async def test_it_stands_beside_native_tools_and_is_called_by_itself() -> None:
+async def test_it_works_beside_native_tools_and_is_called_by_the_tool_object() -> None:
     @tool
     def spark(x: int) -> int:
         return x
@@ -496,7 +500,7 @@ async def test_it_stands_beside_native_tools_and_is_called_by_itself() -> None:
         assert (await bench.call(native, 4)).value == 5
 
 
-async def test_of_a_tool_result_a_workbench_shows_the_content_and_keeps_the_whole_as_the_value() -> None:
+async def test_a_workbench_shows_the_content_of_a_tool_result_and_keeps_the_whole_as_the_value() -> None:
     content = [
         {"text": "a key: hunter2"},
         {"json": {"n": 1}},
@@ -508,11 +512,11 @@ async def test_of_a_tool_result_a_workbench_shows_the_content_and_keeps_the_whol
     ]
 
     @tool
-    def f(wanted: int) -> dict[str, Any]:
-        return {"toolUseId": "1", "status": "success", "content": content[:wanted], "metadata": {"ms": 3}}
+    def f(count: int) -> dict[str, Any]:
+        return {"toolUseId": "1", "status": "success", "content": content[:count], "metadata": {"ms": 3}}
 
     async with Workbench([f], secrets=["hunter2"]) as bench:
-        whole, empty = await bench.call("f", {"wanted": 7}), await bench.call("f", {"wanted": 0})
+        whole, empty = await bench.call("f", {"count": 7}), await bench.call("f", {"count": 0})
     assert whole.content == (
         Text("a key: [secret]"),
         Data('{"n":1}'),
@@ -536,16 +540,16 @@ async def test_a_tool_result_that_is_an_error_fails_the_call() -> None:
         return {"status": "error", "content": "no list"}
 
     async with Workbench([f, g]) as bench:
-        failed, given = await bench.call("f"), await bench.call("g")
+        failed, other = await bench.call("f"), await bench.call("g")
     assert failed.error is not None
     assert failed.error.message == 'no\n{"a":1}'
-    assert given.value == {"status": "error", "content": "no list"}
+    assert other.value == {"status": "error", "content": "no list"}
 
 
 def test_only_functions_are_decorated() -> None:
-    with pytest.raises(ValueError, match="not of a int"):
+    with pytest.raises(ValueError, match="not a int"):
         tool(3)  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="not of a DecoratedFunctionTool"):
+    with pytest.raises(ValueError, match="not a DecoratedFunctionTool"):
         tool(tool(lambda: None))
 
 
@@ -560,3 +564,30 @@ def test_partials_and_callable_objects_are_tools() -> None:
     assert Workbench([made]).call_sync("add_two", {"a": 1}).value == 3
     assert tool(Adds()).supports_async
     assert Workbench([tool(Adds())]).call_sync("Adds", {"a": 1, "b": 2}).value == 3
+
+
+async def test_the_host_provides_dependencies_and_the_native_context_beside_sparks_own() -> None:
+    def connect() -> str:
+        return "connected"
+
+    @tool
+    async def search(
+        query: str,
+        spark: ToolContext,
+        native: Context,
+        connection: Annotated[str, Depends(connect)],
+        **rest: Any,
+    ) -> list[Any]:
+        """Search."""
+        return [query, spark.tool_use["name"], native.call.tool, connection, rest]
+
+    @tool(async_execution=True)
+    def count(connection: Annotated[str, Depends(connect)]) -> int:
+        """Count."""
+        return len(connection)
+
+    async with Workbench([search, count]) as bench:
+        result = await bench.call("search", {"query": "x", "limit": 2, "connection": "own"})
+        assert result.value == ["x", "search", "search", "connected", {"limit": 2}]
+        assert (await bench.call("count")).value == 9
+    assert list(properties(search)) == ["query"]

@@ -1,4 +1,4 @@
-"""Spark's ToolCallExecutor: every use gives a ToolResult."""
+"""Spark's ToolCallExecutor: every tool use has a ToolResult."""
 
 import asyncio
 import logging
@@ -20,8 +20,8 @@ from toolcrib.dialects.spark.tools.types import BaseTool, ToolSpec
 CONFIG = ToolExecutionConfig(capture_timestamps=False)
 
 
-def use(name: str, given: Any = None, id: str = "u1") -> Any:
-    return {"toolUseId": id, "name": name, "input": {} if given is None else given}
+def use(name: str, arguments: Any = None, id: str = "u1") -> Any:
+    return {"toolUseId": id, "name": name, "input": {} if arguments is None else arguments}
 
 
 def executor(*tools: Any, config: ToolExecutionConfig | None = CONFIG) -> ToolCallExecutor:
@@ -30,9 +30,9 @@ def executor(*tools: Any, config: ToolExecutionConfig | None = CONFIG) -> ToolCa
     return ToolCallExecutor(registry, config)
 
 
-async def run(fn: Any, given: Any = None, **more: Any) -> Any:
+async def run(fn: Any, arguments: Any = None, **more: Any) -> Any:
     made = fn if isinstance(fn, BaseTool) else tool(fn)
-    return await executor(made).execute_tool_use(use(made.tool_name, given), **more)
+    return await executor(made).execute_tool_use(use(made.tool_name, arguments), **more)
 
 
 def text_of(result: Any) -> tuple[str, str]:
@@ -90,7 +90,7 @@ async def test_without_timestamps_there_are_none() -> None:
         ({"content": "x", "status": "error", "toolUseId": "1"}, '{"content":"x","status":"error","toolUseId":"1"}'),
     ],
 )
-async def test_what_is_no_tool_result_is_told_as_text_or_json(value: Any, text: str) -> None:
+async def test_what_is_not_a_tool_result_becomes_text_or_json(value: Any, text: str) -> None:
     def f() -> Any:
         return value
 
@@ -154,7 +154,7 @@ async def test_an_exception_is_an_error_result_in_sparks_words(caplog: pytest.Lo
     assert "LookupError: nothing there" in caplog.text
 
 
-async def test_what_a_tool_says_of_its_failure_is_told() -> None:
+async def test_the_message_of_a_tool_error_is_kept() -> None:
     async def f() -> None:
         raise ToolError("Ask for less.", "too_large")
 
@@ -164,24 +164,24 @@ async def test_what_a_tool_says_of_its_failure_is_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("arguments", "message"),
     [
         ({"b": 1}, "'a' is missing"),
         ({"a": "many"}, "'a'"),
         ('{"a": 1', "not valid JSON"),
-        ([1], "not a dictionary of arguments"),
-        (3, "not a dictionary of arguments"),
+        ([1], "the arguments: expected object, got array"),
+        (3, "the arguments: expected object, got integer"),
     ],
 )
-async def test_wrong_input_is_an_error_result(given: Any, said: str) -> None:
-    result = await run(add, given)
+async def test_wrong_input_is_an_error_result(arguments: Any, message: str) -> None:
+    result = await run(add, arguments)
     status, text = text_of(result)
     assert (status, result["metadata"]["reason"], result["metadata"]["code"]) == (
         *("error", "exception"),
         "invalid_arguments",
     )
     assert text.startswith("Tool 'add' failed: Validation failed for input parameters: ")
-    assert said in text
+    assert message in text
     assert text.count("Tool 'add'") == 1
 
 
@@ -204,12 +204,12 @@ async def test_a_bad_name_is_an_error_result(name: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"toolUseId": "u", "input": {}}, "add", None])
-async def test_what_is_no_tool_use_is_an_error_result(wrong: Any) -> None:
+async def test_what_is_not_a_tool_use_is_an_error_result(wrong: Any) -> None:
     result = await executor(tool(add)).execute_tool_use(wrong)
     assert result["status"] == "error"
 
 
-async def test_a_use_without_an_id_has_a_result_without_one() -> None:
+async def test_a_tool_use_without_an_id_has_a_result_without_one() -> None:
     use: Any = {"toolUseId": None, "name": "add", "input": {"a": 1, "b": 2}}
     result = await executor(tool(add)).execute_tool_use(use)
     assert (result["toolUseId"], result["status"]) == ("", "success")
@@ -218,7 +218,7 @@ async def test_a_use_without_an_id_has_a_result_without_one() -> None:
 # Time
 
 
-async def test_a_late_tool_is_stopped_and_told() -> None:
+async def test_a_late_tool_is_stopped_and_reported() -> None:
     ended = asyncio.Event()
 
     async def f() -> None:
@@ -233,7 +233,7 @@ async def test_a_late_tool_is_stopped_and_told() -> None:
     assert ended.is_set()
 
 
-async def test_a_late_sync_tool_is_answered_in_time() -> None:
+async def test_a_late_sync_tool_has_its_result_in_time() -> None:
     go_on = threading.Event()
 
     def f() -> None:
@@ -246,7 +246,7 @@ async def test_a_late_sync_tool_is_answered_in_time() -> None:
         go_on.set()
 
 
-async def test_a_uses_own_timeout_goes_before_the_default() -> None:
+async def test_the_timeout_of_a_tool_use_overrides_the_default() -> None:
     passed = asyncio.Event()
 
     async def f() -> str:
@@ -260,7 +260,7 @@ async def test_a_uses_own_timeout_goes_before_the_default() -> None:
     assert (late["status"], text_of(await waiting)) == ("error", ("success", "done"))
 
 
-async def test_at_most_so_many_run_at_a_time() -> None:
+async def test_at_most_max_concurrency_tools_run_at_a_time() -> None:
     running = most = 0
     both = asyncio.Event()
 
@@ -281,7 +281,7 @@ async def test_at_most_so_many_run_at_a_time() -> None:
 
 
 @pytest.mark.parametrize("most", [None, 0])
-async def test_without_a_bound_all_run_at_once(most: int | None) -> None:
+async def test_without_a_limit_all_run_at_once(most: int | None) -> None:
     meeting = asyncio.Barrier(40)
 
     async def f() -> None:
@@ -327,19 +327,19 @@ def test_an_executor_works_on_one_event_loop_after_another() -> None:
         assert asyncio.run(made.execute_tool_use(use("add", {"a": 1})))["status"] == "success"
 
 
-# What a tool is given
+# What a tool receives
 
 
-async def test_the_use_and_the_callers_own_state_reach_the_tool() -> None:
+async def test_the_tool_use_and_the_callers_own_state_reach_the_tool() -> None:
     @tool(context=True)
     def f(q: str, tool_context: ToolContext) -> str:
         tool_context.invocation_state["seen"] = tool_context.tool_use
         return q
 
-    asked, state = use("f", {"q": "x"}), {"agent": "a"}
-    result = await executor(f).execute_tool_use(asked, state)
-    assert (result["status"], state) == ("success", {"agent": "a", "seen": asked})
-    assert (await executor(f).execute_tool_use(asked))["status"] == "success"
+    tool_use, state = use("f", {"q": "x"}), {"agent": "a"}
+    result = await executor(f).execute_tool_use(tool_use, state)
+    assert (result["status"], state) == ("success", {"agent": "a", "seen": tool_use})
+    assert (await executor(f).execute_tool_use(tool_use))["status"] == "success"
 
 
 class Join(BaseTool):
@@ -361,11 +361,13 @@ class Join(BaseTool):
 
 
 @pytest.mark.parametrize(
-    ("given", "text"),
+    ("arguments", "text"),
     [({"a": "x"}, "x -"), (["x", "y"], "x y"), (("x",), "x -"), ("x", "x -"), ({}, "- -")],
 )
-async def test_a_tool_that_is_not_decorated_takes_lists_and_single_values_by_position(given: Any, text: str) -> None:
-    assert text_of(await run(Join(), given)) == ("success", text)
+async def test_a_tool_that_is_not_decorated_takes_lists_and_single_values_by_position(
+    arguments: Any, text: str
+) -> None:
+    assert text_of(await run(Join(), arguments)) == ("success", text)
 
 
 async def test_too_many_values_or_wrong_ones_are_error_results() -> None:
@@ -376,7 +378,7 @@ async def test_too_many_values_or_wrong_ones_are_error_results() -> None:
     assert text_of(none) == ("success", "- -")
 
 
-async def test_a_tools_own_way_to_prepare_its_arguments_is_used() -> None:
+async def test_a_tools_own_prepare_tool_kwargs_is_used() -> None:
     class Prepared(Join):
         def prepare_tool_kwargs(self, tool_use: Any, invocation_state: Any = None) -> dict[str, Any]:
             return {"a": tool_use["toolUseId"], "b": invocation_state["b"] + tool_use["input"]["b"]}
@@ -399,7 +401,7 @@ async def test_an_async_tool_of_any_class_is_awaited() -> None:
     assert text_of(await run(Own())) == ("success", "own")
 
 
-async def test_a_tool_of_a_bare_spec_is_held_to_it() -> None:
+async def test_arguments_are_checked_against_a_hand_written_spec() -> None:
     async def work(n: int) -> Any:
         return {"n": n}
 
@@ -409,7 +411,7 @@ async def test_a_tool_of_a_bare_spec_is_held_to_it() -> None:
     assert (await run(made, {"n": "x"}))["metadata"]["code"] == "invalid_arguments"
 
 
-async def test_the_executor_sees_what_the_registry_has_now() -> None:
+async def test_the_executor_sees_changes_of_the_registry() -> None:
     registry = ToolRegistry()
     made = ToolCallExecutor(registry, CONFIG, loop=asyncio.get_running_loop())
     assert (await made.execute_tool_use(use("add")))["status"] == "error"
@@ -423,10 +425,10 @@ async def test_the_executor_sees_what_the_registry_has_now() -> None:
     assert text_of(await made.execute_tool_use(use("add", {"a": 1})))[1].endswith("There are no tools here.")
 
 
-async def test_uses_are_logged(caplog: pytest.LogCaptureFixture) -> None:
+async def test_tool_uses_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, executor_module.__name__):
         await run(add, {"a": 1})
     assert [record.getMessage() for record in caplog.records if record.name == executor_module.__name__] == [
-        "tool 'add' begins",
-        "tool 'add' ended: success",
+        "tool 'add' started",
+        "tool 'add' finished: success",
     ]

@@ -1,4 +1,4 @@
-"""What a node is given, and how long it took; and models without a configuration."""
+"""The context of a node, the duration of an attempt, and models without a configuration."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from toolcrib.dialects.spark.models.echo import EchoModel
 from toolcrib.dialects.spark.nodes.types import ExecutionContext, ExecutionMetadata, NodeMessage
 
 
-def test_a_context_without_anything_has_an_empty_message_and_an_empty_state() -> None:
+def test_a_new_context_has_an_empty_message_and_an_empty_state() -> None:
     context: ExecutionContext[Any] = ExecutionContext()
     assert (context.inputs, context.state, context.outputs, context.graph_state) == (NodeMessage(), {}, None, None)
     assert (context.metadata.started_at, context.metadata.finished_at) == (None, None)
@@ -18,7 +18,7 @@ def test_a_context_without_anything_has_an_empty_message_and_an_empty_state() ->
     assert other.state == {}
 
 
-def test_metadata_tell_how_long_an_attempt_took_once_it_has_ended() -> None:
+def test_metadata_have_the_duration_of_an_attempt_after_its_end() -> None:
     metadata = ExecutionMetadata()
     assert metadata.as_dict() == {"attempt": 1, "started_at": None, "finished_at": None, "duration": None}
     metadata.mark_started(2)
@@ -27,7 +27,7 @@ def test_metadata_tell_how_long_an_attempt_took_once_it_has_ended() -> None:
     assert metadata.as_dict() == {"attempt": 2, "started_at": 10.0, "finished_at": 12.5, "duration": 2.5}
 
 
-async def test_a_model_of_ones_own_has_no_configuration_unless_it_says_so() -> None:
+async def test_a_custom_model_has_no_configuration_by_default() -> None:
     class Mute(Model):
         async def get_text(self, messages: Any, *more: Any, **others: Any) -> Any:
             return {"role": "assistant", "content": ""}

@@ -62,7 +62,7 @@ Module = Callable[..., str]
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Module:
-    """Writes a module that can be imported, and says where."""
+    """Writes a module that can be imported, and returns its path."""
     monkeypatch.syspath_prepend(str(tmp_path))
 
     def write(name: str, text: str) -> str:
@@ -143,7 +143,7 @@ def test_names_that_differ_in_dashes_only_are_refused(first: str, second: str) -
         registry.register_tool(Echo(second))
 
 
-def test_a_reloaded_function_takes_the_place_of_the_old_one(module: Module) -> None:
+def test_a_reloaded_function_replaces_the_old_one(module: Module) -> None:
     module("reloaded", "@tool\ndef f() -> str:\n    return 'old'\n")
     registry = ToolRegistry()
     first: Any = importlib.import_module("reloaded")
@@ -155,19 +155,19 @@ def test_a_reloaded_function_takes_the_place_of_the_old_one(module: Module) -> N
 
 
 @pytest.mark.parametrize("wrong", [plain, Echo, 3, "no_such_tool_anywhere", {"search": search}, "a/b.py"])
-def test_what_is_no_tool_is_refused_and_nothing_is_registered(wrong: Any) -> None:
+def test_what_is_not_a_tool_is_refused_and_nothing_is_registered(wrong: Any) -> None:
     registry = ToolRegistry()
-    with pytest.raises(ValueError, match="no specification of a tool"):
+    with pytest.raises(ValueError, match="not a tool specification"):
         registry.process_tools([search, wrong])
     assert registry.registry == {}
 
 
-@pytest.mark.parametrize("given", [search, [search], (search,), iter([search])])
-def test_a_single_tool_is_a_list_of_one(given: Any) -> None:
+@pytest.mark.parametrize("tools", [search, [search], (search,), iter([search])])
+def test_a_single_tool_is_a_list_of_one(tools: Any) -> None:
     registry = ToolRegistry()
-    assert registry.process_tools(given) == ["search"]
+    assert registry.process_tools(tools) == ["search"]
     assert registry.process_tools("search") == ["search"]  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="A NoneType is no specification of a tool"):
+    with pytest.raises(ValueError, match="A NoneType is not a tool specification"):
         registry.process_tools(None)  # type: ignore[arg-type]
 
 
@@ -187,7 +187,7 @@ def test_what_cannot_be_a_tool_is_refused() -> None:
         registry.register_tool(impossible)
 
 
-def test_names_references_files_folders_and_modules_are_understood(module: Module, tmp_path: Path) -> None:
+def test_names_references_files_folders_and_modules_are_accepted(module: Module, tmp_path: Path) -> None:
     one = module("one_of_spark", "@tool\ndef one() -> int:\n    return 1\n")
     module("two_of_spark", "@tool\ndef two() -> int:\n    return 2\n@tool\ndef three() -> int:\n    return 3\n")
     registry = ToolRegistry()
@@ -203,20 +203,20 @@ def test_names_references_files_folders_and_modules_are_understood(module: Modul
     assert ToolRegistry().process_tools([str(tmp_path)]) == ["one", "two", "three"]
 
 
-def test_a_file_that_cannot_be_loaded_is_named(module: Module, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_loaded_is_named_in_the_error(module: Module, tmp_path: Path) -> None:
     module("broken_of_spark", "1 / 0\n")
     with pytest.raises(ValueError, match=r"broken_of_spark.py:2: ZeroDivisionError"):
         ToolRegistry().process_tools([str(tmp_path)])
     native = tmp_path / "native_of_spark.py"
     native.write_text("from toolcrib import tool\n@tool\ndef f() -> None: ...\n")
-    with pytest.raises(ValueError, match=r"'f' in .* is no Spark tool"):
+    with pytest.raises(ValueError, match=r"'f' in .* is not a Spark tool"):
         ToolRegistry().process_tools([native])
 
 
 # References
 
 
-def test_a_tool_is_registered_by_reference_under_another_name_that_its_spec_says(module: Module) -> None:
+def test_a_tool_registered_by_reference_under_another_name_has_that_name_in_its_spec(module: Module) -> None:
     module("by_ref", "@tool\ndef f(a: int) -> int:\n    return a\n")
     registry = ToolRegistry()
     registry.register_tool_by_ref("by_ref:f", tool_name="calc")
@@ -228,7 +228,7 @@ def test_a_tool_is_registered_by_reference_under_another_name_that_its_spec_says
     assert (bench.call_sync("calc", {"a": 1}).value, bench.call_sync("f", {"a": 2}).value) == (1, 2)
 
 
-def test_a_tool_of_any_class_gets_another_name(module: Module) -> None:
+def test_a_tool_of_any_class_can_be_renamed(module: Module) -> None:
     module(
         "classes",
         "from toolcrib.dialects.spark.tools.tools import PythonAgentTool\n"
@@ -246,7 +246,7 @@ def test_a_tool_of_any_class_gets_another_name(module: Module) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ref", "said"),
+    ("ref", "message"),
     [
         ("nonsense", "has the form module:name"),
         ("no_such_module_here:f", "no_such_module_here"),
@@ -255,10 +255,10 @@ def test_a_tool_of_any_class_gets_another_name(module: Module) -> None:
         ("json:decoder", "not callable"),
     ],
 )
-def test_a_reference_that_leads_to_no_tool_is_refused(ref: str, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_a_reference_that_is_not_to_a_tool_is_refused(ref: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         ToolRegistry().register_tool_by_ref(ref)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(ValueError, match=message):
         ToolRegistry.from_spec_dict({"tools": [{"name": "f", "ref": ref}]})
 
 
@@ -323,7 +323,7 @@ def test_a_tool_without_a_reference_cannot_be_read(wrong: Any) -> None:
 # Specs
 
 
-def test_the_config_is_a_copy_with_everything_filled_in() -> None:
+def test_the_config_is_a_completed_copy() -> None:
     registry, echo = ToolRegistry(), Echo()
     before = copy.deepcopy(echo.tool_spec)
     registry.process_tools([search, echo])
@@ -343,7 +343,7 @@ def test_the_config_is_a_copy_with_everything_filled_in() -> None:
     assert registry.get_all_tool_specs() == list(registry.get_all_tools_config().values())
 
 
-def test_a_spec_that_is_none_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_spec_is_left_out_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     registry = ToolRegistry()
     registry.process_tools([search, Echo(spec={"name": "echo"})])
     with caplog.at_level(logging.WARNING, registry_module.__name__):
@@ -352,7 +352,7 @@ def test_a_spec_that_is_none_is_left_out_with_a_warning(caplog: pytest.LogCaptur
     assert registry_module.logger.name == registry_module.__name__
 
 
-def test_validating_a_spec_fills_it_in() -> None:
+def test_validating_a_spec_completes_it() -> None:
     spec: Any = {
         "name": "f",
         "description": "",
@@ -363,7 +363,7 @@ def test_validating_a_spec_fills_it_in() -> None:
                 "c": {"$ref": "#/$defs/C"},
                 "d": {"enum": [1, 2]},
                 "e": "text",
-                "f": {"type": "integer", "description": "said"},
+                "f": {"type": "integer", "description": "described"},
             },
             "$defs": {"C": {"type": "object"}},
         },
@@ -378,7 +378,7 @@ def test_validating_a_spec_fills_it_in() -> None:
                 "c": {"$ref": "#/$defs/C"},
                 "d": {"enum": [1, 2], "description": "Property d"},
                 "e": {"type": "string", "description": "Property e"},
-                "f": {"type": "integer", "description": "said"},
+                "f": {"type": "integer", "description": "described"},
             },
             "required": [],
             "$defs": {"C": {"type": "object"}},
@@ -390,7 +390,7 @@ def test_validating_a_spec_fills_it_in() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "said"),
+    ("spec", "message"),
     [
         ({"description": "d"}, "Missing required fields in tool spec: name"),
         ({"parameters": {}}, "Missing required fields in tool spec: name, description"),
@@ -398,12 +398,12 @@ def test_validating_a_spec_fills_it_in() -> None:
         ({"name": "f", "description": "d", "parameters": []}, "parameters are a dictionary"),
         ({"name": "f", "description": "d", "parameters": {"json": []}}, "is a list"),
         ({"name": "f", "description": "d", "parameters": {"json": {"type": "array"}}}, "array"),
-        ({"name": "f", "description": "d", "parameters": {"json": {"properties": []}}}, "no JSON Schema"),
+        ({"name": "f", "description": "d", "parameters": {"json": {"properties": []}}}, "not a JSON Schema"),
         ("f", "is a dictionary"),
     ],
 )
-def test_what_is_no_spec_is_refused(spec: Any, said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_invalid_spec_is_refused(spec: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         ToolRegistry().validate_tool_spec(spec)
 
 
@@ -435,7 +435,7 @@ def test_the_command_finds_the_tools_in_a_file(module: Module) -> None:
     assert (ran.stdout.strip(), ran.returncode) == ("3", 0), ran.stderr
 
 
-def test_a_tool_of_a_bare_spec_takes_its_place_as_a_newer_version() -> None:
+def test_a_newer_version_replaces_a_tool_with_a_hand_written_spec() -> None:
     def work(x: int) -> int:
         return x
 

@@ -57,7 +57,7 @@ async def test_the_decorators_patterns_run_as_written(run: Run) -> None:
     assert await text("smart_tool", query="a") == ("success", "Processed a (ID: call_1)")
 
 
-def test_the_documented_functions_spec_has_its_words_types_and_defaults(run: Run) -> None:
+def test_the_documented_functions_spec_has_its_descriptions_types_and_defaults(run: Run) -> None:
     calculate = run("decorator_patterns")["calculate"]
     assert calculate.tool_spec == {
         "name": "calculate",

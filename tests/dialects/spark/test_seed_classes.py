@@ -1,4 +1,4 @@
-"""What Spark's document says of its classes and functions beside its examples: signatures, defaults, marks, errors."""
+"""The signatures, defaults, marks and errors in Spark's document, beside its examples."""
 
 import dataclasses
 import inspect
@@ -29,15 +29,15 @@ class Echo(BaseTool):
         return "echo"
 
 
-def said(fn: Any) -> list[tuple[str, Any]]:
+def parameters_of(fn: Any) -> list[tuple[str, Any]]:
     return [(each.name, each.default) for each in inspect.signature(fn).parameters.values() if each.name != "self"]
 
 
 EMPTY = inspect.Parameter.empty
 
 
-def test_functions_and_methods_take_what_the_document_says_in_its_order() -> None:
-    assert said(tool) == [
+def test_functions_and_methods_have_the_documented_parameters_in_order() -> None:
+    assert parameters_of(tool) == [
         ("func", None),
         ("description", None),
         ("parameters", None),
@@ -46,10 +46,10 @@ def test_functions_and_methods_take_what_the_document_says_in_its_order() -> Non
         ("long_running", False),
         ("async_execution", None),
     ]
-    assert said(DecoratedFunctionTool.prepare_tool_kwargs) == [("tool_use", EMPTY), ("invocation_state", None)]
-    assert said(ToolRegistry) == []
-    assert said(ToolRegistry.register_tool_by_ref)[:2] == [("ref", EMPTY), ("tool_name", None)]
-    assert said(update_tool_runtime_metadata) == [
+    assert parameters_of(DecoratedFunctionTool.prepare_tool_kwargs) == [("tool_use", EMPTY), ("invocation_state", None)]
+    assert parameters_of(ToolRegistry) == []
+    assert parameters_of(ToolRegistry.register_tool_by_ref)[:2] == [("ref", EMPTY), ("tool_name", None)]
+    assert parameters_of(update_tool_runtime_metadata) == [
         ("tool_spec", EMPTY),
         ("supports_async", None),
         ("long_running", None),
@@ -58,27 +58,27 @@ def test_functions_and_methods_take_what_the_document_says_in_its_order() -> Non
     assert kinds["supports_async"] is kinds["long_running"] is inspect.Parameter.KEYWORD_ONLY
 
 
-async def test_a_tool_of_ones_own_has_the_documented_defaults_until_it_is_marked() -> None:
+async def test_a_custom_tool_has_the_documented_defaults_until_it_is_marked() -> None:
     made = Echo()
 
-    def told() -> tuple[bool, ...]:
+    def marks() -> tuple[bool, ...]:
         return made.supports_hot_reload, made.is_dynamic, made.supports_async, made.is_long_running
 
     assert (made.tool_name, made.tool_type, made(), await made.acall()) == ("echo", "custom", "echo", "echo")
-    assert told() == (False, False, False, False)
+    assert marks() == (False, False, False, False)
     shown = made.get_display_properties()
     assert shown["Name"] == "echo"
     assert {(type(key), type(value)) for key, value in shown.items()} == {(str, str)}
     assert made.mark_dynamic() is None
-    assert told() == (False, True, False, False)
+    assert marks() == (False, True, False, False)
     assert made.mark_supports_async() is None
-    assert told() == (False, True, True, False)
+    assert marks() == (False, True, True, False)
     assert made.mark_long_running() is None
-    assert told() == (False, True, True, True)
+    assert marks() == (False, True, True, True)
     assert made.get_display_properties() == {**shown, "Async": "yes", "Long Running": "yes"}
 
 
-def test_a_context_is_a_dataclass_of_the_use_and_the_state() -> None:
+def test_a_context_is_a_dataclass_of_the_tool_use_and_the_state() -> None:
     assert [each.name for each in dataclasses.fields(ToolContext)] == ["tool_use", "invocation_state"]
     use: ToolUse = {"toolUseId": "1", "name": "f", "input": {}}
     made = ToolContext(use, {"agent": "a"})

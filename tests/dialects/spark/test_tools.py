@@ -1,4 +1,4 @@
-"""Spark's types, tools of a bare spec, names of uses, and importing by reference."""
+"""Spark's types, tools with a hand-written spec, names in tool uses, and importing by reference."""
 
 import asyncio
 import builtins
@@ -50,35 +50,35 @@ def test_the_types_have_the_fields_of_the_document() -> None:
 
 
 def test_runtime_metadata_is_written_into_the_spec() -> None:
-    given = spec()
-    update_tool_runtime_metadata(given)
-    assert "x_spark" not in given
-    update_tool_runtime_metadata(given, supports_async=False)
-    update_tool_runtime_metadata(given, long_running=True)
-    assert given["x_spark"] == {"supports_async": False, "long_running": True}
+    original = spec()
+    update_tool_runtime_metadata(original)
+    assert "x_spark" not in original
+    update_tool_runtime_metadata(original, supports_async=False)
+    update_tool_runtime_metadata(original, long_running=True)
+    assert original["x_spark"] == {"supports_async": False, "long_running": True}
 
 
-def test_a_base_tool_has_four_things_to_say() -> None:
+def test_a_base_tool_has_four_abstract_members() -> None:
     with pytest.raises(TypeError, match="abstract"):
         BaseTool()  # type: ignore[abstract]
     assert BaseTool.__abstractmethods__ == {"tool_name", "tool_spec", "tool_type", "__call__"}
 
 
-def test_a_tool_of_a_bare_spec_says_what_it_was_given() -> None:
-    given = spec()
-    made = PythonAgentTool("f", given, lambda: 1, long_running=True)  # type: ignore[arg-type]
+def test_a_tool_with_a_hand_written_spec_has_that_spec() -> None:
+    original = spec()
+    made = PythonAgentTool("f", original, lambda: 1, long_running=True)  # type: ignore[arg-type]
     assert (made.tool_name, made.tool_type, made.supports_hot_reload, made.supports_async) == (
         *("f", "python"),
         *(True, False),
     )
-    assert made.tool_spec is given
-    assert given["x_spark"] == {"long_running": True}
+    assert made.tool_spec is original
+    assert original["x_spark"] == {"long_running": True}
     assert made.get_display_properties() == {"Name": "f", "Type": "python", "Async": "no", "Long Running": "yes"}
     assert not PythonAgentTool("f", spec(), lambda: 1).is_long_running  # type: ignore[arg-type]
     assert PythonAgentTool("f", spec(), lambda: 1, supports_async=True).supports_async  # type: ignore[arg-type]
 
 
-async def test_a_tool_of_a_bare_spec_is_called_and_awaited() -> None:
+async def test_a_tool_with_a_hand_written_spec_is_called_and_awaited() -> None:
     async def work(n: int) -> int:
         return n + 1
 
@@ -91,26 +91,30 @@ async def test_a_tool_of_a_bare_spec_is_called_and_awaited() -> None:
 
 
 @pytest.mark.parametrize("name", ["a", "A-b_9", "x" * 64])
-def test_names_that_providers_take_are_valid(name: str) -> None:
+def test_names_that_providers_accept_are_valid(name: str) -> None:
     validate_tool_use({"name": name, "toolUseId": "1", "input": {}})
     validate_tool_use_name({"name": name, "toolUseId": "1", "input": {}})
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("", "pattern"), ("a b", "pattern"), ("a\n", "pattern"), ("x" * 65, "length"), (None, "pattern")]
+    ("name", "problem"),
+    [("", "pattern"), ("a b", "pattern"), ("a\n", "pattern"), ("x" * 65, "length"), (None, "pattern")],
 )
-def test_other_names_are_not(name: Any, said: str) -> None:
+def test_other_names_are_not(name: Any, problem: str) -> None:
     for validate in (validate_tool_use, validate_tool_use_name):
-        with pytest.raises(InvalidToolUseNameException, match=f"invalid tool name {said}"):
+        with pytest.raises(InvalidToolUseNameException, match=f"invalid tool name {problem}"):
             validate({"name": name, "toolUseId": "1", "input": {}})
         with pytest.raises(InvalidToolUseNameException, match="tool name missing"):
             validate({"toolUseId": "1", "input": {}})
 
 
 def test_schemas_are_normalized_in_a_copy() -> None:
-    given = {"properties": {"a": {}, "b": {"type": "object", "properties": {"c": 1}}, "d": {"oneOf": []}}, "$defs": {}}
-    before = copy.deepcopy(given)
-    assert normalize_schema(given) == {
+    original = {
+        "properties": {"a": {}, "b": {"type": "object", "properties": {"c": 1}}, "d": {"oneOf": []}},
+        "$defs": {},
+    }
+    before = copy.deepcopy(original)
+    assert normalize_schema(original) == {
         "type": "object",
         "properties": {
             "a": {"type": "string", "description": "Property a"},
@@ -124,16 +128,16 @@ def test_schemas_are_normalized_in_a_copy() -> None:
         "required": [],
         "$defs": {},
     }
-    assert given == before
+    assert original == before
 
 
 def test_specs_are_normalized_in_a_copy() -> None:
-    given = spec(a={})
+    original = spec(a={})
     bare: Any = {"name": "f", "description": "d", "parameters": {"properties": {"a": {}}}}
-    before = copy.deepcopy(given)
-    assert normalize_tool_spec(given) == normalize_tool_spec(bare)
+    before = copy.deepcopy(original)
+    assert normalize_tool_spec(original) == normalize_tool_spec(bare)
     assert normalize_tool_spec(bare)["parameters"]["json"]["properties"]["a"]["type"] == "string"
-    assert given == before
+    assert original == before
 
 
 # References
@@ -150,18 +154,18 @@ def test_references_are_imported() -> None:
 
 
 @pytest.mark.parametrize("ref", ["os.path", "no_such_module:f", "os.path:nothing", "os:sep", "", 3, ":f", "os:"])
-def test_references_that_lead_nowhere_raise_pythons_own_import_error(ref: Any) -> None:
+def test_invalid_references_raise_pythons_own_import_error(ref: Any) -> None:
     with pytest.raises(ImportError):
         import_utils.import_from_ref(ref)
     with pytest.raises(ImportError):
         import_utils.import_class_from_ref(ref)
-    valid, said = import_utils.validate_reference(ref)
+    valid, message = import_utils.validate_reference(ref)
     assert not valid
-    assert said
+    assert message
     assert import_utils.ImportError is builtins.ImportError
 
 
-def test_a_function_is_no_class() -> None:
+def test_a_function_is_not_a_class() -> None:
     with pytest.raises(ImportError, match="is not a class"):
         import_utils.import_class_from_ref("os.path:join")
 
@@ -174,7 +178,7 @@ def test_untrusted_modules_are_not_imported() -> None:
     assert import_utils.validate_reference("pathlib:Path", trusted=["json"])[0] is False
 
 
-def test_references_are_told() -> None:
+def test_the_references_of_functions_and_classes_are_found() -> None:
     assert import_utils.get_ref_for_callable(os.path.join) == "posixpath:join"
     assert import_utils.get_ref_for_class(Path) == "pathlib:Path"
 

@@ -1,19 +1,19 @@
-"""What holds where nothing is said."""
+"""The defaults."""
 
 import inspect
 
 import pytest
 
 from toolcrib.dialects.swarm import IAgentTool, execute_tools
-from toolcrib.dialects.swarm.execution import ToolEvent
-from toolcrib.dialects.swarm.reading import AgentTool
+from toolcrib.dialects.swarm.interfaces import ToolEvent
+from toolcrib.dialects.swarm.tool import AgentTool
 
 ECHO = {"name": "echo", "description": "Echo.", "parameters": {"type": "object", "properties": {}}}
 
 
-def test_a_turn_has_a_minute_for_each_call_no_secrets_and_errors_without_their_words() -> None:
-    given = inspect.signature(execute_tools).parameters.values()
-    assert {each.name: each.default for each in given if each.default is not inspect.Parameter.empty} == {
+def test_a_turn_has_a_minute_for_each_call_no_secrets_and_errors_without_their_text() -> None:
+    parameters = inspect.signature(execute_tools).parameters.values()
+    assert {each.name: each.default for each in parameters if each.default is not inspect.Parameter.empty} == {
         "call_reason": "",
         "max_tool_calls": None,
         "abort": None,
@@ -23,9 +23,9 @@ def test_a_turn_has_a_minute_for_each_call_no_secrets_and_errors_without_their_w
     }
 
 
-async def test_the_words_of_an_error_are_shown_only_where_that_was_asked_for() -> None:
+async def test_the_text_of_an_error_is_shown_only_with_show_errors() -> None:
     def fails(dto: object) -> str:
-        raise ValueError("the words")
+        raise ValueError("the text")
 
     tool = IAgentTool(tool_name="echo-tool", function=ECHO, call=fails)
     calls = [{"id": "c1", "type": "function", "function": {"name": "echo", "arguments": {}}}]
@@ -33,7 +33,7 @@ async def test_the_words_of_an_error_are_shown_only_where_that_was_asked_for() -
         (await execute_tools("c", "a", calls, [tool], **more)).errors["c1"].message  # type: ignore[arg-type]
         for more in ({}, {"show_errors": True})
     ]
-    assert ["the words" in message for message in shown] == [False, True]
+    assert ["the text" in message for message in shown] == [False, True]
 
 
 def test_a_subclass_may_ask_the_base_which_accepts_everything_for_everybody() -> None:

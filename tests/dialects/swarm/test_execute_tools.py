@@ -29,9 +29,9 @@ def make(name: str, call: Callable[..., Any], **parts: Any) -> IAgentTool:
     return IAgentTool(tool_name=f"{name}-tool", function=function, call=call, **parts)
 
 
-def asks(name: str, tool_id: str = "", **arguments: Any) -> dict[str, Any]:
-    given = {"type": "function", "function": {"name": name, "arguments": arguments or {"query": "x"}}}
-    return {**given, "id": tool_id} if tool_id else given
+def requests(name: str, tool_id: str = "", **arguments: Any) -> dict[str, Any]:
+    call = {"type": "function", "function": {"name": name, "arguments": arguments or {"query": "x"}}}
+    return {**call, "id": tool_id} if tool_id else call
 
 
 def steps(done: Execution) -> list[str]:
@@ -44,7 +44,7 @@ async def returns(dto: Any) -> Any:
 
 async def test_all_calls_are_validated_before_any_runs_and_then_run_in_order() -> None:
     done = await execute_tools(
-        "client", "agent", [asks("a", "1"), asks("b", "2")], [make("a", returns), make("b", returns)]
+        "client", "agent", [requests("a", "1"), requests("b", "2")], [make("a", returns), make("b", returns)]
     )
     prepared = [f"{kind} {i}" for i in "12" for kind in ("on_validate", "validate", "on_before_call")]
     assert steps(done) == prepared + [f"{kind} {i}" for i in "12" for kind in ("call", "return", "on_after_call")]
@@ -65,7 +65,7 @@ async def test_the_next_call_begins_when_the_one_before_commits_and_not_when_it_
         return {"é": 1}
 
     done = await execute_tools(
-        "client", "agent", [asks("a", "1"), asks("b", "2")], [make("a", first), make("b", second)]
+        "client", "agent", [requests("a", "1"), requests("b", "2")], [make("a", first), make("b", second)]
     )
     assert steps(done)[6:] == [
         *("call 1", "commit 1", "call 2", "return 2", "on_after_call 2", "return 1", "on_after_call 1"),
@@ -78,23 +78,23 @@ async def test_the_next_call_begins_when_the_one_before_commits_and_not_when_it_
 
 
 @pytest.mark.parametrize(
-    ("refused", "said"),
+    ("refused", "message"),
     [
-        (asks("b", "2", sort="asc"), "Tool 'b': 'query' is missing. Expected string."),
-        (asks("b", "2", query=["x"]), "Tool 'b': 'query': expected string, got array."),
-        (asks("b", "2", query="x", sort="up"), "Tool 'b': 'sort': expected one of \"asc\", \"desc\", got string."),
-        (asks("c", "2"), "Tool 'c' does not accept these arguments."),
-        (asks("d", "2"), "Tool 'd' failed: KeyError"),
-        (asks("bb", "2"), "There is no tool 'bb'."),
-        (asks("b-tool", "2"), "There is no tool 'b-tool'."),
-        ({**asks("b", "2"), "type": "api"}, "'api' is no type of tool. The types are: 'function'."),
+        (requests("b", "2", sort="asc"), "Tool 'b': 'query' is missing. Expected string."),
+        (requests("b", "2", query=["x"]), "Tool 'b': 'query': expected string, got array."),
+        (requests("b", "2", query="x", sort="up"), "Tool 'b': 'sort': expected one of \"asc\", \"desc\", got string."),
+        (requests("c", "2"), "Tool 'c' does not accept these arguments."),
+        (requests("d", "2"), "Tool 'd' failed: KeyError"),
+        (requests("bb", "2"), "There is no tool 'bb'."),
+        (requests("b-tool", "2"), "There is no tool 'b-tool'."),
+        ({**requests("b", "2"), "type": "api"}, "'api' is not a type of tool. The types are: 'function'."),
     ],
 )
-async def test_when_one_call_is_refused_none_runs(refused: Any, said: str) -> None:
-    asked: list[str] = []
+async def test_when_one_call_is_refused_none_runs(refused: Any, message: str) -> None:
+    validated: list[str] = []
 
     def no(dto: Any) -> bool:
-        asked.append(dto.params["query"])
+        validated.append(dto.params["query"])
         return False
 
     async def raises(dto: Any) -> bool:
@@ -103,31 +103,34 @@ async def test_when_one_call_is_refused_none_runs(refused: Any, said: str) -> No
     ran: list[Any] = []
     tools = [
         make("a", ran.append),
-        make("b", ran.append, validate=lambda dto: bool(asked.append("b")) or True),
+        make("b", ran.append, validate=lambda dto: bool(validated.append("b")) or True),
         make("c", ran.append, validate=no),
         make("d", ran.append, validate=raises),
     ]
-    done = await execute_tools("client", "agent", [asks("a", "1"), refused, asks("a", "3")], tools)
+    done = await execute_tools("client", "agent", [requests("a", "1"), refused, requests("a", "3")], tools)
     assert (done.status, ran, dict(done.outputs)) == ("refused", [], {})
-    assert asked == (["x"] if refused["function"]["name"] == "c" else [])  # types come before `validate`
-    assert done.errors["2"].message.startswith(said)
+    assert validated == (["x"] if refused["function"]["name"] == "c" else [])  # types come before `validate`
+    assert done.errors["2"].message.startswith(message)
     assert (
         done.errors["1"].message
         == done.errors["3"].message
         == ("This call was not run, because the call '2' was refused.")
     )
     assert [event.tool_id for event in done.events if event.kind in ("refused", "skipped")] == ["2", "1", "3"]
-    assert [message["content"] for message in done.messages()][1].startswith(said)
+    assert [each["content"] for each in done.messages()][1].startswith(message)
 
 
-async def test_a_call_that_fails_says_why_and_the_rest_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_that_fails_has_a_reason_and_the_rest_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
     seen: list[Any] = []
 
     async def fails(dto: Any) -> None:
         raise ValueError("the detail")
 
-    tools = [make("a", fails, callbacks={"on_call_error": lambda *given: seen.append(given)}), make("b", returns)]
-    done = await execute_tools("client", "agent", [asks("b", "0"), asks("a", "1"), asks("b", "2")], tools)
+    tools = [
+        make("a", fails, callbacks={"on_call_error": lambda *arguments: seen.append(arguments)}),
+        make("b", returns),
+    ]
+    done = await execute_tools("client", "agent", [requests("b", "0"), requests("a", "1"), requests("b", "2")], tools)
     assert (done.status, dict(done.outputs)) == ("error", {"0": "0:x"})
     assert steps(done)[-4:] == ["call 1", "error 1", "on_call_error 1", "skipped 2"]
     assert [error.code for error in done.errors.values()] == ["failed", "cancelled"]
@@ -143,7 +146,7 @@ async def test_a_tool_that_neither_commits_nor_returns_ends_at_the_deadline() ->
         await asyncio.Event().wait()
 
     begun = time.monotonic()
-    calls = [asks("a", "1"), asks("b", "2")]
+    calls = [requests("a", "1"), requests("b", "2")]
     done = await execute_tools("client", "agent", calls, [make("a", never), make("b", returns)], timeout_s=0.05)
     assert time.monotonic() - begun < 20
     assert (done.status, done.errors["1"].code, done.errors["2"].code) == ("error", "timeout", "cancelled")
@@ -156,24 +159,24 @@ async def test_validation_has_the_deadline_too() -> None:
         return await asyncio.Event().wait()
 
     done = await execute_tools(
-        "client", "agent", [asks("a", "1")], [make("a", returns, validate=never)], timeout_s=0.05
+        "client", "agent", [requests("a", "1")], [make("a", returns, validate=never)], timeout_s=0.05
     )
     assert (done.status, done.errors["1"].code) == ("refused", "timeout")
 
 
-async def test_aborting_cancels_what_runs_tells_its_signal_and_skips_the_rest() -> None:
+async def test_aborting_cancels_what_runs_and_its_signal_and_skips_the_rest() -> None:
     abort = CancellationToken()
-    told: list[Any] = []
+    signals: list[Any] = []
 
     async def runs(dto: Any) -> None:
-        dto.abort_signal.add_callback(lambda: told.append(dto.abort_signal.aborted))
-        told.append(dto.abort_signal.aborted)
+        dto.abort_signal.add_callback(lambda: signals.append(dto.abort_signal.aborted))
+        signals.append(dto.abort_signal.aborted)
         abort.cancel()
         await asyncio.Event().wait()
 
-    calls = [asks("a", "1"), asks("b", "2")]
+    calls = [requests("a", "1"), requests("b", "2")]
     done = await execute_tools("client", "agent", calls, [make("a", runs), make("b", returns)], abort=abort)
-    assert (done.status, told) == ("aborted", [False, True])
+    assert (done.status, signals) == ("aborted", [False, True])
     assert done.errors["1"].message == "Tool 'a' was cancelled."
     assert done.errors["2"].message == "This call was not run, because the turn was aborted."
     assert steps(done)[-3:] == ["error 1", "on_call_error 1", "skipped 2"]
@@ -182,7 +185,7 @@ async def test_aborting_cancels_what_runs_tells_its_signal_and_skips_the_rest() 
 async def test_a_turn_that_was_aborted_before_does_nothing() -> None:
     abort = CancellationToken()
     abort.cancel()
-    done = await execute_tools("client", "agent", [asks("a", "1")], [make("a", returns)], abort=abort)
+    done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", returns)], abort=abort)
     assert (done.status, steps(done)) == ("aborted", ["skipped 1"])
 
 
@@ -192,9 +195,9 @@ async def test_callbacks_are_awaited_in_their_order_and_what_they_raise_changes_
     seen: list[Any] = []
 
     def observer(name: str) -> Callable[..., Any]:
-        async def observe(*given: Any) -> bool:
+        async def observe(*arguments: Any) -> bool:
             await asyncio.sleep(0)
-            seen.append((name, given))
+            seen.append((name, arguments))
             raise RuntimeError(name)
 
         return observe
@@ -205,7 +208,7 @@ async def test_callbacks_are_awaited_in_their_order_and_what_they_raise_changes_
 
     names = ("on_before_call", "on_after_call", "on_validate", "on_call_error")
     callbacks: Any = IAgentToolCallbacks(**{name: observer(name) for name in names})
-    calls = [asks("a", "1", query="y")]
+    calls = [requests("a", "1", query="y")]
     done = await execute_tools("client", "agent", calls, [make("a", call, callbacks=callbacks)], call_reason="because")
     params = {"query": "y"}
     signal = seen[2][1].pop("abort_signal")
@@ -234,19 +237,19 @@ async def test_callbacks_are_awaited_in_their_order_and_what_they_raise_changes_
 
 
 async def test_a_callback_that_does_not_end_is_not_waited_for() -> None:
-    async def never(*given: Any) -> None:
+    async def never(*arguments: Any) -> None:
         await asyncio.Event().wait()
 
     tools = [make("a", returns, callbacks={"on_before_call": never, "on_after_call": never})]
-    done = await execute_tools("client", "agent", [asks("a", "1")], tools, timeout_s=0.05)
+    done = await execute_tools("client", "agent", [requests("a", "1")], tools, timeout_s=0.05)
     assert (done.status, dict(done.outputs)) == ("success", {"1": "1:x"})
 
 
-async def test_an_output_is_given_whole_however_long_it_is() -> None:
+async def test_an_output_is_not_shortened_however_long_it_is() -> None:
     async def call(dto: Any) -> str:
         return "x" * 1_000_000
 
-    done = await execute_tools("client", "agent", [asks("a", "1")], [make("a", call)])
+    done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", call)])
     assert done.outputs["1"] == "x" * 1_000_000
 
 
@@ -271,17 +274,18 @@ async def test_a_camel_case_dictionary_is_called_with_camel_case_keys() -> None:
         "validate": validate,
         "call": call,
         "callbacks": {
-            name: lambda *given, name=name: order.append(name) for name in ("onBeforeCall", "onAfterCall", "onValidate")
+            name: lambda *arguments, name=name: order.append(name)
+            for name in ("onBeforeCall", "onAfterCall", "onValidate")
         },
     }
-    calls = [asks("search", "1")]
+    calls = [requests("search", "1")]
     done = await execute_tools("client", "agent", calls, [tool])
     assert (dict(done.outputs), order) == ({"1": "found"}, ["onValidate", "onBeforeCall", "onAfterCall"])
     common = {"clientId": "client", "agentName": "agent", "toolCalls": tuple(calls), "params": {"query": "x"}}
     assert seen["validate"] == common
     seen["call"].pop("abortSignal")
-    told = {"toolId": "1", "toolName": "search-tool", "callReason": "", "isLast": True}
-    assert seen["call"] == {**common, **told}
+    own = {"toolId": "1", "toolName": "search-tool", "callReason": "", "isLast": True}
+    assert seen["call"] == {**common, **own}
 
 
 async def test_without_a_limit_all_calls_run_and_with_one_the_last_do() -> None:
@@ -291,7 +295,7 @@ async def test_without_a_limit_all_calls_run_and_with_one_the_last_do() -> None:
         last.append((dto.tool_id, dto.is_last, len(dto.tool_calls)))
         return "done"
 
-    calls = [asks("a", tool_id) for tool_id in "123"]
+    calls = [requests("a", tool_id) for tool_id in "123"]
     done = await execute_tools("client", "agent", calls, [make("a", call)])
     assert last == [("1", False, 3), ("2", False, 3), ("3", True, 3)]
     last.clear()
@@ -302,13 +306,13 @@ async def test_without_a_limit_all_calls_run_and_with_one_the_last_do() -> None:
     assert (done.status, steps(done)) == ("success", ["dropped 1", "dropped 2", "dropped 3"])
 
 
-async def test_ids_are_given_where_there_are_none_and_refused_where_two_are_the_same() -> None:
-    done = await execute_tools("client", "agent", [asks("a"), asks("a")], [make("a", returns)])
+async def test_missing_ids_are_generated_and_duplicate_ids_are_refused() -> None:
+    done = await execute_tools("client", "agent", [requests("a"), requests("a")], [make("a", returns)])
     ids = [call["id"] for call in done.tool_calls]
     assert (len(set(ids)), list(done.outputs)) == (2, ids)
     ran: list[Any] = []
     done = await execute_tools(
-        "client", "agent", [asks("a", "1"), asks("a", "1"), asks("a", "2")], [make("a", ran.append)]
+        "client", "agent", [requests("a", "1"), requests("a", "1"), requests("a", "2")], [make("a", ran.append)]
     )
     assert (done.status, ran, done.errors["1"].code) == ("refused", [], "conflict")
     assert done.errors["1"].message == "2 calls have the id '1'. Give each its own."
@@ -323,7 +327,7 @@ async def test_a_plain_function_runs_in_a_thread_and_may_commit_from_there() -> 
             asyncio.run(commit_tool_output(dto.tool_id, "committed", dto.client_id, dto.agent_name))
         return "returned"
 
-    done = await execute_tools("client", "agent", [asks("a", "1"), asks("a", "2")], [make("a", call)])
+    done = await execute_tools("client", "agent", [requests("a", "1"), requests("a", "2")], [make("a", call)])
     assert threading.main_thread() not in threads
     assert dict(done.outputs) == {"1": "returned", "2": "committed"}
 
@@ -332,8 +336,8 @@ async def test_what_a_model_wrote_is_read_and_repaired_as_in_any_call() -> None:
     async def call(dto: Any) -> Any:
         return dto.params
 
-    asked = {"id": "1", "function": {"name": "a", "arguments": '{"query": "x", "limit": "3"}'}}
-    done = await execute_tools("client", "agent", [asked], [make("a", call)])
+    request = {"id": "1", "function": {"name": "a", "arguments": '{"query": "x", "limit": "3"}'}}
+    done = await execute_tools("client", "agent", [request], [make("a", call)])
     assert dict(done.outputs) == {"1": '{"query":"x","limit":3}'}
     assert [(repair.path, repair.from_kind, repair.to_kind) for repair in done.results["1"].repairs] == [
         ("/limit", "string", "integer")
@@ -352,9 +356,9 @@ async def test_only_the_first_commit_of_a_call_that_is_under_way_counts(caplog: 
         ):
             counted.append(await commit_tool_output(tool_id, {"n": len(counted)}, "client", agent))
 
-    done = await execute_tools("client", "agent", [asks("a", "1")], [make("a", call)])
+    done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", call)])
     assert (counted, dict(done.outputs)) == ([False, False, True, False], {"1": '{"n":2}'})
-    assert "it is not under way for this client and agent 'agent'. Those that are: '1'." in caplog.text
+    assert "it is not under way for this client and agent 'agent'. Under way are: '1'." in caplog.text
 
 
 async def test_an_output_that_was_committed_stays_when_the_call_fails_after_it() -> None:
@@ -363,7 +367,7 @@ async def test_an_output_that_was_committed_stays_when_the_call_fails_after_it()
         raise RuntimeError
 
     done = await execute_tools(
-        "client", "agent", [asks("a", "1"), asks("b", "2")], [make("a", call), make("b", returns)]
+        "client", "agent", [requests("a", "1"), requests("b", "2")], [make("a", call), make("b", returns)]
     )
     assert (done.status, done.outputs["1"], done.errors["1"].code) == ("error", "kept", "failed")
     assert done.messages()[0]["content"] == "kept"
@@ -375,15 +379,15 @@ async def test_two_turns_may_not_have_a_call_of_one_id_under_way_for_one_client_
     async def call(dto: Any) -> str:
         if not inner:
             for client in ("client", "another"):
-                inner.append(await execute_tools(client, "agent", [asks("a", "1")], [make("a", returns)]))
+                inner.append(await execute_tools(client, "agent", [requests("a", "1")], [make("a", returns)]))
         return "outer"
 
-    done = await execute_tools("client", "agent", [asks("a", "1")], [make("a", call)])
+    done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", call)])
     assert [each.status for each in inner] == ["error", "success"]
     assert (inner[0].errors["1"].code, dict(done.outputs)) == ("conflict", {"1": "outer"})
 
 
-async def test_who_gives_up_on_the_turn_itself_cancels_what_runs() -> None:
+async def test_cancelling_the_turn_itself_cancels_what_runs() -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def call(dto: Any) -> None:
@@ -393,7 +397,7 @@ async def test_who_gives_up_on_the_turn_itself_cancels_what_runs() -> None:
         finally:
             ended.set()
 
-    turn = asyncio.create_task(execute_tools("client", "agent", [asks("a", "1")], [make("a", call)]))
+    turn = asyncio.create_task(execute_tools("client", "agent", [requests("a", "1")], [make("a", call)]))
     await begun.wait()
     turn.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -401,18 +405,18 @@ async def test_who_gives_up_on_the_turn_itself_cancels_what_runs() -> None:
     assert ended.is_set()
 
 
-async def test_secrets_are_struck_out_of_outputs_errors_and_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_secrets_are_redacted_in_outputs_errors_and_the_log(caplog: pytest.LogCaptureFixture) -> None:
     async def returned(dto: Any) -> str:
         return "the key is hunter2hunter2"
 
     async def committed(dto: Any) -> None:
         await commit_tool_output(dto.tool_id, {"key": "hunter2hunter2"}, dto.client_id, dto.agent_name)
 
-    def observe(*given: Any) -> None:
+    def observe(*arguments: Any) -> None:
         raise RuntimeError("hunter2hunter2")
 
     tools = [make("a", returned, callbacks={"on_before_call": observe}), make("b", committed)]
-    calls = [asks("a", "1"), asks("b", "2")]
+    calls = [requests("a", "1"), requests("b", "2")]
     done = await execute_tools("client", "agent", calls, tools, secrets=["hunter2hunter2"])
     assert dict(done.outputs) == {"1": "the key is [secret]", "2": '{"key":"[secret]"}'}
     assert [result.text for result in done.results.values()] == list(done.outputs.values())
@@ -428,14 +432,16 @@ async def test_a_plain_function_may_give_a_coroutine_and_its_error_reaches_the_o
             raise OSError("no net")
         return "done"
 
-    tool = make("a", lambda dto: later(dto), callbacks={"on_call_error": lambda *given: failures.append(given[-1])})
-    done = await execute_tools("client", "agent", [asks("a", "1"), asks("a", "2")], [tool])
+    tool = make(
+        "a", lambda dto: later(dto), callbacks={"on_call_error": lambda *arguments: failures.append(arguments[-1])}
+    )
+    done = await execute_tools("client", "agent", [requests("a", "1"), requests("a", "2")], [tool])
     assert (done.status, dict(done.outputs)) == ("error", {"1": "done"})
     assert [(type(error), str(error)) for error in failures] == [(OSError, "no net")]
 
 
 @pytest.mark.parametrize(
-    ("calls", "options", "said"),
+    ("calls", "options", "message"),
     [
         ([{"id": "1"}], {}, "A tool call is "),
         ("a", {}, "tool_calls is a list of tool calls."),
@@ -443,6 +449,6 @@ async def test_a_plain_function_may_give_a_coroutine_and_its_error_reaches_the_o
         ([], {"max_tool_calls": -1}, "max_tool_calls is how many calls are run"),
     ],
 )
-async def test_what_the_program_did_wrong_is_raised(calls: Any, options: Any, said: str) -> None:
-    with pytest.raises(SetupError, match=said):
+async def test_what_the_program_did_wrong_is_raised(calls: Any, options: Any, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
         await execute_tools("client", "agent", calls, [], **options)

@@ -1,4 +1,4 @@
-"""What agent-swarm-kit's document on IAgentTool says, item by item. Its tools are in tests/seeds/swarm."""
+"""agent-swarm-kit's document on IAgentTool, item by item. Its tools are in tests/seeds/swarm."""
 
 import inspect
 import runpy
@@ -37,7 +37,7 @@ def call(name: str, tool_id: str, **arguments: Any) -> IToolCall:
     return {"id": tool_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-async def test_the_documents_tools_run_and_are_given_all_that_it_says(names: dict[str, Any]) -> None:
+async def test_the_documents_tools_run_and_get_all_that_it_lists(names: dict[str, Any]) -> None:
     calls = [call("search", "1", query="bolts", scope="new"), call("calculate", "2", a=1, b=2)]
     tools = [names["search_tool"], names["Calculate"]()]
     done = await execute_tools("client", "agent", calls, tools, call_reason="because")
@@ -71,23 +71,23 @@ async def test_the_documents_tools_run_and_are_given_all_that_it_says(names: dic
     assert second.abort_signal.aborted is False
 
 
-async def test_the_last_call_of_a_turn_is_told_so(names: dict[str, Any]) -> None:
+async def test_the_last_call_of_a_turn_is_marked(names: dict[str, Any]) -> None:
     calls = [call("calculate", str(number), a=number, b=0) for number in range(3)]
     await execute_tools("client", "agent", calls, [names["Calculate"]()])
     assert [dto.is_last for dto in names["seen"] if isinstance(dto, IToolCallDto)] == [False, False, True]
 
 
 async def test_required_keys_types_and_enums_are_enforced_before_validate(names: dict[str, Any]) -> None:
-    asked: list[Any] = []
-    tool = {**names["search_tool"], "validate": lambda dto: asked.append(dto) or True}
-    for arguments, said in [
+    called: list[Any] = []
+    tool = {**names["search_tool"], "validate": lambda dto: called.append(dto) or True}
+    for arguments, message in [
         ({}, "Tool 'search': 'query' is missing. Expected string."),
         ({"query": ["x"]}, "Tool 'search': 'query': expected string, got array."),
         ({"query": "x", "scope": "old"}, "Tool 'search': 'scope': expected one of \"all\", \"new\", got string."),
     ]:
         done = await execute_tools("client", "agent", [call("search", "1", **arguments)], [tool])
-        assert (done.status, done.results["1"].text) == ("refused", said)
-    assert (asked, names["seen"]) == ([], [])
+        assert (done.status, done.results["1"].text) == ("refused", message)
+    assert (called, names["seen"]) == ([], [])
 
 
 @pytest.mark.parametrize("answer", [True, False])
@@ -118,7 +118,7 @@ async def test_a_tool_is_found_by_the_name_of_its_function_and_known_by_its_tool
     assert agent_tool(names["search_tool"]).tool_name == "search-tool"
 
 
-async def test_a_model_is_told_the_documented_parts_of_a_function(names: dict[str, Any]) -> None:
+async def test_a_model_sees_the_documented_parts_of_a_function(names: dict[str, Any]) -> None:
     resolved = await resolve_tools("client", "agent", [names["search_tool"], names["Calculate"]()])
     assert [tool.to_dict() for tool in resolved] == [
         {"type": "function", "function": names["search_tool"]["function"]},
@@ -139,7 +139,7 @@ def test_notes_for_documentation_are_kept_and_optional(names: dict[str, Any]) ->
 def test_the_type_is_function_and_nothing_else(names: dict[str, Any]) -> None:
     assert ITool.type == "function"
     assert agent_tool({key: value for key, value in names["search_tool"].items() if key != "type"}).type == "function"
-    with pytest.raises(DefinitionError, match=r"'api' is no type of tool\. The types are: 'function'\."):
+    with pytest.raises(DefinitionError, match=r"'api' is not a type of tool\. The types are: 'function'\."):
         agent_tool({**names["search_tool"], "type": "api"})
 
 
@@ -150,7 +150,7 @@ async def test_callbacks_and_validate_are_optional(names: dict[str, Any]) -> Non
     assert [getattr(IAgentToolCallbacks(), name) for name in IAgentToolCallbacks.__slots__] == [None] * 4
 
 
-async def test_every_callback_is_given_what_it_is_documented_with() -> None:
+async def test_every_callback_gets_its_documented_arguments() -> None:
     seen: list[Any] = []
 
     async def fail(dto: Any) -> str:
@@ -159,34 +159,34 @@ async def test_every_callback_is_given_what_it_is_documented_with() -> None:
         return "done"
 
     callbacks = IAgentToolCallbacks(
-        on_before_call=lambda *given: seen.append(("before", given)),
-        on_after_call=lambda *given: seen.append(("after", given)),
-        on_validate=lambda *given: seen.append(("validate", given)),
-        on_call_error=lambda *given: seen.append(("error", given[:-1], str(given[-1]))),
+        on_before_call=lambda *arguments: seen.append(("before", arguments)),
+        on_after_call=lambda *arguments: seen.append(("after", arguments)),
+        on_validate=lambda *arguments: seen.append(("validate", arguments)),
+        on_call_error=lambda *arguments: seen.append(("error", arguments[:-1], str(arguments[-1]))),
     )
     schema = {"type": "object", "properties": {"fails": {"type": "boolean"}}, "required": ["fails"]}
     tool = IAgentTool(tool_name="t", function={"name": "f", "parameters": schema}, call=fail, callbacks=callbacks)
     await execute_tools("client", "agent", [call("f", "1", fails=False)], [tool], show_errors=True)
-    given = ("client", "agent", {"fails": False})
-    assert seen == [("validate", given), ("before", ("1", *given)), ("after", ("1", *given))]
+    arguments = ("client", "agent", {"fails": False})
+    assert seen == [("validate", arguments), ("before", ("1", *arguments)), ("after", ("1", *arguments))]
     seen.clear()
     await execute_tools("client", "agent", [call("f", "2", fails=True)], [tool], show_errors=True)
-    given = ("client", "agent", {"fails": True})
-    assert seen[:2] == [("validate", given), ("before", ("2", *given))]
-    assert (seen[2][:2], "no" in seen[2][2]) == (("error", ("2", *given)), True)
+    arguments = ("client", "agent", {"fails": True})
+    assert seen[:2] == [("validate", arguments), ("before", ("2", *arguments))]
+    assert (seen[2][:2], "no" in seen[2][2]) == (("error", ("2", *arguments)), True)
 
 
 async def test_a_tool_may_be_available_to_some_only(names: dict[str, Any]) -> None:
-    asked: list[Any] = []
+    called: list[Any] = []
 
-    def is_available(*given: str) -> bool:
-        asked.append(given)
-        return given[0] == "alice"
+    def is_available(*arguments: str) -> bool:
+        called.append(arguments)
+        return arguments[0] == "alice"
 
     tool = IAgentTool(tool_name="t", function={"name": "f"}, call=lambda dto: "done", is_available=is_available)
     assert [each.tool_name for each in await resolve_tools("alice", "agent", [tool])] == ["t"]
     assert await resolve_tools("bob", "agent", [tool]) == []
-    assert asked == [("alice", "agent", "t"), ("bob", "agent", "t")]
+    assert called == [("alice", "agent", "t"), ("bob", "agent", "t")]
 
 
 def test_the_interfaces_have_the_documented_members() -> None:

@@ -1,4 +1,4 @@
-"""The ways in which a tool may be written, and what is said of one that cannot be a tool."""
+"""The ways in which a tool may be written, and the errors for what cannot be a tool."""
 
 import asyncio
 import json
@@ -67,7 +67,7 @@ CAMEL = {"toolName": "calculate-tool", "type": "function", "function": FUNCTION,
 
 
 @pytest.mark.parametrize(
-    "given",
+    "written",
     [
         Calculate(),
         IAgentTool(tool_name="calculate-tool", function=FUNCTION, call=total),
@@ -77,12 +77,12 @@ CAMEL = {"toolName": "calculate-tool", "type": "function", "function": FUNCTION,
     ],
     ids=["class", "object", "factory", "snake_case", "camelCase"],
 )
-async def test_every_way_of_writing_a_tool_is_the_same_tool_beside_native_ones(given: Any) -> None:
+async def test_every_way_of_writing_a_tool_is_the_same_tool_beside_native_ones(written: Any) -> None:
     @tool
     async def double(n: int) -> int:
         return 2 * n
 
-    async with Workbench([given, double]) as bench:
+    async with Workbench([written, double]) as bench:
         spec = bench.specs()[0]
         assert (spec.name, spec.description, spec.input_schema) == ("calculate", "Calculate.", FUNCTION["parameters"])
         results = await bench.call_many([("calculate", {"terms": [1, 2]}), ("double", {"n": 4})])
@@ -92,7 +92,9 @@ async def test_every_way_of_writing_a_tool_is_the_same_tool_beside_native_ones(g
             "invalid_arguments",
             "Tool 'calculate': 'terms' is missing. Expected array of number.",
         )
-    done = await execute_tools("c", "a", [{"function": {"name": "calculate", "arguments": {"terms": [1, 2]}}}], [given])
+    done = await execute_tools(
+        "c", "a", [{"function": {"name": "calculate", "arguments": {"terms": [1, 2]}}}], [written]
+    )
     assert list(done.outputs.values()) == ["3"]
 
 
@@ -107,14 +109,14 @@ async def test_in_a_workbench_a_call_has_its_whole_life() -> None:
         return "returned"
 
     names = ("on_validate", "on_before_call", "on_after_call", "on_call_error")
-    given = IAgentTool(
+    written = IAgentTool(
         tool_name="calculate-tool",
         function=FUNCTION,
         call=call,
         validate=lambda dto: dto.params["terms"] != [],
-        callbacks={name: lambda *given, name=name: seen.append(name) for name in names},
+        callbacks={name: lambda *arguments, name=name: seen.append(name) for name in names},
     )
-    crib = Crib([given])
+    crib = Crib([written])
     bench = crib.workbench(Caller("alice"))
     assert (await bench.call(Call("calculate", {"terms": [1]}, "1"))).value == "committed"
     assert seen == ["on_validate", "on_before_call", ("call", "alice", "default", "1", True, 1), "on_after_call"]
@@ -181,12 +183,12 @@ async def test_a_resolved_tool_is_of_the_agent_that_it_was_resolved_for() -> Non
 
 async def test_only_available_tools_are_resolved_in_order_and_the_first_of_one_name() -> None:
     def available(answer: Any) -> Any:
-        def asked(client_id: str, agent_name: str, tool_name: str) -> Any:
+        def is_available(client_id: str, agent_name: str, tool_name: str) -> Any:
             if isinstance(answer, Exception):
                 raise answer
             return answer if (client_id, agent_name) == ("ann", "sales") else False
 
-        return asked
+        return is_available
 
     async def later(client_id: str, agent_name: str, tool_name: str) -> bool:
         await asyncio.sleep(0)
@@ -219,33 +221,33 @@ async def test_a_factory_that_does_not_answer_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
-        ({**SNAKE, "type": "api"}, "Tool 'calculate-tool': 'api' is no type of tool. The types are: 'function'."),
+        ({**SNAKE, "type": "api"}, "Tool 'calculate-tool': 'api' is not a type of tool. The types are: 'function'."),
         ({**CAMEL, "doc_note": ""}, "A tool is written in one spelling, and this one has 'toolName' and 'doc_note'."),
         ({**CAMEL, "isAvaliable": total}, "A tool has no 'isAvaliable'. Did you mean 'isAvailable'?"),
-        ({"type": "function"}, "A tool needs a 'tool_name', its name in the swarm: a text."),
+        ({"type": "function"}, "A tool needs a 'tool_name', its name in the swarm."),
         ({"toolName": "x", "function": FUNCTION}, "Tool 'x' has no 'call'."),
-        ({**SNAKE, "call": "total"}, "Tool 'calculate-tool': 'call' is a function."),
-        ({**CAMEL, "isAvailable": True}, "Tool 'calculate-tool': 'isAvailable' is a function."),
+        ({**SNAKE, "call": "total"}, "Tool 'calculate-tool': 'call' is not a function."),
+        ({**CAMEL, "isAvailable": True}, "Tool 'calculate-tool': 'isAvailable' is not a function."),
         ({**SNAKE, "function": {"description": ""}}, "function.name: None cannot be the name of a tool"),
         ({**SNAKE, "function": {"name": "a b"}}, "function.name: 'a b' cannot be the name of a tool"),
         ({**SNAKE, "function": "calculate"}, "'function' is a dictionary with name, description and parameters"),
         ({**SNAKE, "function": {"name": "a", "parameters": {"type": "array"}}}, "the root of function.parameters has"),
         ({**SNAKE, "callbacks": {"onCall": total}}, "has no callback 'onCall'."),
-        ({**CAMEL, "callbacks": {"onCall": total}}, "They are: onBeforeCall, onAfterCall, onValidate, onCallError."),
-        ({**SNAKE, "callbacks": {"onAfterCall": 1}}, "callback 'onAfterCall' is a function."),
-        (Calculate, "Calculate is a class of tools. Make one of it: Calculate()."),
-        (5, "A int is no tool."),
+        ({**CAMEL, "callbacks": {"onCall": total}}, "It has: onBeforeCall, onAfterCall, onValidate, onCallError."),
+        ({**SNAKE, "callbacks": {"onAfterCall": 1}}, "callback 'onAfterCall' is not a function."),
+        (Calculate, "Calculate is a class, not a tool. Make a tool of it: Calculate()."),
+        (5, "A tool is an IAgentTool, or a dictionary like one; not int."),
     ],
 )
-def test_what_cannot_be_a_tool_is_refused_with_the_way_out(wrong: Any, said: str) -> None:
+def test_what_cannot_be_a_tool_is_refused_with_the_way_out(wrong: Any, message: str) -> None:
     with pytest.raises(DefinitionError) as raised:
         add_tool(wrong)
-    assert said in str(raised.value)
+    assert message in str(raised.value)
 
 
-def test_a_subclass_says_what_is_missing_where_it_is_made() -> None:
+def test_a_subclass_with_a_missing_part_raises_when_it_is_made() -> None:
     class Half(IAgentTool):
         tool_name = "half"
         function = FUNCTION
@@ -260,7 +262,7 @@ def test_every_name_of_the_dialect_is_there() -> None:
     assert isinstance(agent_tool(Calculate()), AgentTool)
 
 
-def test_a_file_that_is_loaded_again_adds_its_tools_anew(tmp_path: Path) -> None:
+def test_a_file_that_is_loaded_again_replaces_its_tools(tmp_path: Path) -> None:
     file = tmp_path / "adds.py"
     text = """
 from toolcrib.dialects.swarm import add_tool
@@ -279,3 +281,15 @@ ECHO = add_tool({
     file.write_text(text + text.partition("ECHO = ")[2])
     with pytest.raises(LoadError, match="already exists"):
         Workbench([f"{file}:ECHO"])
+
+
+async def test_parameters_may_have_any_names() -> None:
+    names = ["self", "tool", "spec", "call", "context"]
+    properties = {name: {"type": "string"} for name in names}
+    function = {"name": "any", "parameters": {"type": "object", "properties": properties, "required": names}}
+    written = IAgentTool(tool_name="any-names", function=function, call=lambda dto: sorted(dto.params))
+    arguments = dict.fromkeys(names, "x")
+    async with Workbench([written]) as bench:
+        assert (await bench.call("any", arguments)).value == sorted(names)
+    done = await execute_tools("c", "a", [{"function": {"name": "any", "arguments": arguments}}], [written])
+    assert list(done.outputs.values()) == ['["call","context","self","spec","tool"]']

@@ -1,17 +1,6 @@
 """AutoGen's tool layer (`autogen_core`) on the core: the same names, shapes and errors.
 
-| AutoGen | here | ours |
-|---|---|---|
-| `FunctionTool` | `.tools` | `toolcrib.Tool` |
-| `BaseTool`, `BaseToolWithState` | `.tools` | a callable, `toolcrib.StatefulTool` |
-| `Workbench`, `StaticWorkbench` | `.tools` | `toolcrib.Workbench` |
-| `ToolResult`, `TextResultContent` | `.tools` | `toolcrib.Result`, `toolcrib.Text` |
-| `CancellationToken` | here | `toolcrib.CancellationToken`, of which it is one |
-| `Image` | here | `toolcrib.Image` |
-| `ComponentModel` | here | none: our tools are named where they are defined |
-| `FunctionCall` | here | `toolcrib.Call` |
-| provider namespaces | `trust_namespaces` | none |
-| source code in configurations | `allow_source_code` | none: code is loaded from files |
+The phrase book is in docs/dialects/autogen.md.
 """
 
 from ._cancellation_token import CancellationToken

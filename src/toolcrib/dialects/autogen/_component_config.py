@@ -1,7 +1,7 @@
-"""Objects that can be written down as data and made again: AutoGen's components.
+"""AutoGen's components: objects that can be dumped as data and loaded again.
 
-A component says by a *provider* which class makes it. Providers below `autogen_core.` are written here and mean the
-classes of this dialect, whether or not AutoGen is installed.
+The *provider* of a component names its class. Here, those below `autogen_core.` name the classes of this dialect,
+whether or not AutoGen is installed.
 """
 
 import importlib
@@ -28,7 +28,7 @@ WELL_KNOWN_PROVIDERS = {
     "OpenAIChatCompletionClient": "autogen_ext.models.openai.OpenAIChatCompletionClient",
     "OllamaChatCompletionClient": "autogen_ext.models.ollama.OllamaChatCompletionClient",
 }
-"""Short names that configurations may use in place of a provider."""
+"""Short names for providers."""
 
 _THEIRS = "autogen_core"
 _OURS = str(__package__)
@@ -37,23 +37,20 @@ _OURS = str(__package__)
 class ComponentModel(BaseModel):
     """Model class for a component. Contains all information required to instantiate a component."""
 
-    # That sentence is AutoGen's: it stands in the schemas of configurations.
+    # That sentence is AutoGen's: it is a part of the schemas of configurations.
 
     provider: str
-    """The class that makes it: its module and its name, with a dot between them."""
+    """The class: its module, a dot, and its name."""
 
     component_type: ComponentType | None = None
-    """What it is for; None for what the class says."""
-
     version: int | None = None
     """The same as *component_version*."""
 
     component_version: int | None = None
-    """Which version of its class *config* was written by; None for the present one."""
+    """The version of the class that wrote *config*; None for the present one."""
 
     description: str | None = None
     label: str | None = None
-
     config: dict[str, Any]
     """What the class needs to make it again."""
 
@@ -66,30 +63,30 @@ def _type_to_provider_str(kind: type) -> str:
 
 
 class ComponentFromConfig(Generic[FromConfigT]):
-    """What can be made of a configuration."""
+    """A class whose objects can be loaded from a configuration."""
 
     @classmethod
     def _from_config(cls, config: FromConfigT) -> Self:
-        """Make one of *config*, a value of `component_config_schema`."""
+        """Make an object from *config*, a value of `component_config_schema`."""
         raise NotImplementedError("This component does not support dumping to config")
 
     @classmethod
     def _from_config_past_version(cls, config: dict[str, Any], version: int) -> Self:
-        """Make one of *config* as an older *version* of the class wrote it: no schema has checked it."""
+        """Make an object from *config* as an older *version* of the class wrote it, not validated."""
         raise NotImplementedError("This component does not support loading from past versions")
 
 
 class ComponentToConfig(Generic[ToConfigT]):
-    """What can be written down."""
+    """A class whose objects can be dumped as a configuration."""
 
     component_type: ClassVar[ComponentType]
-    """What it is for, such as `"tool"`."""
+    """Such as `"tool"`."""
 
     component_version: ClassVar[int] = 1
-    """Of the configuration's shape. Count it up when older configurations no longer fit."""
+    """The version of the configuration's shape, to be increased when older configurations no longer fit."""
 
     component_provider_override: ClassVar[str | None] = None
-    """The provider to write, where the module's own name is not the one to import from."""
+    """The provider to write, where the class is imported from another module than its own."""
 
     component_description: ClassVar[str | None] = None
     """None for the first paragraph of the class's docstring."""
@@ -98,13 +95,13 @@ class ComponentToConfig(Generic[ToConfigT]):
     """None for the name of the class."""
 
     def _to_config(self) -> ToConfigT:
-        """What it takes to make this one again."""
+        """Return the configuration that `_from_config` makes this object from."""
         raise NotImplementedError("This component does not support dumping to config")
 
     def dump_component(self) -> ComponentModel:
-        """This component as data, for `load_component`. What is None is left out of its config.
+        """Return this component as data, for `load_component`. Its config has no entries that are None.
 
-        Raises TypeError for an object of a local class, for nobody could import that.
+        Raises TypeError for an object of a local class, which cannot be imported.
         """
         provider = self.component_provider_override
         if provider is None:
@@ -134,26 +131,24 @@ class ComponentToConfig(Generic[ToConfigT]):
 
 
 class ComponentLoader:
-    """What makes components of data."""
+    """A class that loads components."""
 
     @overload
     @classmethod
     def load_component(cls, model: ComponentModel | dict[str, Any], expected: None = None) -> Self: ...
-
     @overload
     @classmethod
     def load_component(cls, model: ComponentModel | dict[str, Any], expected: type[ExpectedType]) -> ExpectedType: ...
-
     @classmethod
     def load_component(
         cls, model: ComponentModel | dict[str, Any], expected: type[ExpectedType] | None = None
     ) -> Self | ExpectedType:
-        """The component that *model* describes: one of this class, or of *expected*.
+        """Return the component that *model* describes: one of this class, or of *expected*.
 
-        Raises ValueError for a provider that is none or that is in no trusted namespace (see `trust_namespaces`),
-        ImportError and AttributeError for one that is not there, TypeError for one that is no component or not what
-        was expected, NotImplementedError for a version that its class no longer reads, and pydantic's ValidationError
-        for a config that does not fit.
+        Raises ValueError for a malformed provider or one in no trusted namespace (see `trust_namespaces`),
+        ImportError and AttributeError for one that does not exist, TypeError for one that is not a component or not
+        what was expected, NotImplementedError for a version that its class does not read, and pydantic's
+        ValidationError for a config that does not fit.
         """
         model = ComponentModel(**model) if isinstance(model, dict) else model
         kind = _component_class(WELL_KNOWN_PROVIDERS.get(model.provider, model.provider))
@@ -178,12 +173,12 @@ class ComponentLoader:
 
 
 class ComponentSchemaType(Generic[ConfigT]):
-    """What says the shape of its configuration."""
+    """A class with a pydantic model of its configuration."""
 
     component_config_schema: type[ConfigT]
-    """The pydantic model of the configuration. It belongs to the class, which `ClassVar` cannot say of a variable."""
+    """A class variable: `ClassVar` cannot have a type variable in it."""
 
-    required_class_vars = ["component_config_schema", "component_type"]  # noqa: RUF012 (as users know it)
+    required_class_vars = ["component_config_schema", "component_type"]  # noqa: RUF012 - as AutoGen has it
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -195,13 +190,13 @@ class ComponentSchemaType(Generic[ConfigT]):
 
 
 class ComponentBase(ComponentToConfig[ConfigT], ComponentLoader, Generic[ConfigT]):
-    """For an interface whose implementations are components: they inherit from it and from `Component`."""
+    """The base of an interface whose implementations are components; those inherit from `Component` as well."""
 
 
 class Component(ComponentFromConfig[ConfigT], ComponentSchemaType[ConfigT], Generic[ConfigT]):
-    """For a class whose objects can be written down, beside the `ComponentBase` of its interface.
+    """The base of a component, beside its interface with `ComponentBase`.
 
-    It sets `component_config_schema` and `component_type`, and defines `_to_config` and `_from_config`.
+    The class sets `component_config_schema` and `component_type`, and defines `_to_config` and `_from_config`.
     """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -221,42 +216,42 @@ class _ConcreteComponent(
     ComponentLoader,
     Generic[ConfigT],
 ):
-    """All that a component is, for type checkers only."""
+    """All parts of a component, for type checkers."""
 
 
 _PARTS = (ComponentFromConfig, ComponentToConfig, ComponentSchemaType, ComponentLoader)
 
 
 def is_component_instance(cls: Any) -> TypeGuard[_ConcreteComponent[BaseModel]]:
-    """Whether the object *cls* is a component."""
+    """Return whether the object *cls* is a component."""
     return all(isinstance(cls, part) for part in _PARTS)
 
 
 def is_component_class(cls: Any) -> TypeGuard[type[_ConcreteComponent[BaseModel]]]:
-    """Whether the objects of *cls* are components."""
+    """Return whether *cls* is a class of components."""
     return isinstance(cls, type) and all(issubclass(cls, part) for part in _PARTS)
 
 
 def _component_class(provider: str) -> type[_ConcreteComponent[BaseModel]]:
     module, _, name = provider.rpartition(".")
     if not module or not all(part.isidentifier() for part in provider.split(".")):
-        raise _noted(
+        raise _with_note(
             ValueError("Invalid"),
-            f"A provider is a module and a class, as 'autogen_core.tools.FunctionTool'; this is {provider!r}.",
+            f"A provider is a module and a class, such as 'autogen_core.tools.FunctionTool'; this is {provider!r}.",
         )
     require_trusted(module)
     kind = getattr(_module(module), name)
     if not is_component_class(kind):
-        raise _noted(
+        raise _with_note(
             TypeError("Invalid component class"),
-            f"{provider} is no subclass of {__package__}.Component and ComponentBase. "
-            "A class that is made of AutoGen's own is one of its components, not of ours.",
+            f"{provider} is not a subclass of {__package__}.Component and ComponentBase. "
+            "A subclass of AutoGen's own classes is a component of AutoGen, not of this dialect.",
         )
     return kind
 
 
 def _module(path: str) -> Any:
-    """The module *path*, where `autogen_core` is this package."""
+    """Import the module *path*, with `autogen_core` as this package."""
     package, dot, below = path.partition(".")
     if package != _THEIRS:
         return importlib.import_module(path)
@@ -266,20 +261,20 @@ def _module(path: str) -> Any:
     except ModuleNotFoundError as error:
         if not f"{ours}.".startswith(f"{error.name}."):
             raise
-        raise _noted(
+        raise _with_note(
             ModuleNotFoundError(f"No module named '{path}'", name=path),
-            f"{_OURS} stands for {_THEIRS}'s tool layer, and this module is no part of it.",
+            f"{_OURS} replaces {_THEIRS}'s tool layer, and this module is not part of that.",
         ) from None
 
 
-def _noted(error: E, note: str) -> E:
-    """*error*, whose text programs know, with the way out beside it."""
+def _with_note(error: E, note: str) -> E:
+    """Return *error*, whose text is AutoGen's, with a note on the way out."""
     error.add_note(note)
     return error
 
 
 def _warn(message: str) -> None:
-    """Warn whoever defines a class: the first frame outside of this file and of Python's making of classes."""
+    """Warn at the class definition: at the first frame outside of this file and of Python's `abc`."""
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_globals.get("__name__") in (__name__, "abc"):
         level, frame = level + 1, frame.f_back

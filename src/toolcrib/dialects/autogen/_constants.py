@@ -1,4 +1,4 @@
-"""The names of AutoGen's loggers. Programs attach their handlers to them, so they stay as they are."""
+"""The names of AutoGen's loggers, to which programs attach their handlers."""
 
 ROOT_LOGGER_NAME = "autogen_core"
 EVENT_LOGGER_NAME = "autogen_core.events"

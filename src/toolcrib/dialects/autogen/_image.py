@@ -1,7 +1,4 @@
-"""Images as AutoGen's tools give them: Pillow's, always RGB, and PNG on their way out.
-
-Pillow is imported when an image is read, not before.
-"""
+"""AutoGen's Image: a Pillow image in RGB, written as PNG. Pillow is imported when the first image is read."""
 
 from __future__ import annotations
 
@@ -34,7 +31,7 @@ class Image:
 
     @classmethod
     def from_uri(cls, uri: str) -> Image:
-        """The image in a `data:` URI. Raises ValueError for anything but PNG and JPEG in base64."""
+        """Return the image in a `data:` URI. Raises ValueError for anything but PNG and JPEG in base64."""
         begins = _URI.match(uri)
         if begins is None:
             raise ValueError("Invalid URI format. It should be a base64 encoded image URI.")
@@ -42,7 +39,7 @@ class Image:
 
     @classmethod
     def from_base64(cls, base64_str: str) -> Image:
-        """The image in *base64_str*, in any format that Pillow reads. Raises Pillow's error if it is none."""
+        """Return the image in *base64_str*, in any format that Pillow reads. Raises Pillow's error for others."""
         return cls(_read(BytesIO(base64.b64decode(base64_str))))
 
     @classmethod
@@ -50,7 +47,7 @@ class Image:
         return cls(_read(file_path))
 
     def to_base64(self) -> str:
-        """The bytes of a PNG file, in base64."""
+        """Return the bytes of a PNG file, in base64."""
         written = BytesIO()
         self.image.save(written, format="PNG")
         return base64.b64encode(written.getvalue()).decode("ascii")
@@ -60,7 +57,7 @@ class Image:
         return f"data:image/png;base64,{self.to_base64()}"
 
     def to_openai_format(self, detail: Literal["auto", "low", "high"] = "auto") -> dict[str, Any]:
-        """A part of a message in OpenAI's chat completions."""
+        """Return a content part of a message for OpenAI's chat completions."""
         return {"type": "image_url", "image_url": {"url": self.data_uri, "detail": detail}}
 
     def _repr_html_(self) -> str:
@@ -79,8 +76,8 @@ class Image:
                 return cls.from_base64(value["data"])
             except SetupError:
                 raise
-            except Exception as error:  # of whatever kind: pydantic takes only some as a refusal
-                raise ValueError("What is under 'data' is no image in base64 that can be read") from error
+            except Exception as error:  # pydantic makes ValidationErrors of ValueErrors only
+                raise ValueError("'data' is not a readable image in base64") from error
 
         def serialize(value: Image) -> dict[str, str]:
             return {"data": value.to_base64()}

@@ -1,11 +1,11 @@
-"""What a model asks for, in AutoGen's words."""
+"""AutoGen's shape of the tool call that a model requests."""
 
 from dataclasses import dataclass
 
 
 @dataclass
 class FunctionCall:
-    """One call that a model asks for. *arguments* is JSON text, as the model wrote it."""
+    """One tool call of a model. *arguments* is JSON text, as the model wrote it."""
 
     id: str
     arguments: str

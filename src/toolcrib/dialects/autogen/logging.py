@@ -1,11 +1,11 @@
-"""What AutoGen tells its loggers: events whose text is one JSON object."""
+"""The events that AutoGen logs. The text of each is one JSON object."""
 
 import json
 from typing import Any
 
 
 class ToolCallEvent:
-    """One call of a tool has ended. It goes to the logger `EVENT_LOGGER_NAME` at INFO; `str` of it is JSON."""
+    """A tool call that has ended. It is logged to `EVENT_LOGGER_NAME` at INFO; its `str` is JSON."""
 
     def __init__(self, *, tool_name: str, arguments: dict[str, Any], result: str) -> None:
         self.kwargs: dict[str, Any] = {

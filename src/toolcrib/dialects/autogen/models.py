@@ -1,13 +1,14 @@
+# ruff: noqa: B006 - AutoGen has these defaults
 """The shapes of AutoGen's model clients, for programs that name them: messages, results, and the abstract client.
 
-No client is here. `toolcrib.agent` has ours.
+There is no client here. `toolcrib.agent` has those of Toolcrib.
 """
 
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, Optional, Required
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, NotRequired, Optional
 
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
@@ -41,14 +42,14 @@ __all__ = [
 
 
 class SystemMessage(BaseModel):
-    """What the developer tells the model."""
+    """A message of the developer to the model."""
 
     content: str
     type: Literal["SystemMessage"] = "SystemMessage"
 
 
 class UserMessage(BaseModel):
-    """What the user tells the model. *source* is the name of the agent that passes it on."""
+    """A message of the user to the model. *source* is the name of the agent that passes it on."""
 
     content: str | list[str | Image]
     source: str
@@ -56,7 +57,7 @@ class UserMessage(BaseModel):
 
 
 class AssistantMessage(BaseModel):
-    """What the model said, or the calls it asked for. *thought* is what it said besides, such as its reasoning."""
+    """An answer of the model: text, or tool calls. *thought* is text beside it, such as its reasoning."""
 
     content: str | list[FunctionCall]
     thought: str | None = None
@@ -65,7 +66,7 @@ class AssistantMessage(BaseModel):
 
 
 class FunctionExecutionResult(BaseModel):
-    """What one call gave. *call_id* is empty where the model gives none."""
+    """The result of one call. *call_id* is empty where the model sends none."""
 
     content: str
     name: str
@@ -74,7 +75,7 @@ class FunctionExecutionResult(BaseModel):
 
 
 class FunctionExecutionResultMessage(BaseModel):
-    """What the calls of one turn gave."""
+    """The results of the calls of one turn."""
 
     content: list[FunctionExecutionResult]
     type: Literal["FunctionExecutionResultMessage"] = "FunctionExecutionResultMessage"
@@ -88,7 +89,7 @@ FinishReasons = Literal["stop", "length", "function_calls", "content_filter", "u
 
 @dataclass
 class RequestUsage:
-    """Counts of tokens."""
+    """Numbers of tokens."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -96,14 +97,14 @@ class RequestUsage:
 
 @dataclass
 class TopLogprob:
-    """The logarithm of the probability of one token among the likeliest."""
+    """The logarithm of the probability of one of the likeliest tokens."""
 
     logprob: float
     bytes: Optional[list[int]] = None  # noqa: UP045 - `bytes |` would be read as the field
 
 
 class ChatCompletionTokenLogprob(BaseModel):
-    """The logarithm of the probability of a token that was chosen."""
+    """The logarithm of the probability of a token of the answer."""
 
     token: str
     logprob: float
@@ -112,7 +113,7 @@ class ChatCompletionTokenLogprob(BaseModel):
 
 
 class CreateResult(BaseModel):
-    """What a model client gives: text, or calls to make."""
+    """What a model client returns: text, or tool calls."""
 
     finish_reason: FinishReasons
     content: str | list[FunctionCall]
@@ -123,7 +124,7 @@ class CreateResult(BaseModel):
 
 
 class ModelFamily:
-    """The names of families of models that AutoGen knows. Any other text is a family too."""
+    """The families of models that AutoGen knows. Any other text is a family too."""
 
     GPT_5 = "gpt-5"
     GPT_41 = "gpt-41"
@@ -165,57 +166,54 @@ class ModelFamily:
 
     @staticmethod
     def is_claude(family: str) -> bool:
-        return family in _families("CLAUDE")
+        return _is_one_of(family, "CLAUDE")
 
     @staticmethod
     def is_gemini(family: str) -> bool:
-        return family in _families("GEMINI")
+        return _is_one_of(family, "GEMINI")
 
     @staticmethod
     def is_openai(family: str) -> bool:
-        return family in _families("GPT", "O1", "O3", "O4")
+        return _is_one_of(family, "GPT", "O1", "O3", "O4")
 
     @staticmethod
     def is_llama(family: str) -> bool:
-        return family in _families("LLAMA")
+        return _is_one_of(family, "LLAMA")
 
     @staticmethod
     def is_mistral(family: str) -> bool:
-        return family in _families("CODESRAL", "OPEN_CODESRAL", "MISTRAL", "MINISTRAL", "PIXTRAL")
+        return _is_one_of(family, "CODESRAL", "OPEN_CODESRAL", "MISTRAL", "MINISTRAL", "PIXTRAL")
 
 
-def _families(*beginnings: str) -> set[str]:
-    return {family for name, family in vars(ModelFamily).items() if name.startswith(beginnings)}
+def _is_one_of(family: str, *prefixes: str) -> bool:
+    return any(family == value for name, value in vars(ModelFamily).items() if name.startswith(prefixes))
 
 
-class ModelCapabilities(TypedDict, total=False):
-    """What a model can do, as older clients say it."""
+class ModelCapabilities(TypedDict):
+    """What a model can do, in the shape of older clients."""
 
-    vision: Required[bool]
-    function_calling: Required[bool]
-    json_output: Required[bool]
+    vision: bool
+    function_calling: bool
+    json_output: bool
 
 
-class ModelInfo(TypedDict, total=False):
+class ModelInfo(ModelCapabilities):
     """What a model can do. *structured_output* is output by a schema, *json_output* any JSON."""
 
-    vision: Required[bool]
-    function_calling: Required[bool]
-    json_output: Required[bool]
-    family: Required[str]
-    structured_output: Required[bool]
-    multiple_system_messages: bool | None
+    family: str
+    structured_output: bool
+    multiple_system_messages: NotRequired[bool | None]
 
 
 def validate_model_info(model_info: ModelInfo) -> None:
-    """Raises ValueError where *model_info* lacks what it must have; warns of what it will have to have."""
-    given: set[str] = set(model_info)
+    """Raise ValueError for a missing entry of *model_info*; warn of one that will be required."""
+    present = set[str](model_info)
     for name in ("vision", "function_calling", "json_output", "family"):
-        if name not in given:
+        if name not in present:
             raise ValueError(
                 f"Missing required field '{name}' in ModelInfo. Starting in v0.4.7, the required fields are enforced."
             )
-    if "structured_output" not in given:
+    if "structured_output" not in present:
         warnings.warn(
             "Missing required field 'structured_output' in ModelInfo. "
             "This field will be required in a future version of AutoGen.",
@@ -225,23 +223,23 @@ def validate_model_info(model_info: ModelInfo) -> None:
 
 
 class ChatCompletionClient(ComponentBase[BaseModel], ABC):
-    """What talks to a model."""
+    """A client of a model."""
 
     @abstractmethod
     async def create(
         self,
         messages: Sequence[LLMMessage],
         *,
-        tools: "Sequence[Tool | ToolSchema]" = [],  # noqa: B006 - as AutoGen has it
+        tools: "Sequence[Tool | ToolSchema]" = [],
         tool_choice: 'Tool | Literal["auto", "required", "none"]' = "auto",
         json_output: bool | type[BaseModel] | None = None,
         extra_create_args: Mapping[str, Any] = {},
         cancellation_token: CancellationToken | None = None,
     ) -> CreateResult:
-        """One answer of the model to *messages*.
+        """Return one answer of the model to *messages*.
 
-        *tool_choice* is a tool that it must call, or whether it may, must or must not call one. *json_output* is a
-        pydantic model for output by its schema, True for any JSON. *extra_create_args* go to the client as they are.
+        *tool_choice* is a tool that it has to call, or whether it may, has to or must not call one. *json_output* is a
+        pydantic model for output by its schema, True for any JSON. *extra_create_args* are passed to the client.
         """
 
     @abstractmethod
@@ -249,43 +247,28 @@ class ChatCompletionClient(ComponentBase[BaseModel], ABC):
         self,
         messages: Sequence[LLMMessage],
         *,
-        tools: "Sequence[Tool | ToolSchema]" = [],  # noqa: B006 - as AutoGen has it
+        tools: "Sequence[Tool | ToolSchema]" = [],
         tool_choice: 'Tool | Literal["auto", "required", "none"]' = "auto",
         json_output: bool | type[BaseModel] | None = None,
         extra_create_args: Mapping[str, Any] = {},
         cancellation_token: CancellationToken | None = None,
     ) -> AsyncGenerator[str | CreateResult, None]:
-        """As `create`, piece by piece; the last is the CreateResult."""
+        """Yield the answer in pieces; the last is the CreateResult."""
 
     @abstractmethod
     async def close(self) -> None: ...
-
     @abstractmethod
     def actual_usage(self) -> RequestUsage: ...
-
     @abstractmethod
     def total_usage(self) -> RequestUsage: ...
-
     @abstractmethod
-    def count_tokens(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: "Sequence[Tool | ToolSchema]" = [],  # noqa: B006 - as AutoGen has it
-    ) -> int: ...
-
+    def count_tokens(self, messages: Sequence[LLMMessage], *, tools: "Sequence[Tool | ToolSchema]" = []) -> int: ...
     @abstractmethod
-    def remaining_tokens(
-        self,
-        messages: Sequence[LLMMessage],
-        *,
-        tools: "Sequence[Tool | ToolSchema]" = [],  # noqa: B006 - as AutoGen has it
-    ) -> int: ...
-
+    def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: "Sequence[Tool | ToolSchema]" = []) -> int: ...
     @property
     @abstractmethod
     def capabilities(self) -> ModelCapabilities:
-        """Superseded by `model_info`."""
+        """Replaced by `model_info`."""
 
     @property
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Components as data: dumped, loaded, dumped again, and refused."""
+"""Components as data: dumped, loaded, dumped again, and their errors."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def _known(value: Any) -> Any:
 
 
 def again(component: Any) -> Any:
-    """What is made of its dump, read from text as a stranger would; from source code."""
+    """Return the tool loaded from its dump, read from text; from source code."""
     return type(component).load_component(json.loads(json.dumps(dumped(component))))
 
 

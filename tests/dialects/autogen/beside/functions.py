@@ -1,4 +1,4 @@
-"""Functions that are written down in configurations."""
+"""Functions that are dumped in configurations."""
 
 import functools
 import math

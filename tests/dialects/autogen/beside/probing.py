@@ -1,4 +1,4 @@
-"""Probes: small programs by name, each with what it gives as JSON text, or the error it ends with.
+"""Probes: small programs by name. The outcome of each is its result as JSON text, or the error that it raises.
 
 The modules beside this one import `autogen_core`. The test runs them once as they are and once with the import root
 changed, and compares what `python run.py` prints.
@@ -34,21 +34,21 @@ def outcome(name: str) -> str:
             value = fn()
             if inspect.isawaitable(value):
                 value = asyncio.run(asyncio.wait_for(value, 20))
-            said = json.dumps(value)
+            text = json.dumps(value)
         except BaseException as error:
-            said = told(error)
-    # A ResourceWarning comes when the garbage is collected, which is no part of what a probe does.
+            text = error_text(error)
+    # A ResourceWarning comes with the garbage collection, which is not a part of the probe.
     seen = [warning for warning in caught if not issubclass(warning.category, ResourceWarning | DeprecationWarning)]
-    return _CHANCE.sub("...", "\n".join([said, *(f"[{warning.category.__name__}]" for warning in seen)]))
+    return _CHANCE.sub("...", "\n".join([text, *(f"[{warning.category.__name__}]" for warning in seen)]))
 
 
-def told(error: BaseException) -> str:
-    """*error* by the kind that a program written for the original catches it by, and its text."""
+def error_text(error: BaseException) -> str:
+    """Return the type by which a program written for the original catches *error*, and its text."""
     kind = next(kind for kind in type(error).__mro__ if kind.__module__.split(".")[0] in _KNOWN)
     return f"{kind.__name__}: {error}"
 
 
 _CHANCE = re.compile(r"0x[0-9a-f]{6,}|(?<=reference )[0-9a-f]{8}")
-"""What is another text each time: addresses, and the references of errors."""
+"""The texts that differ each time: addresses, and the references of errors."""
 
 _KNOWN = ("builtins", "asyncio", "pydantic_core", "PIL")

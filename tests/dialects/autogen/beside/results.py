@@ -1,4 +1,4 @@
-"""What calls give: values as text, errors as text, the shapes of results."""
+"""The results of calls: values as text, errors as text, and their shapes."""
 
 import base64
 import dataclasses

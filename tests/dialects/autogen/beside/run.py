@@ -1,4 +1,4 @@
-"""Prints what all probes give, as JSON: name to text."""
+"""Prints the outcomes of all probes, as JSON: name to text."""
 
 import json
 import sys
@@ -13,5 +13,5 @@ import tokens  # noqa: F401
 import tools  # noqa: F401
 import workbenches  # noqa: F401
 
-asked = sys.argv[1:] or probing.PROBES
-json.dump({name: probing.outcome(name) for name in asked}, sys.stdout, indent=1, ensure_ascii=False)
+names = sys.argv[1:] or probing.PROBES
+json.dump({name: probing.outcome(name) for name in names}, sys.stdout, indent=1, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""What models read of functions and of models: schemas, and how they are refused."""
+"""The schemas of functions and models, and their errors."""
 
 import enum
 import functools

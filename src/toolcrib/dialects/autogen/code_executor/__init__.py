@@ -1,4 +1,4 @@
-"""Functions and the imports they need, as source code. No executor of code blocks is here: that is no tool layer's."""
+"""Functions and the imports they need, as source code. There is no executor of code blocks here."""
 
 from ._func_with_reqs import Alias, FunctionWithRequirements, Import, ImportFromModule, with_requirements
 

@@ -1,16 +1,8 @@
-"""AutoGen's tools and workbenches (`autogen_core.tools`). What checks, runs, times out and cancels is the core."""
+"""AutoGen's tools and workbenches (`autogen_core.tools`). The core checks, runs, times out and cancels calls."""
 
-from ._base import (
-    BaseStreamTool,
-    BaseTool,
-    BaseToolWithState,
-    ParametersSchema,
-    StreamTool,
-    Tool,
-    ToolOverride,
-    ToolSchema,
-)
+from ._base import BaseStreamTool, BaseTool, BaseToolWithState
 from ._function_tool import FunctionTool, FunctionToolConfig
+from ._protocols import ParametersSchema, StreamTool, Tool, ToolOverride, ToolSchema
 from ._static_workbench import StaticStreamWorkbench, StaticWorkbench, StaticWorkbenchConfig
 from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
 

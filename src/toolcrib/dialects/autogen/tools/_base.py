@@ -1,90 +1,25 @@
-"""What a tool is to AutoGen's programs: a model of its arguments, and `run`."""
+"""AutoGen's base classes of tools."""
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Generic, NotRequired, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel
-from typing_extensions import TypedDict
 
 from ....schema import ModelReader
+from ....tools import Tool as CoreTool
 from .._cancellation_token import CancellationToken
 from .._component_config import ComponentBase
 from .._function_utils import normalize_annotated_type
-from ._core import Parts, is_plain, native, of_json, of_model
-from ._events import say
+from ._core import Work, is_plain, native, work_of_json, work_of_model
+from ._events import log_call, logs_calls
+from ._protocols import ParametersSchema, StreamTool, Tool, ToolSchema
+from ._protocols import ToolOverride as ToolOverride  # AutoGen has it here
+from ._state import ToolState
 from ._text import parameters_of, value_as_text
-
-if TYPE_CHECKING:
-    from ....tools import Tool as CoreTool
-
-
-class ParametersSchema(TypedDict):
-    """The arguments of a tool. Models that contain themselves bring `$defs` along."""
-
-    type: str
-    properties: dict[str, Any]
-    required: NotRequired[Sequence[str]]
-    additionalProperties: NotRequired[bool]
-
-
-class ToolSchema(TypedDict):
-    """A tool as models are told of it."""
-
-    parameters: NotRequired[ParametersSchema]
-    name: str
-    description: NotRequired[str]
-    strict: NotRequired[bool]
-
-
-class ToolOverride(BaseModel):
-    """Override configuration for a tool's name and/or description."""
-
-    name: str | None = None
-    description: str | None = None
-
-
-@runtime_checkable
-class Tool(Protocol):
-    """What a workbench asks of a tool."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def description(self) -> str: ...
-
-    @property
-    def schema(self) -> ToolSchema: ...
-
-    def args_type(self) -> type[BaseModel]: ...
-
-    def return_type(self) -> type[Any]: ...
-
-    def state_type(self) -> type[BaseModel] | None: ...
-
-    def return_value_as_string(self, value: Any) -> str: ...
-
-    async def run_json(
-        self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
-    ) -> Any: ...
-
-    async def save_state_json(self) -> Mapping[str, Any]: ...
-
-    async def load_state_json(self, state: Mapping[str, Any]) -> None: ...
-
-
-@runtime_checkable
-class StreamTool(Tool, Protocol):
-    """A tool that tells something while it works."""
-
-    def run_json_stream(
-        self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
-    ) -> AsyncGenerator[Any, None]: ...
-
 
 ArgsT = TypeVar("ArgsT", bound=BaseModel, contravariant=True)
 ReturnT = TypeVar("ReturnT", bound=BaseModel, covariant=True)
@@ -93,10 +28,10 @@ StreamT = TypeVar("StreamT", bound=BaseModel, covariant=True)
 
 
 class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
-    """A tool as a class: subclass it and write `run`.
+    """The base class of a tool: subclass it and define `run`.
 
-    *args_type* is a pydantic model; `run` gets one, read as its `model_validate` reads. With *strict*, reading
-    `schema` raises ValueError unless every argument is required and no others are let in.
+    *args_type* is a pydantic model, and `run` takes one, as its `model_validate` makes it. With *strict*, reading
+    `schema` raises ValueError unless every argument is required and no others are allowed.
     """
 
     component_type = "tool"
@@ -109,11 +44,11 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
         self._name = name
         self._description = description
         self._strict = strict
-        self.toolcrib_home = _made_in(self)
+        self._home = _made_in(self)
 
     @property
     def schema(self) -> ToolSchema:
-        """The tool as models are told of it, `$ref`s put in place. Raises ValueError where *strict* is not kept."""
+        """The tool as it is described to models, with `$ref`s inlined. Raises ValueError where it is not *strict*."""
         parameters = cast(ParametersSchema, parameters_of(self._args_type))
         assert "required" in parameters
         assert "additionalProperties" in parameters
@@ -146,7 +81,7 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
         return None
 
     def return_value_as_string(self, value: Any) -> str:
-        """*value* as a model is shown it: text as it is, structured values as JSON, the rest as `str` has it."""
+        """Return *value* as a model sees it: text as it is, structured values as JSON, the `str` of other values."""
         return value_as_text(value)
 
     @abstractmethod
@@ -156,68 +91,75 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
     async def run_json(
         self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
     ) -> Any:
-        """`run`, with *args* as JSON data. Raises pydantic's ValidationError, and what `run` raises.
+        """Run with *args* as JSON data. Raises pydantic's ValidationError, and what `run` raises.
 
-        A name that the tool does not take is an error, as its schema says. *call_id* is for those who follow calls.
+        A name that is not in the schema is an error. *call_id* is for tracing.
         """
-        value = await self.run(cast(ArgsT, self._toolcrib_reads(args)), cancellation_token)
-        say(self, args, value)
+        value = await self.run(cast(ArgsT, self._read_args(args)), cancellation_token)
+        self._log(args, value)
         return value
 
     async def save_state_json(self) -> Mapping[str, Any]:
-        """Its state as JSON data; nothing, for a tool without any."""
+        """Return its state as JSON data; an empty mapping if it has none."""
         return {}
 
     async def load_state_json(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `save_state_json` gave."""
+        """Restore what `save_state_json` returned."""
 
     @cached_property
-    def _toolcrib_reads(self) -> ModelReader:
+    def _read_args(self) -> ModelReader:
         return ModelReader(self._args_type)
 
     @cached_property
-    def _toolcrib_native(self) -> "CoreTool[..., Any]":
-        return native(self, self.toolcrib_parts(by_name=True))
+    def _native(self) -> CoreTool[..., Any]:
+        made = native(self, self.toolcrib_work(), strict=self._strict, home=self._home)
+        return made.offered_by(ToolState(self)) if has_state(self) else made
 
-    def toolcrib_parts(self, *, by_name: bool) -> Parts:
-        """What the core makes a Tool of: `run`, or `run_json` where a subclass has its own."""
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: part for name, part in vars(self).items() if name != "_native"}  # which is of this object alone
+
+    def _log(self, args: Mapping[str, Any], value: Any) -> None:
+        if logs_calls():
+            log_call(self.name, args, self.return_value_as_string(value))
+
+    def toolcrib_work(self) -> Work:
+        """Return what the core runs: `run`, or `run_json` where a subclass has its own."""
         if not is_plain(self, "run_json"):
-            return of_json(self, by_name=by_name)
-        return of_model(self._args_type, self.run, None, tool=self._name, by_name=by_name)
+            return work_of_json(self)
+        return work_of_model(self._args_type, self._name, self.run)
 
-    def __toolcrib__(self) -> "CoreTool[..., Any]":
-        """It as a tool of Toolcrib's own: for a `toolcrib.Workbench` or `Crib`, `toolcrib call` and `toolcrib serve`.
+    def __toolcrib__(self) -> CoreTool[..., Any]:
+        """Return it as a tool of Toolcrib: for a `toolcrib.Workbench` or `Crib`, `toolcrib call` and `toolcrib serve`.
 
         Raises DefinitionError for a name that models cannot call, and what reading its schema raises.
         """
-        return self._toolcrib_native
+        return self._native
 
 
 class BaseStreamTool(
     BaseTool[ArgsT, ReturnT], StreamTool, ABC, Generic[ArgsT, StreamT, ReturnT], ComponentBase[BaseModel]
 ):
-    """A tool that tells something while it works: what `run_stream` yields, its last value being the result."""
+    """A tool that streams what `run_stream` yields. The last value is the result."""
 
     component_type = "tool"
 
     @abstractmethod
     def run_stream(self, args: ArgsT, cancellation_token: CancellationToken) -> AsyncGenerator[StreamT | ReturnT, None]:
-        """Do the work, telling of it; last comes a value of the return type."""
-        ...
+        """Do the work, and yield on the way; last comes a value of the return type."""
 
     async def run_json_stream(
         self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
     ) -> AsyncGenerator[StreamT | ReturnT, None]:
-        """`run_stream`, with *args* as JSON data. Raises as `run_json` does, and TypeError for a wrong last value."""
+        """Stream with *args* as JSON data. Raises what `run_json` raises, and TypeError for a wrong last value."""
         last: Any = None
-        async with aclosing(self._stream(cast(ArgsT, self._toolcrib_reads(args)), cancellation_token)) as items:
+        async with aclosing(self._stream(cast(ArgsT, self._read_args(args)), cancellation_token)) as items:
             async for item in items:
                 last = item
                 yield item
-        say(self, args, last)
+        self._log(args, last)
 
     async def _stream(self, args: ArgsT, cancellation_token: CancellationToken) -> AsyncGenerator[Any, None]:
-        """`run_stream`, and whether it ends as it should."""
+        """Yield from `run_stream`. Raises where the last value is missing or of a wrong type."""
         last: Any = None
         async with aclosing(self.run_stream(args, cancellation_token)) as items:
             async for item in items:
@@ -230,14 +172,14 @@ class BaseStreamTool(
                 f"Expected return value of type {self._return_type.__name__}, but got {type(last).__name__}"
             )
 
-    def toolcrib_parts(self, *, by_name: bool) -> Parts:
+    def toolcrib_work(self) -> Work:
         if not (is_plain(self, "run_json") and is_plain(self, "run_json_stream")):
-            return of_json(self, by_name=by_name)
-        return of_model(self._args_type, self.run, self._stream, tool=self._name, by_name=by_name)
+            return work_of_json(self)
+        return work_of_model(self._args_type, self._name, self.run, self._stream)
 
 
 class BaseToolWithState(BaseTool[ArgsT, ReturnT], ABC, Generic[ArgsT, ReturnT, StateT], ComponentBase[BaseModel]):
-    """A tool with state that can be saved and loaded, as a model *state_type*."""
+    """A tool with state that can be saved and loaded, as a pydantic model *state_type*."""
 
     component_type = "tool"
 
@@ -254,11 +196,11 @@ class BaseToolWithState(BaseTool[ArgsT, ReturnT], ABC, Generic[ArgsT, ReturnT, S
 
     @abstractmethod
     def save_state(self) -> StateT:
-        """Its state."""
+        """Return its state."""
 
     @abstractmethod
     def load_state(self, state: StateT) -> None:
-        """Go on from *state*."""
+        """Restore *state*."""
 
     async def save_state_json(self) -> Mapping[str, Any]:
         return self.save_state().model_dump()
@@ -267,8 +209,13 @@ class BaseToolWithState(BaseTool[ArgsT, ReturnT], ABC, Generic[ArgsT, ReturnT, S
         self.load_state(self._state_type.model_validate(state))
 
 
+def has_state(tool: Tool) -> bool:
+    """Return whether *tool* has state to save: it does not have the `save_state_json` of BaseTool."""
+    return getattr(type(tool), "save_state_json", None) is not BaseTool.save_state_json
+
+
 def _made_in(tool: Any) -> str:
-    """The name of the module that makes *tool*: the first one outside of what its classes do to that end."""
+    """Return the name of the module that makes *tool*: the first caller outside of the `__init__` of its classes."""
     frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage] - as in logging
     while frame.f_code.co_name == "__init__" and frame.f_back is not None:
         code = frame.f_code

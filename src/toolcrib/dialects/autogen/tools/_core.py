@@ -1,322 +1,254 @@
-"""AutoGen's tools as Tools of the core, which checks their arguments, runs them, times them out and cancels them.
+"""AutoGen's tools as tools of the core, which checks their arguments, runs them, times them out and cancels them.
 
-A tool goes one of two ways. To whoever asks it for `__toolcrib__()` it is a tool like any other. To an AutoGen
-workbench it gives text, and tells its errors in their own words.
+`native` is what a tool's `__toolcrib__()` returns: its values and errors are those of any tool of Toolcrib. `called` is
+for AutoGen's workbenches: values are text or images, and an error is the text of the exception.
 """
 
+import base64
 import inspect
-from asyncio import CancelledError
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic import BaseModel
 
-from ....call import put_back
-from ....core import Check, Context, Emitted, Image, Repair, Result, Runs, Text, ToolError, ToolSpec
-from ....schema import Given, bare_check, model_check
+from ....call import reset
+from ....core import AtDeadline, Check, Checked, Context, Emitted, Image, Result, Text, ToolSpec
+from ....core import Work as CoreWork
+from ....schema import RawArguments, json_schema_check, model_check, serialize_any
 from ....tools import Tool as CoreTool
-from ....tools import given
+from ....tools.function import Parts
+from ....tools.spec import require_name
 from .._cancellation_token import CancellationToken
 from .._image import Image as AutoGenImage
-from ._events import elsewhere
-from ._events import token as handed_token
-from ._text import error_as_text, parameters_of, value_as_text
+from ._events import events_redacted_by
+from ._protocols import Tool
+from ._text import parameters_of, value_as_text
 
-if TYPE_CHECKING:
-    from ._base import Tool
+CheckFor = Callable[[str], Check]
+"""Takes the name of the tool, for error messages."""
 
+_ALL = "$arguments"
+"""The one checked argument where a tool takes them as a whole. No property of a schema has such a name."""
+
+_NO_IMAGES = frozenset({str, int, float, bool})
 _NOTHING: Any = object()
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
-    """What a Tool of the core is made of.
+class Work:
+    """How the core checks the arguments of an AutoGen tool, and runs it.
 
-    *check* is given the name in which it speaks. *work* takes what *check* gives, and the Context under the name
-    *context*, if there is one. For a tool that streams, *items* gives what it yields, and takes the same, with the
-    Context under the name *items_context*.
+    *check* is for AutoGen's workbenches. *check_by_name* is for those of the core, whose policies read arguments by
+    their names. *run* is the work. *stream*, if there is one, takes what that takes; its last item is the value. *fn*
+    is the function that the tool is made of, if it is one.
     """
 
     parameters: Mapping[str, Any]
-    check: Callable[[str], Check]
-    work: Callable[..., Any]
-    runs: Runs = "async"
-    context: str | None = None
-    items: Callable[..., AsyncGenerator[Any, None]] | None = None
-    items_context: str | None = None
+    check: CheckFor
+    check_by_name: CheckFor
+    run: CoreWork
+    stream: Callable[[dict[str, Any], Context], AsyncGenerator[Any, None]] | None = None
+    needs_context: bool = True
+    at_deadline: AtDeadline = "cancelled"
+    fn: Callable[..., Any] | None = None
 
 
-def of_model(
+def work_of_model(
     model: type[BaseModel],
-    run: Callable[[Any, Any], Awaitable[Any]],
-    run_stream: Callable[[Any, Any], AsyncGenerator[Any, None]] | None,
-    *,
-    tool: str,
-    by_name: bool,
-) -> Parts:
-    """The parts of the tool named *tool*, whose *run* takes one *model* of all arguments, and a token.
-
-    With *by_name*, whoever looks at checked arguments sees them by their names, and the model is made at the end.
-    """
+    name: str,
+    run: Callable[[Any, CancellationToken], Any],
+    stream: Callable[[Any, CancellationToken], AsyncGenerator[Any, None]] | None = None,
+) -> Work:
+    """Return the Work of the tool *name* that takes one *model* of all arguments, and a token."""
     parameters = parameters_of(model)
-    whole = partial(model_check, model=model, schema=parameters, arguments=lambda args: {"args": args})
-    if not by_name:
+    check_for = partial(model_check, model=model, schema=parameters)
+    check = partial(check_for, arguments=lambda args: {_ALL: args})
+    check_again = check(name)
 
-        async def work(args: Any) -> Any:
-            return await with_token(partial(run, args))
+    def args_of(arguments: dict[str, Any], context: Context) -> Any:
+        # Arguments by name are not all that the model's validators have made of them, so it is validated once more.
+        found = arguments if _ALL in arguments else check_again(context.call.arguments, True)[0]
+        return found[_ALL]
 
-        def items(args: Any, context: Context) -> AsyncGenerator[Any, None]:
-            assert run_stream is not None
-            return run_stream(args, token_of(context))
+    def with_model(run: Callable[[Any, CancellationToken], Any]) -> Callable[[dict[str, Any], Context], Any]:
+        return lambda arguments, context: run(args_of(arguments, context), token_of(context))
 
-        return Parts(parameters, whole, work, items=items if run_stream else None, items_context="context")
-    name = free_name("context", parameters["properties"])
-    read = whole(tool)
-
-    def again(context: Context) -> Any:
-        # Read once more from what was written, as for an approval: only so is it the model that its validators made.
-        return read(context.call.arguments, True)[0]["args"]
-
-    async def work_by_name(**checked: Any) -> Any:
-        context: Context = checked[name]
-        return await run(again(context), token_of(context))
-
-    async def items_by_name(**checked: Any) -> AsyncGenerator[Any, None]:
-        context: Context = checked[name]
-        assert run_stream is not None
-        async with aclosing(run_stream(again(context), token_of(context))) as stream:
-            async for item in stream:
-                yield item
-
-    check = partial(model_check, model=model, schema=parameters, arguments=_by_name)
-    return Parts(parameters, check, work_by_name, "async", name, items_by_name if run_stream else None, name)
+    by_name = partial(check_for, arguments=_by_name)
+    return Work(parameters, check, by_name, with_model(run), stream and with_model(stream))
 
 
-def of_json(tool: "Tool", *, by_name: bool) -> Parts:
-    """The parts of a tool that reads its arguments itself, in `run_json`."""
-    parameters: dict[str, Any] = {"type": "object", **tool.schema.get("parameters", {})}
-    stream = getattr(tool, "run_json_stream", None)
-    run, run_stream = _with_id(tool.run_json), None if stream is None else _with_id(stream)
-    name = free_name("context", parameters.get("properties", {}))
+def work_of_json(tool: Tool) -> Work:
+    """Return the Work of a tool that reads its arguments itself, in its `run_json`."""
+    parameters = {"type": "object", **tool.schema.get("parameters", {})}
+    run_json, run_json_stream = _begin_with(tool.run_json), _begin_with(getattr(tool, "run_json_stream", None))
 
-    async def work(**checked: Any) -> Any:
-        context: Context = checked.pop(name)
-        before = elsewhere.set(by_name)
-        try:
-            return await run(checked if by_name else checked["args"], context)
-        finally:
-            put_back(elsewhere, before)
+    async def run(arguments: dict[str, Any], context: Context) -> Any:
+        with _logging(_ALL in arguments):
+            return await run_json(arguments, context)
 
-    async def items(**checked: Any) -> AsyncGenerator[Any, None]:
-        context: Context = checked.pop(name)
-        assert run_stream is not None
-        before = elsewhere.set(by_name)
-        try:
-            async with aclosing(run_stream(checked if by_name else checked["args"], context)) as stream:
-                async for item in stream:
+    async def stream(arguments: dict[str, Any], context: Context) -> AsyncGenerator[Any, None]:
+        with _logging(_ALL in arguments):
+            async with aclosing(run_json_stream(arguments, context)) as items:
+                async for item in items:
                     yield item
-        finally:
-            put_back(elsewhere, before)
 
-    check = partial(bare_check, schema=parameters) if by_name else _unread
-    return Parts(parameters, check, work, "async", name, items if run_stream else None, name)
+    by_name = partial(json_schema_check, schema=parameters)
+    return Work(parameters, _check_mapping, by_name, run, stream if hasattr(tool, "run_json_stream") else None)
 
 
-def native(tool: "Tool", parts: Parts) -> CoreTool[..., Any]:
-    """*tool* as any tool of Toolcrib's: its value is what it gave, and its errors are told as everybody's are."""
-    in_own_words = not is_plain(tool, "return_value_as_string")
+def _begin_with(run: Any) -> Callable[[dict[str, Any], Context], Any]:
+    """Return what calls *run* with the arguments, the token and, if it takes one, the id of a call."""
+    takes = inspect.signature(run).parameters.values() if run else ()
+    takes_id = any(each.name == "call_id" or each.kind is each.VAR_KEYWORD for each in takes)
+
+    def begin(arguments: dict[str, Any], context: Context) -> Any:
+        options = {"call_id": context.call.id} if takes_id else {}
+        return run(arguments.get(_ALL, arguments), token_of(context), **options)
+
+    return begin
+
+
+@contextmanager
+def _logging(logs: bool) -> Generator[None]:
+    before = events_redacted_by.set(events_redacted_by.get() if logs else False)
+    try:
+        yield
+    finally:
+        reset(events_redacted_by, before)
+
+
+def native(tool: Tool, work: Work, *, strict: bool = False, home: str | None = None) -> CoreTool[..., Any]:
+    """Return *tool* as a tool for any workbench of Toolcrib. *home* is the module that offers it."""
 
     def show(value: Any) -> Any:
-        if in_own_words:
-            return Result(value, (Text(tool.return_value_as_string(value)),))
-        return _with_images(value)
+        if is_plain(tool, "return_value_as_string"):
+            return _with_core_images(value)
+        return Result(value, (Text(tool.return_value_as_string(value)),))
 
-    told: Mapping[str, Any] = {} if is_plain(tool, "schema") else tool.schema
+    schema: Mapping[str, Any] = {} if is_plain(tool, "schema") else tool.schema
     spec = ToolSpec(
         tool.name,
-        told.get("description", tool.description),
-        {"type": "object", **told.get("parameters", parts.parameters)},
-        strict=told.get("strict", getattr(tool, "_strict", None)) or None,
+        schema.get("description", tool.description),
+        {"type": "object", **schema.get("parameters", work.parameters)},
+        strict=schema.get("strict", strict) or None,
     )
-    if (every := parts.items) is not None:
+    fn = work.fn or getattr(tool, "run", tool.run_json)
+    return _core_tool(spec, work, work.check_by_name, show, fn=fn, home=home or type(tool).__module__)
 
-        async def items(**checked: Any) -> AsyncGenerator[Any, None]:
-            async with aclosing(every(**checked)) as stream:
-                async for item in stream:
-                    yield show(item)
 
-        made = given(spec, items, check=parts.check, runs="async_generator", context=parts.items_context)
-    else:
-        work = _then(parts.work, parts.runs, show, telling=False)
-        made = given(spec, work, check=parts.check, runs=parts.runs, context=parts.context)
-    made.home = getattr(tool, "toolcrib_home", type(tool).__module__)
-    made.fn = getattr(tool, "_func", made.fn)
+def called(tool: Tool, work: Work, name: str) -> CoreTool[..., Any]:
+    """Return *tool* as an AutoGen workbench calls it, under *name*. It streams in a call that is not `CALLED`."""
+    own = None if is_plain(tool, "return_value_as_string") else tool.return_value_as_string
+
+    def show(value: Any) -> Any:
+        if own is not None:
+            return own(value)
+        if type(value) in _NO_IMAGES:
+            return str(value)
+        shown = _with_core_images(value)
+        return shown if isinstance(shown, Image) or shown is not value else value_as_text(value)
+
+    spec = ToolSpec(name, tool.description, work.parameters)
+    return _core_tool(spec, work, work.check, show, emitted=lambda value: Emitted((), value))
+
+
+def _core_tool(
+    spec: ToolSpec,
+    work: Work,
+    check: CheckFor,
+    show: Callable[[Any], Any],
+    *,
+    emitted: Callable[[Any], Any] | None = None,
+    fn: Callable[..., Any] | None = None,
+    home: str = __name__,
+) -> CoreTool[..., Any]:
+    """Return a tool whose value goes through *show*, and what it streams before that through *emitted*, or *show*."""
+
+    async def run(arguments: dict[str, Any], context: Any) -> Any:
+        if work.stream is not None and context.call.data != CALLED:
+            return show(await _last(work.stream(arguments, context), context, emitted or show))
+        return show(await work.run(arguments, context))
+
+    require_name(spec.name)
+    made: CoreTool[..., Any] = CoreTool(
+        Parts(spec, fn or run, check, lambda name: partial(serialize_any, name), run, home)
+    )
+    made.needs_context, made.at_deadline = work.needs_context, work.at_deadline
     return made
 
 
-def called(tool: "Tool", parts: Parts, name: str) -> CoreTool[..., Any]:
-    """*tool* for an AutoGen workbench: it gives text or images, and its errors are told in their own words."""
-    work = _then(parts.work, parts.runs, _shows(tool), telling=True)
-    return given(_spec(tool, parts, name), work, check=parts.check, runs=parts.runs, context=parts.context)
-
-
-def streamed(tool: "Tool", parts: Parts, name: str) -> CoreTool[..., Any]:
-    """`called`, of a tool that streams: what it yields before the last is emitted as it is."""
-    items = parts.items
-    assert items is not None
-    assert parts.items_context is not None
-    context_name, show = parts.items_context, _shows(tool)
-
-    async def work(**checked: Any) -> Any:
-        context: Context = checked[context_name]
-        last: Any = _NOTHING
-        try:
-            async with aclosing(items(**checked)) as stream:
-                async for item in stream:
-                    if last is not _NOTHING:
-                        await context.emit(Emitted((), last))
-                    last = item
-            return show(None if last is _NOTHING else last)
-        except Exception as error:
-            if last is not _NOTHING:
-                await context.emit(Emitted((), last))
-            raise _told(error, True) from error
-
-    return given(_spec(tool, parts, name), work, check=parts.check, context=parts.items_context)
-
-
-async def with_token(run: Callable[[CancellationToken], Awaitable[Any]]) -> Any:
-    """The value of *run*, given the token that an AutoGen workbench was handed, or one that ends with the call.
-
-    It costs half of what a Context does.
-    """
-    handed = handed_token.get()
-    if handed is not None:
-        return await run(handed)
-    token = CancellationToken()
+async def _last(items: AsyncGenerator[Any, None], context: Context, emitted: Callable[[Any], Any]) -> Any:
+    """Return the last of *items*. Those before it are emitted; so is the last one where an error comes after it."""
+    last: Any = _NOTHING
     try:
-        return await run(token)
-    except CancelledError:
-        token.cancel()
+        async with aclosing(items):
+            async for item in items:
+                if last is not _NOTHING:
+                    await context.emit(emitted(last))
+                last = item
+    except Exception:
+        if last is not _NOTHING:
+            await context.emit(emitted(last))
         raise
+    return None if last is _NOTHING else last
+
+
+CALLED: Mapping[str, Any] = {"autogen": "call"}
+STREAMED: Mapping[str, Any] = {"autogen": "stream"}
+"""`Call.data` of the calls of AutoGen's workbenches."""
 
 
 def token_of(context: Context) -> CancellationToken:
-    """The token of a call, as AutoGen's tools know it: cancelled when the caller gives up, or the time is over."""
+    """Return the token of a call: the caller's own, or one that is cancelled when the call is given up or times out."""
+    call = context.call
+    is_own = isinstance(call.cancellation, CancellationToken) and call.data in (CALLED, STREAMED)
+    return call.cancellation if is_own else linked_token(context)  # type: ignore[return-value]
+
+
+def linked_token(context: Context) -> CancellationToken:
+    """Return a token that is cancelled when the call is given up or times out, as work in a thread needs to know."""
     token = CancellationToken()
     context.cancellation.add_callback(token.cancel)
     return token
 
 
-def free_name(wanted: str, taken: Any) -> str:
-    """*wanted*, or one like it that is not among the names *taken*."""
-    while wanted in taken:
-        wanted += "_"
-    return wanted
-
-
 def is_plain(tool: Any, method: str) -> bool:
-    """Whether *tool* does *method*, which may be a property, as BaseTool does."""
+    """Return whether *tool* has the *method*, or property, of BaseTool itself."""
     found = getattr(type(tool), method, None)
     return getattr(getattr(found, "fget", found), "__module__", "").startswith(f"{__package__}.")
 
 
-def _spec(tool: "Tool", parts: Parts, name: str) -> ToolSpec:
-    return ToolSpec(name, tool.description, parts.parameters)
-
-
 def _by_name(args: BaseModel) -> dict[str, Any]:
-    """What was given of *args*, by the names of its schema. What a default fills in may differ each time."""
+    """Return the fields that were set, by the names of the schema. A default may be another one each time."""
     fields = type(args).model_fields
-    given_fields = {
-        alias if isinstance(alias := fields[name].validation_alias, str) else name: getattr(args, name)
-        for name in fields
+    named = {
+        alias if isinstance(alias := field.validation_alias, str) else name: getattr(args, name)
+        for name, field in fields.items()
         if name in args.model_fields_set
     }
-    return {**given_fields, **(args.model_extra or {})}
+    return {**named, **(args.model_extra or {})}
 
 
-def _unread(tool: str) -> Check:
-    """No check but that it is one object: the tool reads its arguments itself."""
-    of_text = bare_check(tool, {"type": "object"})
+def _check_mapping(name: str) -> Check:
+    """Return a check that takes any object: the tool *name* reads its arguments itself."""
+    check_text = json_schema_check(name, {"type": "object"})
 
-    def check(written: Given, repair: bool, /) -> tuple[dict[str, Any], tuple[Repair, ...]]:
+    def check(written: RawArguments, repair: bool, /) -> Checked:
         if isinstance(written, Mapping):
-            return {"args": written}, ()
-        checked, repairs = of_text(written, repair)
-        return {"args": checked}, repairs
+            return {_ALL: written}, ()
+        checked, repairs = check_text(written, repair)
+        return {_ALL: checked}, repairs
 
     return check
 
 
-def _with_id(run: Callable[..., Any]) -> Callable[[Mapping[str, Any], Context], Any]:
-    """*run* with the token and the id of a call; older tools take no id."""
-    parameters = inspect.signature(run).parameters
-    takes_id = "call_id" in parameters or any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-
-    def begin(args: Mapping[str, Any], context: Context) -> Any:
-        if takes_id:
-            return run(args, token_of(context), call_id=context.call.id)
-        return run(args, token_of(context))
-
-    return begin
-
-
-def _then(work: Callable[..., Any], runs: Runs, show: Callable[[Any], Any], *, telling: bool) -> Callable[..., Any]:
-    """*work*, and its value as *show* gives it; when *telling*, exceptions are told in their own words."""
-
-    async def later(value: Awaitable[Any]) -> Any:
-        try:
-            return show(await value)
-        except Exception as error:
-            raise _told(error, telling) from error
-
-    async def work_async(**checked: Any) -> Any:
-        try:
-            return show(await work(**checked))
-        except Exception as error:
-            raise _told(error, telling) from error
-
-    def work_sync(**checked: Any) -> Any:
-        try:
-            value = work(**checked)
-            return later(value) if hasattr(type(value), "__await__") else show(value)
-        except Exception as error:
-            raise _told(error, telling) from error
-
-    return work_async if runs == "async" else work_sync
-
-
-def _told(error: Exception, telling: bool) -> Exception:
-    return ToolError(error_as_text(error)) if telling and not isinstance(error, ToolError) else error
-
-
-def _shows(tool: "Tool") -> Callable[[Any], Any]:
-    """What gives a value of *tool* as text, or as content where there are images in it."""
-    if not is_plain(tool, "return_value_as_string"):
-        return tool.return_value_as_string
-
-    def show(value: Any) -> Any:
-        if type(value) in _NO_IMAGES:
-            return str(value)
-        shown = _with_images(value)
-        return shown if isinstance(shown, Image) or shown is not value else value_as_text(value)
-
-    return show
-
-
-_NO_IMAGES = frozenset({str, int, float, bool})
-
-
-def _with_images(value: Any) -> Any:
-    """*value*, and in the place of each of AutoGen's images one of the core's: it, or its items."""
+def _with_core_images(value: Any) -> Any:
+    """Return *value* with each AutoGen image, it or an item of it, as an image of the core."""
     if isinstance(value, AutoGenImage):
-        import base64
-
         return Image(base64.b64decode(value.to_base64()))
     if type(value) in (list, tuple) and any(isinstance(item, AutoGenImage | Image) for item in value):
-        return [_with_images(item) for item in value]
+        return [_with_core_images(item) for item in value]
     return value

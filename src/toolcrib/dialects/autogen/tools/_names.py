@@ -1,17 +1,15 @@
-"""Which tool of a workbench a name means: its own names, the names it is given there, and those the core can carry."""
+"""The names by which the tools of a workbench can be called, and the names that they have in the core."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ._base import Tool, ToolOverride
+from ._protocols import Tool, ToolOverride
 
 _LONGEST = 64
 
 
-def by_name(tools: Sequence["Tool"]) -> dict[str, "Tool"]:
-    """*tools* by name. Raises ValueError where two have the same."""
+def tools_by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
+    """Return *tools* by name. Raises ValueError where two have the same."""
     found: dict[str, Tool] = {}
     for tool in tools:
         if found.setdefault(tool.name, tool) is not tool:
@@ -21,8 +19,8 @@ def by_name(tools: Sequence["Tool"]) -> dict[str, "Tool"]:
     return found
 
 
-def renamed(names: Iterable[str], overrides: Mapping[str, "ToolOverride"]) -> dict[str, str]:
-    """The tools' own *names*, by those that *overrides* give them. Raises ValueError for one that is not clear."""
+def original_names(names: Iterable[str], overrides: Mapping[str, ToolOverride]) -> dict[str, str]:
+    """Return the tools' own *names*, by those that *overrides* give them. Raises ValueError for an ambiguous one."""
     known = set(names)
     found: dict[str, str] = {}
     for original, override in overrides.items():
@@ -47,23 +45,19 @@ def renamed(names: Iterable[str], overrides: Mapping[str, "ToolOverride"]) -> di
     return found
 
 
-def carried(names: Iterable[str]) -> dict[str, str]:
-    """Under which name the core carries each of *names*: the same, wherever models could call it by that.
+def core_names(names: Iterable[str]) -> dict[str, str]:
+    """Return for each of *names* the one that it has in the core: the same, wherever models could call it by that.
 
     AutoGen takes any text for a name, and two that differ only in `-` and `_`.
     """
     found: dict[str, str] = {}
     taken: set[str] = set()
     for name in names:
-        plain = fits = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_LONGEST] or "tool"
+        stem = free = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:_LONGEST] or "tool"
         number = 1
-        while _fold(fits) in taken:
+        while free.replace("-", "_") in taken:
             number += 1
-            fits = f"{plain[: _LONGEST - len(str(number)) - 1]}_{number}"
-        taken.add(_fold(fits))
-        found[name] = fits
+            free = f"{stem[: _LONGEST - len(str(number)) - 1]}_{number}"
+        taken.add(free.replace("-", "_"))
+        found[name] = free
     return found
-
-
-def _fold(name: str) -> str:
-    return name.replace("-", "_")

@@ -1,6 +1,5 @@
-"""AutoGen's workbench of given tools, over a workbench of the core, which is made at the first call."""
+"""AutoGen's workbenches of fixed tools, over a workbench of the core. Its first call adds a tool to that."""
 
-import copy
 import logging
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing
@@ -8,8 +7,8 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel, Field
 
-from ....call import put_back
-from ....core import Call, Content, Emitted, Image, Result, Text
+from ....call import reset
+from ....core import Call, Content, Emitted, Escaped, Image, Result, ToolError
 from ....record import Redactor
 from ....tools import Tool as CoreTool
 from ....workbench import Registry
@@ -17,16 +16,16 @@ from ....workbench import Workbench as CoreWorkbench
 from .._cancellation_token import CancellationToken
 from .._component_config import Component, ComponentModel
 from .._image import Image as AutoGenImage
-from ._base import BaseTool, Tool, ToolOverride, ToolSchema
-from ._core import Parts, called, is_plain, native, of_json, streamed
-from ._events import known, listened, say_text, token
-from ._names import by_name, carried, renamed
+from ._base import BaseTool, has_state
+from ._core import CALLED, STREAMED, called, is_plain, native, work_of_json
+from ._events import events_redacted_by, log_call, logs_calls
+from ._names import core_names, original_names, tools_by_name
+from ._protocols import Tool, ToolOverride, ToolSchema
+from ._state import ToolState
 from ._text import error_as_text
 from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
 
 _log = logging.getLogger("toolcrib")
-
-_OF_CALLS = ("_bench", "_ready", "_streams", "_streaming")
 
 
 class StaticWorkbenchConfig(BaseModel):  # its docstring would stand in its schema, where AutoGen has none
@@ -50,12 +49,12 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
     A workbench that provides a static set of tools that do not change after
     each tool execution.
 
-    *tool_overrides* give tools other names or descriptions, by their own names; a tool can be called by both. Neither
-    of what follows is written into a configuration: *timeout_s* is the longest a call may take, in seconds, and
-    *secrets* are texts that no result and no event may show.
+    *tool_overrides* give tools other names or descriptions, by their own names; a tool can be called by both names.
+    *timeout_s* is the longest a call may take, in seconds, and *secrets* are texts to redact in results and events;
+    neither is written into a configuration.
 
-    A call starts the workbench if nobody has. Raises ValueError for two tools of one name, and for overrides that
-    cannot be told apart or are of no tool.
+    A call starts the workbench if nobody has. Raises ValueError for two tools of one name, for overrides that share a
+    name, and for an override of a tool that is not here.
     """
 
     component_provider_override = "autogen_core.tools.StaticWorkbench"
@@ -71,29 +70,31 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
     ) -> None:
         self._tools = list(tools)
         self._tool_overrides = tool_overrides or {}
-        self._by_name = by_name(tools)
-        self._override_name_to_original = renamed(self._by_name, self._tool_overrides)
-        self._carried = carried([*self._by_name, *self._override_name_to_original])
+        self._by_name = tools_by_name(tools)
+        self._override_name_to_original = original_names(self._by_name, self._tool_overrides)
+        self._core_names = core_names([*self._by_name, *self._override_name_to_original])
         self._timeout_s = timeout_s
         self._secrets = tuple(secrets)
         self._redaction = Redactor(self._secrets) if self._secrets else None
-        self._initial: dict[str, Mapping[str, Any]] | None = None
-        self._begin()
+        self._states = [ToolState(tool) for tool in tools if has_state(tool)]
+        self._renew()
 
-    def _begin(self) -> None:
-        self._bench = self._new_bench()
-        self._ready: dict[str, str] = {}  # by the names that have been called: by which the core carries them
+    def _renew(self) -> None:
+        self._ready: dict[str, str] = {}  # the names that have been called, and those under which the core has them
+        self._bench = CoreWorkbench(
+            Registry(),
+            timeout_s=self._timeout_s,
+            secrets=self._secrets,
+            max_result_chars=None,
+            error_message=_error_message,
+        )
 
     def __getstate__(self) -> dict[str, Any]:
-        """For a copy: all but what calls have taken, which is each workbench's own."""
-        return {name: part for name, part in vars(self).items() if name not in _OF_CALLS}
+        return {name: part for name, part in vars(self).items() if name not in ("_bench", "_ready")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._begin()
-
-    def _new_bench(self) -> CoreWorkbench:
-        return CoreWorkbench(Registry(), timeout_s=self._timeout_s, secrets=self._secrets, max_result_chars=None)
+        self._renew()
 
     # Calls
 
@@ -107,108 +108,92 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Call the tool *name*. Whatever goes wrong is the text of a ToolResult, also that the token was cancelled.
+        """Call the tool *name*. Every failure is the text of a ToolResult, also a cancelled token.
 
         Raises CancelledError only where the task that waits is cancelled.
         """
-        known_as = self._ready.get(name)
-        if known_as is None:
-            if (tool := self._find(name)) is None:
-                return _failed(name, f"Tool {name} not found.")
-            try:
-                known_as = await self._prepare(name, tool)
-            except Exception as error:
-                return _failed(name, error_as_text(error))
-        call = _call(known_as, arguments, cancellation_token, call_id)
-        before, before_that = token.set(cancellation_token), known.set(self._redaction)
+        try:
+            call = await self._core_call(name, arguments, cancellation_token, call_id, CALLED)
+        except Exception as error:
+            return _failed(name, error_as_text(error))
+        before = events_redacted_by.set(self._redaction)
         try:
             return self._result(name, arguments, await self._bench.call(call))
         finally:
-            known.reset(before_that)
-            token.reset(before)
+            events_redacted_by.reset(before)
 
-    def _find(self, name: str) -> Tool | None:
-        """The tool of the name, or override, *name*."""
-        return self._by_name.get(self._override_name_to_original.get(name, name))
+    async def _core_call(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        token: CancellationToken | None,
+        call_id: str | None,
+        data: Mapping[str, Any],
+    ) -> Call:
+        """Return the call of the tool *name* in the core, which has the tool then."""
+        call = Call(self._ready.get(name) or await self._add(name), arguments or {}, cancellation=token, data=data)
+        call.id = call.id if call_id is None else call_id
+        return call
 
-    def _known_tool(self, name: str) -> Tool:
-        tool = self._find(name)
-        assert tool is not None
-        return tool
-
-    async def _prepare(self, name: str, tool: Tool) -> str:
-        """The name by which the core carries *name*, when it is there."""
-        if self._initial is None:
-            await self._keep_initial()
+    async def _add(self, name: str) -> str:
+        """Return the name under which the core has the tool *name*, which is added if it is not there yet."""
+        tool = self._tool(name)
+        await self.start()
         if name not in self._ready:
-            self._bench.registry.add(called(tool, _parts_of(tool), self._carried[name]))
-            self._ready[name] = self._carried[name]
+            work = tool.toolcrib_work() if isinstance(tool, BaseTool) else work_of_json(tool)
+            self._bench.registry.add(called(tool, work, self._core_names[name]))
+            self._ready[name] = self._core_names[name]
         return self._ready[name]
+
+    def _tool(self, name: str) -> Tool:
+        tool = self._by_name.get(self._override_name_to_original.get(name, name))
+        if tool is None:
+            raise ToolError(f"Tool {name} not found.", "unknown_tool")
+        return tool
 
     def _result(self, name: str, arguments: Mapping[str, Any] | None, result: Result[Any]) -> ToolResult:
         if result.error is not None or result.pending is not None:
             return _failed(name, result.text)
-        if listened() and is_plain(tool := self._known_tool(name), "run_json"):  # else it tells of itself
-            say_text(tool.name, arguments or {}, result.text)
+        if logs_calls() and is_plain(tool := self._tool(name), "run_json"):  # else the tool logs its calls
+            log_call(tool.name, arguments or {}, result.text)
         return ToolResult(name=name, result=[_content(part) for part in result.content])
 
     def _overridden(self, tool: Tool) -> ToolSchema:
-        schema = tool.schema
-        override = self._tool_overrides.get(tool.name)
-        if override is None:
-            return schema
-        changed: ToolSchema = {**schema}
-        if override.name is not None:
-            changed["name"] = override.name
-        if override.description is not None:
-            changed["description"] = override.description
-        return changed
+        override = self._tool_overrides.get(tool.name, ToolOverride())
+        return cast(ToolSchema, {**tool.schema, **override.model_dump(exclude_none=True)})
 
-    # Life and state
+    # State
 
     async def start(self) -> None:
-        """Make ready. Not needed before a call."""
-        if self._initial is None:
-            await self._keep_initial()
+        """Remember the state of the tools for `reset`. Not needed before a call."""
+        for state in self._states:
+            await state.start()
 
     async def stop(self) -> None:
-        """Give up what calls have taken. A call after that starts it again."""
+        """Release what calls have taken. A call after that starts it again."""
         bench = self._bench
-        self._begin()
+        self._renew()
         await bench.stop()
 
     async def reset(self) -> None:
-        """The state of the tools as it was at the start, or before the first call."""
+        """Restore the state that the tools had at the start, or before the first call."""
         await self._bench.reset()
-        for name, state in (self._initial or {}).items():
-            await self._by_name[name].load_state_json(copy.deepcopy(state))
+        for state in self._states:
+            await state.reset()
 
     async def save_state(self) -> Mapping[str, Any]:
-        states = StaticWorkbenchState()
-        for tool in self._tools:
-            states.tools[tool.name] = await tool.save_state_json()
+        states = StaticWorkbenchState(tools={tool.name: await tool.save_state_json() for tool in self._tools})
         return states.model_dump()
 
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `save_state` gave. Tools that are not named in it stay as they are."""
+        """Restore what `save_state` returned. Tools that it does not name keep their state."""
         states = StaticWorkbenchState.model_validate(state)
-        if self._initial is None:
-            await self._keep_initial()
+        await self.start()
         for tool in self._tools:
             if tool.name in states.tools:
                 await tool.load_state_json(states.tools[tool.name])
 
-    async def _keep_initial(self) -> None:
-        """Keep for `reset` what state the tools are in. One that cannot save it now is left as it is then."""
-        self._initial = {}
-        for tool in self._tools:
-            if getattr(type(tool), "save_state_json", None) is not BaseTool.save_state_json:
-                try:
-                    self._initial[tool.name] = copy.deepcopy(await tool.save_state_json())
-                except Exception:
-                    _log.warning("The state of the tool '%s' cannot be saved, so `reset` leaves it", tool.name)
-
-    # As data, and for the core
+    # Configurations, and Toolcrib's workbenches
 
     def _to_config(self) -> StaticWorkbenchConfig:
         return StaticWorkbenchConfig(
@@ -220,11 +205,14 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
         return cls(tools=[BaseTool.load_component(tool) for tool in config.tools], tool_overrides=config.tool_overrides)
 
     def __toolcrib__(self) -> list[CoreTool[..., Any]]:
-        """Its tools as Toolcrib's own, under the names and with the descriptions it gives them."""
-        return [self._as_native(tool) for tool in self._tools]
+        """Return its tools as those of Toolcrib, under the names and with the descriptions that it gives them."""
+        return [self._native(tool) for tool in self._tools]
 
-    def _as_native(self, tool: Tool) -> CoreTool[..., Any]:
-        made = tool.__toolcrib__() if isinstance(tool, BaseTool) else native(tool, of_json(tool, by_name=True))
+    def _native(self, tool: Tool) -> CoreTool[..., Any]:
+        if isinstance(tool, BaseTool):
+            made = tool.__toolcrib__()
+        else:
+            made = native(tool, work_of_json(tool)).offered_by(ToolState(tool))
         override = self._tool_overrides.get(tool.name)
         return made if override is None else made.named(override.name or tool.name, override.description)
 
@@ -237,16 +225,6 @@ class StaticStreamWorkbench(StaticWorkbench, StreamWorkbench):
 
     component_provider_override = "autogen_core.tools.StaticStreamWorkbench"
 
-    def _begin(self) -> None:
-        super()._begin()
-        self._streams = self._new_bench()
-        self._streaming: set[str] = set()
-
-    async def stop(self) -> None:
-        streams = self._streams
-        await super().stop()
-        await streams.stop()
-
     async def call_tool_stream(
         self,
         name: str,
@@ -254,24 +232,14 @@ class StaticStreamWorkbench(StaticWorkbench, StreamWorkbench):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> AsyncGenerator[Any | ToolResult, None]:
-        """`call_tool`, and what the tool yields before its last value, as it is. To leave the stream is to cancel."""
-        tool = self._find(name)
-        if tool is None or not hasattr(type(tool), "run_json_stream"):
-            yield await self.call_tool(name, arguments, cancellation_token, call_id)
-            return
-        if self._initial is None:
-            await self._keep_initial()
-        known_as = self._carried[name]
+        """Call the tool and yield what it streams, as it is; last comes the ToolResult. Leaving the stream cancels."""
         try:
-            if name not in self._streaming:
-                self._streams.registry.add(streamed(tool, _parts_of(tool), known_as))
-                self._streaming.add(name)
+            call = await self._core_call(name, arguments, cancellation_token, call_id, STREAMED)
         except Exception as error:
             yield _failed(name, error_as_text(error))
             return
-        call = _call(known_as, arguments, cancellation_token, call_id)
-        stream = cast("AsyncGenerator[Any, None]", self._streams.stream(call))
-        before = known.set(self._redaction)
+        stream = cast("AsyncGenerator[Any, None]", self._bench.stream(call))
+        before = events_redacted_by.set(self._redaction)
         try:
             async with aclosing(stream) as events:
                 async for event in events:
@@ -280,17 +248,14 @@ class StaticStreamWorkbench(StaticWorkbench, StreamWorkbench):
                     elif isinstance(event, Emitted):
                         yield event.value
         finally:
-            put_back(known, before)
+            reset(events_redacted_by, before)
 
 
-def _call(name: str, arguments: Mapping[str, Any] | None, token: CancellationToken | None, call_id: str | None) -> Call:
-    if call_id is None:
-        return Call(name, arguments or {}, cancellation=token)
-    return Call(name, arguments or {}, call_id, cancellation=token)
-
-
-def _parts_of(tool: Tool) -> Parts:
-    return tool.toolcrib_parts(by_name=False) if isinstance(tool, BaseTool) else of_json(tool, by_name=False)
+def _error_message(error: ToolError, raised: BaseException, _call: Call) -> str:
+    """Return AutoGen's message of an error: the text of the exception."""
+    raised = raised.error if isinstance(raised, Escaped) else raised
+    is_of_tool = isinstance(raised, Exception) and not isinstance(raised, ToolError)
+    return error_as_text(raised) if is_of_tool else error.message
 
 
 def _failed(name: str, text: str) -> ToolResult:
@@ -298,12 +263,10 @@ def _failed(name: str, text: str) -> ToolResult:
 
 
 def _content(part: Content) -> TextResultContent | ImageResultContent:
-    """*part* as AutoGen has it: images that Pillow reads, and the rest in words."""
-    if type(part) is Text:
-        return TextResultContent(content=part.text)
+    """Return *part* as AutoGen has it: as an image if Pillow reads it, else as text."""
     if isinstance(part, Image):
         try:
             return ImageResultContent(content=AutoGenImage.from_base64(part.base64))
         except Exception:
-            _log.info("An image (%s) is given in words, since it cannot be read", part.media_type, exc_info=True)
+            _log.info("An image (%s) cannot be read, so its description is returned", part.media_type, exc_info=True)
     return TextResultContent(content=part.text)

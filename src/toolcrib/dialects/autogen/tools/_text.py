@@ -1,4 +1,4 @@
-"""What models read of a tool, in AutoGen's shapes: its parameters, its values, its errors."""
+"""What models read of a tool, in AutoGen's shapes: its parameters, values and errors."""
 
 import dataclasses
 import json
@@ -15,38 +15,34 @@ _JSON = (dict, list, tuple, type(None), Mapping, Set)
 
 
 def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of arguments that are one *model*, `$ref`s put in place, and closed to other names.
+    """Return the JSON Schema of arguments that are one *model*, with `$ref`s inlined, and without other properties.
 
-    Raises ValueError for a model that is no object.
+    Raises ValueError for a model that is not an object.
     """
     schema = model.model_json_schema()
-    if "$ref" in schema:  # a model that contains itself is only named here
+    if "$ref" in schema:  # of a model that contains itself
         schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
     properties = schema.get("properties", {})
     if schema.get("type", "object") != "object":
         raise ValueError(
-            f"{model.__name__} is JSON of type '{schema['type']}'. The arguments of a tool are an object: give the "
-            "model fields."
+            f"{model.__name__} is JSON of type '{schema['type']}'. The arguments of a tool are an object: use a model "
+            "with fields."
         )
-    plain = inlined({**schema, "properties": {name: _own(name, shown) for name, shown in properties.items()}})
+    for name, each in properties.items():
+        if "$ref" in each and each.get("description") == name:
+            del each["description"]  # it would replace the description of the type
+    schema = inlined({**schema, "properties": properties})
     parameters = {
         "type": "object",
-        "properties": plain["properties"],
-        "required": plain.get("required", []),
-        "additionalProperties": plain.get("additionalProperties", False),
+        "properties": schema["properties"],
+        "required": schema.get("required", []),
+        "additionalProperties": schema.get("additionalProperties", False),
     }
-    return {**parameters, "$defs": plain["$defs"]} if "$defs" in plain else parameters
-
-
-def _own(name: str, shown: Any) -> Any:
-    """Beside a `$ref`, a description that only repeats the name would hide that of the type."""
-    if isinstance(shown, dict) and "$ref" in shown and shown.get("description") == name:
-        return {key: value for key, value in shown.items() if key != "description"}
-    return shown
+    return {**parameters, "$defs": schema["$defs"]} if "$defs" in schema else parameters
 
 
 def value_as_text(value: Any) -> str:
-    """Text as it is, structured values as JSON, the rest as `str` has it."""
+    """Return text as it is, structured values as JSON, and the `str` of other values."""
     if type(value) in _SCALARS or isinstance(value, str):
         return str(value)
     if isinstance(value, BaseModel):
@@ -54,7 +50,7 @@ def value_as_text(value: Any) -> str:
     if isinstance(value, _JSON) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         try:
             written = pydantic_core.to_json(value, by_alias=False, inf_nan_mode="null", fallback=str)
-        except (ValueError, RecursionError):  # bytes that are no UTF-8, half a character, something in itself
+        except (ValueError, RecursionError):  # bytes that are not UTF-8, half a character, a value inside itself
             return str(value)
         return _spaced(written.decode())
     return str(value)
@@ -67,29 +63,28 @@ def _json_of_model(value: BaseModel) -> str:
         return json.dumps(value.model_dump(), ensure_ascii=False, default=str)
     if written[0] in "{[":
         return _spaced(written)
-    plain = json.loads(written)  # a model that is written as a single value
-    return written if plain is None else str(plain)
+    scalar = json.loads(written)
+    return written if scalar is None else str(scalar)
 
 
 def _spaced(written: str) -> str:
-    """Compact JSON as `json.dumps` writes it, with a space after each comma and colon: AutoGen's results have them.
+    """Return compact JSON with a space after each comma and colon, as `json.dumps` and AutoGen write it.
 
-    To let Python write it anew would take three times as long. No control character stands in JSON text.
+    `json.dumps` itself would take three times as long. JSON text has no control characters, so they can be markers.
     """
     if escaped := "\\" in written:
         written = written.replace("\\\\", "\1").replace('\\"', "\2")
-    parts = written.split('"')  # every second one is inside a string
+    parts = written.split('"')  # every second part is inside a string
     parts[::2] = "\0".join(parts[::2]).replace(",", ", ").replace(":", ": ").split("\0")
     written = '"'.join(parts)
     return written.replace("\1", "\\\\").replace("\2", '\\"') if escaped else written
 
 
 def error_as_text(error: BaseException) -> str:
-    """The text of *error*, of each error in a group; its type, where it has none."""
+    """Return the text of *error*, or of each error in a group; its type, if it has no text."""
     if isinstance(error, BaseExceptionGroup):
         return "\n".join(map(error_as_text, error.exceptions))
     try:
-        said = str(error).strip()
+        return str(error).strip() or type(error).__name__
     except Exception as failed:
         return f"{type(error).__name__} (its text cannot be read: {type(failed).__name__})"
-    return said or type(error).__name__

@@ -1,4 +1,4 @@
-"""What a workbench is to AutoGen's programs, and what its calls give them."""
+"""AutoGen's interfaces of workbenches, and the results of their calls."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
@@ -10,7 +10,7 @@ from pydantic import BaseModel, Field
 from .._cancellation_token import CancellationToken
 from .._component_config import ComponentBase
 from .._image import Image
-from ._base import ToolSchema
+from ._protocols import ToolSchema
 
 
 class TextResultContent(BaseModel):
@@ -42,9 +42,9 @@ class ToolResult(BaseModel):
     is_error: bool = False
 
     def to_text(self, replace_image: str | None = None) -> str:
-        """The result in words, part by part on lines of their own.
+        """Return the parts as text, each on a line of its own.
 
-        In the place of an image stands *replace_image*, or without it `[Image: ...]` with a PNG in base64.
+        An image is *replace_image*, or by default `[Image: ...]` with a PNG in base64.
         """
         return "\n".join(
             part.content
@@ -57,16 +57,16 @@ class ToolResult(BaseModel):
 
 
 class Workbench(ABC, ComponentBase[BaseModel]):
-    """Tools with resources and state in common, under one door.
+    """Tools that share resources and state. They may be other ones after every call.
 
-    Which tools there are may be another after every call. As an async context manager it starts and stops itself.
+    As an async context manager it starts and stops itself.
     """
 
     component_type = "workbench"
 
     @abstractmethod
     async def list_tools(self) -> list[ToolSchema]:
-        """The tools there are now."""
+        """Return the current tools."""
 
     @abstractmethod
     async def call_tool(
@@ -76,27 +76,27 @@ class Workbench(ABC, ComponentBase[BaseModel]):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> ToolResult:
-        """Call the tool *name*; without *arguments*, with none. *call_id* is for those who follow calls."""
+        """Call the tool *name*. *call_id* is for tracing."""
 
     @abstractmethod
     async def start(self) -> None:
-        """Make ready."""
+        """Acquire resources."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """Give up what `start` took."""
+        """Release resources."""
 
     @abstractmethod
     async def reset(self) -> None:
-        """Back to how it was right after `start`."""
+        """Restore the state right after `start`."""
 
     @abstractmethod
     async def save_state(self) -> Mapping[str, Any]:
-        """Its state as JSON data, for `load_state`."""
+        """Return its state as JSON data, for `load_state`."""
 
     @abstractmethod
     async def load_state(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `save_state` gave."""
+        """Restore what `save_state` returned."""
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -109,7 +109,7 @@ class Workbench(ABC, ComponentBase[BaseModel]):
 
 
 class StreamWorkbench(Workbench, ABC):
-    """A workbench whose tools may tell something while they work."""
+    """A workbench whose tools may stream."""
 
     @abstractmethod
     def call_tool_stream(
@@ -119,5 +119,4 @@ class StreamWorkbench(Workbench, ABC):
         cancellation_token: CancellationToken | None = None,
         call_id: str | None = None,
     ) -> AsyncGenerator[Any | ToolResult, None]:
-        """`call_tool`, and what the tool gives meanwhile: first those values as they are, last the ToolResult."""
-        ...
+        """Call the tool and yield what it streams, as it is; last comes the ToolResult."""

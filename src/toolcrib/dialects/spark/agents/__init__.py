@@ -1,4 +1,4 @@
-"""`spark.agents`: an agent, as far as tools need one."""
+"""`spark.agents`: the agent that runs tools."""
 
 from .agent import Agent, AgentError, ConfigurationError, ModelError, ToolExecutionError
 from .config import AgentConfig

@@ -1,38 +1,38 @@
-"""`spark.agents.config`: what an agent is made of. What has nothing to do with tools is refused, by name."""
+"""`spark.agents.config`: the configuration of an agent. Options that do not concern tools are refused, by name."""
 
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from ..models._turns import our_choice
+from ..models._messages import to_core_choice
 from .memory import MemoryConfig
 
-_LEFT_OUT = {
+_UNSUPPORTED = {
     "prompt_template": "Render the prompt yourself, and pass it to process().",
-    "output_mode": "Its answers are text.",
+    "output_mode": "Answers are text.",
     "hooks": "Wrap the model instead: subclass Model.",
-    "before_llm_hooks": "Wrap the model instead: subclass Model, and change what get_text is given.",
-    "after_llm_hooks": "Wrap the model instead: subclass Model, and change what get_text gives.",
-    "reasoning_strategy": "Say it in system_prompt.",
+    "before_llm_hooks": "Wrap the model instead: subclass Model, and change the arguments of get_text.",
+    "after_llm_hooks": "Wrap the model instead: subclass Model, and change what get_text returns.",
+    "reasoning_strategy": "Describe it in system_prompt.",
     "budget": "Count in a subclass of Model.",
     "human_policy": "Use toolcrib.agent.Agent with Workbench(policy=...), which asks before a call.",
     "policy_set": "Use toolcrib.agent.Agent with Workbench(policy=...), which allows, asks or denies.",
 }
-_WITHOUT_EFFECT = ("output_schema", "record_direct_tool_call")
+_IGNORED = ("output_schema", "record_direct_tool_call")
 
 
 class AgentConfig(BaseModel):
-    """What an agent is made of.
+    """The configuration of an agent.
 
     - `model`: a Model of `.models`, or any `toolcrib.agent.Model`.
-    - `tools`: what `ToolRegistry.process_tools` takes.
-    - `tool_choice`: "auto"; "any" or a tool's name: the model must call something, or this, in its first turn; "none":
-      it sees no tools; or the dictionaries `{"auto": {}}`, `{"any": {}}`, `{"tool": {"name": ...}}`.
-    - `parallel_tool_execution`: whether the calls of one turn run side by side.
-    - `max_steps`: after how many rounds of calls the model has to answer without tools; 0 for no bound.
-    - `preload_messages`: a conversation to begin with.
+    - `tools`: as for `ToolRegistry.process_tools`.
+    - `tool_choice`: "auto"; "any" or a tool's name, which the model must call in its first turn; "none", which hides
+      the tools; or the dictionaries `{"auto": {}}`, `{"any": {}}`, `{"tool": {"name": ...}}`.
+    - `parallel_tool_execution`: whether the calls of one turn run in parallel.
+    - `max_steps`: the rounds of calls after which the model must answer without tools; 0 for no bound.
+    - `preload_messages`: the beginning of the conversation.
 
-    Raises ValueError (pydantic's) for what does not fit together, and for parts of Spark that are not here.
+    Raises ValueError (pydantic's) for options that contradict each other, and for those of Spark that are unsupported.
     """
 
     model_config = ConfigDict(extra="forbid", arbitrary_types_allowed=True)
@@ -50,13 +50,13 @@ class AgentConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_left_out(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        for name in _LEFT_OUT.keys() & given.keys():
-            if given[name] and (name, given[name]) != ("output_mode", "text"):
-                raise ValueError(f"'{name}' is no part of this dialect, which has an agent's tools. {_LEFT_OUT[name]}")
-        return {name: value for name, value in given.items() if name not in (*_LEFT_OUT, *_WITHOUT_EFFECT)}
+    def _refuse_unsupported(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict):
+            return fields
+        for name in _UNSUPPORTED.keys() & fields.keys():
+            if fields[name] and (name, fields[name]) != ("output_mode", "text"):
+                raise ValueError(f"'{name}' is not part of this dialect, which covers tools. {_UNSUPPORTED[name]}")
+        return {name: value for name, value in fields.items() if name not in (*_UNSUPPORTED, *_IGNORED)}
 
     @field_validator("model")
     @classmethod
@@ -64,14 +64,14 @@ class AgentConfig(BaseModel):
         if isinstance(model, type) or not (callable(getattr(model, "reply", None)) and hasattr(model, "stream")):
             kind = f"the class {model.__name__}" if isinstance(model, type) else f"a {type(model).__name__}"
             raise ValueError(
-                f"model is a Model, as OpenAIModel(model_id=...), not {kind}. For one of your own, subclass "
+                f"model is a Model, such as OpenAIModel(model_id=...), not {kind}. For your own, subclass "
                 "toolcrib.dialects.spark.models.base.Model."
             )
         return model
 
     @model_validator(mode="after")
     def validate_config(self) -> "AgentConfig":
-        """Make sure that the parts fit together."""
-        if our_choice(self.tool_choice) == "any" and not self.tools:
+        """Check that the options fit together."""
+        if to_core_choice(self.tool_choice) == "any" and not self.tools:
             raise ValueError("tool_choice='any' makes the model call a tool, and there is none. Give tools=[...].")
         return self

@@ -1,4 +1,4 @@
-"""`spark.agents.types`: what an agent remembers."""
+"""`spark.agents.types`: the state of an agent."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ from typing_extensions import TypedDict
 
 
 class ToolTrace(TypedDict):
-    """One call of a tool. Times are in seconds since the epoch.
+    """One call. Times are in seconds since the epoch.
 
-    `input_params` are the arguments as the model gave them; where they are no JSON, the text that they are. `output` is
-    what the tool returned, and of a call that failed what the model was told. `error` is None for one that did not.
+    `input_params` are the model's arguments, or their text if it is not valid JSON. `output` is the tool's return
+    value, or the message that the model received for a call that failed. `error` is None if the call did not fail.
     """
 
     tool_name: str
@@ -23,7 +23,7 @@ class ToolTrace(TypedDict):
 
 
 class AgentState(TypedDict):
-    """What `Agent.state` shows: a view, made anew each time."""
+    """A snapshot of an agent, made by `Agent.state`."""
 
     messages: list[dict[str, Any]]
     tool_traces: list[ToolTrace]

@@ -1,4 +1,4 @@
-"""`spark.models`: the models that an agent asks. Each of them is a `toolcrib.agent.Model`, too."""
+"""`spark.models`: the models of an agent. Each is also a `toolcrib.agent.Model`."""
 
 from .base import ChatCompletionAssistantMessage, Message, Messages, Model
 from .echo import EchoModel

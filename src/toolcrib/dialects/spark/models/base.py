@@ -1,20 +1,17 @@
-"""`spark.models.base`: what an agent asks. A subclass has `get_text`, and that is all it needs.
-
-`get_json` is not called: no tool needs it.
-"""
+"""`spark.models.base`: the model of an agent. A subclass needs `get_text`; `get_json` is not called for tools."""
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import Any, NotRequired
 
-# pydantic takes no other TypedDict before Python 3.12, and users put these into their own models.
+# Before Python 3.12 pydantic accepts no other TypedDict, and users put these into their own models.
 from typing_extensions import TypedDict
 
 from ....agent import ModelError, Request
 from ....core import ToolcribError
-from ....formats import Reply, Written
+from ....formats import Reply, TextDelta
 from ..tools.types import ToolChoice, ToolSpec
-from . import _turns
+from ._messages import messages_from, reply_from, to_spark_choice, to_spark_spec
 
 Message = dict[str, Any]
 """`{"role": "user" | "assistant" | "system", "content": [{"text": ...}, ...]}`"""
@@ -23,7 +20,7 @@ Messages = list[Message]
 
 
 class ChatCompletionAssistantMessage(TypedDict):
-    """What a model says. `stop_reason` is "tool_use" where it asks for tools, and "end_turn" where it is done."""
+    """A model's answer. `stop_reason` is "tool_use" if it calls tools, and "end_turn" if it is done."""
 
     role: str
     content: Any
@@ -33,7 +30,7 @@ class ChatCompletionAssistantMessage(TypedDict):
 
 
 class Model(ABC):
-    """The base of all models. Each is a `toolcrib.agent.Model` as well, by what `get_text` gives."""
+    """The base class of all models. Each is also a `toolcrib.agent.Model`, by means of `get_text`."""
 
     @abstractmethod
     async def get_text(
@@ -44,17 +41,17 @@ class Model(ABC):
         tool_choice: ToolChoice | None = None,
         **kwargs: Any,
     ) -> ChatCompletionAssistantMessage:
-        """What the model says to *messages*. *kwargs* are more of the request's parameters, as the provider has them.
+        """The model's answer to *messages*. *kwargs* are parameters of the request, in the provider's names.
 
         `tool_calls` is a list of `{"id", "type": "function", "function": {"name", "arguments": <JSON text>}}`.
         """
 
     def update_config(self, **model_config: Any) -> None:
-        """Change what the model was made with."""
+        """Change the model's configuration."""
         raise NotImplementedError(f"{type(self).__name__} has no configuration to change.")
 
     def get_config(self) -> Any:
-        """What the model was made with."""
+        """The model's configuration."""
         return {}
 
     @property
@@ -65,22 +62,22 @@ class Model(ABC):
 
     async def reply(self, request: Request, /) -> Reply:
         try:
-            said = await self.get_text(
-                _turns.messages_of(request.turns),
+            answer = await self.get_text(
+                messages_from(request.turns),
                 system_prompt=request.instructions or None,
-                tool_specs=[_turns.spec_of(spec) for spec in request.specs] or None,
-                tool_choice=_turns.choice_of(request.choice) if request.specs else None,  # type: ignore[arg-type]
+                tool_specs=[to_spark_spec(spec) for spec in request.specs] or None,
+                tool_choice=to_spark_choice(request.choice) if request.specs else None,  # type: ignore[arg-type]
             )
-            return _turns.reply_of(said)
+            return reply_from(answer)
         except ToolcribError:
             raise
         except Exception as error:
             raise ModelError(f"Model '{self.name}' failed: {type(error).__name__}: {error}", "failed") from error
 
-    async def stream(self, request: Request, /) -> AsyncIterator[Written | Reply]:
+    async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
         reply = await self.reply(request)
         if reply.text:
-            yield Written(reply.text)
+            yield TextDelta(reply.text)
         yield reply
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""`spark.models.openai`: OpenAI's models, and of all who speak as it does, through OpenAI's own SDK."""
+"""`spark.models.openai`: OpenAI's models, and servers with its Chat Completions API, through OpenAI's own SDK."""
 
 import logging
 import os
@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Required, Unpack, cast
 from typing_extensions import TypedDict
 
 from ....agent import OpenAIChat, Request
-from ....agent.sdk import PerLoop, Troubles, package
-from ....formats import Reply, Written
+from ....agent.sdk import PerLoop, ProviderErrors, package
+from ....formats import Reply, TextDelta
 from ..tools.types import ToolChoice, ToolSpec
-from . import _turns
+from ._messages import answer_from, to_core_choice, to_core_spec, turns_from
 from .base import ChatCompletionAssistantMessage, Messages, Model
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class OpenAIConfig(TypedDict, total=False):
-    """`params` are the request's own parameters: `{"temperature": 0.7, "max_tokens": 1000}`."""
+    """`params` are parameters of each request: `{"temperature": 0.7, "max_tokens": 1000}`."""
 
     model_id: Required[str]
     params: dict[str, Any] | None
@@ -29,26 +29,23 @@ class OpenAIConfig(TypedDict, total=False):
     cache_ttl_seconds: int
 
 
-_CONFIG = ("model_id", "params", "enable_cache", "cache_ttl_seconds")
-
-
 class OpenAIModel(Model):
     """A model behind Chat Completions.
 
-    *client_args* are those of the SDK's client: `api_key`, `base_url`, `timeout`, `max_retries`, ... Without them it
-    takes OPENAI_API_KEY and OPENAI_BASE_URL; with a base URL a key may be missing, as a server of one's own needs none.
-    Answers are not cached: `enable_cache=True` is taken, and logged.
+    *client_args* are those of the SDK's client: `api_key`, `base_url`, `timeout`, `max_retries`, ... By default it uses
+    OPENAI_API_KEY and OPENAI_BASE_URL. With a base URL the key may be missing, for servers that need none. Answers are
+    not cached: `enable_cache=True` is accepted and logged.
 
-    Raises TypeError for what it does not take.
+    Raises TypeError for an unknown option.
     """
 
     def __init__(self, client_args: dict[str, Any] | None = None, **model_config: Unpack[OpenAIConfig]) -> None:
         self._sdk = package("openai", "openai")
         if "model_id" not in model_config:
-            raise TypeError('OpenAIModel takes the name of a model: OpenAIModel(model_id="gpt-4o-mini").')
+            raise TypeError('OpenAIModel needs the name of a model: OpenAIModel(model_id="gpt-4o-mini").')
         self._client_args = dict(client_args or {})
         self._config: OpenAIConfig = {"model_id": ""}
-        self._clients: PerLoop[AsyncOpenAI] = PerLoop(self._new_client, lambda made: made.close())
+        self._clients: PerLoop[AsyncOpenAI] = PerLoop(self._new_client, lambda client: client.close())
         self.update_config(**model_config)
 
     async def get_text(
@@ -59,27 +56,27 @@ class OpenAIModel(Model):
         tool_choice: ToolChoice | None = None,
         **kwargs: Any,
     ) -> ChatCompletionAssistantMessage:
-        """What the model says. *kwargs* are parameters of this one request. Raises `toolcrib.agent.ModelError`."""
-        system, turns = _turns.turns_of(messages)
+        """The model's answer. *kwargs* are parameters of this request only. Raises `toolcrib.agent.ModelError`."""
+        system, turns = turns_from(messages)
         instructions = "\n\n".join(filter(None, (system_prompt, system)))
-        specs = [_turns.our_spec(spec) for spec in tool_specs or ()]
-        request = Request(turns, instructions, specs, _turns.our_choice(tool_choice))
-        said = _turns.completion_of(await self._chat(kwargs).reply(request))
-        return cast(ChatCompletionAssistantMessage, said)
+        specs = [to_core_spec(spec) for spec in tool_specs or ()]
+        reply = await self._chat(kwargs).reply(Request(turns, instructions, specs, to_core_choice(tool_choice)))
+        return cast(ChatCompletionAssistantMessage, answer_from(reply))
 
     def update_config(self, **model_config: Any) -> None:
-        """Change what the model was made with: `model_id`, `params`, ..."""
-        if others := sorted(model_config.keys() - set(_CONFIG)):
+        """Change `model_id`, `params`, ..."""
+        options = OpenAIConfig.__annotations__
+        if unknown := sorted(model_config.keys() - options.keys()):
             raise TypeError(
-                f"OpenAIModel takes no '{others[0]}'. The request's own parameters belong into params={{...}}, those "
-                f"of the client into client_args={{...}}. It takes: {', '.join(_CONFIG)}."
+                f"OpenAIModel takes no '{unknown[0]}'. Parameters of the request go into params={{...}}, those of the "
+                f"client into client_args={{...}}. Its options are: {', '.join(options)}."
             )
         if model_config.get("enable_cache"):
             logger.warning("OpenAIModel does not cache: enable_cache has no effect")
         self._config = cast(OpenAIConfig, {**self._config, **model_config})
 
     def get_config(self) -> OpenAIConfig:
-        """What the model was made with, without what is the client's."""
+        """The model's options, without those of the client."""
         return self._config
 
     @property
@@ -87,32 +84,29 @@ class OpenAIModel(Model):
         return f"openai:{self._config['model_id']}"
 
     async def reply(self, request: Request, /) -> Reply:
-        if type(self).get_text is not OpenAIModel.get_text:
-            return await super().reply(request)
-        return await self._chat({}).reply(request)
+        return await (super().reply(request) if self._overrides_get_text() else self._chat({}).reply(request))
 
-    async def stream(self, request: Request, /) -> AsyncIterator[Written | Reply]:
-        of = super().stream if type(self).get_text is not OpenAIModel.get_text else self._chat({}).stream
-        async for piece in of(request):
+    async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
+        pieces = super().stream(request) if self._overrides_get_text() else self._chat({}).stream(request)
+        async for piece in pieces:
             yield piece
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
         await self._clients.close()
 
-    def _chat(self, more: dict[str, Any]) -> OpenAIChat:
-        options = {**(self._config.get("params") or {}), **more}
-        return OpenAIChat(self._config["model_id"], api_key=self._key(), options=options, client=self._clients.get)
+    def _overrides_get_text(self) -> bool:
+        return type(self).get_text is not OpenAIModel.get_text
 
-    def _key(self) -> str | None:
-        key = self._client_args.get("api_key") or os.environ.get("OPENAI_API_KEY")
-        return key if isinstance(key, str) else None
+    def _chat(self, parameters: dict[str, Any]) -> OpenAIChat:
+        options = {**(self._config.get("params") or {}), **parameters}
+        return OpenAIChat(self._config["model_id"], options=options, client=self._clients.get)
 
     def _new_client(self) -> "AsyncOpenAI":
-        given = dict(self._client_args)
-        if not given.get("api_key") and self._key() is None:
-            if not (given.get("base_url") or os.environ.get("OPENAI_BASE_URL")):
-                raise Troubles(self.name).no_key("Set OPENAI_API_KEY, or pass client_args={'api_key': ...}.")
-            given["api_key"] = "none"
-        made: AsyncOpenAI = self._sdk.AsyncOpenAI(**given)
-        return made
+        options = dict(self._client_args)
+        if not (options.get("api_key") or os.environ.get("OPENAI_API_KEY")):
+            if not (options.get("base_url") or os.environ.get("OPENAI_BASE_URL")):
+                raise ProviderErrors(self.name).missing_key("Set OPENAI_API_KEY, or pass client_args={'api_key': ...}.")
+            options["api_key"] = "none"
+        client: AsyncOpenAI = self._sdk.AsyncOpenAI(**options)
+        return client

@@ -1,4 +1,4 @@
-"""`spark.nodes`, as far as an agent needs it: what goes in and what comes out."""
+"""`spark.nodes`: the inputs and outputs of an agent."""
 
 from .types import ExecutionContext, ExecutionMetadata, NodeMessage
 

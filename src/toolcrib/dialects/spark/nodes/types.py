@@ -1,8 +1,8 @@
-"""`spark.nodes.types`: what an agent is given and what it gives. Graphs and queues are no part of this."""
+"""`spark.nodes.types`: the inputs and outputs of an agent. Graphs and queues are not part of the dialect."""
 
 import copy
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -11,7 +11,7 @@ TNodeState = TypeVar("TNodeState")
 
 
 class NodeMessage(BaseModel):
-    """What is said to an agent, and what it says: `content`, and in `raw` what that was made of."""
+    """A message to or from an agent: its `content`, and the object that it was made from in `raw`."""
 
     model_config = ConfigDict(extra="allow", arbitrary_types_allowed=True)
 
@@ -26,40 +26,35 @@ class NodeMessage(BaseModel):
 
 @dataclass(slots=True)
 class ExecutionMetadata:
-    """Which attempt this is, and when it ran: seconds of `time.perf_counter()`."""
+    """The number of an attempt, and its times in seconds of `time.perf_counter()`."""
 
     attempt: int = 1
     started_at: float | None = None
     finished_at: float | None = None
 
     def mark_started(self, attempt: int) -> None:
-        """This attempt begins now."""
+        """Set the start of this *attempt* to now."""
         self.attempt, self.started_at, self.finished_at = attempt, time.perf_counter(), None
 
     def mark_finished(self) -> None:
-        """It ends now."""
+        """Set its end to now."""
         self.finished_at = time.perf_counter()
 
     @property
     def duration(self) -> float | None:
-        """How long it took, in seconds; None before it has ended."""
+        """Its duration in seconds; None before its end."""
         if self.started_at is None or self.finished_at is None:
             return None
         return self.finished_at - self.started_at
 
     def as_dict(self) -> dict[str, Any]:
-        """The same as a dictionary."""
-        return {
-            "attempt": self.attempt,
-            "started_at": self.started_at,
-            "finished_at": self.finished_at,
-            "duration": self.duration,
-        }
+        """The fields and the duration."""
+        return {**asdict(self), "duration": self.duration}
 
 
 @dataclass(slots=True)
 class ExecutionContext(Generic[TNodeState]):
-    """What `process` is given: `inputs`. An agent looks at nothing else of it, and sets `metadata` and `outputs`."""
+    """The argument of `process`. An agent reads `inputs`, and sets `metadata` and `outputs`."""
 
     inputs: NodeMessage = field(default_factory=NodeMessage)
     state: TNodeState | dict[str, Any] = field(default_factory=dict[str, Any])
@@ -68,22 +63,17 @@ class ExecutionContext(Generic[TNodeState]):
     graph_state: Any = None
 
     def snapshot(self) -> Any:
-        """A copy of the state, as deep as it can be made."""
+        """A copy of the state, as deep as possible."""
         return _copy(self.state)
 
     def fork(self) -> "ExecutionContext[TNodeState]":
-        """A copy for another branch. The state of the graph stays shared."""
-        return replace(
-            self,
-            inputs=_copy(self.inputs),
-            state=_copy(self.state),
-            metadata=replace(self.metadata),
-            outputs=_copy(self.outputs),
-        )
+        """A copy for another branch, which shares only the state of the graph."""
+        copies = {name: _copy(getattr(self, name)) for name in ("inputs", "state", "metadata", "outputs")}
+        return replace(self, **copies)
 
 
 def _copy(value: Any) -> Any:
-    # A lock, a connection or an agent in it cannot be copied, and then it is shared.
+    # A lock, a connection or an agent in the value cannot be copied, and stays shared.
     try:
         return copy.deepcopy(value)
     except Exception:

@@ -1,18 +1,18 @@
-"""`spark.tools.decorator`: `@tool` makes a tool of a function, and ToolContext is what such a tool may be given."""
+"""`spark.tools.decorator`: `@tool` makes a function a tool, and ToolContext is injected into it."""
 
 import asyncio
 import copy
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from ....core import Context, DefinitionError, Needs, ToolError
-from ....tools import Tool
-from ....tools.function import by_name
-from . import _ours
-from ._read import Read
+from ....core import Context, DefinitionError, ToolError
+from ....tools import Tool, reference
+from ....tools.work import by_name
+from ._core_tool import build_tool, tool_use_of
+from ._function import FunctionSchema
 from .types import BaseTool, ToolContext, ToolResult, ToolSpec, ToolUse, update_tool_runtime_metadata
 
 P = ParamSpec("P")
@@ -21,11 +21,52 @@ R = TypeVar("R")
 __all__ = ["BaseTool", "DecoratedFunctionTool", "ToolContext", "ToolResult", "ToolSpec", "ToolUse", "tool"]
 
 
-class DecoratedFunctionTool(BaseTool, Generic[P, R]):
+class FunctionTool(BaseTool, Generic[P, R]):
+    """A tool that calls `tool_func`."""
+
+    tool_func: Callable[P, R]
+    _name: str
+    _is_async: bool
+
+    @property
+    def tool_name(self) -> str:
+        return self._name
+
+    @property
+    def supports_hot_reload(self) -> bool:
+        return True
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function. An async one runs to its end; it raises RuntimeError in a running event loop."""
+        if self._is_async:
+            _require_no_event_loop()
+        value: Any = self.tool_func(*args, **kwargs)
+        if not inspect.isawaitable(value):
+            return cast(R, value)
+        try:
+            _require_no_event_loop()
+        except RuntimeError:
+            if inspect.iscoroutine(value):
+                value.close()
+            raise
+
+        async def finish() -> Any:
+            return await value
+
+        return cast(R, asyncio.run(finish()))
+
+    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
+        """Call the function from async code: on the event loop if it is async, else in a thread."""
+        call = functools.partial(self.tool_func, *args, **kwargs)
+        value: Any = call() if self._is_async else await asyncio.to_thread(call)
+        return await value if inspect.isawaitable(value) else value
+
+
+class DecoratedFunctionTool(FunctionTool[P, R]):
     """A function as a tool. Calling it calls the function.
 
-    What its annotations say is found out when its spec, or a call through toolcrib, first needs it. As a method's
-    decorator it binds: `obj.method` is a tool of that object.
+    Its annotations are read when its spec, or a call through Toolcrib, first needs them. On a method it binds:
+    `obj.method` is a tool of that object.
     """
 
     def __init__(
@@ -39,50 +80,39 @@ class DecoratedFunctionTool(BaseTool, Generic[P, R]):
         long_running: bool = False,
         async_execution: bool | None = None,
     ) -> None:
-        from ....schema import gives_awaitable, innermost
+        from ....schema import returns_awaitable, unwrap_partials
         from ....schema.signature import enclosing_names
 
-        super().__init__()
         if isinstance(context, str) and not context.strip():
             raise ValueError("The name of the context parameter must not be empty: context=True takes 'tool_context'.")
-        self._kind: type[Any] | None = type(func) if isinstance(func, staticmethod | classmethod) else None
+        self._method_type: type[Any] | None = type(func) if isinstance(func, staticmethod | classmethod) else None
         plain = cast(Any, func.__func__ if isinstance(func, staticmethod | classmethod) else func)
         if isinstance(plain, BaseTool) or not callable(plain):
-            raise ValueError(f"@tool makes a tool of a function, not of a {type(plain).__name__}.")
+            raise ValueError(f"@tool decorates a function, not a {type(plain).__name__}.")
         self.tool_func = cast(Callable[P, R], plain)
-        self._name = name or getattr(innermost(plain), "__name__", None) or type(plain).__name__
+        self._name = name or getattr(unwrap_partials(plain), "__name__", None) or type(plain).__name__
         self._description = description
         self._parameters = parameters
         self._context = "tool_context" if context is True else context or None
-        self._is_async = gives_awaitable(plain) if async_execution is None else async_execution
+        self._is_async = returns_awaitable(plain) if async_execution is None else async_execution
         self._names = enclosing_names(plain)
         self._spec: ToolSpec | None = None
         self.__name__: str = self._name
         functools.update_wrapper(self, plain)
-        # Those of a function that is a native tool as well would hide our own.
+        # A function that is also a native tool has its own, which would hide ours.
         vars(self).pop("__toolcrib__", None)
-        if self._is_async:
-            super().mark_supports_async()
-        if long_running:
-            super().mark_long_running()
-
-    @property
-    def tool_name(self) -> str:
-        return self._name
+        self._supports_async = self._is_async
+        self._is_long_running = long_running
 
     @property
     def tool_spec(self) -> ToolSpec:
         if self._spec is None:
-            self._spec = self._read.spec(self, self._description)
+            self._spec = self._schema.spec(self, self._description)
         return self._spec
 
     @property
     def tool_type(self) -> str:
         return "function"
-
-    @property
-    def supports_hot_reload(self) -> bool:
-        return True
 
     def mark_supports_async(self) -> None:
         super().mark_supports_async()
@@ -95,113 +125,93 @@ class DecoratedFunctionTool(BaseTool, Generic[P, R]):
     def get_display_properties(self) -> dict[str, str]:
         return {**super().get_display_properties(), "Function": getattr(self.tool_func, "__name__", self._name)}
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call the function. One that is async is run to its end, where no event loop runs.
-
-        Raises RuntimeError where one does.
-        """
-        if self._is_async:
-            require_no_loop()
-        value: Any = self.tool_func(*args, **kwargs)
-        return cast(R, run_sync(value) if inspect.isawaitable(value) else value)
-
-    async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
-        """Call the function from async code: on the event loop if it is async, else in a thread."""
-        work = functools.partial(self.tool_func, *args, **kwargs)
-        value: Any = work() if self._is_async else await asyncio.to_thread(work)
-        return await value if inspect.isawaitable(value) else value
-
     def prepare_tool_kwargs(self, tool_use: ToolUse, invocation_state: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The arguments that the function is to be called with: checked, typed, defaults and ToolContext included.
+        """The arguments to call the function with: checked and typed, with defaults and the ToolContext.
 
-        Raises ValueError where the input is not what the tool takes.
+        Raises ValueError for input that the tool does not accept.
         """
-        given = tool_use.get("input")
-        if not isinstance(given, Mapping):
+        written = tool_use.get("input")
+        if not isinstance(written, Mapping):
             raise ValueError(
                 f"Validation failed for input parameters: the input of '{self._name}' is a "
-                f"{type(given).__name__}, not a dictionary of its arguments."
+                f"{type(written).__name__}, not a dictionary of its arguments."
             )
-        read = self._read
+        schema = self._schema
         try:
-            arguments, _ = read.check(self._name)(given, True)
+            arguments, _ = schema.check(self._name)(written, True)
         except ToolError as error:
-            said = error.message.removeprefix(f"Tool '{self._name}': ")
-            raise ValueError(f"Validation failed for input parameters: {said}") from error
+            message = error.message.removeprefix(f"Tool '{self._name}': ")
+            raise ValueError(f"Validation failed for input parameters: {message}") from error
         context = ToolContext(tool_use, {} if invocation_state is None else invocation_state)
-        return {**read.defaults(), **read.taken(arguments), **dict.fromkeys(read.contexts, context)}
+        return {**schema.defaults(), **schema.accepted(arguments), **dict.fromkeys(schema.contexts, context)}
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> "DecoratedFunctionTool[..., Any]":
-        """The tool of one object, where it was made of a method."""
-        to = owner if self._kind is classmethod else instance
-        if to is None or self._kind is staticmethod:
+        """The tool of one object, if this is a method."""
+        receiver = owner if self._method_type is classmethod else instance
+        if receiver is None or self._method_type is staticmethod:
             return self
-        bound = self._like()
-        bound._kind = staticmethod  # it is bound once
-        bound.tool_func = MethodType(self.tool_func, to)
+        bound = self._copy()
+        bound._method_type = staticmethod  # so that it is bound only once
+        bound.tool_func = MethodType(self.tool_func, receiver)
         vars(bound)["__wrapped__"] = bound.tool_func
         return bound
 
     def named(self, name: str) -> "DecoratedFunctionTool[P, R]":
-        """The same tool under another name, which its spec says, too."""
-        made = self._like()
-        made._name = name
+        """The same tool under another name, in its spec too."""
+        renamed = self._copy()
+        renamed._name = name
         if self._spec is not None:
-            made._spec = {**copy.deepcopy(self._spec), "name": name}
-        return made
+            renamed._spec = {**copy.deepcopy(self._spec), "name": name}
+        return renamed
 
     def __repr__(self) -> str:
         return f"<DecoratedFunctionTool {self._name}>"
 
-    def _like(self) -> "DecoratedFunctionTool[P, R]":
-        made = copy.copy(self)
-        for found in ("_ours", "_read", "_spec"):
-            vars(made).pop(found, None)
-        made._spec = None
-        return made
+    def _copy(self) -> "DecoratedFunctionTool[P, R]":
+        copied = copy.copy(self)
+        copied._spec = None
+        for cached in ("_built", "_schema"):
+            vars(copied).pop(cached, None)
+        return copied
 
     @functools.cached_property
-    def _read(self) -> Read:
-        return Read(self.tool_func, self._name, self._parameters, self._context, self._names)
+    def _schema(self) -> FunctionSchema:
+        return FunctionSchema(self.tool_func, self._name, self._parameters, self._context, self._names)
 
     def _build(self) -> Tool[..., Any]:
-        read = self._read
-        if read.receiver is not None and self._kind is not staticmethod:
+        schema = self._schema
+        if schema.receiver is not None and self._method_type is not staticmethod:
             raise DefinitionError(
-                f"Tool '{self._name}' is a method, and nobody gives it its object. Give it bound: obj.{self.__name__}."
+                f"Tool '{self._name}' is a method without its object. Pass it bound: obj.{self.__name__}."
             )
-        call = by_name(self.tool_func, read.signature, f"Tool '{self._name}'")
+        call = by_name(self.tool_func, schema.signature, f"Tool '{self._name}'")
 
-        def begun(arguments: dict[str, Any]) -> tuple[Context, Any]:
-            context: Context = arguments.pop(_ours.CONTEXT)
-            arguments = read.taken(arguments)
-            if read.contexts:
-                arguments |= dict.fromkeys(read.contexts, ToolContext(*_ours.use_of(context)))
-            if (native := read.signature.needs.context) is not None:
-                arguments[native] = context
-            return context, call(**arguments)
+        async def awaited(**arguments: Any) -> Any:
+            value = call(**arguments)  # which is not awaitable where only `async_execution` makes the function async
+            return await value if inspect.isawaitable(value) else value
 
-        def work(**arguments: Any) -> Any:
-            context, value = begun(arguments)
-            return _ours.finished(value, context)
+        def prepared(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+            arguments = schema.accepted(arguments)
+            if schema.contexts:
+                arguments |= dict.fromkeys(schema.contexts, ToolContext(*tool_use_of(context)))
+            return arguments
 
-        async def async_work(**arguments: Any) -> Any:
-            context, value = begun(arguments)
-            return _ours.finished(await value if inspect.isawaitable(value) else value, context)
-
-        ours = _ours.made(
+        built = build_tool(
             self,
             self.tool_spec["parameters"]["json"],
-            async_work if self._is_async else work,
+            awaited if self._is_async else call,
+            prepared,
             is_async=self._is_async,
-            check=read.check,
+            home=getattr(self.tool_func, "__module__", None) or __name__,
+            check=schema.check,
+            context=schema.signature.needs.context,
+            depends=schema.signature.needs.depends,
         )
-        ours.needs = Needs(_ours.CONTEXT, read.signature.needs.depends)
-        return ours
+        built.ref = reference(self.tool_func)
+        return built
 
 
-def require_no_loop() -> None:
-    """Raises RuntimeError where an event loop runs."""
+def _require_no_event_loop() -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -210,23 +220,6 @@ def require_no_loop() -> None:
         "Attempted to invoke async tool synchronously while an event loop is running. "
         "Use 'await tool.acall(...)' instead."
     )
-
-
-def run_sync(value: Awaitable[R]) -> R:
-    """What *value* gives, run to its end. Raises RuntimeError where an event loop runs."""
-
-    async def run() -> R:
-        return await value
-
-    try:
-        require_no_loop()
-    except RuntimeError:
-        if inspect.iscoroutine(value):
-            value.close()
-        elif asyncio.isfuture(value):
-            value.cancel()
-        raise
-    return asyncio.run(run())
 
 
 @overload
@@ -258,19 +251,19 @@ def tool(
     long_running: bool = False,
     async_execution: bool | None = None,
 ) -> Any:
-    """Make a tool of a function: `@tool`, or `@tool(name=..., context=True)`.
+    """Make a function a tool: `@tool`, or `@tool(name=..., context=True)`.
 
-    - *description*: instead of the docstring, which otherwise is the description as a whole.
-    - *parameters*: a JSON Schema, bare or as `{"json": ...}`, instead of the one that the annotations give; arguments
-      are held against it, and stay JSON values.
-    - *context*: the parameter that is given the ToolContext; True means `tool_context`. A parameter that is annotated
-      with ToolContext is given it in any case.
+    - *description*: replaces the docstring, which otherwise is the whole description.
+    - *parameters*: a JSON Schema, bare or as `{"json": ...}`, that replaces the one of the annotations. Arguments are
+      checked against it and stay JSON values.
+    - *context*: the parameter that receives the ToolContext; True means `tool_context`. A parameter annotated with
+      ToolContext always receives it.
     - *long_running*: a hint.
-    - *async_execution*: whether the function is to be run on the event loop; else that is found out.
+    - *async_execution*: whether to run the function on the event loop; detected by default.
 
     Raises ValueError for an empty *context*.
     """
-    make = functools.partial(
+    decorate = functools.partial(
         cast(Any, DecoratedFunctionTool),
         description=description,
         parameters=parameters,
@@ -279,4 +272,4 @@ def tool(
         long_running=long_running,
         async_execution=async_execution,
     )
-    return make if func is None else make(func)
+    return decorate if func is None else decorate(func)

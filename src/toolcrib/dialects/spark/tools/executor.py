@@ -1,31 +1,30 @@
-"""`spark.tools.executor`: runs ToolUses on a workbench. Whatever is wrong with one is told in its ToolResult."""
+"""`spark.tools.executor`: runs ToolUses in a workbench. Every ToolUse gets a ToolResult, even an invalid one."""
 
 import asyncio
+import inspect
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
-from time import time
-from typing import Any, cast
+from datetime import UTC, datetime
+from typing import Any
 
-from ....core import Result, Text, ToolError
-from ....workbench import Limit, Workbench
-from ....workbench import Registry as CoreRegistry
-from . import _ours
-from ._content import blocks_from
+from ....core import Call, Result, Text, ToolError
+from ....workbench import Limit, Registry, Workbench
+from ._blocks import as_json, blocks_from
+from ._core_tool import is_tool_result
 from .decorator import DecoratedFunctionTool
-from .registry import ToolRegistry
+from .registry import ToolRegistry, core_tools
 from .tools import InvalidToolUseNameException, validate_tool_use
-from .types import ToolResult, ToolUse
+from .types import BaseTool, ToolResult, ToolUse
 
 logger = logging.getLogger(__name__)
 
-_PATIENCE_S = 1e9
-"""A use waits for its turn as long as it takes."""
+_UNLIMITED_WAIT_S = 1e9
 
 
 @dataclass(slots=True)
 class ToolExecutionConfig:
-    """How uses are run: how long each may take, in seconds, how many at a time, and whether results carry times."""
+    """Seconds that a tool use may take, how many run at a time, and whether results have timestamps."""
 
     default_timeout: float | None = None
     max_concurrency: int | None = 32
@@ -33,7 +32,7 @@ class ToolExecutionConfig:
 
 
 class ToolCallExecutor:
-    """Runs the ToolUses of a registry's tools. *loop* is taken, as Spark does, and has no effect."""
+    """Runs ToolUses with the tools of a registry. *loop* is accepted, as in Spark, and has no effect."""
 
     def __init__(
         self,
@@ -45,10 +44,12 @@ class ToolCallExecutor:
         self._registry = registry
         self._config = config or ToolExecutionConfig()
         most = self._config.max_concurrency
-        limits = [Limit(per="workbench", concurrency=most, wait_s=_PATIENCE_S)] if most and most > 0 else []
-        self._ours = CoreRegistry()
-        # The texts of exceptions are part of Spark's results, and all of a value is.
-        self._bench = Workbench(self._ours, limits=limits, show_errors=True, max_result_chars=None)
+        limits = [Limit(per="workbench", concurrency=most, wait_s=_UNLIMITED_WAIT_S)] if most and most > 0 else []
+        self._core_registry = Registry()
+        # Spark's results have the texts of exceptions, and the whole of a value.
+        self._bench = Workbench(
+            self._core_registry, limits=limits, error_message=_message, show_errors=True, max_result_chars=None
+        )
 
     async def execute_tool_use(
         self,
@@ -57,114 +58,120 @@ class ToolCallExecutor:
         *,
         timeout: float | None = None,  # noqa: ASYNC109 - Spark's name for it
     ) -> ToolResult:
-        """Run one use. *timeout* is in seconds, in place of the default one.
+        """Run one tool use and return its ToolResult. *timeout* in seconds replaces the default.
 
-        Always gives a ToolResult. `metadata` has `tool_name` and `duration_ms`, and of an error the `reason`
-        ("timeout", "exception", or another code of toolcrib's) and the `code`. What a tool returned as a ToolResult is
-        the result, under the id of the use; text is text, and anything else is JSON text.
+        `metadata` has `tool_name` and `duration_ms`, and for an error the `reason` ("timeout", "exception", or another
+        of Toolcrib's codes) and the `code`. A ToolResult that the tool returns is the result, with the id of the tool
+        use. Text stays text, and any other value becomes JSON text.
         """
-        made: object = tool_use
-        if not isinstance(made, Mapping):
-            wrong = ToolError(f"A tool use is a dictionary, not a {type(made).__name__}.", "invalid_arguments")
-            return self._refused("", "", wrong)
+        value: object = tool_use
+        if not isinstance(value, Mapping):
+            wrong = ToolError(f"A tool use is a dictionary, not a {type(value).__name__}.", "invalid_arguments")
+            return self._refusal("", "", wrong)
         name, use_id = str(tool_use.get("name", "")), str(tool_use.get("toolUseId") or "")
         try:
             validate_tool_use(tool_use)
-            arguments = self._arguments(name, tool_use)
+            arguments = self._arguments(name, tool_use.get("input"))
         except InvalidToolUseNameException as error:
-            return self._refused(use_id, name, ToolError(str(error), "unknown_tool"))
+            return self._refusal(use_id, name, ToolError(str(error), "unknown_tool"))
         except ToolError as error:
-            return self._refused(use_id, name, error)
-        limit_s = self._config.default_timeout if timeout is None else timeout
-        logger.info("tool '%s' begins", name)
-        result = await self._bench.call(
-            _ours.Use(
-                name,
-                arguments,
-                use_id,
-                # No time at all is a time that has passed.
-                timeout_s=None if limit_s is None else max(limit_s, 1e-6),
-                tool_use=tool_use,
-                invocation_state={} if invocation_state is None else invocation_state,
-            )
-        )
-        told = self._told(result, use_id, name, limit_s)
-        logger.info("tool '%s' ended: %s", name, told["status"])
-        return told
+            return self._refusal(use_id, name, error)
+        timeout_s = self._config.default_timeout if timeout is None else timeout
+        if timeout_s is not None:
+            timeout_s = max(timeout_s, 1e-6)  # a timeout of 0 has passed at once
+        data = {"tool_use": tool_use, "invocation_state": {} if invocation_state is None else invocation_state}
+        logger.info("tool '%s' started", name)
+        result = await self._bench.call(Call(name, arguments, use_id, timeout_s, data=data))
+        spark_result = self._tool_result(result)
+        logger.info("tool '%s' finished: %s", name, spark_result["status"])
+        return spark_result
 
-    def _arguments(self, name: str, use: ToolUse) -> Any:
-        """What the workbench is given, which knows the tool by now, if there is one."""
-        given, known = use.get("input"), {**self._registry.dynamic_tools, **self._registry.registry}
+    def _arguments(self, name: str, written: Any) -> Any:
+        """The arguments for the tool *name*, which the workbench has after this call if there is one.
+
+        Programs may change the Spark registry at any time.
+        """
+        known = {**self._registry.dynamic_tools, **self._registry.registry}
         tool = known.get(name)
-        if tool is None:
-            self._take_in(known)  # so that the nearest name can be told
-            self._ours.exchange([ours.spec.name for ours in self._ours if ours.spec.name not in known], [])
-            return None
-        self._take_in([name])
-        if given is None or isinstance(given, Mapping):
-            return given
-        if isinstance(tool, DecoratedFunctionTool):
-            if isinstance(given, str):
-                return given  # JSON text, as models write it
-            kind = type(given).__name__
-            raise ToolError(f"the input is a {kind}, not a dictionary of arguments.", "invalid_arguments")
-        return _ours.by_position(tool, list(given) if isinstance(given, list | tuple) else [given])
+        # All of them for an unknown name, so that the error can suggest the nearest one.
+        current = core_tools(known if tool is None else {name: tool})
+        if tool is None or current[name] is not self._core_registry.find(name):
+            old = [each.spec.name for each in self._core_registry if tool is None or each.spec.name == name]
+            self._core_registry.exchange(old, current.values())
+        if tool is None or written is None or isinstance(written, Mapping):
+            return written
+        if not isinstance(tool, DecoratedFunctionTool):
+            return _by_position(tool, written if isinstance(written, list | tuple) else [written])
+        return written if isinstance(written, str) else as_json(written)  # JSON text, as models write it
 
-    def _take_in(self, names: Any) -> None:
-        """What the registry has now under *names*, which programs may change at any time."""
-        for name in names:
-            ours = self._registry.get_tool(name).__toolcrib__()
-            if ours.spec.name != name:
-                ours = ours.named(name)
-            if self._ours.find(name) is not ours:
-                self._ours.exchange([name] if name in self._ours else [], [ours])
-
-    def _told(self, result: Result[Any], use_id: str, name: str, limit_s: float | None) -> ToolResult:
-        told: ToolResult
+    def _tool_result(self, result: Result[Any]) -> ToolResult:
+        use_id = result.call_id
+        converted: ToolResult = {"toolUseId": use_id, "status": "success", "content": [], "metadata": {}}
         if result.error is not None:
-            text, reason = _words(result.error, name, limit_s)
-            told = _error(use_id, text, {"reason": reason, "code": result.error.code})
+            code = result.error.code
+            converted["status"], converted["content"] = "error", [{"text": result.error.message}]
+            converted["metadata"] = {"reason": _REASONS.get(code, code), "code": code}
         elif result.pending is not None:
-            told = {"toolUseId": use_id, "status": "in_progress", "content": [{"text": result.text}]}
-            told["metadata"] = {"reason": result.pending.kind, "pending_id": result.pending.id}
-        elif _ours.is_tool_result(result.value):
-            # A copy: the tool may keep its own. It answers this use, whatever id the tool had to make up.
-            of_use = {"toolUseId": use_id or result.value.get("toolUseId", "")}
-            told = cast(ToolResult, {**result.value, **of_use, "metadata": {**(result.value.get("metadata") or {})}})
+            converted["status"], converted["content"] = "in_progress", [{"text": result.text}]
+            converted["metadata"] = {"reason": result.pending.kind, "pending_id": result.pending.id}
+        elif is_tool_result(result.value):
+            # A copy, since the tool may keep its own. The id is that of the use, whatever id the tool made up.
+            own: ToolResult = result.value
+            converted = {**own, "toolUseId": use_id or own.get("toolUseId", "")}
+            converted["metadata"] = {**(own.get("metadata") or {})}
         else:
-            content = result.content or (Text(""),)
-            told = {"toolUseId": use_id, "status": "success", "content": blocks_from(content)}
+            converted["content"] = blocks_from(result.content or (Text(""),))
         if self._config.capture_timestamps:
-            told.setdefault("started_at", result.started_at.isoformat())
-            if told["status"] != "in_progress":
-                told.setdefault("completed_at", result.finished_at.isoformat())
-        metadata = told.setdefault("metadata", {})
-        metadata.setdefault("duration_ms", int((result.finished_s - result.started_s) * 1000))
-        metadata.setdefault("tool_name", name)
-        return told
+            converted.setdefault("started_at", result.started_at.isoformat())
+            if converted["status"] != "in_progress":
+                converted.setdefault("completed_at", result.finished_at.isoformat())
+        metadata = converted["metadata"]
+        metadata.setdefault("duration_ms", int((result.finished_at - result.started_at).total_seconds() * 1000))
+        metadata.setdefault("tool_name", result.tool)
+        return converted
 
-    def _refused(self, use_id: str, name: str, error: ToolError) -> ToolResult:
-        """The result of a use that was not begun."""
-        now = time()
-        result: Result[Any] = Result(None, (), error, (), now, now, use_id, name)
-        return self._told(result, use_id, name, None)
-
-
-def _error(use_id: str, text: str, metadata: dict[str, Any]) -> ToolResult:
-    return {"toolUseId": use_id, "status": "error", "content": [{"text": text}], "metadata": metadata}
+    def _refusal(self, use_id: str, name: str, error: ToolError) -> ToolResult:
+        """The result of a tool use that was not executed."""
+        now = datetime.now(UTC)
+        error = ToolError(_message(error, error, Call(name)), error.code)
+        return self._tool_result(Result(None, (), error, (), now, now, use_id, name))
 
 
-def _words(error: ToolError, name: str, limit_s: float | None) -> tuple[str, str]:
-    """What is said of *error* in Spark's words, and its reason."""
+_REASONS = {"failed": "exception", "invalid_arguments": "exception", "invalid_result": "exception"}
+"""Spark's reasons for errors, by code. Other codes are themselves the reason."""
+
+
+def _message(error: ToolError, _: BaseException, call: Call) -> str:
+    """Spark's message for *error*."""
     match error.code:
         case "timeout":
-            return f"Tool '{name}' timed out" + ("" if limit_s is None else f" after {limit_s:.2f}s"), "timeout"
+            return f"Tool '{call.tool}' timed out" + (f" after {call.timeout_s:.2f}s" if call.timeout_s else "")
         case "failed":
-            return f"Tool '{name}' failed: {error.details.get('text', error.message)}", "exception"
+            return f"Tool '{call.tool}' failed: {error.details.get('text', error.message)}"
         case "invalid_arguments":
-            said = "Validation failed for input parameters: " + error.message.removeprefix(f"Tool '{name}': ")
-            return f"Tool '{name}' failed: {said}", "exception"
+            message = error.message.removeprefix(f"Tool '{call.tool}': ")
+            return f"Tool '{call.tool}' failed: Validation failed for input parameters: {message}"
         case "invalid_result":
-            return f"Tool '{name}' failed: {error.message}", "exception"
-        case code:
-            return error.message, code
+            return f"Tool '{call.tool}' failed: {error.message}"
+        case _:
+            return error.message
+
+
+def _by_position(tool: BaseTool, values: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
+    """*values* as arguments by name, in the order of the parameters of *tool*.
+
+    Raises ToolError `invalid_arguments` for too many.
+    """
+    try:
+        parameters = list(inspect.signature(tool).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    names = names or list(tool.__toolcrib__().spec.input_schema.get("properties", {}))
+    if len(values) > len(names):
+        raise ToolError(
+            f"Tool '{tool.tool_name}' takes {len(names)} arguments by position, not {len(values)}: {', '.join(names)}.",
+            "invalid_arguments",
+        )
+    return dict(zip(names, values, strict=False))

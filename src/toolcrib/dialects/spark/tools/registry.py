@@ -1,4 +1,4 @@
-"""`spark.tools.registry`: the tools of a program by name, as specs and by reference."""
+"""`spark.tools.registry`: the tools of a program, by name, as specs and by reference."""
 
 import copy
 import inspect
@@ -6,32 +6,31 @@ import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from ....core import DefinitionError, ToolcribError
 from ....tools import Tool, load, reference
-from ....tools.function import require_name
+from ....tools.spec import require_name
 from ..utils.import_utils import import_from_ref
-from ._alias import renamed
+from ._schemas import normalize_schema, schema_in
 from .decorator import DecoratedFunctionTool
-from .tools import normalize_property, normalize_tool_spec
+from .tools import normalize_tool_spec, renamed
 from .types import BaseTool, ToolSpec
 
 logger = logging.getLogger(__name__)
 
-_TAKES = (
+_SPECIFICATIONS = (
     "a tool (decorate a function with @tool), the name of a registered one, a reference 'module.path:function', "
     "a .py file or a folder of them, a module, or a list of these"
 )
 
 
 class ToolRegistry:
-    """Tools by name: `registry` holds all of them, `dynamic_tools` those loaded while the program runs.
+    """Tools by name: `registry` has all of them, `dynamic_tools` those loaded while the program runs.
 
-    `tool_refs` says by which reference each can be imported again, as far as that is known.
+    `tool_refs` has the known references by which they can be imported again.
     """
 
     def __init__(self) -> None:
@@ -40,30 +39,30 @@ class ToolRegistry:
         self.tool_refs: dict[str, str] = {}
 
     def process_tools(self, tools: list[Any]) -> list[str]:
-        """Register what *tools* stand for, and give the names.
+        """Register the tools that *tools* specify and return their names.
 
-        An entry is a tool, the name of one that is registered, a reference (`module.path:function`), a `.py` file or a
-        folder of them, a module or its name, or a list of these; and so may *tools* be. Raises ValueError for anything
-        else, before any is registered, and where a name is taken.
+        An entry is a tool, the name of a registered one, a reference (`module.path:function`), a `.py` file or a folder
+        of them, a module or its name, or a list of these. Raises ValueError for anything else, before any tool is
+        registered, and for a name that is taken.
         """
-        found = [part for entry in _flat([tools]) for part in self._understood(entry)]
-        for part in found:
-            if not part.is_known:
-                self.register_tool(part.tool)
-            if part.ref is not None:
-                self.tool_refs[part.tool.tool_name] = part.ref
-        return [part.tool.tool_name for part in found]
+        found = [each for entry in _flattened([tools]) for each in self._find(entry)]
+        for each in found:
+            if not each.is_registered:
+                self.register_tool(each.tool)
+            if each.ref is not None:
+                self.tool_refs[each.tool.tool_name] = each.ref
+        return [each.tool.tool_name for each in found]
 
     def register_tool(self, tool: BaseTool) -> None:
         """Add *tool*.
 
-        Raises ValueError where its name is taken, or differs from another only in `-` and `_`. A tool that supports
-        hot reload takes the place of an older version of the same function of the same module.
+        A tool that supports hot reload replaces an older version of the same function in the same module. Raises
+        ValueError for a name that is taken, or that differs from another only in `-` and `_`.
         """
-        given: object = tool
-        if not isinstance(given, BaseTool):
+        candidate: object = tool
+        if not isinstance(candidate, BaseTool):
             raise ValueError(
-                f"A {type(given).__name__} is no tool. Decorate the function with @tool, or subclass BaseTool."
+                f"A {type(candidate).__name__} is not a tool. Decorate the function with @tool, or subclass BaseTool."
             )
         try:
             name = require_name(tool.tool_name)
@@ -93,49 +92,48 @@ class ToolRegistry:
     def register_tool_by_ref(
         self, ref: str, tool_name: str | None = None, *, trusted: Sequence[str] | None = None
     ) -> None:
-        """Add the tool at *ref*, `module.path:function_name`, under its own name or under *tool_name*.
+        """Add the tool at *ref*, `module.path:function_name`, under its own name or *tool_name*.
 
-        Importing runs a module's code: with *trusted* packages named, no other is imported. Raises ValueError where the
-        reference is none, cannot be imported or leads to no tool, and where the name is taken.
+        Importing a module runs its code; with *trusted* packages, nothing outside of them is imported. Raises
+        ValueError for a reference that is invalid, cannot be imported or is not a tool, and for a name that is taken.
         """
-        tool = _at(ref, trusted)
+        tool = _import_tool(ref, trusted)
         if tool_name is not None and tool_name != tool.tool_name:
             tool = renamed(tool, tool_name)
         self.register_tool(tool)
         self.tool_refs[tool.tool_name] = ref
 
     def get_tool(self, tool_name: str) -> BaseTool:
-        """The tool of that name. Raises KeyError."""
+        """The tool with that name. Raises KeyError."""
         tool = self.registry.get(tool_name) or self.dynamic_tools.get(tool_name)
         if tool is None:
             raise KeyError(f"Tool '{tool_name}' is not registered")
         return tool
 
     def get_all_tool_specs(self) -> list[ToolSpec]:
-        """What all tools promise, each spec a copy."""
+        """Copies of the specs of all tools."""
         return list(self.get_all_tools_config().values())
 
     def get_all_tools_config(self) -> dict[str, Any]:
-        """What all tools promise, by name, each spec a copy. One whose spec is invalid is left out, and logged."""
-        found: dict[str, Any] = {}
+        """Copies of the specs of all tools, by name. An invalid spec is logged and left out."""
+        specs: dict[str, Any] = {}
         for name, tool in {**self.dynamic_tools, **self.registry}.items():
             try:
-                # What a function's annotations gave is whole already.
-                is_whole = isinstance(tool, DecoratedFunctionTool)
-                spec = copy.deepcopy(tool.tool_spec) if is_whole else normalize_tool_spec(tool.tool_spec)
-                if not is_whole:
+                spec = copy.deepcopy(tool.tool_spec)
+                if not isinstance(tool, DecoratedFunctionTool):  # whose spec is complete
+                    spec = normalize_tool_spec(spec)
                     self.validate_tool_spec(spec)
             except (ValueError, ToolcribError) as error:
                 logger.warning("the spec of tool '%s' is left out: %s", name, error)
-                continue
-            found[name] = spec
-        return found
+            else:
+                specs[name] = spec
+        return specs
 
     def validate_tool_spec(self, tool_spec: ToolSpec) -> None:
-        """Make sure that *tool_spec* is one, and fill in what may be left out.
+        """Check *tool_spec*, and complete its parameters in place.
 
-        A bare schema is put under "json"; "type", "properties" and "required" are filled in, and the type and
-        description of each property. Raises ValueError where it is no spec.
+        A bare schema moves under the key "json". Missing "type", "properties" and "required" are added, and the type
+        and description of each property. Raises ValueError for an invalid spec.
         """
         from ....schema import require_schema
 
@@ -146,25 +144,21 @@ class ToolRegistry:
         if wrong := [field for field in ("name", "description") if not isinstance(tool_spec.get(field), str)]:
             raise ValueError(f"The {wrong[0]} of a tool spec is text.")
         label = f"Tool '{tool_spec['name']}'"
-        parameters: Any = tool_spec.setdefault("parameters", {"json": {}})
+        parameters: Any = tool_spec.get("parameters", {})
         if not isinstance(parameters, dict):
             raise ValueError(f"{label}: parameters are a dictionary, {{'json': <JSON Schema>}}.")
-        schema = parameters.get("json")
-        if not isinstance(schema, dict):
-            if schema is not None:
-                raise ValueError(f"{label}: 'json' of its parameters is a {type(schema).__name__}, not a JSON Schema.")
-            schema = parameters
-        filled = {"type": "object", "properties": {}, "required": [], **schema}
-        if isinstance(filled["properties"], dict):
-            filled["properties"] = {name: normalize_property(name, of) for name, of in filled["properties"].items()}
+        if not isinstance(parameters.get("json", {}), dict):
+            kind = type(parameters["json"]).__name__
+            raise ValueError(f"{label}: 'json' in its parameters is a {kind}, not a JSON Schema.")
+        schema = normalize_schema(schema_in(parameters))
         try:
-            require_schema(filled, label=label)
+            require_schema(schema, label=label)
         except DefinitionError as error:
             raise ValueError(str(error)) from None
-        tool_spec["parameters"] = {"json": filled}
+        tool_spec["parameters"] = {"json": schema}
 
     def get_tool_ref(self, tool_name: str) -> str | None:
-        """The reference by which a tool can be imported again; None where there is none."""
+        """The reference by which a tool can be imported again; None if there is none."""
         return self.tool_refs.get(tool_name)
 
     def to_spec_dict(self) -> dict[str, Any]:
@@ -173,57 +167,57 @@ class ToolRegistry:
 
     @classmethod
     def from_spec_dict(cls, spec: dict[str, Any], *, trusted: Sequence[str] | None = None) -> Self:
-        """The registry that `to_spec_dict` wrote: every tool, by its reference.
+        """The registry that `to_spec_dict` wrote, with every tool imported by its reference.
 
-        Importing runs a module's code: for a *spec* from elsewhere, name the *trusted* packages, and no other is
-        imported. Raises ValueError where a tool has no reference or cannot be imported.
+        Importing a module runs its code; for a *spec* from elsewhere, name the *trusted* packages. Raises ValueError
+        for a tool without a reference, or that cannot be imported.
         """
-        given: object = spec
-        entries = given.get("tools", []) if isinstance(given, Mapping) else None
+        data: object = spec
+        entries = data.get("tools", []) if isinstance(data, Mapping) else None
         if not isinstance(entries, list):
             raise ValueError('A registry is written as {"tools": [{"name": ..., "ref": "module:name"}, ...]}.')
-        made = cls()
+        registry = cls()
         for number, entry in enumerate(entries, 1):
             if not isinstance(entry, Mapping) or not isinstance(entry.get("ref"), str):
                 name = f" '{entry['name']}'" if isinstance(entry, Mapping) and "name" in entry else ""
                 raise ValueError(
                     f"Tool {number}{name} has no 'ref' of the form 'module:name', so it cannot be loaded. "
-                    "Define it at the top of a module that can be imported."
+                    "Define it at the top level of a module that can be imported."
                 )
-            made.register_tool_by_ref(entry["ref"], entry.get("name"), trusted=trusted)
-        return made
+            registry.register_tool_by_ref(entry["ref"], entry.get("name"), trusted=trusted)
+        return registry
 
     def __toolcrib__(self) -> list[Tool[..., Any]]:
         return [tool.__toolcrib__() for tool in self.registry.values()]
 
-    def _understood(self, entry: Any) -> "list[_Found]":
-        """The tools that *entry* stands for."""
+    def _find(self, entry: Any) -> "list[_Found]":
+        """The tools that *entry* specifies."""
         if isinstance(entry, BaseTool):
             return [_Found(entry)]
         if isinstance(entry, str) and entry in self.registry:
-            return [_Found(self.registry[entry], is_known=True)]
+            return [_Found(self.registry[entry], is_registered=True)]
         if isinstance(entry, str) and ":" in entry and not _is_path(entry):
-            return [_Found(_at(entry, None), entry)]
+            return [_Found(_import_tool(entry, None), entry)]
         if not isinstance(entry, str | Path | ModuleType):
             kind = f"The class {entry.__name__}" if isinstance(entry, type) else f"A {type(entry).__name__}"
-            raise ValueError(f"{kind} is no specification of a tool. That is {_TAKES}.")
+            raise ValueError(f"{kind} is not a tool specification. Pass {_SPECIFICATIONS}.")
         shown = entry.__name__ if isinstance(entry, ModuleType) else str(entry)
         try:
             loaded = load(entry)
         except ToolcribError as error:
-            raise ValueError(f"'{shown}' is no specification of a tool: {error}") from error
+            raise ValueError(f"'{shown}' is not a tool specification: {error}") from error
         if loaded.problems:
             raise ValueError(f"'{shown}' cannot be loaded: {loaded.problems[0]}")
         found: list[_Found] = []
-        for tool in loaded.tools:
-            of: Any = tool.fn
-            if not isinstance(of, BaseTool):
+        for core_tool in loaded.tools:
+            tool: Any = core_tool.fn
+            if not isinstance(tool, BaseTool):
                 raise ValueError(
-                    f"'{tool.spec.name}' in '{shown}' is no Spark tool. Put both into a Workbench, which takes either."
+                    f"'{core_tool.spec.name}' in '{shown}' is not a Spark tool. A Workbench accepts both kinds."
                 )
             if not isinstance(entry, ModuleType) and _is_path(shown):
-                of.mark_dynamic()
-            found.append(_Found(of))
+                tool.mark_dynamic()
+            found.append(_Found(tool))
         return found
 
     def _entry(self, name: str, tool: BaseTool) -> dict[str, Any]:
@@ -242,61 +236,62 @@ class ToolRegistry:
         }
 
 
-def _flat(tools: Any) -> Iterator[Any]:
-    for entry in tools:
+def core_tools(tools: Mapping[str, BaseTool]) -> dict[str, Tool[..., Any]]:
+    """*tools* as Toolcrib's, each under its name in *tools*."""
+    built = {name: tool.__toolcrib__() for name, tool in tools.items()}
+    return {name: tool if tool.spec.name == name else tool.named(name) for name, tool in built.items()}
+
+
+class _Found(NamedTuple):
+    """A tool, and the reference that specified it."""
+
+    tool: BaseTool
+    ref: str | None = None
+    is_registered: bool = False
+
+
+def _flattened(entries: Iterable[Any]) -> Iterator[Any]:
+    for entry in entries:
         if isinstance(entry, Iterable) and not isinstance(entry, str | bytes | bytearray | Mapping | BaseTool | type):
-            yield from _flat(entry)
+            yield from _flattened(entry)
         else:
             yield entry
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    """A tool, the reference by which it was named, and whether it is in the registry."""
-
-    tool: BaseTool
-    ref: str | None = None
-    is_known: bool = False
-
-
-def _at(ref: str, trusted: Sequence[str] | None) -> BaseTool:
+def _import_tool(ref: str, trusted: Sequence[str] | None) -> BaseTool:
     try:
-        found: Any = import_from_ref(ref, trusted=trusted)
+        tool: Any = import_from_ref(ref, trusted=trusted)
     except ImportError as error:
         raise ValueError(f"Invalid tool reference {ref!r}: {error}") from error
-    if not isinstance(found, BaseTool):
+    if not isinstance(tool, BaseTool):
         raise ValueError(f"Tool at {ref!r} is not a BaseTool instance. Use the @tool decorator or subclass BaseTool.")
-    return found
+    return tool
 
 
 def _is_path(text: str) -> bool:
     return text.endswith(".py") or ".py:" in text or "/" in text or os.sep in text or Path(text).is_dir()
 
 
-def _function(tool: BaseTool) -> Any:
-    return getattr(tool, "tool_func", getattr(tool, "_tool_func", None))
-
-
 def _is_reload(old: BaseTool, new: BaseTool) -> bool:
-    """Whether *new* is of the same function of the same module as *old*, perhaps a newer version of it."""
-    before, after = _function(old), _function(new)
+    """Whether *new* has the same function of the same module as *old*, perhaps a newer version of it."""
+    before, after = getattr(old, "tool_func", None), getattr(new, "tool_func", None)
     if before is None or inspect.ismethod(before) or inspect.ismethod(after):
         return before is not None and before == after
     if before is after:
         return True
-    place = [(getattr(fn, "__module__", None), getattr(fn, "__qualname__", "<unnamed>")) for fn in (before, after)]
-    # What is local is not made again by a reload.
-    return place[0] == place[1] and "<" not in place[0][1]
+    places = [(getattr(fn, "__module__", None), getattr(fn, "__qualname__", "<unnamed>")) for fn in (before, after)]
+    # A reload does not make a local function again.
+    return places[0] == places[1] and "<" not in places[0][1]
 
 
 def _reference(tool: BaseTool) -> str | None:
-    """By which reference *tool* can be imported again; None where that is not known."""
-    ref = reference(getattr(tool, "tool_func", None))
+    """The reference by which *tool* can be imported again; None if there is none."""
+    ref = reference(getattr(tool, "tool_func", None)) if isinstance(tool, DecoratedFunctionTool) else None
     if ref is None:
         return None
     module, _, path = ref.partition(":")
-    there: Any = sys.modules.get(module)
+    target: Any = sys.modules.get(module)
     for part in path.split("."):
-        there = getattr(there, part, None)
-    # Another object may stand there: the plain function of `search = tool(fn)`.
-    return None if there is not None and not isinstance(there, BaseTool) else ref
+        target = getattr(target, part, None)
+    # The reference may lead to the plain function, as after `search = tool(fn)`.
+    return ref if target is None or isinstance(target, BaseTool) else None

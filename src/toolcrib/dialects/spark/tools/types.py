@@ -1,28 +1,31 @@
-"""`spark.tools.types`: the shapes of tools, their uses and results, and the base class of all tools."""
+"""`spark.tools.types`: the shapes of tools, tool uses and results, and the base class of all tools."""
 
 import asyncio
+import copy
 import functools
 import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired
 
-# pydantic takes no other TypedDict before Python 3.12, and users put these into their own models.
+# Before Python 3.12 pydantic accepts no other TypedDict, and users put these into their own models.
 from typing_extensions import TypedDict
 
-if TYPE_CHECKING:
-    from ....tools import Tool as CoreTool
+from ....core import Context
+from ....tools import Tool as CoreTool
+from ._core_tool import build_tool, tool_use_of
+from ._schemas import normalize_schema, schema_in
 
 
 class ToolRuntimeMetadata(TypedDict, total=False):
-    """What a spec says of how its tool runs, under `x_spark`."""
+    """How a tool runs, under `x_spark` in its spec."""
 
     supports_async: bool
     long_running: bool
 
 
 class ToolSpec(TypedDict):
-    """What a tool promises. `parameters` is `{"json": <JSON Schema of an object>}`."""
+    """A tool's name, description and schemas. `parameters` is `{"json": <JSON Schema of an object>}`."""
 
     name: str
     description: str
@@ -38,7 +41,7 @@ class Tool(TypedDict):
 
 
 class ToolUse(TypedDict):
-    """One request of a model: which tool, with which input, under which id."""
+    """A model's request to call a tool."""
 
     input: Any
     name: NotRequired[str]
@@ -68,7 +71,7 @@ ToolChoice = ToolChoiceAutoDict | ToolChoiceAnyDict | ToolChoiceToolDict
 
 
 class ToolResult(TypedDict):
-    """How a use ended, or how far it is. Times are ISO 8601; `progress` is between 0 and 1."""
+    """The result of a tool use, or its progress. Times are ISO 8601; `progress` is between 0 and 1."""
 
     content: list[Any]
     status: Literal["success", "error", "in_progress"]
@@ -81,9 +84,9 @@ class ToolResult(TypedDict):
 
 @dataclass
 class ToolContext:
-    """What a tool is told of its call: the ToolUse, and what the caller handed along (`agent`, if there is one).
+    """The ToolUse that a tool was called with, and its caller's state (with `agent`, if there is one).
 
-    Called through a workbench, `invocation_state` is a copy of the workbench's variables.
+    When a workbench makes the call, `invocation_state` is a copy of the workbench's variables.
     """
 
     tool_use: ToolUse
@@ -91,20 +94,15 @@ class ToolContext:
 
 
 class BaseTool(ABC):
-    """The base of all tools: a name, a spec, a kind, and what is called.
+    """The base class of all tools.
 
-    Arguments are held against `tool_spec` before the tool runs, wherever toolcrib runs it.
+    Arguments are checked against `tool_spec` before the tool runs, wherever Toolcrib runs it.
     """
 
-    # On the class: a subclass need not call `__init__`.
+    # On the class, because a subclass need not call `__init__`.
     _is_dynamic: bool = False
     _supports_async: bool = False
     _is_long_running: bool = False
-
-    def __init__(self) -> None:
-        self._is_dynamic = False
-        self._supports_async = False
-        self._is_long_running = False
 
     @property
     @abstractmethod
@@ -114,16 +112,16 @@ class BaseTool(ABC):
     @property
     @abstractmethod
     def tool_spec(self) -> ToolSpec:
-        """What the tool promises."""
+        """The tool's name, description and schemas."""
 
     @property
     @abstractmethod
     def tool_type(self) -> str:
-        """The kind of tool, as 'function' or 'python'."""
+        """The kind of tool, such as 'function' or 'python'."""
 
     @property
     def supports_hot_reload(self) -> bool:
-        """Whether a registry lets a newer version of the same function take its place."""
+        """Whether a newer version of the same function may replace the tool in a registry."""
         return False
 
     @property
@@ -132,29 +130,29 @@ class BaseTool(ABC):
         return self._is_dynamic
 
     def mark_dynamic(self) -> None:
-        """Say that the tool was loaded while the program ran."""
+        """Mark the tool as loaded while the program ran."""
         self._is_dynamic = True
 
     @property
     def supports_async(self) -> bool:
-        """Whether `acall` is more than a way to wait for sync work."""
+        """Whether the tool is to be run by `acall`."""
         return self._supports_async
 
     def mark_supports_async(self) -> None:
-        """Say that the tool is to be run by `acall`."""
+        """Mark the tool as one to run by `acall`."""
         self._supports_async = True
 
     @property
     def is_long_running(self) -> bool:
-        """Whether the tool may take long. A hint: nothing runs otherwise because of it."""
+        """Whether the tool may take long. This is only a hint."""
         return self._is_long_running
 
     def mark_long_running(self) -> None:
-        """Say that the tool may take long."""
+        """Mark the tool as one that may take long."""
         self._is_long_running = True
 
     def get_display_properties(self) -> dict[str, str]:
-        """What an interface may show of the tool."""
+        """Labels and values that a user interface may show."""
         return {
             "Name": self.tool_name,
             "Type": self.tool_type,
@@ -164,29 +162,44 @@ class BaseTool(ABC):
 
     @abstractmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Do the work."""
+        """Run the tool."""
 
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
-        """The same as calling it, for async code. Sync work is done in a thread, so that the event loop goes on."""
+        """Run the tool from async code. A sync tool runs in a thread and does not block the event loop."""
         if inspect.iscoroutinefunction(type(self).__call__):
             return await self(*args, **kwargs)
         value = await asyncio.to_thread(functools.partial(self, *args, **kwargs))
         return await value if inspect.isawaitable(value) else value
 
-    def __toolcrib__(self) -> "CoreTool[..., Any]":
-        from ._ours import tool_of
+    def __toolcrib__(self) -> CoreTool[..., Any]:
+        # The same tool as long as these stay the same.
+        key = (self.tool_name, self.tool_spec, self.is_long_running, self.supports_async)
+        built = vars(self).get("_built")
+        if built is None or built[0] != key:
+            built = vars(self)["_built"] = copy.deepcopy(key), self._build()
+        tool: CoreTool[..., Any] = built[1]
+        return tool
 
-        return tool_of(self)
+    def _build(self) -> CoreTool[..., Any]:
+        parameters = self.tool_spec.get("parameters", {})
+        prepare = getattr(self, "prepare_tool_kwargs", None)
+        overrides_acall = type(self).acall is not BaseTool.acall
+        is_async = self.supports_async or overrides_acall or inspect.iscoroutinefunction(type(self).__call__)
+
+        def prepared(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
+            tool_use, state = tool_use_of(context)
+            return prepare({**tool_use, "input": arguments}, state) if prepare else arguments
+
+        home = getattr(getattr(self, "tool_func", self), "__module__", type(self).__module__)
+        schema = normalize_schema(schema_in(parameters))
+        return build_tool(self, schema, self.acall if is_async else self, prepared, is_async=is_async, home=home)
 
 
 def update_tool_runtime_metadata(
     tool_spec: ToolSpec, *, supports_async: bool | None = None, long_running: bool | None = None
 ) -> None:
-    """Write what is not None into the `x_spark` of *tool_spec*, which is changed."""
-    if supports_async is None and long_running is None:
-        return
-    said = tool_spec.setdefault("x_spark", {})
+    """Set the arguments that are not None in the `x_spark` of *tool_spec*, in place."""
     if supports_async is not None:
-        said["supports_async"] = supports_async
+        tool_spec.setdefault("x_spark", {})["supports_async"] = supports_async
     if long_running is not None:
-        said["long_running"] = long_running
+        tool_spec.setdefault("x_spark", {})["long_running"] = long_running

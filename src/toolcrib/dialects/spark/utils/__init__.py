@@ -1,1 +1,1 @@
-"""What Spark keeps beside its tools: importing by reference."""
+"""`spark.utils`: importing by reference."""

@@ -1,0 +1,71 @@
+"""How a call ends that did not succeed."""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Any
+
+from ..core import Call, Pending, Redaction, Repair, Result, Text, ToolError, log_failure, to_tool_error
+from .pending import Questions, pending_message, pending_of
+from .record import record_finished
+from .runtime import Runtime
+
+
+async def failed(
+    raised: BaseException,
+    sent: Call | None,
+    call: Call,
+    runtime: Runtime,
+    repairs: tuple[Repair, ...],
+    started_at: datetime,
+    asked: list[Questions],
+) -> Result[Any]:
+    """The result of a call that ended with *raised*. Raises it where it is the caller who gave up.
+
+    *sent* is the call to be recorded then.
+    """
+    pending = pending_of(raised)
+    if pending is not None:
+        message = await _suspend(call.tool, pending, asked, runtime.redaction)
+        now = datetime.now(UTC)
+        return Result(None, (Text(message),), None, repairs, started_at, now, call.id, call.tool, pending)
+    try:
+        error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=runtime.redaction)
+    except asyncio.CancelledError:
+        if sent is not None and runtime.recorder is not None:
+            error = ToolError(f"Whoever called '{call.tool}' has given up.", "cancelled")
+            await record_finished(runtime.recorder, sent, runtime, error_result(sent, error, started_at, repairs))
+        raise
+    if runtime.error_message is not None:
+        error = _reworded(error, raised, call, runtime)
+    if runtime.handles is not None:
+        error = runtime.handles.shorten(error)
+    return error_result(call, error, started_at, repairs)
+
+
+def error_result(call: Call, error: ToolError, started_at: datetime, repairs: tuple[Repair, ...] = ()) -> Result[Any]:
+    return Result(None, (Text(error.message),), error, repairs, started_at, datetime.now(UTC), call.id, call.tool)
+
+
+async def _suspend(tool: str, pending: Pending, asked: list[Questions], redaction: Redaction | None) -> str:
+    """The message of a call that waits. Its approval is stored for when it is made again."""
+    for questions in asked:
+        try:
+            await questions.give_back()
+        except Exception as error:
+            what = f"The approval of a call of '{tool}' could not be stored; it will be asked for again"
+            log_failure(what, error, redaction)
+    return pending_message(tool, pending)
+
+
+def _reworded(error: ToolError, raised: BaseException, call: Call, runtime: Runtime) -> ToolError:
+    assert runtime.error_message is not None
+    try:
+        message = runtime.error_message(error, raised, call)
+        if not isinstance(message, str):
+            raise TypeError(f"error_message returned {type(message).__name__}, not text")
+    except Exception as failure:
+        what = f"error_message failed over a call of '{call.tool}'; the message stays as it is"
+        log_failure(what, failure, runtime.redaction)
+        return error
+    message = message if runtime.redaction is None else runtime.redaction.redact(message)
+    return ToolError(message, error.code, retry=error.retry, details=error.details)

@@ -1,0 +1,325 @@
+"""Calls that wait for a person: the questions of a call, and where they are stored and answered.
+
+An answer is taken from the store before it is used, so no two calls use the same one, and given back only when the
+call ends waiting for something else. Whatever goes wrong in between, an answer is lost rather than used twice.
+"""
+
+import asyncio
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from inspect import isawaitable
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING, Any
+
+from ..core import (
+    Answer,
+    AnswerError,
+    Approve,
+    Asker,
+    Call,
+    Caller,
+    Deny,
+    Escaped,
+    Input,
+    MayAnswer,
+    Pending,
+    PendingKind,
+    PendingStore,
+    Redaction,
+    StillPending,
+    StoredPending,
+    Suspended,
+    Tool,
+    ToolError,
+    call_digest,
+    log_failure,
+)
+
+if TYPE_CHECKING:
+    from ..schema import Elicitation
+
+_log = logging.getLogger("toolcrib")
+
+_TRIES = 3
+"""How often somebody is asked at once for an input, when what they give is not what was asked for."""
+_QUESTIONS = 1000
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingCalls:
+    """Where the calls of a workbench wait, and are answered. *within* is how long, on *clock*."""
+
+    store: PendingStore
+    within: timedelta
+    clock: Callable[[], datetime]
+    ask: Asker | None = None
+    may_answer: MayAnswer | None = None
+    redaction: Redaction | None = None
+    # The questions of this process: the JSON Schema of a stored one may express less.
+    _questions: "OrderedDict[str, Elicitation]" = field(default_factory=lambda: OrderedDict())
+
+    def asking(self, ask: Asker) -> "PendingCalls":
+        """The same, with somebody else to ask at once."""
+        return replace(self, ask=ask)
+
+    async def answer(self, id: str, answer: Answer, *, by: str) -> Pending:  # noqa: A002
+        """Store *answer* to what is pending under *id*, given *by* somebody. Raises AnswerError."""
+        if not isinstance(by, str) or not by:
+            raise AnswerError('An answer needs a name: answer(id, Approve(), by="alice").', "foreign")
+        stored = await self.store.get(id)
+        if stored is None:
+            raise AnswerError(
+                f"Nothing waits under '{str(id)[:100]}'. It may have expired long ago; `pendings()` lists what waits.",
+                "unknown",
+            )
+        pending = stored.pending
+        self._require_open(stored)
+        if not await self._may_answer(pending, by):
+            own = " Whoever made the call may not answer it." if pending.others_only and by == pending.principal else ""
+            raise AnswerError(
+                f"'{by}' may not answer '{pending.id}'.{own} Let somebody answer whom the host allows to.", "foreign"
+            )
+        if (problem := self._problem(pending, answer)) is not None:
+            raise AnswerError(f"'{pending.id}' waits for something else. {problem}", "invalid")
+        if not await self.store.answer(pending.id, answer, by=by, now=self.clock()):
+            self._require_open(await self.store.get(id) or stored)
+            raise AnswerError(f"'{pending.id}' was answered at the same moment; that answer counts.", "replayed")
+        return pending
+
+    async def ask_now(self, pending: Pending) -> StoredPending | None:
+        """The answer of whoever can be asked at once, in the caller's name; None where nobody can."""
+        if self.ask is None or not await self._may_answer(pending, pending.principal):
+            return None
+        display_arguments = pending
+        for _ in range(_TRIES):
+            try:
+                answer = await self.ask(display_arguments)
+            except Exception as error:
+                what = f"Nobody could be asked whether '{pending.tool}' may run; the call waits"
+                log_failure(what, error, self.redaction)
+                return None
+            if answer is None:
+                return None
+            problem = self._problem(pending, answer)
+            if self.clock() >= pending.expires_at:
+                return None
+            if problem is None:
+                return StoredPending(pending, "taken", answer, pending.principal)
+            display_arguments = replace(pending, message=f"{problem}\n{pending.message}")
+        _log.warning("The answers to '%s' are not what was asked for; the call waits", pending.tool)
+        return None
+
+    def remember(self, id: str, question: "Elicitation | None") -> None:  # noqa: A002
+        if question is not None:
+            self._questions[id] = question
+            while len(self._questions) > _QUESTIONS:
+                self._questions.popitem(last=False)
+
+    async def _may_answer(self, pending: Pending, by: str) -> bool:
+        if pending.others_only and by == pending.principal:
+            return False
+        if self.may_answer is None:
+            return True
+        try:
+            allowed = self.may_answer(pending, by)
+            return (await allowed if isawaitable(allowed) else allowed) is True
+        except Exception as error:
+            log_failure(f"Whether '{by}' may answer could not be decided; they may not", error, self.redaction)
+            return False
+
+    def _require_open(self, stored: StoredPending) -> None:
+        pending = stored.pending
+        if stored.state != "open":
+            was = "answered" if stored.state == "answered" else "answered and used"
+            raise AnswerError(
+                f"'{pending.id}' is {was} already, by '{stored.by}'. An answer counts once: call again, and answer "
+                "what is then asked.",
+                "replayed",
+            )
+        if self.clock() >= pending.expires_at:
+            raise AnswerError(
+                f"'{pending.id}' has expired, at {pending.expires_at:%Y-%m-%d %H:%M:%S} UTC. "
+                "Call again to be asked again.",
+                "expired",
+            )
+
+    def _problem(self, pending: Pending, answer: Any) -> str | None:
+        if isinstance(answer, Deny) and pending.kind in ("approval", "input"):
+            return None
+        if pending.kind == "approval":
+            return None if isinstance(answer, Approve) else 'It is an approval: answer Approve() or Deny("why").'
+        if pending.kind != "input":
+            return f"It is a{'n' if pending.kind == 'authorization' else ''} {pending.kind}, which nobody answers here."
+        if not isinstance(answer, Input):
+            return 'It asks for an input: answer Input(...) or Deny("why").'
+        from ..schema import Elicitation
+
+        question = self._questions.get(pending.id) or Elicitation(pending.schema or {})
+        return question.problems(answer.value)
+
+
+class Questions:
+    """The questions of one call, and the answers it has taken."""
+
+    __slots__ = ("_arguments", "_call", "_caller", "_digest", "_pendings", "_redaction", "_repair", "_taken", "_tool")
+
+    def __init__(
+        self,
+        pendings: PendingCalls,
+        tool: Tool,
+        call: Call,
+        caller: Caller,
+        *,
+        repair: bool,
+        redaction: Redaction | None,
+    ) -> None:
+        self._pendings = pendings
+        self._tool = tool
+        self._call = call
+        self._caller = caller
+        self._repair = repair
+        self._redaction = redaction
+        self._digest = ""
+        self._arguments = ""
+        self._taken: dict[tuple[str, str], StoredPending] = {}
+
+    def bind(self, arguments: dict[str, Any] | None = None) -> None:
+        """Bind the answers to the checked *arguments*, which nothing has used yet.
+
+        Without them, or where a look would use them up (iterators), they are checked again.
+        """
+        from ..schema import canonical_arguments, display_arguments
+
+        written = self._call.arguments
+        is_fresh = arguments is not None and not _is_used_up_by_a_look(arguments)
+        checked = arguments if is_fresh and arguments is not None else self._checked()
+        self._digest = call_digest(self._caller, self._tool.spec, canonical_arguments(checked, written))
+        checked = checked if is_fresh else self._checked()
+        defaults = {name: value for name, value in self._tool.spec.defaults().items() if name not in checked}
+        self._arguments = self._redacted(display_arguments(checked | defaults))
+
+    async def ask(
+        self,
+        kind: PendingKind,
+        key: str,
+        message: str,
+        question: "Elicitation | None" = None,
+        *,
+        others_only: bool = False,
+    ) -> StoredPending:
+        """An answer, which is this call's alone. Raises Suspended where there is none yet."""
+        pendings = self._pendings
+        if not self._digest:
+            self.bind()
+        stored = self._taken.get((kind, key)) or await pendings.store.take(
+            self._digest, kind, key, now=pendings.clock()
+        )
+        problem = ""
+        if stored is not None and isinstance(stored.answer, Input) and question is not None:
+            # Answered where only the JSON Schema was known, or asked for something else by now.
+            problem = question.problems(stored.answer.value) or ""
+        if stored is None or problem or (others_only and stored.by == self._caller.principal):
+            stored = await self._ask_again(kind, key, f"{problem}\n{message}".strip(), question, others_only)
+        self._taken[kind, key] = stored
+        return stored
+
+    async def give_back(self) -> None:
+        """The call ends waiting: the answers it had taken are there for it when it is made again."""
+        while self._taken:
+            _, stored = self._taken.popitem()
+            await self._pendings.store.give_back(replace(stored, state="answered"))
+
+    async def _ask_again(
+        self, kind: PendingKind, key: str, message: str, question: "Elicitation | None", others_only: bool
+    ) -> StoredPending:
+        pendings = self._pendings
+        pending = Pending(
+            id=f"pending_{token_urlsafe(16)}",
+            kind=kind,
+            message=self._redacted(message),
+            digest=self._digest,
+            tool=self._tool.spec.name,
+            principal=self._caller.principal,
+            thread=self._caller.thread,
+            expires_at=pendings.clock() + pendings.within,
+            arguments=self._arguments,
+            key=key,
+            schema=None if question is None else json.loads(self._redacted(json.dumps(question.schema))),
+            others_only=others_only,
+        )
+        if pendings.ask is not None:
+            answered = await self._unless_cancelled(pendings.ask_now(pending))
+            if answered is not None:
+                return answered
+        now = pendings.clock()
+        stored = await pendings.store.open(replace(pending, expires_at=now + pendings.within), now=now)
+        pendings.remember(stored.id, question)
+        raise Suspended(stored)
+
+    async def _unless_cancelled(self, work: Any) -> StoredPending | None:
+        token = self._call.cancellation
+        if token is None:
+            return await work  # type: ignore[no-any-return]
+        task: asyncio.Task[StoredPending | None] = token.link_future(asyncio.ensure_future(work))  # type: ignore[assignment]
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if token.is_cancelled():
+                raise ToolError(f"Tool '{self._tool.spec.name}' was cancelled.", "cancelled") from None
+            task.cancel()
+            raise
+
+    def _checked(self) -> dict[str, Any]:
+        # From what was written: the tool may have changed its arguments since.
+        return self._tool.check(self._call.arguments, self._repair)[0]
+
+    def _redacted(self, text: str) -> str:
+        return text if self._redaction is None else self._redaction.redact(text)
+
+
+def _is_used_up_by_a_look(arguments: dict[str, Any]) -> bool:
+    """Whether there are iterators in *arguments*, at any depth."""
+    from ..schema import to_json_values
+
+    found = False
+
+    def note(value: Any) -> Any:
+        nonlocal found
+        found = found or isinstance(value, Iterator)
+        return None
+
+    to_json_values(arguments, note)
+    return found
+
+
+def pending_of(raised: BaseException) -> Pending | None:
+    """What a call that ended with *raised* waits for: also from a thread, a task group, or a call of its own."""
+    if isinstance(raised, Suspended | StillPending):
+        return raised.pending
+    if isinstance(raised, Escaped):
+        return pending_of(raised.error)
+    if isinstance(raised, BaseExceptionGroup):
+        return next((pending for inner in raised.exceptions if (pending := pending_of(inner)) is not None), None)
+    return None
+
+
+def pending_message(tool: str, pending: Pending) -> str:
+    """What a model reads of a call that waits."""
+    message = pending.message.strip()
+    message = message if message.endswith((".", "?", "!")) else f"{message}."
+    what = {"approval": "approval", "input": "an answer", "authorization": "authorization"}.get(pending.kind, "a task")
+    where = f" ({pending.url})" if pending.url else ""
+    return (
+        f"Tool '{tool}' has not run: it waits for {what}: {message}{where} "
+        "Call it again with the same arguments when that is done."
+    )
+
+
+def denied(tool: str, answer: Deny, by: str | None) -> ToolError:
+    """How a call ends that a person has denied."""
+    reason = f": {answer.reason}" if answer.reason else "."
+    return ToolError(f"Tool '{tool}' was not executed: '{by}' denied it{reason}", "denied", details={"by": by})

@@ -1,0 +1,107 @@
+"""The step of recording: what a recorder sees of a call, with secrets redacted and bounded in size."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Mapping
+from datetime import datetime
+from typing import Any
+
+from ..core import Call, CallRecord, Decision, Recorder, Result, log_failure
+from .execute import Resumed
+from .runtime import Runtime
+
+CONTENT_CHARS = 10_000
+"""How much of the arguments and of the result a record has."""
+NAME_CHARS = 200
+"""How much of a name that is not the name of a tool."""
+RECORD_S = 5.0
+"""How long a call waits for a recorder."""
+
+
+async def record_started(call: Call, runtime: Runtime, started_at: datetime, decision: Decision | None) -> None:
+    """Record that the work of *call* is about to begin."""
+    assert runtime.recorder is not None
+    try:
+        record = CallRecord(call.id, call.tool, runtime.caller, started_at)
+        if decision is not None:
+            record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
+        if runtime.records_content:
+            record.arguments = _arguments(call, runtime)
+        await _bounded_in_time(runtime.recorder.started(record))
+    except BaseException as error:
+        _require_failure_of_recorder(error)
+        log_failure(f"The start of a call of '{call.tool}' could not be recorded", error, runtime.redaction)
+
+
+async def record_finished(recorder: Recorder, call: Call, runtime: Runtime, result: Result[Any]) -> None:
+    """Record how *call* has ended."""
+    try:
+        error, pending, started_at = result.error, result.pending, result.started_at
+        is_unknown = error is not None and error.code == "unknown_tool"
+        record = CallRecord(
+            call.id,
+            _bounded(call.tool, runtime, NAME_CHARS) if is_unknown else call.tool,
+            runtime.caller,
+            started_at,
+            "error" if error is not None else "success" if pending is None else "pending",
+            (result.finished_at - started_at).total_seconds(),
+            None if error is None else error.code,
+            len(result.repairs),
+            None if pending is None else pending.kind,
+        )
+        decision = result.metadata.get("decision")
+        if decision is not None:
+            record.decision, record.rule, record.answered_by = decision["do"], decision.get("rule"), decision.get("by")
+        if runtime.records_content:
+            record.arguments = _arguments(call, runtime)
+            record.result = _bounded(result.text, runtime)
+        await _bounded_in_time(recorder.finished(record))
+    except BaseException as error:
+        _require_failure_of_recorder(error)
+        log_failure(
+            f"A call of '{_bounded(call.tool, runtime, NAME_CHARS)}' could not be recorded", error, runtime.redaction
+        )
+
+
+async def _bounded_in_time(work: Awaitable[None]) -> None:
+    if asyncio.iscoroutine(work):
+        # Most recorders end without ever suspending: for them, a timer would take longer than the rest.
+        try:
+            waiting = work.send(None)
+        except StopIteration:
+            return
+        work = Resumed(work, waiting)
+    async with asyncio.timeout(RECORD_S):
+        await work
+
+
+def _require_failure_of_recorder(error: BaseException) -> None:
+    """Raises *error* where it is the caller who gives up."""
+    if isinstance(error, Exception):
+        return
+    task = asyncio.current_task()
+    if not isinstance(error, asyncio.CancelledError) or (task is not None and task.cancelling()):
+        raise error
+
+
+def _arguments(call: Call, runtime: Runtime) -> str:
+    written = call.arguments
+    if isinstance(written, bytes):
+        written = written.decode(errors="replace")
+    try:
+        text = written if isinstance(written, str) else json.dumps(written or {}, default=_plain, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = f"<{type(written).__name__} that is not JSON>"
+    return _bounded(text, runtime)
+
+
+def _plain(value: object) -> Any:
+    return dict(value) if isinstance(value, Mapping) else str(value)
+
+
+def _bounded(text: str, runtime: Runtime, chars: int = CONTENT_CHARS) -> str:
+    # Redacted before it is cut: half of a secret would not be recognized.
+    text = text if runtime.redaction is None else runtime.redaction.redact(text)
+    text = text if len(text) <= chars else f"{text[:chars]}…"
+    # Half of a surrogate pair is valid in JSON, and in no database.
+    return text if text.isascii() else text.encode(errors="replace").decode()

@@ -1,0 +1,117 @@
+"""What all calls of one caller have in common. It is made once, and read by every step of a call."""
+
+import re
+import threading
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, TypeVar
+
+from annotated_doc import Doc
+from annotated_types import Ge
+
+from ..core import (
+    Broker,
+    Call,
+    Caller,
+    ErrorMessage,
+    Globs,
+    Middleware,
+    Overrides,
+    Policy,
+    Recorder,
+    Redaction,
+    ResultHandles,
+    Tool,
+    compile_globs,
+)
+from .pending import PendingCalls, Questions
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often a failed call of *tools* (patterns of their names) is made again, and when. Data.
+
+    The n-th new attempt comes after a random time of up to `first_s * 2**n` seconds, and of up to *most_s*; later
+    where the error itself names a time, and never past the deadline of the call. It holds only for tools that are
+    declared idempotent or read-only. A tool's own `retries` takes precedence over *times*. Raises SetupError.
+    """
+
+    tools: Annotated[Globs, Doc("Patterns of tool names, one or several, as in 'db_*'.")] = "*"
+    times: Annotated[int, Ge(0), Doc("How often.")] = 2
+    first_s: Annotated[
+        float, Ge(0), Doc("The longest pause before the first, in seconds; each next one can be twice as long.")
+    ] = 0.2
+    most_s: Annotated[float, Ge(0), Doc("The longest pause of all, in seconds.")] = 20.0
+    names: re.Pattern[str] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        from ..schema.declared import require_fields  # brings pydantic: with the first value, and not with the package
+
+        require_fields(self)
+        object.__setattr__(self, "names", compile_globs(self.tools))
+
+
+class Resources:
+    """What kinds of tools share for the life of a crib, such as a pool of processes: one of each factory."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: dict[Callable[[], Any], Any] = {}
+
+    def get(self, factory: Callable[[], T]) -> T:
+        made = self._made.get(factory)
+        if made is None:
+            with self._lock:
+                made = self._made[factory] = self._made.get(factory) or factory()
+        return made
+
+    def set(self, factory: Callable[[], T], resource: T) -> None:
+        self._made[factory] = resource
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(tuple(self._made.values()))
+
+
+@dataclass(slots=True, kw_only=True)
+class Runtime:
+    """What all calls of one caller have in common: the `Host` of the tools that it runs.
+
+    `ready` has the tools that can be called as they are; `resolve` finds the others, starts what they need, and raises
+    ToolError. `session` gives the values that `Depends` holds on the running event loop.
+    """
+
+    resolve: Callable[[Call], Awaitable[Tool]]
+    session: Callable[[], Any]
+    pending: PendingCalls
+    resources: Resources
+    caller: Caller
+    ready: dict[str, Tool] = field(default_factory=dict[str, Tool])
+    middleware: Sequence[Middleware] = ()
+    wraps_all: bool = False
+    """Whether *middleware* concerns every call, and not only those of tools with a lock."""
+    repair: bool = True
+    policy: Policy | None = None
+    broker: Broker | None = None
+    timeout_s: float | None = None
+    retries: Sequence[Retries] | None = None
+    redaction: Redaction | None = None
+    recorder: Recorder | None = None
+    overrides: Overrides = field(default_factory=dict[Callable[..., Any], Callable[..., Any]])
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    show_errors: bool = False
+    error_message: ErrorMessage | None = None
+    handles: ResultHandles | None = None
+    records_start: bool = False
+    records_content: bool = False
+    """Whether the recorder sees the start of calls, and their arguments and results."""
+    redact_also: Callable[[Iterable[str]], None] = lambda secrets: None
+    """Takes up secrets that are given out while a call runs."""
+
+    def resource(self, factory: Callable[[], T], /) -> T:
+        return self.resources.get(factory)
+
+    def questions(self, tool: Tool, call: Call) -> Questions:
+        """The questions of one call."""
+        return Questions(self.pending, tool, call, self.caller, repair=self.repair, redaction=self.redaction)

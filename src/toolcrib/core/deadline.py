@@ -1,0 +1,70 @@
+"""When a call has to be over: a limit of its own within the one of the call that it is a part of."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
+from contextvars import ContextVar, copy_context
+from datetime import UTC, datetime, timedelta
+from math import inf
+from time import monotonic
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Deadline:
+    """*limit_s* seconds from now, and never later than *outer*, the deadline of the call that this one is a part of.
+
+    Limits of several kinds (the tool's, the workbench's, the call's) are given as the smallest of them.
+    """
+
+    __slots__ = ("_due", "_outer", "on_resume")
+
+    def __init__(self, limit_s: float | None, outer: "Deadline | None" = None) -> None:
+        self._due = inf if limit_s is None else monotonic() + limit_s
+        self._outer = outer
+        self.on_resume: Callable[[], None] | None = None
+        """Called when a pause has ended, by which the deadline has moved."""
+
+    @classmethod
+    def due_at(cls, due: float) -> "Deadline":
+        """The deadline at *due*, on the clock of `time.monotonic()`."""
+        return cls(due - monotonic())
+
+    @property
+    def due(self) -> float:
+        """The moment, on the clock of `time.monotonic()`; infinity while a deadline without an outer one is paused."""
+        return self._due if self._outer is None else min(self._due, self._outer.due)
+
+    @property
+    def left_s(self) -> float:
+        """How many seconds are left; negative when it has passed."""
+        return self.due - monotonic()
+
+    @property
+    def at(self) -> datetime | None:
+        """The moment as an aware datetime in UTC; None while it is paused."""
+        left_s = self.left_s
+        return None if left_s == inf else datetime.now(UTC) + timedelta(seconds=left_s)
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Time that does not count, such as starting a worker process. The outer deadline goes on."""
+        left_s, self._due = self._due - monotonic(), inf
+        try:
+            yield
+        finally:
+            self._due = left_s + monotonic()
+            if self.on_resume is not None:
+                self.on_resume()
+
+
+current_deadline: ContextVar[Deadline | None] = ContextVar("toolcrib_deadline", default=None)
+"""The deadline of the running call: what it calls has no more time than it has itself."""
+
+
+def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+    """A task for what outlives the running call, and so does not have its deadline."""
+    context = copy_context()
+    context.run(current_deadline.set, None)
+    return asyncio.get_running_loop().create_task(work, context=context)

@@ -1,0 +1,204 @@
+"""Where sync work runs: a bounded pool of daemon threads, whose results wake the event loop in batches.
+
+Daemon threads, because a function that never returns must not keep the process from ending. In batches, because a
+wake-up of the loop costs more than most of the work that is waited for. A call that is answered while its thread still
+works holds its permits until the thread has ended.
+"""
+
+import asyncio
+import contextvars
+import functools
+import os
+import queue
+import threading
+import weakref
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from .errors import ToolError
+from .semaphore import Permit, release_permits, share_permits
+
+T = TypeVar("T")
+
+_SIZE = 32
+_SPARE = 64
+
+
+class Escaped(Exception):
+    """Wraps an exception that must not travel through an event loop: SystemExit, StopIteration and the like."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(type(error).__name__)
+        self.error = error
+
+
+def in_thread(work: Callable[[], T]) -> Awaitable[T]:
+    """The value of *work*, run in a worker thread under this task's context variables. To be awaited at once.
+
+    Raises what *work* raises; `Escaped` in place of what an event loop cannot carry. Cancelling the wait does not stop
+    the work, and what the call holds is held until the work has ended.
+    """
+    permits = share_permits()
+    return _holding(work, permits) if permits else _threads(os.getpid()).begin(work)
+
+
+async def _holding(work: Callable[[], T], permits: tuple[Permit, ...]) -> T:
+    begun = threading.Lock()  # taken once: by the thread that begins, or by the call that ends before it could
+
+    def held() -> T:
+        if not begun.acquire(blocking=False):
+            raise RuntimeError("the call has ended before its work began")
+        try:
+            return work()
+        finally:
+            release_permits(permits)
+
+    try:
+        return await _threads(os.getpid()).begin(held)
+    finally:
+        if begun.acquire(blocking=False):
+            release_permits(permits)
+
+
+class _Mailbox:
+    """Finished work on its way to one event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = weakref.ref(loop)
+        self._arrived: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
+        self._awake = False
+
+    def post(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
+        self._arrived.append((future, value, error))
+        if not self._awake:
+            self._awake = True
+            loop = self._loop()
+            try:
+                if loop is not None:
+                    loop.call_soon_threadsafe(self._deliver)
+            except RuntimeError:
+                self._arrived.clear()  # the loop is closed: nobody waits any more
+
+    def _deliver(self) -> None:
+        # First, so that whatever is posted from here on wakes the loop again.
+        self._awake = False
+        while self._arrived:
+            future, value, error = self._arrived.popleft()
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(value)
+            else:
+                future.set_exception(error)
+
+
+class _Job(asyncio.Future[Any]):
+    """Work, and its value, for the task that waits for it.
+
+    One object and no coroutine: where thousands of calls wait at once, most of what a call costs is the memory that it
+    holds meanwhile, which the garbage collector goes through again and again.
+    """
+
+    __slots__ = ("abandoned", "context", "mailbox", "pool", "running", "work")
+
+    def __init__(
+        self, work: Callable[[], Any], pool: "_Threads", mailbox: _Mailbox, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        super().__init__(loop=loop)
+        self.context = contextvars.copy_context()
+        self.work = work
+        self.pool = pool
+        self.mailbox = mailbox
+        self.running = self.abandoned = False
+
+    def cancel(self, msg: Any = None) -> bool:
+        """The waiting task has been cancelled."""
+        cancelled = super().cancel(msg)
+        if cancelled:
+            self.pool.abandon(self)
+        return cancelled
+
+
+class _Threads:
+    """At most *size* threads that somebody waits for, started as they are needed.
+
+    A thread whose caller has given up is not counted, so that work that never returns does not exhaust the pool; there
+    may be *spare* of those, and then no more work is begun.
+    """
+
+    def __init__(self, size: int, spare: int) -> None:
+        self._size = size
+        self._spare = spare
+        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._alive = 0
+        self._waiting = 0
+        self._abandoned = 0
+
+    def begin(self, work: Callable[[], T]) -> Awaitable[T]:
+        loop = asyncio.get_running_loop()
+        mailbox = self._mailboxes.get(loop)
+        if mailbox is None:
+            with self._lock:
+                mailbox = self._mailboxes.setdefault(loop, _Mailbox(loop))
+        with self._lock:
+            if self._abandoned >= self._spare:
+                raise ToolError(
+                    f"{self._abandoned} calls have never returned, and no thread is left for this one. "
+                    "Try again when they have ended.",
+                    "limited",
+                )
+            self._waiting += 1
+            self._grow()
+        job = _Job(work, self, mailbox, loop)
+        self._jobs.put(job)
+        return job
+
+    def abandon(self, job: _Job) -> None:
+        """Nobody waits for *job* any more."""
+        with self._lock:
+            if job.running:
+                job.abandoned = True
+                self._abandoned += 1
+                self._grow()
+
+    def _grow(self) -> None:
+        if self._alive < min(self._waiting, self._size + self._abandoned):
+            self._alive += 1
+            threading.Thread(target=self._serve, name=f"toolcrib-{self._alive}", daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            job = self._jobs.get()
+            value: Any = None
+            error: BaseException | None = None
+            with self._lock:
+                # A call that was cancelled before its turn is not begun.
+                job.running = not job.cancelled()
+            if job.running:
+                try:
+                    value = job.context.run(job.work)
+                except (StopIteration, StopAsyncIteration) as raised:
+                    error = Escaped(raised)
+                except Exception as raised:
+                    error = raised
+                except BaseException as raised:
+                    error = Escaped(raised)
+            with self._lock:
+                job.running = False
+                self._waiting -= 1
+                self._abandoned -= job.abandoned
+                leave = self._alive > self._size + self._abandoned
+                self._alive -= leave
+            job.mailbox.post(job, value, error)
+            del job, value, error  # not kept alive while waiting for the next job
+            if leave:
+                return
+
+
+@functools.cache
+def _threads(process: int) -> _Threads:
+    # By process: threads do not survive a fork, and the child needs its own.
+    return _Threads(_SIZE, _SPARE)

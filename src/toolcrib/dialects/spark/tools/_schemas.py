@@ -1,0 +1,35 @@
+"""Normalization of the JSON Schemas in Spark's specs. Pure functions."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+_TYPED = frozenset({"type", "anyOf", "oneOf", "allOf", "not", "enum", "const"})
+
+
+def schema_in(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The JSON Schema in a spec's *parameters*, which may be bare or under the key "json"."""
+    schema = parameters.get("json")
+    return schema if isinstance(schema, Mapping) else parameters
+
+
+def normalize_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of *schema* with "type", "properties" and "required", and with a type and description for each property.
+
+    A property that declares its type in another way ("$ref", "anyOf", "enum", ...) gets no "type".
+    """
+    normalized: dict[str, Any] = {"type": "object", "properties": {}, "required": [], **copy.deepcopy(dict(schema))}
+    if isinstance(normalized["properties"], dict):
+        normalized["properties"] = {name: _property(name, of) for name, of in normalized["properties"].items()}
+    return normalized
+
+
+def _property(name: str, schema: Any) -> dict[str, Any]:
+    if not isinstance(schema, dict):
+        return {"type": "string", "description": f"Property {name}"}
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        return normalize_schema(schema)
+    if "$ref" in schema:
+        return schema
+    typed = {} if schema.keys() & _TYPED else {"type": "string"}
+    return {**schema, **typed, "description": schema.get("description", f"Property {name}")}

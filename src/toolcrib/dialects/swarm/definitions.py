@@ -1,0 +1,214 @@
+"""The ways in which a tool may be written: an object, a subclass, a dictionary, or the name of one that was added."""
+
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Any, Generic
+
+from ...core import DefinitionError, NameConflictError, UnknownToolError
+from ...schema import closest_match
+from ...tools import Tool
+from ...workbench.registry import unknown
+from .interfaces import (
+    AgentName,
+    Function,
+    FunctionFactory,
+    IAgentToolCallbacks,
+    IToolCallDto,
+    IToolValidateDto,
+    T,
+    ToolName,
+)
+from .tool import TYPES, AgentTool, require_function
+
+_SNAKE = {"toolName": "tool_name", "docNote": "doc_note", "isAvailable": "is_available"}
+_CAMEL = {snake: camel for camel, snake in _SNAKE.items()}
+_PARTS = ("tool_name", "type", "function", "call", "validate", "is_available", "callbacks", "doc_note")
+_CALLBACKS = {
+    "onBeforeCall": "on_before_call",
+    "onAfterCall": "on_after_call",
+    "onValidate": "on_validate",
+    "onCallError": "on_call_error",
+}
+
+
+class ITool:
+    """The description of a tool for a model. `type` is "function": there is no other."""
+
+    type: str = "function"
+    function: Function | FunctionFactory
+
+
+class IAgentTool(ITool, Generic[T]):
+    """A tool of an agent: made with its parts, or a subclass that has them.
+
+    - *tool_name*: its name in the swarm. The model calls it by the name in *function*.
+    - *function*: a dictionary, or a function that returns one for a client and an agent, plain or async.
+    - *call*: does the work, plain (in a thread) or async. Its output is what it commits, or else what it returns.
+    - *validate*: whether arguments that fit the schema are accepted; an exception refuses them.
+    - *is_available*: whether a client and an agent have the tool; with an exception they have not.
+
+    Raises DefinitionError for what cannot be a tool.
+    """
+
+    tool_name: ToolName
+    doc_note: str | None = None
+    callbacks: IAgentToolCallbacks[T] | Mapping[str, Callable[..., Any]] | None = None
+
+    def __init__(
+        self,
+        *,
+        tool_name: ToolName | None = None,
+        function: Function | FunctionFactory | None = None,
+        call: Callable[[IToolCallDto[T]], Any] | None = None,
+        validate: Callable[[IToolValidateDto[T]], bool | Awaitable[bool]] | None = None,
+        is_available: Callable[[str, AgentName, ToolName], bool | Awaitable[bool]] | None = None,
+        callbacks: IAgentToolCallbacks[T] | Mapping[str, Callable[..., Any]] | None = None,
+        doc_note: str | None = None,
+        type: str | None = None,  # noqa: A002
+    ) -> None:
+        parts = (tool_name, type, function, call, validate, is_available, callbacks, doc_note)
+        vars(self).update({name: part for name, part in zip(_PARTS, parts, strict=True) if part is not None})
+        agent_tool(self)  # so that an error is raised where the tool is written
+
+    def call(self, dto: IToolCallDto[T], /) -> Any:
+        """Do the work."""
+        raise NotImplementedError
+
+    def validate(self, dto: IToolValidateDto[T], /) -> bool | Awaitable[bool]:
+        """Return whether these arguments are accepted."""
+        return True
+
+    def is_available(self, client_id: str, agent_name: AgentName, tool_name: ToolName, /) -> bool | Awaitable[bool]:
+        """Return whether *client_id* and *agent_name* have this tool."""
+        return True
+
+    def __toolcrib__(self) -> Tool[..., Any]:
+        return agent_tool(self).__toolcrib__()
+
+
+def agent_tool(tool: Any) -> AgentTool:
+    """Return the tool that *tool* is: an IAgentTool, an object like one, a dictionary, or the name of an added tool.
+
+    Raises DefinitionError for what cannot be a tool.
+    """
+    if isinstance(tool, AgentTool):
+        return tool
+    if isinstance(tool, str):
+        return _added_as(tool)
+    if isinstance(tool, Mapping):
+        return _from_mapping(tool)
+    if isinstance(tool, type):
+        raise DefinitionError(f"{tool.__name__} is a class, not a tool. Make a tool of it: {tool.__name__}().")
+    inherited = {vars(IAgentTool)[name] for name in ("call", "validate", "is_available")}
+    parts = {
+        name: part
+        for name in _PARTS
+        if (part := getattr(tool, name, None)) is not None and getattr(part, "__func__", None) not in inherited
+    }
+    if not parts:
+        raise DefinitionError(f"A tool is an IAgentTool, or a dictionary like one; not {type(tool).__name__}.")
+    return _from_parts(parts, is_camel=False)
+
+
+def _from_mapping(tool: Mapping[str, Any]) -> AgentTool:
+    camel = [key for key in tool if key in _SNAKE]
+    snake = [key for key in tool if key in _CAMEL]
+    if camel and snake:
+        raise DefinitionError(
+            f"A tool is written in one spelling, and this one has '{camel[0]}' and '{snake[0]}'. "
+            "Its functions are called with keys of that spelling."
+        )
+    known = [_CAMEL.get(part, part) if camel else part for part in _PARTS]
+    for key in tool:
+        if key not in _PARTS and key not in _SNAKE:
+            raise DefinitionError(f"A tool has no '{key}'.{_hint(key, known)} It has: {', '.join(known)}.")
+    parts = {_SNAKE.get(key, key): part for key, part in tool.items() if part is not None}
+    return _from_parts(parts, is_camel=bool(camel))
+
+
+def _from_parts(parts: Mapping[str, Any], *, is_camel: bool) -> AgentTool:
+    spelled = _CAMEL if is_camel else {}
+    name = parts.get("tool_name")
+    if not isinstance(name, str) or not name:
+        raise DefinitionError(f"A tool needs a '{spelled.get('tool_name', 'tool_name')}', its name in the swarm.")
+    label = f"Tool '{name}'"
+    for part in ("function", "call"):
+        if part not in parts:
+            raise DefinitionError(f"{label} has no '{part}'.")
+    kind = parts.get("type", "function")
+    if kind not in TYPES:
+        raise DefinitionError(f"{label}: {kind!r} is not a type of tool. The types are: {', '.join(map(repr, TYPES))}.")
+    for part in ("call", "validate", "is_available"):
+        if part in parts and not callable(parts[part]):
+            raise DefinitionError(f"{label}: '{spelled.get(part, part)}' is not a function.")
+    if not callable(parts["function"]):
+        require_function(parts["function"], name)
+    callbacks = _callbacks(parts.get("callbacks"), label, _CALLBACKS if is_camel else _CALLBACKS.values())
+    complete: dict[str, Any] = {**parts, "callbacks": callbacks, "is_camel": is_camel}
+    return AgentTool(**complete)
+
+
+def _callbacks(callbacks: Any, label: str, known: Collection[str]) -> Mapping[str, Callable[..., Any]]:
+    if isinstance(callbacks, IAgentToolCallbacks):
+        callbacks = {name: getattr(callbacks, name) for name in _CALLBACKS.values()}
+    if not isinstance(callbacks, Mapping | None):
+        raise DefinitionError(f"{label}: 'callbacks' is not an IAgentToolCallbacks, or a dictionary of functions.")
+    found: dict[str, Callable[..., Any]] = {}
+    for key, callback in (callbacks or {}).items():
+        name = _CALLBACKS.get(str(key), str(key))
+        if name not in _CALLBACKS.values():
+            raise DefinitionError(f"{label} has no callback '{key}'.{_hint(key, known)} It has: {', '.join(known)}.")
+        if callback is None:
+            continue
+        if not callable(callback):
+            raise DefinitionError(f"{label}: callback '{key}' is not a function.")
+        found[name] = callback
+    return found
+
+
+def _hint(key: Any, known: Collection[str]) -> str:
+    match = closest_match(str(key), known)
+    return f" Did you mean '{match}'?" if match else ""
+
+
+# Tools that are known by name
+
+_added: dict[str, AgentTool] = {}
+"""As in the original, `add_tool` is a function of the program, so its tools are the program's."""
+
+
+class AddedTool(str):
+    """The name of a tool that was added. It is the text itself, and a source of tools for a workbench."""
+
+    __slots__ = ()
+
+    def __toolcrib__(self) -> Tool[..., Any]:
+        return _added_as(self).__toolcrib__()
+
+
+def add_tool(tool: Any) -> AddedTool:
+    """Make *tool* known to the program under its tool name, and return that.
+
+    A file that is loaded again replaces its tools. Raises NameConflictError where the name is taken, and
+    DefinitionError for what cannot be a tool.
+    """
+    new = agent_tool(tool)
+    known = _added.setdefault(new.tool_name, new)
+    if known is not new and not _is_later_load(new.call, known.call):
+        raise NameConflictError(f"A tool '{new.tool_name}' already exists. Give one of them another name.")
+    _added[new.tool_name] = new
+    return AddedTool(new.tool_name)
+
+
+def _is_later_load(call: Any, known: Any) -> bool:
+    """Return whether both are of one file that has been run again: in other globals."""
+    code, known_code = getattr(call, "__code__", None), getattr(known, "__code__", None)
+    if code is None or known_code is None or code.co_filename != known_code.co_filename:
+        return False
+    return call.__globals__ is not known.__globals__
+
+
+def _added_as(name: str) -> AgentTool:
+    tool = _added.get(name)
+    if tool is None:
+        raise UnknownToolError(f"{unknown(name, _added)} Tools are added with add_tool().")
+    return tool

@@ -1,0 +1,280 @@
+"""A tool of an agent, one call of it under way, and the output that the call may commit before it ends."""
+
+import asyncio
+import inspect
+import logging
+import threading
+import traceback
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
+
+from ...core import (
+    Caller,
+    Context,
+    DefinitionError,
+    Escaped,
+    Redaction,
+    ToolError,
+    ToolSpec,
+    Work,
+    in_thread,
+)
+from ...schema import json_schema_check, require_schema, returns_awaitable, serialize_any
+from ...tools import Tool
+from ...tools.function import Parts
+from ...tools.spec import require_name
+from ...workbench import sync
+from .interfaces import AbortSignal, CallbackName, IToolCall, IToolCallDto, IToolValidateDto
+
+TYPES = ("function",)
+
+_log = logging.getLogger("toolcrib")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentTool:
+    """A tool in one form, however it was written. With *is_camel*, its functions take camelCase keys.
+
+    *function* is a factory until the tool is resolved for an agent, *agent_name*.
+    """
+
+    tool_name: str
+    function: Mapping[str, Any] | Callable[..., Any]
+    call: Callable[..., Any]
+    validate: Callable[..., Any] | None = None
+    is_available: Callable[..., Any] | None = None
+    callbacks: Mapping[str, Callable[..., Any]]
+    doc_note: str | None = None
+    is_camel: bool = False
+    agent_name: str = "default"
+    type: str = "function"
+
+    async def resolved(self, client_id: str, agent_name: str) -> "AgentTool":
+        """Return the tool with its *function* for this client and agent. Raises what a factory raises."""
+        if isinstance(self.function, Mapping):
+            return self if self.agent_name == agent_name else replace(self, agent_name=agent_name)
+        function = await awaited(self.function(client_id, agent_name))
+        return replace(self, function=require_function(function, self.tool_name), agent_name=agent_name)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the description for a model: the original's ITool."""
+        return {"type": self.type, "function": dict(self._function())}
+
+    @property
+    def spec(self) -> ToolSpec:
+        function = self._function()
+        schema = function.get("parameters") or {"type": "object", "properties": {}}
+        return ToolSpec(function["name"], function.get("description") or "", schema)
+
+    def _function(self) -> Mapping[str, Any]:
+        if isinstance(self.function, Mapping):
+            return self.function
+        return sync.run(self.resolved(Caller().principal, self.agent_name))._function()
+
+    def __toolcrib__(self) -> Tool[..., Any]:
+        """Return the tool for any workbench: the caller's principal is the client, and one call is a turn.
+
+        A factory of the *function* is called for the client "local".
+        """
+        spec = self.spec
+        made = tool_of(spec, partial(_call_alone, self, spec))
+        made.fn, made.home = self.call, getattr(self.call, "__module__", made.home)
+        return made
+
+
+def tool_of(spec: ToolSpec, work: Work) -> Tool[..., Any]:
+    """Return a tool of the core that does *work* with arguments that fit the schema."""
+    check = partial(json_schema_check, schema=require_schema(spec.input_schema, label=f"Tool '{spec.name}'"))
+    return Tool(Parts(spec, work, check, lambda name: partial(serialize_any, name), work, __name__))
+
+
+def require_function(function: Any, tool_name: str) -> Mapping[str, Any]:
+    """Return *function*, if it can describe a tool. Raises DefinitionError."""
+    label = f"Tool '{tool_name}'"
+    if not isinstance(function, Mapping):
+        raise DefinitionError(
+            f"{label}: 'function' is a dictionary with name, description and parameters, or a function that returns "
+            f"one for a client and an agent; not {type(function).__name__}."
+        )
+    try:
+        require_name(function.get("name"))
+    except DefinitionError as error:
+        raise DefinitionError(f"{label}: function.name: {str(error).partition(' Give one')[0]}") from None
+    if not isinstance(function.get("description") or "", str):
+        raise DefinitionError(f"{label}: function.description is not a string.")
+    try:
+        require_schema(function.get("parameters") or {}, label=label)
+    except DefinitionError as error:
+        raise DefinitionError(str(error).replace("parameters=", "function.parameters")) from None
+    return function
+
+
+async def awaited(value: Any) -> Any:
+    """Return *value*, awaited if it can be."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def _call_alone(tool: AgentTool, spec: ToolSpec, arguments: dict[str, Any], context: Context) -> Any:
+    """Run one call of *tool* in a workbench: validation, callbacks and the work."""
+    call_id = context.call.id
+    call = ToolCall(
+        tool,
+        call_id,
+        context.caller.principal,
+        tool.agent_name,
+        [{"id": call_id, "type": "function", "function": {"name": spec.name, "arguments": arguments}}],
+        timeout_s=context.time_left_s,
+    )
+    with call.under_way():
+        await call.accept(arguments)
+        await call.observe_call("on_before_call")
+        try:
+            output = await call.run(context)
+        except asyncio.CancelledError:
+            error = ToolError(f"Tool '{spec.name}' was cancelled before it ended.", "cancelled")
+            await call.observe_call("on_call_error", error)
+            raise
+        except Exception as error:
+            await call.observe_call("on_call_error", call.raised or error)
+            raise
+        await call.observe_call("on_after_call")
+        return output
+
+
+# Whoever commits has only these three of a call, so the calls under way are the program's.
+_under_way: "dict[tuple[str, str, str], ToolCall]" = {}
+
+
+@dataclass(eq=False)
+class ToolCall:
+    """One call of a tool. *on_event* is called with what happens to it, and its id."""
+
+    tool: AgentTool
+    tool_id: str
+    client_id: str
+    agent_name: str
+    tool_calls: Sequence[IToolCall]
+    call_reason: str = ""
+    is_last: bool = True
+    timeout_s: float | None = None
+    on_event: Callable[[Any, str], object] = lambda kind, tool_id: None
+    redaction: Redaction | None = None
+
+    params: dict[str, Any] = field(default_factory=dict[str, Any])
+    output: str | None = None
+    """What was committed."""
+    committed: asyncio.Event = field(default_factory=asyncio.Event)
+    raised: Exception | None = None
+    """What the tool raised, for its callbacks: the error of a Result is for models."""
+
+    def __post_init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def under_way(self) -> Generator[None]:
+        """Accept commits, from any thread. Raises ToolError for a second call with the same id."""
+        key = (self.client_id, self.agent_name, self.tool_id)
+        if _under_way.setdefault(key, self) is not self:
+            raise ToolError(
+                f"A call with the id '{self.tool_id}' is under way for this client and agent. Use an id only once.",
+                "conflict",
+            )
+        try:
+            yield
+        finally:
+            _under_way.pop(key, None)
+
+    def commit(self, content: Any) -> bool:
+        text = self._redacted(content if isinstance(content, str) else serialize_any(self.tool.spec.name, content))
+        with self._lock:
+            if self.output is not None:
+                _log.warning("The call '%s' has an output already; a later one was not committed.", self.tool_id)
+                return False
+            self.output = text
+        self.on_event("commit", self.tool_id)
+        self._loop.call_soon_threadsafe(self.committed.set)
+        return True
+
+    async def run(self, context: Context) -> Any:
+        """Call the tool, in a thread if it is sync. Returns its output: what it committed, or else what it returned."""
+        signal = AbortSignal()
+        context.cancellation.add_callback(signal.cancel)
+        dto = IToolCallDto(
+            self.tool_id,
+            self.client_id,
+            self.agent_name,
+            self.tool.tool_name,
+            self.params,
+            self.tool_calls,
+            signal,
+            self.call_reason,
+            self.is_last,
+        )
+        call = partial(self.tool.call, self._spelled(dto))
+        try:
+            value = await awaited(call() if returns_awaitable(self.tool.call) else await in_thread(call))
+        except Exception as error:
+            raised = error.error if isinstance(error, Escaped) else error
+            self.raised = raised if isinstance(raised, Exception) else None
+            raise
+        return value if self.output is None else self.output
+
+    async def accept(self, params: dict[str, Any]) -> None:
+        """Validate *params*, which fit the schema. Raises ToolError where the tool does not accept them."""
+        self.params = params
+        await self._observe("on_validate", self.client_id, self.agent_name, params)
+        self.on_event("validate", self.tool_id)
+        if self.tool.validate is None:
+            return
+        dto = IToolValidateDto(self.client_id, self.agent_name, self.tool_calls, params)
+        if not await awaited(self.tool.validate(self._spelled(dto))):
+            raise ToolError(f"Tool '{self.tool.spec.name}' does not accept these arguments.", "invalid_arguments")
+
+    async def observe_call(self, name: CallbackName, *error: Exception) -> None:
+        await self._observe(name, self.tool_id, self.client_id, self.agent_name, self.params, *error)
+
+    async def _observe(self, name: CallbackName, *arguments: Any) -> None:
+        self.on_event(name, self.tool_id)
+        callback = self.tool.callbacks.get(name)
+        if callback is None:
+            return
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await awaited(callback(*arguments))
+        except Exception:
+            trace = self._redacted(traceback.format_exc())
+            _log.error("The callback %s of '%s' failed; the call goes on:\n%s", name, self.tool.tool_name, trace)
+
+    def _spelled(self, dto: Mapping[str, Any]) -> Any:
+        return {_camel(key): value for key, value in dto.items()} if self.tool.is_camel else dto
+
+    def _redacted(self, text: str) -> str:
+        return text if self.redaction is None else self.redaction.redact(text)
+
+
+async def commit_tool_output(tool_id: str, content: Any, client_id: str, agent_name: str) -> bool:
+    """Make *content* the output of a call that is under way, and let the next call of its turn begin.
+
+    Content that is not text becomes JSON. A call has one output: returns whether this is it, and logs where it is not.
+    """
+    call = _under_way.get((client_id, agent_name, tool_id))
+    if call is not None:
+        return call.commit(content)
+    ids = [each for client, agent, each in list(_under_way) if (client, agent) == (client_id, agent_name)]
+    _log.warning(
+        "An output for the call '%s' was not committed: it is not under way for this client and agent '%s'. Under way "
+        "are: %s.",
+        tool_id,
+        agent_name,
+        ", ".join(map(repr, ids)) or "none",
+    )
+    return False
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(part.capitalize() for part in rest)

@@ -1,0 +1,140 @@
+"""Content and arguments in the forms that several providers share: text of files, base64, arguments as an object."""
+
+import json
+import re
+from base64 import b64decode
+from binascii import Error as InvalidBase64
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..core import Audio, Call, Content, Data, File, Image, Text
+from . import reading
+
+_TEXT_TYPES = frozenset(
+    {
+        "application/json",
+        "application/x-ndjson",
+        "application/xml",
+        "application/yaml",
+        "application/toml",
+        "application/javascript",
+        "application/sql",
+    }
+)
+
+
+def text_of_file(part: Content) -> str | None:
+    """The text of a text file; None for any other content, and where it is empty or not UTF-8."""
+    if not isinstance(part, File):
+        return None
+    kind = part.media_type.partition(";")[0].strip().lower()
+    if not (kind.startswith("text/") or kind in _TEXT_TYPES or kind.endswith(("+json", "+xml"))):
+        return None
+    try:
+        return part.data.decode() or None
+    except UnicodeDecodeError:
+        return None
+
+
+def arguments_of(call: Call) -> dict[str, Any]:
+    """The arguments of *call* as an object, for a provider that did not write them."""
+    arguments = call.arguments
+    return arguments_object(arguments.decode(errors="replace") if isinstance(arguments, bytes) else arguments)
+
+
+def arguments_object(arguments: Any) -> dict[str, Any]:
+    """*arguments* as providers take them back: an object. Anything else is wrapped in one, as Anthropic does it."""
+    where = "The arguments of a call"
+    value = arguments
+    if isinstance(arguments, str):
+        try:
+            value = reading.json_data(json.loads(arguments or "{}", parse_constant=_refuse_constant), where)
+        except (ValueError, RecursionError):
+            return {"INVALID_JSON": reading.join_surrogates(arguments)}
+    if value is None:
+        return {}
+    data: dict[str, Any] = reading.json_data(
+        value if isinstance(value, Mapping) else {"INVALID_JSON": arguments}, where
+    )
+    return data
+
+
+def json_value(part: Data) -> Any:
+    """The value of *part*, or its text where JSON proper has no such value (NaN, infinities)."""
+    try:
+        return json.loads(part.json, parse_constant=_refuse_constant)
+    except ValueError:
+        return part.json
+
+
+def json_text(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _refuse_constant(constant: str) -> None:
+    raise ValueError(constant)
+
+
+# Reading content back
+
+
+def data_content(value: Any, where: str) -> Data:
+    """A JSON value as content. Raises ValueError for a value that is not JSON."""
+    return Data(json.dumps(reading.json_data(value, where), ensure_ascii=False, separators=(",", ":")))
+
+
+def decoded(data: Mapping[str, Any], key: str, where: str) -> bytes:
+    """`data[key]`, which must be bytes or their base64 text. Raises ValueError, with the place."""
+    value = data.get(key)
+    if isinstance(value, bytes):
+        return value
+    text = reading.require(data, key, str, where)
+    try:
+        return b64decode(text.translate(_URL_SAFE), validate=True)
+    except (InvalidBase64, ValueError):
+        raise ValueError(f"{where} is malformed: '{key}' is not valid base64.") from None
+
+
+_URL_SAFE = str.maketrans("-_", "+/")
+
+
+def from_data_url(data: Mapping[str, Any], key: str, where: str) -> tuple[str, bytes]:
+    """The media type and the bytes of the data URL in `data[key]`. Raises ValueError for any other URL."""
+    url = reading.require(data, key, str, where)
+    head, comma, encoded = url.partition(",")
+    if not (head.startswith("data:") and head.endswith(";base64") and comma):
+        raise ValueError(f"{where} is malformed: '{key}' must be a base64 data URL; other URLs are not fetched.")
+    return head[5:-7], decoded({key: encoded}, key, where)
+
+
+def media_content(media_type: str, data: bytes, name: str | None = None) -> Image | Audio | File:
+    """Bytes as the kind of content that their media type names."""
+    kind = media_type.partition("/")[0]
+    if kind == "image" and name is None:
+        return Image(data, media_type)
+    return Audio(data, media_type) if kind == "audio" and name is None else File(data, media_type, name)
+
+
+def place_media(text: str, media: Sequence[Image | Audio | File]) -> tuple[Content, ...]:
+    """Text and the *media* that it announces, each in the place of its placeholder line; without one, at the end.
+
+    A placeholder has the name of its file, which not every provider has beside the bytes.
+    """
+    lines = text.split("\n") if text else []
+    parts: list[Content] = []
+    unplaced: list[Content] = []
+    for part in media:
+        for at, line in enumerate(lines):
+            match = _PLACEHOLDER.fullmatch(line)
+            if match and match[3] == part.media_type and int(match[4]) == len(part.data):
+                parts += [Text("\n".join(lines[:at]))] if at else []
+                parts.append(File(part.data, part.media_type, match[2]) if match[1] == "file" else part)
+                del lines[: at + 1]
+                break
+        else:
+            unplaced.append(part)
+    rest = [Text("\n".join(lines))] if lines else []
+    return (*parts, *rest, *unplaced)
+
+
+_PLACEHOLDER = re.compile(r"\[(image|audio|file)(?: (.+))?: ([^,\]]+), (\d{1,15}) bytes\]")

@@ -1,0 +1,247 @@
+"""What the providers' formats share. Each provider's module has one `Format`, and its functions are the methods of it.
+
+`Format` has the public functions, over hooks that a provider implements. `BlockFormat` is for Anthropic, Bedrock and
+Gemini, whose messages alternate between user and model and are made of blocks, the results of calls among them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from ..core import Call, Content, Result, ToolSpec
+from ..schema.lower import Accepts, Loss
+from . import history, reading
+from .history import ToolOutput
+from .offer import Offer, Offered, offer
+from .turns import Choice, Conversation, Reply, Results, Turn, User
+
+Entry = User | Reply | ToolOutput
+Object = dict[str, Any]
+
+
+class Format(ABC):
+    """A provider's JSON: tools, calls, results and conversations, to it and back."""
+
+    accepts: ClassVar[Accepts]
+    stream: ClassVar[type[Any]]
+    """The provider's ReplyStream."""
+    key: ClassVar[str] = "messages"
+    """The parameter of a request that has the conversation."""
+
+    def tools(self, specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
+        """The provider's definitions of *specs*: the request's `tools`.
+
+        *strict* None means as each spec says. A tool that strict mode would change is sent non-strict, and `losses`
+        says why. Gemini has no strict mode.
+        """
+        return self.definitions(offer(specs, self.accepts, strict=strict).tools)
+
+    def losses(self, specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
+        """What `tools` could not express, by tool; only tools that lost something."""
+        return offer(specs, self.accepts, strict=strict).losses
+
+    def tool_choice(
+        self, choice: Choice = "auto", specs: Iterable[ToolSpec] = (), *, parallel: bool = True
+    ) -> dict[str, Any]:
+        """The request's parameters for *choice*; empty where it is the provider's default.
+
+        Send it with tools only: a choice without tools is refused. Gemini and Bedrock cannot limit a model to one call
+        at a time, so *parallel* has no effect there. Raises SetupError for the name of no tool, and for "none" where
+        the provider does not have it.
+        """
+        if choice in ("auto", "any", "none"):
+            return self.choice_parameters(choice, "", parallel)
+        specs = tuple(specs)
+        name = offer(specs, self.accepts).name_of(reading.require_tool(choice, specs))
+        return self.choice_parameters("tool", name, parallel)
+
+    def calls(self, answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> list[Call]:
+        """The calls in *answer*, in its order; see `reply`."""
+        return list(self.reply(answer, specs, strict=strict).calls)
+
+    def reply(self, answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> Reply:
+        """The reply in *answer*: a whole answer or the chunks of a streamed one, as dictionaries or the SDK's objects.
+
+        Its `native` keeps reasoning and its signatures. *strict* is what `tools` was given. Raises ValueError, with the
+        place, where *answer* is malformed, reports an error, or the stream ended before the answer did.
+        """
+        chunks = reading.chunks_of(answer)
+        if chunks is not None:
+            return reading.collect(self.stream(specs, strict=strict), chunks)
+        return self.read_answer(answer, specs, strict)
+
+    def messages(self, results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[Any]:
+        """The results of one turn's calls, as the messages that the provider expects next, in their order.
+
+        *specs* give the tools the names under which the provider knows them. Raises ValueError where a result has no id
+        of its call.
+        """
+        return self.joined(self.result_messages(history.identified(results), offer(specs, self.accepts)))
+
+    def conversation(
+        self, turns: Iterable[Turn], specs: Iterable[ToolSpec] = (), *, instructions: str = ""
+    ) -> dict[str, Any]:
+        """The request's parameters for *turns* and *instructions*.
+
+        Raises ValueError, with the place, where a reply's calls and the results after it do not pair.
+        """
+        offered = offer(specs, self.accepts)
+        messages: list[Object] = []
+        for turn in history.ordered(turns):
+            match turn:
+                case User(content):
+                    messages += self.user_messages(content)
+                case Reply():
+                    messages += self.reply_messages(turn, offered)
+                case Results(results):
+                    messages += self.result_messages(history.identified(results), offered)
+        return self.request(self.joined(messages), instructions)
+
+    def read_conversation(
+        self, request: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None, repair: bool = False
+    ) -> Conversation:
+        """The conversation in *request*, a list of messages or a request's parameters: inverse of `conversation`.
+
+        With *repair*, a call without a result gets the error `lost`, and a result without a call becomes text of the
+        user. Raises ValueError, with the place, where a message is malformed, or calls and results do not pair; the
+        calls of the last message may be open.
+        """
+        messages, parameters = reading.messages_in(request, self.key)
+        instructions, entries = self.read_messages(messages, parameters, offer(specs, self.accepts, strict=strict))
+        return history.assemble(instructions, entries, repair=repair)
+
+    # What a provider implements
+
+    @abstractmethod
+    def definitions(self, tools: Sequence[Offered]) -> list[Object]: ...
+
+    @abstractmethod
+    def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
+        """The parameters for "auto", "any", "none", or "tool" with the provider's *name* of it."""
+
+    @abstractmethod
+    def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
+        """The reply in an answer that is not the chunks of a stream."""
+
+    @abstractmethod
+    def user_messages(self, content: Sequence[Content]) -> list[Object]: ...
+
+    @abstractmethod
+    def reply_messages(self, turn: Reply, offered: Offer) -> list[Object]: ...
+
+    @abstractmethod
+    def result_messages(self, results: Sequence[Result[Any]], offered: Offer) -> list[Object]: ...
+
+    @abstractmethod
+    def request(self, messages: list[Object], instructions: str) -> Object: ...
+
+    @abstractmethod
+    def read_messages(
+        self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
+    ) -> tuple[str, list[Entry]]:
+        """The instructions and the entries of a conversation. *parameters* are the others of the request."""
+
+    def joined(self, messages: list[Object]) -> list[Object]:
+        """*messages* as they are sent in one request."""
+        return messages
+
+
+class BlockFormat(Format):
+    """A format whose messages alternate: none is empty, and the results of a reply are together in the next message."""
+
+    content_key: ClassVar[str] = "content"
+    model_role: ClassVar[str] = "assistant"
+    user_roles: ClassVar[Sequence[str | None]] = ("user",)
+
+    def text_block(self, text: str) -> Object:
+        return {"text": text}
+
+    def user_blocks(self, content: Sequence[Content]) -> list[Object]:
+        return [block for part in content for block in self.content_blocks(part)]
+
+    def result_content(self, result: Result[Any]) -> list[Object]:
+        """The content of a result. For errors, Claude accepts text only."""
+        if result.status == "error":
+            return [self.text_block(result.text)] if result.text.strip() else []
+        return [block for part in result.content for block in self.content_blocks(part, in_result=True)]
+
+    def user_messages(self, content: Sequence[Content]) -> list[Object]:
+        return [{"role": "user", self.content_key: self.user_blocks(content)}]
+
+    def reply_messages(self, turn: Reply, offered: Offer) -> list[Object]:
+        text = [self.text_block(turn.text)] if turn.text else []
+        blocks = self.native_blocks(turn) or [*text, *self.call_blocks(turn.calls, offered)]
+        return [{"role": self.model_role, self.content_key: blocks}]
+
+    def result_messages(self, results: Sequence[Result[Any]], offered: Offer) -> list[Object]:
+        return [{"role": "user", self.content_key: [self.result_block(result, offered) for result in results]}]
+
+    def joined(self, messages: list[Object]) -> list[Object]:
+        key = self.content_key
+        joined: list[Object] = []
+        for message in messages:
+            if not message[key]:
+                continue
+            if joined and joined[-1]["role"] == message["role"]:
+                joined[-1][key] += message[key]
+            else:
+                joined.append({**message, key: [*message[key]]})  # a copy: never the list of a reply's `native`
+        return joined
+
+    def read_messages(
+        self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
+    ) -> tuple[str, list[Entry]]:
+        entries: list[Entry] = []
+        for number, message in enumerate(messages):
+            where = f"{self.key}[{number}]"
+            blocks, role = self.blocks_in(message, where), message.get("role")
+            if role in self.user_roles:
+                entries += self._read_user(blocks, offered, f"{where}.{self.content_key}")
+            elif role == self.model_role:
+                entries.append(self.read_reply({**message, self.content_key: blocks}, offered, where))
+            else:
+                raise ValueError(f"{where}.role is {role!r:.40}; it must be user or {self.model_role}.")
+        return self.read_instructions(parameters), entries
+
+    def _read_user(self, blocks: Sequence[Object], offered: Offer, where: str) -> list[Entry]:
+        outputs: list[Entry] = []
+        content: list[Content] = []
+        for number, block in enumerate(blocks):
+            output = self.read_result(block, offered, f"{where}[{number}]")
+            if output is None:
+                content.append(self.read_block(block, f"{where}[{number}]"))
+            else:
+                outputs.append(output)
+        return [*outputs, *([User(tuple(content))] if content else [])]
+
+    # What a provider implements
+
+    @abstractmethod
+    def content_blocks(self, part: Content, *, in_result: bool = False) -> list[Object]: ...
+
+    @abstractmethod
+    def native_blocks(self, turn: Reply) -> list[Object] | None:
+        """The blocks of a reply of this provider; None for another's: a conversation may change its model."""
+
+    @abstractmethod
+    def call_blocks(self, calls: Sequence[Call], offered: Offer) -> list[Object]: ...
+
+    @abstractmethod
+    def result_block(self, result: Result[Any], offered: Offer) -> Object: ...
+
+    @abstractmethod
+    def blocks_in(self, message: Object, where: str) -> list[Object]:
+        """The blocks of a message that is read. Raises ValueError, with the place, as all that follow do."""
+
+    @abstractmethod
+    def read_reply(self, message: Object, offered: Offer, where: str) -> Reply: ...
+
+    @abstractmethod
+    def read_result(self, block: Object, offered: Offer, where: str) -> ToolOutput | None:
+        """The result of a call; None for a block that is something else."""
+
+    @abstractmethod
+    def read_block(self, block: Object, where: str) -> Content: ...
+
+    @abstractmethod
+    def read_instructions(self, parameters: Mapping[str, Any]) -> str: ...

@@ -1,0 +1,177 @@
+"""Checked reading of what providers send: an SDK's objects become data, a malformed shape an error with its place."""
+
+import json
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from math import isfinite
+from random import getrandbits
+from typing import Any, TypeVar, cast
+
+from ..core import SetupError, ToolSpec
+from ..schema import closest_match
+from .turns import Reply, ReplyStream, Stop, TextDelta
+
+T = TypeVar("T")
+
+_MAX_DEPTH = 200
+"""How deep an answer may be nested. Python's own JSON parser gives up at a depth that changes with the stack."""
+
+_KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "text", int: "an integer", bool: "true or false"}
+
+
+class IncompleteReply(ValueError):
+    """An answer that the provider did not finish. *code* is the provider's own, or "cut" where it gave none."""
+
+    def __init__(self, message: str, code: str = "cut") -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def as_mapping(answer: Any, where: str) -> dict[str, Any]:
+    """*answer*, a mapping or an SDK's object, as a dictionary. Raises ValueError for anything else."""
+    if isinstance(answer, Mapping):
+        return dict(answer)
+    if hasattr(answer, "model_dump"):
+        # By the names on the wire, without the many fields that an SDK knows and the provider did not send.
+        return cast(dict[str, Any], answer.model_dump(mode="json", by_alias=True, exclude_none=True, warnings=False))
+    for method in ("to_dict", "to_json_dict"):
+        if hasattr(answer, method):
+            return as_mapping(getattr(answer, method)(), where)
+    raise ValueError(f"{where} must be an object (a dictionary or an SDK's answer), not {kind_of(answer)}.")
+
+
+def chunks_of(answer: Any) -> Iterable[Any] | None:
+    """The chunks of a streamed *answer*, or None for a whole one."""
+    if isinstance(answer, (Mapping, str, bytes)) or not isinstance(answer, Iterable):
+        return None
+    # A pydantic model is iterable too, but it is one answer.
+    return None if hasattr(answer, "model_dump") else answer
+
+
+def messages_in(request: Any, key: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
+    """The messages of *request*, a list of them or parameters that have them under *key*; and the parameters.
+
+    Raises ValueError for anything else, with the place.
+    """
+    parameters: Mapping[str, Any] = request if isinstance(request, Mapping) else {key: request}
+    messages = parameters.get(key)
+    if key == "input" and isinstance(messages, str):  # the Responses API accepts text alone
+        messages = [{"role": "user", "content": messages}]
+    if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+        raise ValueError(f"A conversation must be a list of messages, or an object with one as '{key}'.")
+    return [as_mapping(message, f"{key}[{number}]") for number, message in enumerate(messages)], parameters
+
+
+def json_data(value: Any, where: str) -> Any:
+    """A copy of *value* as JSON data.
+
+    Bytes become base64, and numbers that JSON does not have become text ("NaN"). Surrogate pairs that were streamed in
+    halves are joined. Raises ValueError for values that are not JSON, and for values that are nested too deep.
+    """
+    return _json_data(value, where, _MAX_DEPTH)
+
+
+def _json_data(value: Any, where: str, depth: int) -> Any:
+    if depth < 0:
+        raise ValueError(f"{where} is nested deeper than {_MAX_DEPTH} levels.")
+    match value:
+        case None | bool() | int():
+            return value
+        case str():
+            return join_surrogates(value)
+        case float():
+            return value if isfinite(value) else json.dumps(value)
+        case Mapping():
+            return {join_surrogates(str(key)): _json_data(inner, where, depth - 1) for key, inner in value.items()}
+        case list() | tuple():
+            return [_json_data(inner, where, depth - 1) for inner in value]
+        case bytes():
+            return b64encode(value).decode()
+        case _:
+            raise ValueError(f"{where} is malformed: a value in it is {kind_of(value)}, which is not JSON.")
+
+
+def join_surrogates(text: str) -> str:
+    """*text* with surrogate pairs joined, and a replacement character for a lone half: UTF-8 cannot encode halves."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+        return text
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def require(data: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
+    """`data[key]`, which must be of this kind. Raises ValueError, with the place, where it is not or is missing."""
+    value = data.get(key)
+    found = kind_of(value) if key in data else "missing"
+    # For Python, True is an integer.
+    if not isinstance(value, kind) or (kind is int and found == _KINDS[bool]):
+        raise ValueError(f"{where} is malformed: '{key}' must be {_KINDS[kind]}, and it is {found}.")
+    return value
+
+
+def optional(data: Mapping[str, Any], key: str, kind: type[T], where: str) -> T | None:
+    """As `require`, but None where the provider left it out or sent null."""
+    return None if data.get(key) is None else require(data, key, kind, where)
+
+
+def object_list(data: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
+    """`data[key]`, which must be a list of objects; an empty list where it is left out."""
+    items = optional(data, key, list, where) or []
+    for number, item in enumerate(items):
+        if not isinstance(item, dict):
+            raise ValueError(f"{where} is malformed: '{key}[{number}]' must be an object, and it is {kind_of(item)}.")
+    return items
+
+
+def token_count(data: Mapping[str, Any], key: str) -> int:
+    """A number of tokens; 0 where it is missing or malformed: no answer is lost for a count."""
+    count = data.get(key)
+    return count if type(count) is int and count > 0 else 0
+
+
+def stop_reason(value: Any, reasons: Mapping[str, Stop]) -> Stop:
+    """Why the model stopped, from the provider's own word for it."""
+    return reasons.get(value, "other") if isinstance(value, str) else "other"
+
+
+def deltas(text: Any) -> list[TextDelta]:
+    """The text that a chunk adds, as a list of at most one delta."""
+    return [TextDelta(join_surrogates(text))] if isinstance(text, str) and text else []
+
+
+def unique_id(call_id: str | None, used: set[str]) -> str:
+    """*call_id*, or a new id where it is missing or in *used*. The id is added to *used*.
+
+    A new one has nine letters or digits, which every server accepts, Mistral's included.
+    """
+    while not call_id or call_id in used:
+        call_id = f"{getrandbits(36):09x}"
+    used.add(call_id)
+    return call_id
+
+
+def collect(stream: ReplyStream, chunks: Iterable[Any]) -> Reply:
+    """The whole reply of *chunks*."""
+    for chunk in chunks:
+        stream.add(chunk)
+    return stream.reply()
+
+
+def kind_of(value: Any) -> str:
+    """What kind of value this is, in JSON's terms where it has one. The value itself is not quoted."""
+    if value is None:
+        return "null"
+    return _KINDS.get(type(value), f"a {type(value).__name__}")
+
+
+def require_tool(choice: str, specs: Iterable[ToolSpec]) -> str:
+    """*choice*, which must be the name of a tool. Raises SetupError, with the nearest name, where it is not."""
+    names = [spec.name for spec in specs]
+    if choice in names:
+        return choice
+    match = closest_match(choice, names)
+    hint = f" Did you mean '{match}'?" if match else f" The tools are: {', '.join(sorted(names)) or 'none'}."
+    raise SetupError(f"The tool choice '{choice}' is not 'auto', 'any' or 'none', and no tool has this name.{hint}")

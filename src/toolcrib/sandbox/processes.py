@@ -1,0 +1,389 @@
+"""Work in worker processes: the host's side of every conversation with a worker.
+
+One pool for each event loop, because what waits for a worker waits on its own loop. A crib has `Processes` of its own
+by default; several may be given the same, so that many callers do not mean many processes. What a tool is, and how it
+gets to a worker, is its `Codec`'s business.
+"""
+
+import asyncio
+import itertools
+import logging
+from collections.abc import Mapping
+from time import monotonic
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+from ..core import Context, Overrides, Progress, Redaction, ToolError, content_from_dict, log_failure
+from .printed import PrintedOutput
+from .wire import TooLarge
+from .workers import Limits, OutputTooLarge, Worker, WorkerGone, Workers
+
+_log = logging.getLogger("toolcrib")
+
+_TARGET = "toolcrib.sandbox.worker:serve"
+_TRIES = 3
+"""How many workers may be found dead before a call that has not begun fails."""
+_GRACE_S = 0.05
+"""How long a cancelled tool may clean up; less than what `call.deadline` allows."""
+_CALLERS = 16
+"""With the secrets of how many callers a worker has to do before it is replaced."""
+
+
+class Codec(Protocol):
+    """How the calls of one tool get to a worker and back."""
+
+    @property
+    def loader(self) -> str:
+        """`module:name` of what a worker makes once, without arguments, to load tools with: see `worker.Loader`."""
+        ...
+
+    @property
+    def where(self) -> Mapping[str, Any]:
+        """What the loader finds the tool by: JSON data, of which `key` is the text."""
+        ...
+
+    @property
+    def key(self) -> str: ...
+    def write_arguments(self, arguments: Mapping[str, Any], /) -> str: ...
+    def read_value(self, data: Mapping[str, Any], /) -> Any: ...
+    def override_references(self, overrides: Overrides, tool: str, /) -> list[tuple[str, str]]: ...
+
+
+class Processes:
+    """Worker processes, at most *size* of them serving on each event loop: the number of processors, and 2 at least.
+
+    `close` ends them all. `forget` is for when files have changed: no worker keeps what it had imported.
+    """
+
+    def __init__(self, *, size: int | None = None, limits: Limits | None = None) -> None:
+        self._size = size
+        self._limits = limits
+        self._pools: dict[asyncio.AbstractEventLoop, Workers] = {}
+
+    def pool(self) -> Workers:
+        """The workers of the running event loop."""
+        loop = asyncio.get_running_loop()
+        pool = self._pools.get(loop)
+        if pool is None:
+            for ended in [each for each in self._pools if each.is_closed()]:
+                self._pools.pop(ended).abandon()
+            pool = self._pools[loop] = Workers(_TARGET, size=self._size, limits=self._limits)
+        return pool
+
+    def forget(self) -> None:
+        """End the idle workers, and those that serve when they have served. From any thread."""
+        for loop, pool in list(self._pools.items()):
+            if loop.is_closed():
+                self._pools.pop(loop).abandon()
+            else:
+                loop.call_soon_threadsafe(pool.forget)
+
+    async def close(self) -> None:
+        """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""
+        here = asyncio.get_running_loop()
+        while self._pools:
+            loop, pool = self._pools.popitem()
+            if loop is here:
+                await pool.close()
+            elif loop.is_running():
+                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(pool.close(), loop))
+            else:
+                pool.abandon()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+class ProcessWork:
+    """The work of a tool that runs in a worker process, stopped at the deadline with everything it started.
+
+    Waiting for a worker counts toward the deadline; starting one, and importing the tool in it, does not.
+    """
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+
+    async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
+        lease = WorkerLease(self._codec, context, context.host.resource(Processes).pool())
+        try:
+            await lease.wait()
+            if lease.needs_preparation():
+                if context.deadline is None:
+                    await lease.prepare()
+                else:
+                    with context.deadline.paused():
+                        await lease.prepare()
+            return await lease.run(arguments)
+        finally:
+            lease.release()
+
+
+_numbers = itertools.count(1)
+
+
+class WorkerLease:
+    """One call's worker: first a turn, then a worker that knows the tool, then the conversation."""
+
+    def __init__(self, codec: Codec, context: Context, pool: Workers) -> None:
+        self._codec = codec
+        self._context = context
+        self._pool = pool
+        self._name = context.call.tool
+        self._key = f"{self._name} {codec.key}"
+        self._call = next(_numbers)
+        self._worker: Worker | None = None
+        self._has_turn = self._is_sound = self._has_begun = False
+        self._redactions: list[Redaction] = []
+        self._printed = PrintedOutput(self._name, context.host.redaction, self._redacted)
+
+    async def wait(self) -> None:
+        await self._pool.enter()
+        self._has_turn = True
+
+    def needs_preparation(self) -> bool:
+        """Take a worker; whether it has yet to import the tool."""
+        return not self._knows(self._take())
+
+    async def prepare(self) -> None:
+        """Until a worker has imported the tool. Raises ToolError."""
+        due = monotonic() + self._pool.limits.start_s
+        for left in reversed(range(_TRIES)):
+            worker = self._worker or self._take()
+            if self._knows(worker):
+                return
+            is_fresh = not worker.known
+            # Not by asyncio.timeout: its way out is a cancellation of the task, which means something else here.
+            timer = asyncio.get_running_loop().call_later(due - monotonic(), worker.kill)
+            try:
+                await worker.send(
+                    {
+                        "do": "load",
+                        "call": self._call,
+                        "tool": self._key,
+                        "name": self._name,
+                        "loader": self._codec.loader,
+                        "where": self._codec.where,
+                    }
+                )
+                reply = await self._receive(worker)
+            except WorkerGone as gone:
+                if monotonic() > due:
+                    raise self._unavailable(f"It was not loaded within {self._pool.limits.start_s:g} s.") from None
+                if not left:
+                    raise ToolError(
+                        f"Tool '{self._name}' was lost: its worker process {gone} before it began.", "lost"
+                    ) from None
+            else:
+                if reply["type"] == "ready":
+                    worker.known.add(self._key)
+                    self._is_sound = True
+                    return
+                # A worker that has served before may know a file as it was.
+                if is_fresh or not left:
+                    raise self._unavailable(reply["message"])
+            finally:
+                timer.cancel()
+            self._give_back()
+
+    async def run(self, arguments: dict[str, Any]) -> Any:
+        """The value of the work. Raises what the work raised, as a ToolError, and ToolError `lost` and `too_large`.
+
+        Cancelled, it stops the work and everything that it started.
+        """
+        self._is_sound = False
+        message = self._message(arguments)
+        for left in reversed(range(_TRIES)):
+            worker = self._worker
+            assert worker is not None
+            try:
+                await worker.send(message)
+                reply = await self._converse(worker)
+            except GeneratorExit:
+                raise  # nothing can be waited for now
+            except TooLarge as error:
+                raise ToolError(f"The arguments of '{self._name}' are {error}.", "too_large") from None
+            except OutputTooLarge as error:
+                raise ToolError(f"Tool '{self._name}' {error}. Ask for less.", "too_large") from None
+            except WorkerGone as gone:
+                if self._has_begun or not left:
+                    raise ToolError(
+                        f"Tool '{self._name}' was lost: its worker process {gone}. What it had done by then is done.",
+                        "lost",
+                    ) from None
+                # The worker died idle, and nothing of this call has happened.
+                self._give_back()
+                await self.prepare()
+            except BaseException:
+                await self._wind_down(worker)
+                raise
+            else:
+                return self._end(worker, reply)
+        raise AssertionError("the last try has returned or raised")
+
+    def release(self) -> None:
+        """Give the worker back. What is not known to have ended well is stopped."""
+        self._give_back()
+        if self._has_turn:
+            self._has_turn = False
+            self._pool.leave()
+
+    # Inside
+
+    def _take(self) -> Worker:
+        self._is_sound = False
+        try:
+            self._worker = self._pool.take(self._key)
+        except WorkerGone as gone:
+            raise ToolError(
+                f"Tool '{self._name}' was lost: its worker process {gone} before it began.", "lost"
+            ) from None
+        self._worker.sink = self._printed.write
+        # A thread that an earlier call has left behind may print something in this one's time.
+        redaction = self._context.host.redaction
+        if redaction is not None:
+            self._worker.used_by[id(redaction)] = redaction
+        self._redactions = list(self._worker.used_by.values())
+        return self._worker
+
+    def _knows(self, worker: Worker) -> bool:
+        self._is_sound = self._key in worker.known
+        return self._is_sound
+
+    def _give_back(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            self._pool.give_back(worker, sound=self._is_sound and len(worker.used_by) <= _CALLERS)
+        self._printed.finish()
+
+    def _message(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        context, host = self._context, self._context.host
+        sent, withheld = _sendable(host.variables)
+        caller, deadline = host.caller, context.deadline
+        due = None if deadline is None or deadline.left_s == float("inf") else deadline.due
+        try:
+            text = self._codec.write_arguments(arguments)
+        except Exception as error:
+            log_failure(f"The arguments of '{self._name}' cannot be sent to a worker", error, host.redaction)
+            raise ToolError(
+                f"The arguments of '{self._name}' cannot be sent to the process it runs in ({type(error).__name__})."
+            ) from None
+        return {
+            "do": "run",
+            "call": self._call,
+            "tool": self._key,
+            "name": self._name,
+            "arguments": text,
+            "call_id": context.call.id,
+            "data": None if context.call.data is None else _sendable(context.call.data),
+            "caller": [caller.principal, caller.profile, caller.thread],
+            "credentials": [
+                [each.provider, each.secret, each.kind, list(each.scopes)] for each in context.credentials.values()
+            ],
+            "variables": sent,
+            "withheld": withheld,
+            "due": due,
+            "show_errors": host.show_errors,
+            "level": min(logger.getEffectiveLevel() for logger in (context.log, logging.getLogger())),
+            "overrides": self._codec.override_references(host.overrides, self._name),
+        }
+
+    async def _converse(self, worker: Worker) -> dict[str, Any]:
+        """The last message of the worker about this call: how it has ended."""
+        port = self._context.port
+        while True:
+            message = await self._receive(worker)
+            match message["type"]:
+                case "begun":
+                    self._has_begun = True
+                case "progress":
+                    port.progress(Progress(message["done"], message["total"], message["message"]))
+                case "emit":
+                    await port.emit([content_from_dict(part) for part in message["parts"]])
+                    await self._answer(worker, message)
+                case "ask":
+                    try:
+                        value = await port.ask(message["key"], message["schema"], message["message"])
+                    except ToolError as error:
+                        await self._answer(worker, message, refused=error.to_dict())
+                    else:
+                        await self._answer(worker, message, value=value)
+                case "ended":
+                    return message
+                case _:
+                    raise WorkerGone("sent an unexpected message")
+
+    async def _receive(self, worker: Worker) -> dict[str, Any]:
+        """The next message of this call. Log records are for everybody."""
+        while True:
+            message = await worker.receive()
+            if message["type"] == "log":
+                self._write_log(message)
+            elif message["call"] == self._call:
+                return message
+
+    async def _answer(self, worker: Worker, message: Mapping[str, Any], **more: Any) -> None:
+        await worker.send({"do": "answer", "call": self._call, "number": message["number"], **more})
+
+    def _end(self, worker: Worker, message: Mapping[str, Any]) -> Any:
+        # With children left behind, or out of memory, the worker is not used again: nothing of a call outlives it.
+        self._is_sound = bool(message["clean"])
+        worker.drain()
+        if (error := message.get("error")) is not None:
+            raise ToolError(error["message"], error["code"], retry=error["retry"], details=error.get("details", {}))
+        return self._codec.read_value(message["value"])
+
+    async def _wind_down(self, worker: Worker) -> None:
+        """The call is cancelled: let the tool clean up for a moment. Whatever it does, it is stopped after that."""
+        self._is_sound = False
+        timer = asyncio.get_running_loop().call_later(_GRACE_S, worker.kill)
+        try:
+            await worker.send({"do": "cancel", "call": self._call})
+            while (await self._receive(worker))["type"] != "ended":
+                pass
+        except WorkerGone:
+            pass
+        finally:
+            timer.cancel()
+
+    def _write_log(self, message: Mapping[str, Any]) -> None:
+        logger = logging.getLogger(message["name"])
+        level, text = message["level"], self._redacted(message["text"])
+        if logger.isEnabledFor(level):
+            place = (message["path"], message["line"])
+            logger.handle(logger.makeRecord(logger.name, level, *place, text, (), None, message["function"]))
+
+    def _unavailable(self, reason: str) -> ToolError:
+        name = self._name
+        _log.error("Tool '%s' cannot be loaded in a process of its own: %s", name, self._redacted(reason))
+        detail = reason if self._context.host.show_errors else "The detail is in the log."
+        return ToolError(f"Tool '{name}' cannot be loaded in a process of its own. {detail}", "unavailable")
+
+    def _redacted(self, text: str) -> str:
+        for redaction in self._redactions:
+            text = redaction.redact(text)
+        return text
+
+
+def _sendable(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+    """The *values* that are JSON, and of the others their types."""
+    sent: dict[str, Any] = {}
+    withheld: dict[str, str] = {}
+    for name, value in values.items():
+        if _is_json(value):
+            sent[name] = value
+        else:
+            withheld[name] = type(value).__name__
+    return sent, withheld
+
+
+def _is_json(value: Any) -> bool:
+    if value is None or type(value) in (str, int, float, bool):
+        return True
+    if type(value) is list:
+        return all(map(_is_json, value))
+    return type(value) is dict and all(type(key) is str and _is_json(inner) for key, inner in value.items())

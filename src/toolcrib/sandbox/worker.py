@@ -1,0 +1,292 @@
+"""What runs in a worker process: loads tools by reference, and runs one call at a time for its host.
+
+The host has checked the arguments, keeps the deadline and redacts secrets. What is sent to it is JSON. Each message
+carries the number of its call, so that what an earlier one left behind is not taken for this one's.
+"""
+
+import asyncio
+import contextlib
+import importlib
+import itertools
+import logging
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial, reduce
+from typing import Any, Protocol, TypeVar
+
+from ..core import (
+    Call,
+    Caller,
+    CancellationToken,
+    Context,
+    Credential,
+    Deadline,
+    Overrides,
+    Progress,
+    Redaction,
+    ToolcribError,
+    ToolError,
+    content_of,
+    content_to_dict,
+    current_deadline,
+    to_tool_error,
+)
+from ..schema import Elicitation, serialize_any
+from .child import Channel, children_left
+from .wire import TooLarge
+
+T = TypeVar("T")
+
+
+class Loader(Protocol):
+    """Loads tools in a worker. Made once for each worker."""
+
+    def load(self, where: Mapping[str, Any], name: str, /) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
+        """What runs the tool at *where*: arguments as JSON text and the Context → its value as JSON data."""
+        ...
+
+
+async def serve(channel: Channel) -> None:
+    """Do what the host sends, until it hangs up."""
+    worker = _Worker(channel)
+    logging.getLogger().addHandler(_ToHost(worker))
+    async for message in channel.messages():
+        worker.receive(message)
+
+
+class _Worker:
+    def __init__(self, channel: Channel) -> None:
+        self.channel = channel
+        self.call = 0
+        self._loaders: dict[str, Loader] = {}
+        self._tools: dict[str, Callable[[str, Context], Awaitable[dict[str, Any]]]] = {}
+        self._running: asyncio.Task[None] | None = None
+        self._port: _Port | None = None
+
+    def send(self, kind: str, **more: Any) -> None:
+        self.channel.send({"call": self.call, "type": kind, **more})
+
+    def receive(self, message: Mapping[str, Any]) -> None:
+        match message["do"]:
+            case "load":
+                self.call = message["call"]
+                self._load(message)
+            case "run":
+                self.call = message["call"]
+                self._running = asyncio.get_running_loop().create_task(self._run(message))
+            case "answer" if self._port is not None:
+                self._port.receive_answer(message)
+            case "cancel" if self._running is not None and message["call"] == self.call:
+                self._running.cancel()
+            case _:
+                pass
+
+    def _load(self, message: Mapping[str, Any]) -> None:
+        try:
+            loader = self._loaders.get(message["loader"])
+            if loader is None:
+                loader = self._loaders[message["loader"]] = _imported(message["loader"])()
+            self._tools[message["tool"]] = loader.load(message["where"], message["name"])
+        except (Exception, SystemExit) as error:
+            is_expected = isinstance(error, ToolcribError)
+            logging.getLogger("toolcrib").error(
+                "Tool '%s' cannot be loaded in a worker: %s",
+                message["name"],
+                error,
+                exc_info=None if is_expected else error,
+            )
+            self.send("refused", message=f"{type(error).__name__}: {error}")
+        else:
+            self.send("ready")
+
+    async def _run(self, message: Mapping[str, Any]) -> None:
+        tool, port = self._tools[message["tool"]], _Port(self, message["name"])
+        self._port = port
+        logging.getLogger().setLevel(message["level"])
+        cancellation = CancellationToken()
+        self.send("begun")
+        try:
+            outcome: dict[str, Any] = {"value": await self._value(tool, message, port, cancellation)}
+        except BaseException as raised:
+            cancellation.cancel()
+            outcome = {"error": self._error(raised, message)}
+        port.flush()
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        clean = not children_left() and not outcome.get("error", {}).pop("worn", False)
+        try:
+            self.send("ended", **outcome, clean=clean)
+        except (TooLarge, MemoryError) as error:
+            self.send("ended", error=self._error(error, message), clean=False)
+        self._port = None
+
+    async def _value(
+        self,
+        tool: Callable[[str, Context], Awaitable[dict[str, Any]]],
+        message: Mapping[str, Any],
+        port: "_Port",
+        cancellation: CancellationToken,
+    ) -> dict[str, Any]:
+        name, due = message["name"], message["due"]
+        # The clock of `time.monotonic` is one for all processes of a machine.
+        deadline = None if due is None else Deadline.due_at(due)
+        credentials = [
+            Credential(provider, secret, kind, tuple(scopes))
+            for provider, secret, kind, scopes in message["credentials"]
+        ]
+        overrides = {_imported(provider): _imported(by) for provider, by in message["overrides"]}
+        data = None if message["data"] is None else Variables(*message["data"], kind="entry")
+        context = Context(
+            Call(name, message["arguments"], message["call_id"], data=data),
+            _Host(message, overrides),
+            port,
+            deadline,
+            cancellation,
+            {credential.provider: credential for credential in credentials},
+            asyncio.get_running_loop(),
+        )
+        current_deadline.set(deadline)
+        try:
+            return await tool(message["arguments"], context)
+        except asyncio.CancelledError:
+            cancellation.cancel()
+            raise
+
+    def _error(self, raised: BaseException, message: Mapping[str, Any]) -> dict[str, Any]:
+        name = message["name"]
+        match raised:
+            case TooLarge():
+                text = (
+                    f"Tool '{name}' returned {raised.size_bytes} bytes; at most {raised.limit_bytes} can be sent. "
+                    "Ask for less."
+                )
+                return ToolError(text, "too_large").to_dict()
+            case MemoryError():
+                limit = self.channel.settings["memory_bytes"]
+                most = f" ({limit / 2**20:.0f} MiB)" if limit else ""
+                text = f"Tool '{name}' needed more memory than it may have{most}. Ask for less."
+                return {**ToolError(text, "trapped").to_dict(), "worn": True}
+            case _:
+                pass
+        try:
+            return to_tool_error(raised, name, show=message["show_errors"], redaction=None).to_dict()
+        except BaseException as cancelled:  # by the host, or by the tool itself
+            return ToolError(f"Tool '{name}' failed: {type(cancelled).__name__}.").to_dict()
+
+
+class _Host:
+    """What a tool may use of its host here."""
+
+    def __init__(self, message: Mapping[str, Any], overrides: Overrides) -> None:
+        self.caller = Caller(*message["caller"])
+        self.variables = Variables(message["variables"], message["withheld"])
+        self.overrides = overrides
+        self.redaction: Redaction | None = None
+        self.show_errors: bool = message["show_errors"]
+        self._resources: dict[Any, Any] = {}
+
+    def session(self) -> Any:
+        return None
+
+    def resource(self, factory: Callable[[], T], /) -> T:
+        return self._resources.setdefault(factory, factory())  # type: ignore[no-any-return]
+
+
+class _Port:
+    """Carries what a tool reports to the host, and the answers back."""
+
+    def __init__(self, worker: _Worker, tool: str) -> None:
+        self._worker = worker
+        self._tool = tool
+        self._loop = asyncio.get_running_loop()
+        self._progress: Progress | None = None
+        self._numbers = itertools.count()
+        self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+
+    def progress(self, progress: Progress, /) -> None:
+        is_waiting, self._progress = self._progress is not None, progress
+        if not is_waiting:
+            self._loop.call_soon_threadsafe(self.flush)
+
+    def flush(self) -> None:
+        progress, self._progress = self._progress, None
+        if progress is not None:
+            self._worker.send("progress", done=progress.done, total=progress.total, message=progress.message)
+
+    async def emit(self, content: Any, /) -> None:
+        self.flush()
+        parts = content_of(content, partial(serialize_any, self._tool))
+        try:
+            # Answered when the reader has room: until then the tool waits.
+            await self._request("emit", parts=[content_to_dict(part, exact=True) for part in parts])
+        except TooLarge as error:
+            raise ToolError(f"Tool '{self._tool}' emitted {error}.", "too_large") from None
+
+    async def ask(self, key: str, schema: Any, message: str, /) -> Any:
+        question = Elicitation(schema)
+        self.flush()
+        return question.read((await self._request("ask", key=key, schema=question.schema, message=message))["value"])
+
+    def receive_answer(self, message: Mapping[str, Any]) -> None:
+        waiting = self._waiting.pop(message["number"], None)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(message)
+
+    async def _request(self, kind: str, **more: Any) -> Mapping[str, Any]:
+        number = next(self._numbers)
+        waiting = self._waiting[number] = self._loop.create_future()
+        self._worker.send(kind, number=number, **more)
+        answer: Mapping[str, Any] = await waiting
+        if (refused := answer.get("refused")) is not None:
+            raise ToolError(
+                refused["message"], refused["code"], retry=refused["retry"], details=refused.get("details", {})
+            )
+        return answer
+
+
+class Variables(dict[str, Any]):
+    """The host's variables, those that are JSON. Asking for another one raises the reason why it is not here.
+
+    *kind* is what they are called: the entries of a call's data are sent in the same way.
+    """
+
+    def __init__(self, sent: Mapping[str, Any], withheld: Mapping[str, str], *, kind: str = "variable") -> None:
+        super().__init__(sent)
+        self._withheld = withheld
+        self._kind = kind
+
+    def __missing__(self, name: str) -> Any:
+        if name in self._withheld:
+            raise ToolcribError(
+                f"The {self._kind} '{name}' is a {self._withheld[name]}, which stays in the host's process. Of such "
+                'values, a tool with isolation="process" has those that are JSON values.'
+            )
+        raise KeyError(name)
+
+
+class _ToHost(logging.Handler):
+    """Hands log records to the host, which has the handlers and redacts secrets."""
+
+    def __init__(self, worker: _Worker) -> None:
+        super().__init__()
+        self._worker = worker
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._worker.send(
+                "log",
+                name=record.name,
+                level=record.levelno,
+                text=self.format(record),
+                path=record.pathname,
+                line=record.lineno,
+                function=record.funcName,
+            )
+        except Exception:
+            self.handleError(record)
+
+
+def _imported(reference: str) -> Any:
+    module, _, path = reference.partition(":")
+    return reduce(getattr, path.split("."), importlib.import_module(module))

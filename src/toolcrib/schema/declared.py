@@ -1,0 +1,174 @@
+"""Values checked against their declaration: a dataclass or TypedDict whose annotations carry types, limits and docs.
+
+One declaration serves code and files: the same model checks `Limit(concurrency=4)` and a `[[limit]]` of a file.
+Messages name the key and what was expected, and never quote a value.
+"""
+
+import dataclasses
+import functools
+import math
+from collections.abc import Iterable, Mapping
+from datetime import date, time
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from annotated_doc import Doc
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+
+from ..core import SetupError
+from .describe import closest_match, did_you_mean, display_name
+from .document import Document
+from .errors import problems
+from .from_python import SchemaGenerator, clean_schema
+
+Keys = tuple[str | int, ...]
+"""The path to a value: keys of tables, and indexes of lists from 0."""
+
+D = TypeVar("D")
+
+
+class Strict(BaseModel):
+    """A table with nothing but the declared keys, and with values of exactly the declared types."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False, hide_input_in_errors=True)
+
+
+def doc_of(annotation: Any) -> str:
+    """The documentation in an annotation, as in `Annotated[int, Doc("How many.")]`."""
+    extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((extra.documentation for extra in extras if isinstance(extra, Doc)), "")
+
+
+def fields_of(declaration: type, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The fields of *declaration* as `create_model` takes them. *defaults* are those of a TypedDict."""
+    hints = get_type_hints(declaration, include_extras=True)
+    found: dict[str, dict[str, Any]] = {name: {"default": (defaults or {}).get(name)} for name in hints}
+    if dataclasses.is_dataclass(declaration):
+        kinds = ("default", "default_factory")
+        found = {
+            one.name: {kind: value for kind in kinds if (value := getattr(one, kind)) is not dataclasses.MISSING}
+            for one in dataclasses.fields(declaration)
+            if one.init
+        }
+    return {name: (hints[name], Field(**default, description=doc_of(hints[name]))) for name, default in found.items()}
+
+
+@functools.cache
+def model_from_name(declaration: Any) -> type[Strict]:
+    """The pydantic model of what *declaration* declares."""
+    doc = (declaration.__doc__ or "").partition("\n\n")[0]
+    return create_model(declaration.__name__, __base__=Strict, __doc__=doc, **fields_of(declaration))
+
+
+@functools.cache
+def schema_of(model: type[BaseModel]) -> dict[str, Any]:
+    """The JSON Schema of *model* as a table. TOML has no null: what can be left out has no type for that."""
+    return _without_null(clean_schema(model.model_json_schema(schema_generator=SchemaGenerator)))  # type: ignore[no-any-return]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mistake:
+    """What is wrong with one value: the *keys* that lead to it, what was *expected*, and a *message* with both."""
+
+    keys: Keys
+    expected: str
+    message: str
+
+
+def mistakes_in(model: type[BaseModel], data: Any, error: ValidationError, *, header: str = "") -> list[Mistake]:
+    """What is wrong with *data*, which *model* refused with *error*. *header* comes before the names of its tables."""
+    plain = _plain(data)
+    mistakes: list[Mistake] = []
+    for problem in problems(Document(schema_of(model), formats=False), plain, error):
+        keys = _keys(problem.path, plain)
+        message = _unknown_key(model, keys, header) if problem.received == "name" else problem.sentence
+        mistakes.append(Mistake(keys, problem.expected, message))
+    return mistakes
+
+
+def _unknown_key(model: Any, keys: Keys, header: str) -> str:
+    *above, name = keys
+    for key in above:
+        if isinstance(key, str):
+            annotation = model.model_fields[key].annotation
+            model = next(iter(get_args(annotation)), annotation)
+    takes = [info.alias or key for key, info in model.model_fields.items()]
+    table = f"[{header}{above[0]}]" if above else ""
+    inside = f" in [{table}]" if len(above) > 1 else f" in {table}" if above else ""
+    hint = did_you_mean(closest_match(str(name), takes))
+    return f"There is no key '{display_name(str(name))}'{inside}.{hint} It takes: {', '.join(takes)}."
+
+
+def _keys(pointer: str, data: Any) -> Keys:
+    """A JSON pointer (RFC 6901) into *data* as keys."""
+    keys: list[str | int] = []
+    for part in pointer.split("/")[1:]:
+        key: Any = int(part) if isinstance(data, list) else part.replace("~1", "/").replace("~0", "~")
+        try:
+            data = data[key]
+        except (LookupError, TypeError):  # it leads to what is missing
+            data = None
+        keys.append(key)
+    return tuple(keys)
+
+
+def require_values(declaration: type, values: Mapping[str, Any], *, of: str) -> None:
+    """Raise SetupError, naming *of* and the key, where *values* are not as *declaration* declares them."""
+    model = model_from_name(declaration)
+    try:
+        model.model_validate(dict(values))
+    except ValidationError as error:
+        raise SetupError(" ".join(f"{of}: {each.message}" for each in mistakes_in(model, values, error))) from None
+
+
+def require_fields(value: Any) -> None:
+    """Raise SetupError, naming the field, where a field of *value*, a dataclass, is not as its class declares it."""
+    kind = type(value)
+    values = {one.name: getattr(value, one.name) for one in dataclasses.fields(kind) if one.init}
+    defaults = {one.name: one.default for one in dataclasses.fields(kind)}
+    changed = {name: value for name, value in values.items() if value is not defaults[name]}
+    require_values(kind, changed, of=kind.__name__)
+
+
+def from_rows(declaration: type[D], rows: Any, *, of: str) -> list[D]:
+    """A *declaration* for each of *rows*, tables as TOML has them.
+
+    Raises SetupError, naming the table by *of* and its number from 1, and the key.
+    """
+    if isinstance(rows, Mapping | str | bytes) or not isinstance(rows, Iterable):
+        raise SetupError(f"Expected a list of tables, [[{of}]], not {type(rows).__name__}.")
+    made: list[D] = []
+    for number, row in enumerate(rows, 1):
+        place = f"{of.capitalize()} {number}"
+        if not isinstance(row, Mapping):
+            names = ", ".join(one.name for one in dataclasses.fields(declaration) if one.init)  # type: ignore[arg-type]
+            raise SetupError(f"{place} is not a table of {names}.")
+        require_values(declaration, row, of=place)
+        try:
+            made.append(declaration(**row))
+        except SetupError as error:
+            raise SetupError(f"{place}: {error}") from None
+    return made
+
+
+def _plain(value: Any) -> Any:
+    """*value* as JSON has it. Times become text, and so do infinity and NaN."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if value is None or isinstance(value, str | int) or (isinstance(value, float) and math.isfinite(value)):
+        return value
+    return str(value) if isinstance(value, date | time | float) else str(type(value))
+
+
+def _without_null(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_null(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: _without_null(value) for key, value in schema.items() if not (key == "default" and value is None)}
+    if {"type": "null"} in (branches := made.get("anyOf", ())):
+        rest = [branch for branch in branches if branch != {"type": "null"}]
+        beside = {key: value for key, value in made.items() if key != "anyOf"}
+        return {**rest[0], **beside} if len(rest) == 1 else {"anyOf": rest, **beside}
+    return made

@@ -1,0 +1,176 @@
+"""Pydantic models as the whole of the arguments, and the model of a function's arguments.
+
+A model decides what it takes, as its `model_validate` does: text is taken for a number where the model takes it. What
+it refuses is repaired and explained as any other arguments are. Only names are checked here as well: one that the model
+does not have is refused, not passed over.
+"""
+
+import inspect
+import types
+from collections.abc import Callable, Collection, Mapping
+from typing import Annotated, Any, NotRequired, get_args, get_origin
+
+import pydantic_core
+from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic.fields import FieldInfo
+
+from ..core import Check, Checked
+from .docstring import read_docstring
+from .from_python import Arguments, stripped
+from .parse import JSONError, parse_json
+from .signature import Parameter, read_signature, unwrap_partials
+from .validate import RawArguments, Recovery, to_json_text, unreadable
+
+
+def arguments_model(
+    fn: Callable[..., Any], *, name: str | None = None, without: Collection[str] = ()
+) -> type[BaseModel]:
+    """Return a pydantic model of the arguments that a model fills in for *fn*: the parameters but those *without*.
+
+    Its fields, aliases, defaults and descriptions are those of the tool's input schema: `*args` is a list under its own
+    name, `**kwargs` admits other names, what the host provides is left out. A parameter whose name a model cannot have
+    for a field (`schema`, `_x`) is the alias of one. `read_arguments` returns the arguments in a value of the model.
+
+    Raises DefinitionError where *fn* cannot be a tool.
+    """
+    own_name = getattr(unwrap_partials(fn), "__name__", type(fn).__name__)
+    label = f"Function '{own_name}'"
+    signature = read_signature(fn, label=label)
+    docs = read_docstring(signature.doc).parameters
+    parameters = [parameter for parameter in signature.parameters if parameter.name not in without]
+    shown = Arguments(parameters, docs, label=label, names=signature.names)
+    written = {parameter.name: parameter for parameter in parameters}
+    body: dict[str, Any] = {"__module__": getattr(unwrap_partials(fn), "__module__", __name__), "__annotations__": {}}
+    for each, annotation in shown.fields.items():
+        kind, *extras = get_args(bare) if get_origin(bare := stripped(annotation)) is Annotated else (bare,)
+        field = _field_name(each)
+        body["__annotations__"][field] = bare if field == each else Annotated[(kind, Field(alias=each), *extras)]
+        filled_in = any(isinstance(extra, FieldInfo) and not extra.is_required() for extra in extras)
+        if get_origin(annotation) is NotRequired and not filled_in:
+            is_shown = "default" in shown.schema["properties"][shown.aliases.get(each, each)]
+            body[field] = written[each].default if is_shown else Field(default_factory=_factory(written.get(each)))
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    if shown.extra is not None:
+        body["__annotations__"]["__pydantic_extra__"] = dict[str, shown.extra]  # type: ignore[name-defined]
+        config["extra"] = "allow"
+    made: type[BaseModel] = types.new_class(
+        name or f"{own_name}_arguments", (BaseModel,), exec_body=lambda space: space.update(body, model_config=config)
+    )
+    if not made.__pydantic_complete__:
+        made.model_rebuild(raise_errors=False, _types_namespace=dict(signature.names))
+    return made
+
+
+def read_arguments(arguments: BaseModel) -> dict[str, Any]:
+    """Return the *arguments* in a value of an `arguments_model`, by the names of the parameters."""
+    found = {}
+    for field, info in type(arguments).model_fields.items():
+        if info.default_factory is not _absent or field in arguments.model_fields_set:
+            found[field.removeprefix(_PREFIX)] = getattr(arguments, field)
+    return found | (arguments.model_extra or {})
+
+
+_PREFIX = "argument_"
+
+
+def _field_name(parameter: str) -> str:
+    """The field for a parameter: another name where pydantic takes no such field, or has the name itself."""
+    taken = parameter.startswith(("_", _PREFIX)) or hasattr(BaseModel, parameter)
+    return _PREFIX + parameter if taken else parameter
+
+
+def _factory(parameter: Parameter | None) -> Callable[[], Any]:
+    """What makes a default that the schema does not show; None stands for an optional key of an unpacked TypedDict."""
+    if parameter is None:
+        return _absent
+    return list if parameter.kind is inspect.Parameter.VAR_POSITIONAL else lambda: parameter.default
+
+
+def _absent() -> None:
+    """Marks an argument that has no default, and is not passed on when it was not sent."""
+
+
+def model_check(
+    tool: str,
+    model: type[BaseModel],
+    *,
+    schema: Mapping[str, Any],
+    arguments: Callable[[BaseModel], dict[str, Any]],
+) -> Check:
+    """Return the check of arguments that are one *model*; *arguments* converts it to what the work takes, by name.
+
+    *schema* is the JSON Schema that was shown. A mapping may hold values that JSON does not have, where the model
+    takes them.
+    """
+    read_model = ModelReader(model)
+
+    def accept(value: Any) -> dict[str, Any]:
+        return arguments(read_model.of_text(pydantic_core.to_json(value).decode(), value))
+
+    recover = Recovery(tool, schema, accept)
+
+    def check(raw: RawArguments, repairs: bool, /) -> Checked:
+        try:
+            if type(raw) is dict or isinstance(raw, Mapping):
+                return arguments(read_model(raw)), ()
+            text = to_json_text(tool, raw)
+            return arguments(read_model.of_text(text, parse_json(text))), ()
+        except ValidationError as error:
+            return recover(to_json_text(tool, raw), repairs, error)
+        except JSONError as error:
+            if not (text := to_json_text(tool, raw)).strip():
+                return recover(text, repairs, None)
+            raise unreadable(tool, error) from None
+
+    return check
+
+
+class ModelReader:
+    """Reads mappings, and JSON text, as one *model*; names that it does not have are refused.
+
+    Raises pydantic's ValidationError.
+    """
+
+    __slots__ = ("_names", "model")
+
+    def __init__(self, model: type[BaseModel]) -> None:
+        self.model = model
+        self._names = _names_of(model)
+
+    def __call__(self, raw: Mapping[str, Any]) -> BaseModel:
+        if self._names is None or not isinstance(raw, Mapping) or self._names.issuperset(raw):
+            return self.model.model_validate(raw)
+        return self.model.model_validate(raw, extra="forbid")
+
+    def of_text(self, text: str, value: Any) -> BaseModel:
+        """The model in *text*, whose JSON value is *value*."""
+        if self._names is None or not isinstance(value, dict) or self._names.issuperset(value):
+            return self.model.model_validate_json(text)
+        return self.model.model_validate_json(text, extra="forbid")
+
+
+def _names_of(model: type[BaseModel]) -> frozenset[str] | None:
+    """The names that *model* reads. None where it takes any."""
+    config = model.model_config
+    if issubclass(model, RootModel) or config.get("extra") == "allow":
+        return None
+    by_alias = config.get("validate_by_alias") is not False
+    by_name = bool(config.get("validate_by_name") or config.get("populate_by_name"))
+    found: set[str] = set()
+    for name, field in model.model_fields.items():
+        alias = field.validation_alias
+        if alias is None or by_name or not by_alias:
+            found.add(name)
+        if alias is not None and by_alias:
+            found |= _first_names(alias)
+    return frozenset(found)
+
+
+def _first_names(alias: str | AliasPath | AliasChoices) -> set[str]:
+    match alias:
+        case str():
+            return {alias}
+        case AliasPath():
+            return {str(alias.path[0])}
+        case AliasChoices():
+            return set[str]().union(*map(_first_names, alias.choices))

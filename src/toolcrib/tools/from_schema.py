@@ -1,0 +1,62 @@
+"""A Tool of given parts: for whoever has a schema and a callable, and no function with a full signature."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..core import Availability, Check, DefinitionError, Encode, Need, Needs, Semaphore, ToolSpec
+from .function import Parts, Tool
+from .spec import require_name
+from .work import Runs, needs_context, work_of
+
+
+def from_schema(
+    spec: ToolSpec,
+    work: Callable[..., Any],
+    *,
+    check: Callable[[str], Check] | None = None,
+    encode: Callable[[str], Encode] | None = None,
+    runs: Runs = "async",
+    context: str | None = None,
+    depends: tuple[Need, ...] = (),
+    available: Availability | None = None,
+    serial: bool = False,
+    home: str | None = None,
+) -> Tool[..., Any]:
+    """A Tool that promises *spec* and does *work*.
+
+    *check* and *encode* are given the tool's name, which their errors mention. Without *check*, arguments are
+    validated against the input schema of *spec* and stay JSON values; without *encode*, any value is written as its
+    type suggests. *work* is called with the checked arguments by name, with the Context under the name *context*, and
+    with *depends*. *runs* is how: "async", "sync" (it gets a thread), or a generator of either kind. *home* is the name
+    of the module whose tool it is, where that is not the module of *work*.
+
+    Raises DefinitionError for a name or a schema that cannot work.
+    """
+    from .. import schema
+
+    label = f"Tool '{require_name(spec.name)}'"
+    if runs not in ("async", "sync", "async_generator", "generator"):
+        raise DefinitionError(f"{label}: runs is async, sync, async_generator or generator, not {runs!r}.")
+    if check is None:
+        check = functools.partial(
+            schema.json_schema_check, schema=schema.require_schema(spec.input_schema, label=label)
+        )
+    needs = Needs(context, depends) if context is not None or depends else None
+    made: Tool[..., Any] = Tool(
+        Parts(
+            spec,
+            work,
+            check,
+            encode or (lambda name: functools.partial(schema.serialize_any, name)),
+            work_of(work, runs, needs),
+            home or getattr(work, "__module__", None) or __name__,
+        )
+    )
+    made.runs = runs
+    made.needs = needs
+    made.needs_context = needs_context(runs, needs)
+    made.at_deadline = "left_running" if runs in ("sync", "generator") else "cancelled"
+    made.available = available
+    made.lock = Semaphore(1) if serial else None
+    return made

@@ -1,0 +1,306 @@
+"""How the calls of a tool with `isolation="process"` get to a worker and back: by reference and as JSON.
+
+What cannot be sent is refused when the tool is defined.
+"""
+
+import base64
+import functools
+import hashlib
+import inspect
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..core import (
+    Audio,
+    Data,
+    DefinitionError,
+    Encode,
+    File,
+    Image,
+    Needs,
+    Overrides,
+    Result,
+    Text,
+    ToolError,
+    ToolSpec,
+    Work,
+    content_from_dict,
+    content_to_dict,
+)
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
+
+    from ..schema import Signature
+
+_CONTENT = (Text, Data, Image, Audio, File)
+_FROM_FILE = re.compile(r"toolcrib_\w+_([0-9a-f]{12})")
+
+
+def require_importable(fn: Any, label: str) -> None:
+    """Raises DefinitionError for a function that another process could not import."""
+    module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if isinstance(fn, functools.partial):
+        what = "is a partial"
+    elif inspect.ismethod(fn):
+        what = f"is bound to an object ({type(fn.__self__).__name__}), which stays in this process"
+    elif not isinstance(module, str) or not isinstance(name, str):
+        what = "is an object, which stays in this process"
+    elif "<lambda>" in name:
+        what = "is a lambda"
+    elif "<locals>" in name:
+        what = f"is defined inside another function ({name.partition('.<locals>')[0]})"
+    elif module == "__main__":
+        what = "is defined in the program's main file, in a notebook cell or at a prompt"
+    elif sys.platform == "win32":
+        raise DefinitionError(f'{label}: isolation="process" needs POSIX. Leave it out on Windows.')
+    else:
+        return
+    raise DefinitionError(
+        f'{label}: isolation="process" has a worker import the function, and this one {what}. '
+        "Put it at the top of a module, and import that."
+    )
+
+
+class ProcessCodec:
+    """How the calls of one tool get to a worker and back: where it finds the function, arguments and value as JSON.
+
+    `where` is JSON data, and `key` the same as text. Raises DefinitionError for what cannot be sent.
+    """
+
+    loader = "toolcrib.tools.worker:WorkerTools"
+    """What a worker imports the tool with."""
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        spec: ToolSpec,
+        *,
+        work: Work,
+        encode: Encode,
+        signature: "Signature",
+        returns: Any,
+        arguments: "TypeAdapter[dict[str, Any]] | None",
+        parameters: Mapping[str, Any] | None,
+    ) -> None:
+        label = f"Tool '{spec.name}'"
+        require_importable(fn, label)
+        _require_found(fn, label)
+        _require_of_call(signature.needs, label)
+        if arguments is not None and (secret := _secret_in(spec.input_schema)) is not None:
+            raise DefinitionError(
+                f"{label}: '{secret}' is a secret that no dump shows, so it cannot be sent to a worker "
+                f'(isolation="process"). Take a str, and register its value with Workbench(secrets=[...]).'
+            )
+        if arguments is not None and (field := _excluded_in(arguments.core_schema)) is not None:
+            raise DefinitionError(
+                f"{label}: the field '{field}' is in no dump (exclude=True), so it cannot be sent to a worker "
+                '(isolation="process"). Take a type that has the field without it.'
+            )
+        file = getattr(sys.modules[fn.__module__], "__file__", None)
+        self._arguments = arguments
+        self._returns_type = None if spec.output_schema is None else returns
+        self._returns_names = signature.names
+        self._returns: TypeAdapter[Any] | None = None
+        self._providers = tuple(_providers(signature.needs))
+        self.work, self.encode, self.is_typed = work, encode, spec.output_schema is not None
+        self.where: dict[str, Any] = {
+            "module": fn.__module__,
+            "path": fn.__qualname__,
+            "file": file,
+            "by_file": _is_from_file(fn.__module__, file),
+            "parameters": None if parameters is None else dict(parameters),
+            "schema": _digest(spec.input_schema),
+            "version": version_of(file),
+        }
+        self.key = json.dumps(self.where, sort_keys=True)
+
+    def write_arguments(self, arguments: Mapping[str, Any]) -> str:
+        """Checked arguments as JSON text, from which `read_arguments` makes the same. Names are the function's own."""
+        if self._arguments is None:
+            return json.dumps(arguments)
+        return self._arguments.dump_json(dict(arguments), by_alias=False, round_trip=True, warnings=False).decode()
+
+    def read_arguments(self, text: str) -> dict[str, Any]:
+        """Raises ValueError for anything that is not from `write_arguments`."""
+        if self._arguments is None:
+            return json.loads(text)  # type: ignore[no-any-return]
+        try:
+            return self._arguments.validate_json(text, strict=True, by_alias=False, by_name=True)
+        except ValueError:
+            return self._arguments.validate_json(text, by_alias=False, by_name=True)
+
+    def write_value(self, value: Any) -> dict[str, Any]:
+        """What the function returned, as JSON data. Raises ToolError `invalid_result`."""
+        return {"json": self.encode(value)} if self.is_typed else _written(value, self.encode)
+
+    def read_value(self, data: Mapping[str, Any]) -> Any:
+        """What `write_value` wrote: a value of the annotated type, wherever that can be made of it."""
+        if self._returns_type is not None and "json" in data:
+            if self._returns is None:
+                from ..schema.from_python import adapter_of
+
+                self._returns = adapter_of(self._returns_type, self._returns_names)
+            try:
+                return self._returns.validate_json(data["json"])
+            except ValueError:
+                pass  # a type that cannot be made of what it is written as
+        return _read(data)
+
+    def override_references(self, overrides: Overrides, tool: str) -> list[tuple[str, str]]:
+        """The *overrides* of providers of the tool, both by reference. Raises ToolError `unavailable`."""
+        found: list[tuple[str, str]] = []
+        for provider in self._providers:
+            replaced = overrides.get(provider)
+            if replaced is None:
+                continue
+            pair = (reference(provider), reference(replaced))
+            if pair[0] is None or pair[1] is None:
+                raise ToolError(
+                    f"Tool '{tool}' runs in a process of its own, to which the override of "
+                    f"{getattr(provider, '__name__', provider)!r} cannot be sent: put both at the top of a module.",
+                    "unavailable",
+                )
+            found.append((pair[0], pair[1]))
+        return found
+
+
+def reference(fn: Any) -> str | None:
+    """`module:qualified.name` by which *fn* can be imported again; None where it cannot."""
+    module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
+    if not module or not name or module == "__main__" or "<" in name or inspect.ismethod(fn):
+        return None
+    return f"{module}:{name}"
+
+
+def _written(value: Any, encode: Encode) -> dict[str, Any]:
+    if isinstance(value, str):
+        return {"text": str(value)}
+    if isinstance(value, bytes | bytearray):
+        return {"bytes": base64.b64encode(value).decode()}
+    if isinstance(value, Result):
+        value.unwrap()
+        return {"result": [content_to_dict(part, exact=True) for part in value.content]}
+    if isinstance(value, _CONTENT):
+        return {"content": content_to_dict(value, exact=True)}
+    if type(value) in (list, tuple) and any(isinstance(part, _CONTENT) for part in value):
+        return {"list": [_written(part, encode) for part in value]}
+    return {"json": encode(value)}
+
+
+def _read(data: Mapping[str, Any]) -> Any:
+    match data:
+        case {"text": text}:
+            return text
+        case {"bytes": encoded}:
+            return base64.b64decode(encoded)
+        case {"result": parts}:
+            return Result(None, tuple(map(content_from_dict, parts)))
+        case {"content": part}:
+            return content_from_dict(part)
+        case {"list": parts}:
+            return [_read(part) for part in parts]
+        case _:
+            return json.loads(data["json"])
+
+
+def version_of(file: str | None) -> list[int] | None:
+    """What changes whenever a file does; None where there is no file."""
+    if file is None:
+        return None
+    try:
+        seen = Path(file).stat()
+    except OSError:
+        return None
+    return [seen.st_mtime_ns, seen.st_size]
+
+
+def value_at(module: Any, path: str) -> Any:
+    """What is called *path* (`f`, `C.f`) in *module*. Raises AttributeError."""
+    value = module
+    for part in path.split("."):
+        value = getattr(value, part)
+    return value
+
+
+def _require_found(fn: Any, label: str) -> None:
+    module = sys.modules.get(fn.__module__)
+    where = f"{fn.__module__}:{fn.__qualname__}"
+    try:
+        found = value_at(module, fn.__qualname__)
+    except AttributeError:
+        if getattr(getattr(module, "__spec__", None), "_initializing", False):
+            return  # the module is being imported, and has not come to the name
+        found = None
+    if found is not fn and getattr(found, "fn", None) is not fn:
+        raise DefinitionError(
+            f'{label}: isolation="process" has a worker import the function as {where}, and that is '
+            f"{'not there' if found is None else 'something else'}. Give the function a name of its own at the top of "
+            "its module."
+        )
+
+
+def _require_of_call(needs: Needs, label: str) -> None:
+    for need in needs.depends:
+        if need.how.scope != "call":
+            raise DefinitionError(
+                f"{label}: what Depends provides for '{need.name}' lives as long as a {need.how.scope}, in this "
+                'process, and isolation="process" runs in another. Write Depends(..., scope="call"): then the worker '
+                "makes it, for each call."
+            )
+        _require_of_call(need.needs, label)
+
+
+def _providers(needs: Needs) -> list[Callable[..., Any]]:
+    return [each for need in needs.depends for each in (need.how.provider, *_providers(need.needs))]
+
+
+def _secret_in(schema: Any, name: str = "arguments") -> str | None:
+    """The name of a property whose type hides its value: pydantic describes SecretStr and SecretBytes like this."""
+    if isinstance(schema, Mapping):
+        if schema.get("format") == "password" and schema.get("writeOnly") is True:
+            return name
+        for key, inner in schema.items():
+            if isinstance(inner, Mapping) and key in ("properties", "$defs"):
+                hits = (_secret_in(member, each) for each, member in inner.items())
+                found = next((hit for hit in hits if hit is not None), None)
+            else:
+                found = _secret_in(inner, name)
+            if found is not None:
+                return found
+    elif isinstance(schema, list):
+        return next((hit for inner in schema if (hit := _secret_in(inner, name)) is not None), None)
+    return None
+
+
+def _excluded_in(schema: Any, name: str = "") -> str | None:
+    """The name of a field that pydantic leaves out of what it writes, in a core schema."""
+    if isinstance(schema, Mapping):
+        if schema.get("serialization_exclude") is True:
+            return name
+        inner = ((key, value) for key, value in schema.items() if key != "metadata")
+        return next((hit for key, value in inner if (hit := _excluded_in(value, str(key))) is not None), None)
+    if isinstance(schema, list | tuple):
+        return next((hit for value in schema if (hit := _excluded_in(value, name)) is not None), None)
+    return None
+
+
+def _is_from_file(module: str, file: str | None) -> bool:
+    """Whether `tools.load` imported *module* from its file, under a name that nobody else can import."""
+    named = _FROM_FILE.fullmatch(module)
+    return bool(named and file and hashlib.sha256(file.encode()).hexdigest().startswith(named[1]))
+
+
+def _digest(schema: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(_without_defaults(schema), sort_keys=True).encode()).hexdigest()
+
+
+def _without_defaults(schema: Any) -> Any:
+    """A default may differ from process to process (a time, a path) and is not a part of what can be sent."""
+    if isinstance(schema, Mapping):
+        return {name: _without_defaults(inner) for name, inner in schema.items() if name != "default"}
+    return [_without_defaults(inner) for inner in schema] if isinstance(schema, list | tuple) else schema

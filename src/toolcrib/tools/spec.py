@@ -1,0 +1,70 @@
+"""The spec of a function's tool: its name, what its options declare, and the schema of what it returns."""
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from ..core import DefinitionError, Encode, Hints, ToolSpec
+from .options import ToolOptions
+
+if TYPE_CHECKING:
+    from ..schema import Signature
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def require_name(name: Any) -> str:
+    """*name*, if it can be the name of a tool. Raises DefinitionError."""
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise DefinitionError(
+            f"{name!r} cannot be the name of a tool: model providers take 1 to 64 letters, digits, '_' and '-'. "
+            'Give one with @tool(name="...").'
+        )
+    return name
+
+
+def spec_of(
+    name: str,
+    options: ToolOptions,
+    description: str,
+    input_schema: Mapping[str, Any],
+    output_schema: Mapping[str, Any] | None,
+) -> ToolSpec:
+    """The spec of a tool with these *options*. *description* is its docstring's."""
+    return ToolSpec(
+        name=name,
+        description=description if (written := options.get("description")) is None else written,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        title=options.get("title"),
+        hints=Hints(
+            read_only=options.get("read_only"),
+            destructive=options.get("destructive"),
+            idempotent=options.get("idempotent"),
+            open_world=options.get("open_world"),
+            long_running=options.get("long_running"),
+        ),
+        auth=options.get("auth"),
+        tags=frozenset(options.get("tags") or ()),
+        version=options.get("version"),
+        examples=tuple(options.get("examples") or ()),
+        strict=options.get("strict"),
+        timeout_s=options.get("timeout_s"),
+    )
+
+
+def output_of(signature: "Signature", name: str) -> tuple[Mapping[str, Any] | None, Callable[[str], Encode]]:
+    """The output schema, and what encodes a value, by the name that its errors mention."""
+    from .. import schema
+
+    returns = signature.returns
+    if returns is not schema.EMPTY and returns not in (None, type(None)) and not schema.has_no_schema(returns):
+
+        def describe(name: str) -> tuple[Mapping[str, Any], Encode]:
+            return schema.return_serializer(returns, label=f"Tool '{name}'", tool=name, names=signature.names)
+
+        output_schema, encode = describe(name)
+        if output_schema:
+            return output_schema, lambda named: encode if named == name else describe(named)[1]
+    return None, lambda name: functools.partial(schema.serialize_any, name)

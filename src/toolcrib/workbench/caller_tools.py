@@ -1,0 +1,190 @@
+"""The tools of one caller: found by name, available to them, with what they need running."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ..call import Bounded
+from ..core import Call, Caller, SetupError, Tool, ToolcribError, ToolError, ToolSpec, current_deadline, log_failure
+from ..tools import ObjectSource, as_tool, offered_by
+from . import sync
+from .lifespan import name_of
+from .registry import unknown
+from .runtime import CribRuntime
+from .shared_task import SharedTask
+
+if TYPE_CHECKING:
+    from .results import Results
+
+_log = logging.getLogger("toolcrib")
+
+
+class CallerTools:
+    """The tools of *crib* for *caller*. `ready` has those that can be called as they are, by name.
+
+    *start* starts the workbench of the caller. `lifespan` has the sources that were opened for them; *ended* is called
+    when these have ended with their event loop.
+    """
+
+    results: "Results"
+
+    def __init__(
+        self,
+        crib: CribRuntime,
+        caller: Caller,
+        start: Callable[[], Awaitable[None]],
+        ended: Callable[[], None],
+    ) -> None:
+        self.ready: dict[str, Tool] = {}
+        self.lifespan = crib.new_lifespan(self._is_in_use, self._changed, ended)
+        self._crib = crib
+        self._registry = crib.registry
+        self._caller = caller
+        self._start = start
+        self._opened: dict[int, tuple[Any, Any]] = {}  # by source: the source, and what it opened for this caller
+        self._opening: dict[int, SharedTask] = {}
+        self._seen_available: dict[str, bool] = {}
+
+    def specs(self) -> Sequence[ToolSpec]:
+        """What the tools available to the caller promise, in order."""
+        every = self._registry.specs()
+        if self.results.issued and (reader := self.results.reader()) is not None:
+            every = (*every, reader.spec)
+        conditional = self._registry.conditional()
+        if not conditional:
+            return every
+        hidden = {tool.spec.name for tool in conditional if not self._looks_available(tool)}
+        return tuple(spec for spec in every if spec.name not in hidden)
+
+    async def resolve(self, call: Call) -> Tool:
+        """The tool of *call*, ready to be called. Raises ToolError."""
+        outer = current_deadline.get()
+        limits = [limit for limit in (self._crib.options["timeout_s"], call.timeout_s) if limit is not None]
+        try:
+            async with asyncio.timeout(min((*limits, *(() if outer is None else (outer.left_s,))), default=None)):
+                work = self._started(call)
+                if call.cancellation is None:
+                    return await work
+                found: Tool = await Bounded(work, call.tool, None, call.cancellation)
+                return found
+        except TimeoutError:
+            raise ToolError(f"Tool '{call.tool}' did not become ready in time.", "timeout") from None
+        except ToolcribError as error:
+            _log.error("Tool '%s' is not ready: %s", call.tool, self._crib.describe(error))
+            raise ToolError(
+                f"Tool '{call.tool}' is not available now: what it needs could not be started. Try again later.",
+                "unavailable",
+            ) from None
+
+    async def _started(self, call: Call) -> Tool:
+        await self._start()
+        return await self._find(call)
+
+    async def _find(self, call: Call) -> Tool:
+        name = call.tool
+        tool: Any = self._registry.find(name) or self.results.reader(name)
+        if tool is None:
+            await self._crib.lifespan.settle()  # a source that is not required may have it
+            tool = self._registry.find(name)
+        if tool is None:
+            raise ToolError(unknown(name, [spec.name for spec in self.specs()]), "unknown_tool")
+        if tool.available is not None and not await self._is_available(tool):
+            raise ToolError(f"Tool '{name}' is not available to you now.", "unavailable")
+        ready: Tool = tool if tool.source is None else await self._ready(tool)
+        if tool.available is None:
+            self.ready[name] = ready
+            if self._registry.find(name) is not tool and self.results.reader(name) is not tool:
+                self.ready.pop(name, None)  # changed meanwhile
+        return ready
+
+    async def _ready(self, tool: Any) -> Tool:
+        """*tool*, whose source runs."""
+        opened = await self.run_source(tool.source)
+        if opened is None:
+            return tool  # type: ignore[no-any-return]
+        own = next((each for each in map(as_tool, offered_by(opened)) if each.origin == tool.origin), None)
+        if own is None:
+            raise SetupError(f"The source {name_of(tool.source)} has no tool '{tool.origin}' for this caller.")
+        return tool.bound_to(own)  # type: ignore[no-any-return]
+
+    async def run_source(self, source: Any) -> Any:
+        """Until *source* runs for this caller. Returns what it has opened for them, None where it is shared."""
+        if hasattr(source, "start") and (self._crib.is_own(source) or isinstance(source, ObjectSource)):
+            await self._crib.lifespan.run(source)
+        if not hasattr(source, "open"):
+            return None
+        while (opened := self._opened.get(id(source))) is None:
+            await self._opening.setdefault(id(source), SharedTask()).run(partial(self._open, source))
+        try:
+            await self.lifespan.run(opened[1])
+        except Exception:
+            if self._opened.get(id(source)) is opened and not self.lifespan.is_tried(opened[1]):
+                del self._opened[id(source)]  # the next call opens another
+            raise
+        return opened[1]
+
+    async def _open(self, source: Any) -> None:
+        try:
+            made = source.open(self._caller)
+            self._opened[id(source)] = (source, await made if isinstance(made, Awaitable) else made)
+        except Exception as error:
+            raise SetupError(
+                f"The source {name_of(source)} could not be opened: {self._crib.describe(error)}"
+            ) from error
+
+    def idle_sources(self, *, owns_crib: bool) -> list[Any]:
+        """Sources with tools here that are this workbench's own to start, and do not run."""
+        sources = {id(tool.source): tool.source for tool in self._registry if hasattr(tool.source, "state_key")}
+        return [
+            source
+            for source in sources.values()
+            if (id(source) not in self._opened if hasattr(source, "open") else owns_crib)
+            and not self._crib.lifespan.runs(source)
+        ]
+
+    def _is_in_use(self, opened: Any) -> bool:
+        source = next((source for source, each in self._opened.values() if each is opened), None)
+        return any(tool.source is source for tool in self._registry)
+
+    def _changed(self, _source: Any, _reason: str | None) -> None:
+        self.ready.clear()
+
+    async def check_available(self) -> None:
+        for tool in self._registry.conditional():
+            await self._is_available(tool)
+
+    async def _is_available(self, tool: Tool) -> bool:
+        answer = self._availability(tool)
+        if not isinstance(answer, bool):
+            try:
+                answer = bool(await answer)
+            except Exception as error:
+                self._log_unknown(tool, error)
+                answer = False
+            self._seen_available[tool.spec.name] = answer
+        return answer
+
+    def _looks_available(self, tool: Tool) -> bool:
+        answer = self._availability(tool)
+        if isinstance(answer, bool):
+            return answer
+        if asyncio.iscoroutine(answer):
+            answer.close()
+        if tool.spec.name not in self._seen_available:
+            sync.run(self._is_available(tool))
+        return self._seen_available.get(tool.spec.name, False)
+
+    def _availability(self, tool: Tool) -> bool | Awaitable[bool]:
+        assert tool.available is not None
+        try:
+            answer = tool.available(self._caller)
+        except Exception as error:
+            self._log_unknown(tool, error)
+            return False
+        return answer if hasattr(type(answer), "__await__") else bool(answer)
+
+    def _log_unknown(self, tool: Tool, error: Exception) -> None:
+        what = f"Whether '{tool.spec.name}' is available could not be found out; it is taken not to be"
+        log_failure(what, error, self._crib.redaction)

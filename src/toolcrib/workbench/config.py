@@ -1,0 +1,145 @@
+"""From settings to what a Crib is made of: sources that are loaded, with their views and deadlines, and options.
+
+A program and the command go the same way. What cannot be loaded is a problem of its own source, and of no other.
+"""
+
+import copy
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core import LoadError, ToolcribError, compile_globs
+from ..tools import Tool, load
+from .options import Options
+from .settings import NamedSource, Settings, find_settings, read_settings
+from .views import View, filtered, loaded_from
+
+AnyTool = Tool[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedSource:
+    """One source: its tools that can be called, as *source* offers them, and a sentence for each thing that cannot."""
+
+    named: NamedSource
+    source: Any
+    tools: tuple[AnyTool, ...]
+    problems: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """What a Crib is made of: `Crib(config.sources, **config.options)`. *problems* are of sources that are left out."""
+
+    sources: list[Any]
+    options: Options
+    problems: tuple[str, ...] = ()
+
+
+def config_of(
+    file: str | Path | None = None, options: Options | None = None, *, environ: Mapping[str, str] = os.environ
+) -> Config:
+    """What *file* and the variables of *environ* configure. *options* override it; secrets are those of all.
+
+    Without *file*, it is the one that the command finds. Raises SettingsError for settings that are not valid, and
+    LoadError where there is no file, and for a required source that cannot be loaded.
+    """
+    found = find_settings(None if file is None else Path(file), environ)
+    if found is None:
+        raise LoadError("There is no toolcrib.toml here or above, and no pyproject.toml with a table [tool.toolcrib].")
+    settings = read_settings(found, environ)
+    loaded = load_sources(settings.sources, settings)
+    if failed := [problem for one in loaded if one.named.required and not one.tools for problem in one.problems]:
+        raise LoadError("\n".join(failed))
+    chosen: Any = {**settings.options(), **(options or {})}
+    chosen["secrets"] = (*settings.secrets, *(options or {}).get("secrets", ()))
+    return Config([one.source for one in loaded], chosen, tuple(problem for one in loaded for problem in one.problems))
+
+
+def load_sources(
+    named: Iterable[NamedSource], settings: Settings, *, followed: Callable[[str], Any] | None = None
+) -> list[LoadedSource]:
+    """Load each source once, with the deadlines of *settings*. *followed* makes of a source one that follows its files.
+
+    From then on, modules beside the settings and in the current folder can be imported.
+    """
+    _let_import(settings)
+    origins: dict[str, str] = {}
+    each = {(one.written, one.place): one for one in named}.values()
+    return [_load(one, settings, origins, followed) for one in each]
+
+
+def _load(
+    named: NamedSource, settings: Settings, origins: dict[str, str], followed: Callable[[str], Any] | None
+) -> LoadedSource:
+    source: Any = ()
+    tools: list[AnyTool] = []
+    try:
+        loaded = load(named.source if followed is None else followed(named.source))
+        problems = [*map(str, (*loaded.problems, *getattr(loaded.source, "problems", ())))]
+        # A source that changes stays itself; of any other the tools are enough.
+        offered: Any = loaded.source
+        if offered is not None and not named.required:
+            offered.required = False
+        if offered is None:
+            offered, repeated = _firsts(loaded.tools, {}, named)
+            problems += repeated
+        source = with_deadlines(named.view(offered), settings)
+        tools = loaded_from(source).tools
+    except ToolcribError as error:
+        source, problems = (), [_placed(error, named)]
+    kept, taken = _firsts(tools, origins, named)
+    if taken:
+        source = filtered(source, without=[tool.spec.name for tool in tools if tool not in kept])
+    return LoadedSource(named, source, tuple(kept), tuple(map(settings.redact, [*problems, *taken])))
+
+
+def with_deadlines(source: Any, settings: Settings) -> Any:
+    """*source*, its tools with the deadlines of *settings*."""
+    deadlines = [(compile_globs(table.tools), table.timeout_s) for table in settings.values.deadline]
+
+    def change(tools: list[AnyTool]) -> list[AnyTool]:
+        changed: list[AnyTool] = []
+        for tool in tools:
+            due = next((timeout_s for names, timeout_s in deadlines if names.fullmatch(tool.spec.name)), None)
+            if due is not None:
+                tool, spec = copy.copy(tool), replace(tool.spec, timeout_s=due)
+                tool.spec = spec
+            changed.append(tool)
+        return changed
+
+    return View(str(source), (source,), change) if deadlines else source
+
+
+def _firsts(tools: Sequence[AnyTool], origins: dict[str, str], named: NamedSource) -> tuple[list[AnyTool], list[str]]:
+    """The *tools* whose names no source in *origins* has, with `-` and `_` as one, and a problem for each other one."""
+    kept: list[AnyTool] = []
+    problems: list[str] = []
+    for tool in tools:
+        name = tool.spec.name.replace("-", "_")
+        if name not in origins:
+            origins[name] = named.written
+            kept.append(tool)
+            continue
+        way_out = '@tool(name="...")' if named.place is None else 'prefix = "..."'
+        problems.append(
+            f"{named.written}: a tool in {origins[name]} has the name '{tool.spec.name}' too, so this one is left out. "
+            f"Rename one of them: {way_out}."
+        )
+    return kept, problems
+
+
+def _let_import(settings: Settings) -> None:
+    # As `python -m` does, but after everything installed: a file here must not shadow a module of ours.
+    for folder in ("", *([] if settings.file is None else [str(settings.file.parent.resolve())])):
+        if folder not in sys.path:
+            sys.path.append(folder)
+
+
+def _placed(error: ToolcribError, source: NamedSource) -> str:
+    message = str(error)
+    message = message if source.written in message else f"{source.written}: {message}"
+    return message if source.place is None else f"{source.place}: {message}"

@@ -1,0 +1,401 @@
+"""What runs of the sources of a crib or a workbench: in order at the start, in reverse at the stop, again when lost.
+
+Required sources start all or none. Any other one starts on its own: it costs its own tools, and nobody else's.
+"""
+
+import asyncio
+import inspect
+import logging
+import random
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from ..core import SetupError, Source, create_lasting_task
+from .shared_task import SharedTask
+
+_log = logging.getLogger("toolcrib")
+
+# An event loop does not keep its tasks: what runs for a workbench that was dropped would be collected, never stopped.
+_running: "set[SourceLife]" = set()
+
+PATIENCE_S = 5.0
+"""How long a start, or a call of a tool, waits for a source that is not required."""
+START_S = 60.0
+"""How long one attempt to start it may take."""
+_LONGEST_PAUSE_S = 60.0
+
+
+class Lifespan:
+    """The sources that run for a crib or a workbench.
+
+    *describe* is the text of an error. *in_use* is whether any tool of a source is still there. *changed* is called
+    with a source when it has started later than the others, or is lost, with the reason; *ended* when what was started
+    has ended with its event loop.
+    """
+
+    def __init__(
+        self,
+        *,
+        describe: Callable[[BaseException], str],
+        in_use: Callable[[Any], bool],
+        changed: Callable[[Any, str | None], None],
+        ended: Callable[[], None],
+    ) -> None:
+        self._describe = describe
+        self._in_use = in_use
+        self._changed = changed
+        self._ended = ended
+        self._lives: dict[int, SourceLife] = {}  # by source, in order of their start
+        self._whole = SharedTask()
+        self._starts: dict[int, SharedTask] = {}
+        self._retries: dict[int, _Retry] = {}
+        self._is_closed = False
+
+    @property
+    def lives(self) -> "list[SourceLife]":
+        """What runs, in order of its start, without objects of which no tool is left."""
+        return [life for life in self._lives.values() if self._in_use(life.source)]
+
+    async def start(self, sources: Sequence[Any], then: Callable[[], None]) -> None:
+        """Start *sources*, and call *then*, once for all who ask at the same time.
+
+        Where a required one fails, or *then*, those before it are stopped. Raises SetupError, naming the source.
+        """
+
+        async def start() -> None:
+            try:
+                for source in sources:
+                    if getattr(source, "required", True):
+                        await self._begin(source)
+                then()
+            except BaseException:
+                await self._stop_all()
+                raise
+            for source in sources:
+                if not getattr(source, "required", True):
+                    self._try(source)
+
+        await self._whole.run(start)
+
+    async def settle(self) -> None:
+        """Wait for the first attempt of each source that is not required, but not for long."""
+        for retry in list(self._retries.values()):
+            if retry.task.get_loop().is_closed() and not self._is_closed:
+                self._try(retry.source)
+        waiting = [asyncio.wrap_future(retry.first) for retry in self._retries.values() if not retry.first.done()]
+        if waiting:
+            await asyncio.wait(waiting, timeout=PATIENCE_S)
+
+    async def run(self, source: Any) -> None:
+        """Until *source* runs. Raises SetupError: at once where it has failed, and is being tried again."""
+        if id(source) in self._lives and not self._is_closed:
+            return
+        if not getattr(source, "required", True) and id(source) not in self._retries and not self._is_closed:
+            self._try(source)
+        retry = self._retries.get(id(source))
+        if retry is None:
+            await self._starts.setdefault(id(source), SharedTask()).run(partial(self._begin, source))
+        else:
+            await self.settle()
+            retry = self._retries.get(id(source), retry)
+            if id(source) not in self._lives:
+                raise SetupError(f"The source {name_of(source)} is not available: {retry.reason}")
+        self._require_open(source)
+
+    async def stop(self, *, for_good: bool = True) -> None:
+        """Stop what runs, in reverse. What fails to stop is logged, and the others are stopped."""
+        self._is_closed = for_good
+        await self._whole.cancel()
+        for start in list(self._starts.values()):
+            await start.cancel()
+        while self._retries:
+            _, retry = self._retries.popitem()
+            await _cancel(retry.task)
+            if retry.lost is not None:
+                await _stop_lost(retry.lost)
+        await self._stop_all()
+
+    async def reset(self) -> None:
+        """Reset what runs. Raises SetupError, naming what could not be; the others are reset."""
+        failed: list[tuple[str, Exception]] = []
+        for life in list(self._lives.values()):
+            if (reset := getattr(life.source, "reset", None)) is not None:
+                try:
+                    await life.on_loop(reset)
+                except Exception as error:
+                    failed.append((life.name, error))
+        if failed:
+            names, first = ", ".join(name for name, _ in failed), failed[0][1]
+            raise SetupError(f"The source {names} could not be reset: {self._describe(first)}") from first
+
+    def is_tried(self, source: Any) -> bool:
+        """Whether *source* does not run, and is tried again."""
+        return id(source) in self._retries
+
+    def runs(self, source: Any) -> bool:
+        return id(source) in self._lives
+
+    # Inside
+
+    async def _begin(self, source: Any, limit_s: float | None = None) -> None:
+        self._require_open(source)
+        if id(source) in self._lives:
+            return
+        # First, since it may hold what this one needs.
+        for unused in [life for life in self._lives.values() if not self._in_use(life.source)]:
+            del self._lives[id(unused.source)]
+            await unused.stop()
+        life = SourceLife(
+            source, name_of(source), describe=self._describe, on_end=self._end_with_loop, on_lost=self._lost
+        )
+        limit = asyncio.timeout(limit_s)
+        try:
+            async with limit:
+                await life.start()
+        except Exception as error:
+            cause = TimeoutError(f"it took longer than {limit_s:g} s") if limit.expired() else error
+            raise SetupError(f"The source {life.name} could not be started: {self._describe(cause)}") from error
+        self._lives[id(source)] = life  # whoever stops this lifespan waits for it from here on
+        if self._is_closed:
+            await life.stop()
+            self._lives.pop(id(source), None)
+
+    def _try(self, source: Any, lost: "SourceLife | None" = None) -> None:
+        """Start *source* in a task of its own, again and again until it runs."""
+        retry = self._retries[id(source)] = _Retry(source, lost)
+        retry.task = create_lasting_task(self._keep_trying(source, retry))
+
+    async def _keep_trying(self, source: Any, retry: "_Retry") -> None:
+        pause_s: float = getattr(source, "restart_after_s", 1.0)
+        if retry.lost is not None:
+            await _stop_lost(retry.lost)
+            retry.lost = None
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - it protects nothing
+        while True:
+            impatience = retry.task.get_loop().call_later(PATIENCE_S, self._report_slow, source, retry)
+            try:
+                await self._begin(source, START_S)
+            except Exception as error:
+                retry.reason = self._describe(error)
+                _log.warning("%s; it is tried again in %.1f s", retry.reason.rstrip("."), pause_s)
+                self._changed(source, retry.reason)
+            else:
+                self._retries.pop(id(source), None)
+                self._changed(source, None)
+                return
+            finally:
+                impatience.cancel()
+                retry.settle()
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311
+            pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+
+    def _report_slow(self, source: Any, retry: "_Retry") -> None:
+        """Its start takes longer than anybody waits for it."""
+        retry.reason = f"The source {name_of(source)} has not started yet."
+        _log.warning("%s", retry.reason)
+        self._changed(source, retry.reason)
+        retry.settle()
+
+    def _lost(self, life: "SourceLife") -> None:
+        """On its loop: *life* has reported that it died."""
+        if self._lives.get(id(life.source)) is life and not self._is_closed:
+            del self._lives[id(life.source)]
+            _log.warning("The source %s was lost and is started again", life.name)
+            self._try(life.source, lost=life)
+            self._changed(life.source, "it was lost")
+
+    def _end_with_loop(self, life: "SourceLife") -> None:
+        """An event loop has ended, and with it what was started on it."""
+        self._lives.pop(id(life.source), None)
+        self._ended()
+
+    async def _stop_all(self) -> None:
+        while self._lives:
+            _, life = self._lives.popitem()
+            await life.stop()
+
+    def _require_open(self, source: Any) -> None:
+        if self._is_closed:
+            raise SetupError(f"The source {name_of(source)} was stopped with its workbench.")
+
+
+class _Retry:
+    """The attempts to start *source*, once *lost*, its life until now, is stopped.
+
+    `first` is done when nobody has to wait for the first of them any more, `reason` is why the last has failed.
+    """
+
+    task: asyncio.Task[None]
+
+    def __init__(self, source: Any, lost: "SourceLife | None") -> None:
+        self.source = source
+        self.lost = lost
+        self.reason = "it is still starting" if lost is None else "it was lost"
+        self.first: Future[None] = Future()
+
+    def settle(self) -> None:
+        if not self.first.done():
+            self.first.set_result(None)
+
+
+class SourceLife:
+    """One source, from its start to its stop: in a task of its own, on the event loop on which it was begun.
+
+    One task, because what holds a cancel scope or a task group (most clients do) may only be left by the task that
+    entered it. *on_end* is called where it ends with its loop, and nobody had it stopped; *on_lost* where the source
+    reports that it died.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        name: str,
+        *,
+        describe: Callable[[BaseException], str],
+        on_end: Callable[["SourceLife"], None],
+        on_lost: Callable[["SourceLife"], None],
+    ) -> None:
+        self.source = source
+        self.name = name
+        self._loop = asyncio.get_running_loop()
+        self._describe = describe
+        self._on_end = on_end
+        self._on_lost = on_lost
+        self._started: asyncio.Future[None] = self._loop.create_future()
+        self._closing = asyncio.Event()
+        self._is_stopped = False
+        self._task = create_lasting_task(self._live())
+        _running.add(self)
+        self._task.add_done_callback(self._done)
+
+    async def start(self) -> None:
+        """Until it is started. Raises what its `start` raises. Cancelled, it leaves nothing running."""
+        try:
+            await asyncio.shield(self._started)
+        except asyncio.CancelledError:
+            self._task.cancel()
+            await asyncio.wait({self._task})
+            raise
+
+    async def stop(self) -> None:
+        """Until it is stopped. Where that fails, it is logged."""
+        if self._loop is asyncio.get_running_loop():
+            self._closing.set()
+            await asyncio.wait({self._task})
+        elif self._loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), self._loop))
+        else:
+            await self._stop()  # nobody is there to do it where it was started
+
+    async def abandon(self) -> None:
+        """End a stop that does not end."""
+        _log.warning("The source %s has not stopped within %g s; its stop is cancelled", self.name, PATIENCE_S)
+        await _cancel(self._task)
+
+    async def on_loop(self, work: Callable[[], Any]) -> Any:
+        """The value of *work*, plain or async, where the source runs."""
+        if self._loop is not asyncio.get_running_loop() and self._loop.is_running():
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_value(work), self._loop))
+        return await _value(work)
+
+    async def _live(self) -> None:
+        try:
+            await _value(self.source.start)
+        except BaseException as error:
+            if self._started.done():
+                raise
+            if isinstance(error, Exception):
+                self._started.set_exception(error)
+                self._started.exception()  # retrieved, also when nobody waits any more
+                return
+            self._started.cancel()
+            raise
+        if not self._started.done():
+            self._started.set_result(None)
+        listen = getattr(self.source, "on_lost", None)
+        unlink = None if listen is None else listen(self._report_lost)
+        try:
+            await self._closing.wait()
+        except asyncio.CancelledError:
+            # The loop ends. What is stopped now is started again where it is needed next.
+            if not self._is_stopped:
+                await self._stop()
+                self._on_end(self)
+            raise
+        finally:
+            if unlink is not None:
+                unlink()
+        await self._stop()
+
+    def _report_lost(self) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(self._on_lost, self)
+
+    def _done(self, _: asyncio.Task[None]) -> None:
+        _running.discard(self)
+        self._started.cancel()  # where it was cancelled before it began
+
+    async def _stop(self) -> None:
+        if self._is_stopped:
+            return
+        self._is_stopped = True
+        try:
+            await _value(self.source.stop)
+        except Exception as error:
+            _log.error("The source %s failed to stop: %s", self.name, self._describe(error))
+
+
+def name_of(source: Any) -> str:
+    """The name of *source*. Nothing of what is in an object: there may be secrets in it."""
+    is_ours = type(source).__module__.startswith("toolcrib.")
+    if is_ours and isinstance(name := getattr(source, "name", None), str):
+        return name
+    is_named = any("__str__" in vars(base) for base in type(source).__mro__[:-1])
+    if is_named and (is_ours or isinstance(source, str | Path) or Source in type(source).__mro__):
+        return str(source)
+    return getattr(source, "__name__", type(source).__name__)
+
+
+async def close_on_each_loop(values: dict[asyncio.AbstractEventLoop, Any]) -> None:
+    """Close what was opened on each event loop, there, the newest first."""
+    here = asyncio.get_running_loop()
+    while values:
+        loop, value = values.popitem()
+        if loop is here:
+            await value.close()
+        elif loop.is_running():
+            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(value.close(), loop))
+        else:
+            _log.warning("What Depends opened on an event loop that has ended cannot be closed any more.")
+
+
+async def _stop_lost(life: SourceLife) -> None:
+    """Stop what is lost, which may not answer any more."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(PATIENCE_S):
+            await life.stop()
+            return
+    await life.abandon()
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    loop = task.get_loop()
+    if loop is asyncio.get_running_loop():
+        task.cancel()
+        await asyncio.wait({task})
+    elif loop.is_running():
+        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_cancel(task), loop))
+
+
+async def _value(work: Callable[[], Any]) -> Any:
+    value = work()
+    return await value if inspect.isawaitable(value) else value
+
+
+def unique(sources: Iterable[Any]) -> list[Any]:
+    """*sources*, each once, in order."""
+    return list({id(source): source for source in sources}.values())

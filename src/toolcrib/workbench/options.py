@@ -1,0 +1,222 @@
+"""The options of a Crib, and of a Workbench that makes a Crib of its own: declared here once.
+
+Both constructors unpack them. Those that are plain values are also keys of `toolcrib.toml` and TOOLCRIB_ variables.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any, Literal, TypedDict, cast
+
+from annotated_doc import Doc
+from annotated_types import Ge, Gt
+
+from ..call import Retries
+from ..core import (
+    RESULT_CHARS,
+    Asker,
+    Broker,
+    ErrorMessage,
+    MayAnswer,
+    Middleware,
+    PendingStore,
+    Policy,
+    Recorder,
+    ResultStore,
+    SetupError,
+)
+from ..sandbox import Processes
+from .limits import Limit, Limiter
+
+LEAST_RESULT_CHARS = 1000
+"""The least room that a preview of a large result needs."""
+
+Seconds = Annotated[float, Gt(0)]
+
+
+class FileOptions(TypedDict, total=False):
+    """The options that a file and the environment can set, too."""
+
+    timeout_s: Annotated[
+        Seconds | None,
+        Doc(
+            "The longest a call may take, in seconds, whatever the tool's own limit is. Without it there is no limit, "
+            "and with `toolcrib serve` it is 60."
+        ),
+    ]
+    repair: Annotated[bool, Doc("Whether arguments are repaired where the schema allows only one reading.")]
+    show_errors: Annotated[bool, Doc("Whether models see the text of exceptions. For development.")]
+    max_result_chars: Annotated[
+        Literal[0] | Annotated[int, Ge(LEAST_RESULT_CHARS)] | None,
+        Doc(
+            "How many characters of a result are shown. Of a larger one there is a preview, and the whole is stored "
+            "under a handle, for the tool `read_result`. 0 shows everything, and so does `toolcrib call` by default."
+        ),
+    ]
+    pending_s: Annotated[
+        Seconds, Doc("How long a call waits for its answer, and how long an answer is valid, in seconds.")
+    ]
+
+
+class Options(FileOptions, total=False):
+    """All options."""
+
+    limits: Annotated[
+        Limiter | Iterable[Limit],
+        Doc("How many calls run at a time, and how often. A Limiter counts for all workbenches that share it."),
+    ]
+    retries: Annotated[
+        Iterable[Retries],
+        Doc("How failed calls are made again, of tools that can be repeated. The first that matches a tool applies."),
+    ]
+    around: Annotated[
+        Iterable[Middleware],
+        Doc("Middleware around whole calls, the first outermost. Limits are inside it, so what it answers costs none."),
+    ]
+    policy: Annotated[
+        Policy | None,
+        Doc(
+            "Decides on each call, once its arguments are checked and before credentials are asked for: a function, "
+            "or Rules."
+        ),
+    ]
+    broker: Annotated[Broker | None, Doc("Gives the credentials that a tool requires.")]
+    secrets: Annotated[Iterable[str], Doc("Texts that are redacted in every result, error, record and log.")]
+    recorder: Annotated[Recorder | None, Doc("Records each call.")]
+    error_message: Annotated[ErrorMessage | None, Doc("Changes the message of an error before a model sees it.")]
+    overrides: Annotated[
+        Mapping[Callable[..., Any], Callable[..., Any]] | None, Doc("Providers in place of others, as in tests.")
+    ]
+    variables: Annotated[Mapping[str, Any] | None, Doc("What tools find in `Context.variables`.")]
+    results: Annotated[
+        ResultStore | None,
+        Doc("The store of large results; in memory by default. Those who share it share handles, for the same caller."),
+    ]
+    ask: Annotated[
+        Asker | None,
+        Doc(
+            "Asks a person while the call runs, in the caller's name. Without it, or where it returns None, calls wait "
+            "for `answer`."
+        ),
+    ]
+    may_answer: Annotated[
+        MayAnswer | None,
+        Doc("Who may answer a pending call. By default anybody, but not the caller where the policy excludes them."),
+    ]
+    pendings: Annotated[
+        PendingStore | None,
+        Doc("The store of pending calls; in memory by default. Those who share it share what waits."),
+    ]
+    processes: Annotated[
+        Processes | None,
+        Doc(
+            'Where tools with `isolation="process"` run; its own by default. Whoever made one that is shared closes it.'
+        ),
+    ]
+    clock: Annotated[Callable[[], datetime], Doc("The time by which pending calls expire, as an aware datetime.")]
+
+
+DEFAULTS: Options = {
+    "timeout_s": None,
+    "repair": True,
+    "show_errors": False,
+    "max_result_chars": RESULT_CHARS,
+    "pending_s": 900.0,
+    "limits": (),
+    "retries": (),
+    "around": (),
+    "policy": None,
+    "broker": None,
+    "secrets": (),
+    "recorder": None,
+    "error_message": None,
+    "overrides": None,
+    "variables": None,
+    "results": None,
+    "ask": None,
+    "may_answer": None,
+    "pendings": None,
+    "processes": None,
+    "clock": partial(datetime.now, UTC),
+}
+
+TAKES = {
+    "timeout_s": "a number of seconds above 0 (without it there is no limit)",
+    "repair": "a boolean",
+    "show_errors": "a boolean",
+    "max_result_chars": f"a whole number of characters from {LEAST_RESULT_CHARS} on, or 0 to show everything",
+    "pending_s": "a number of seconds above 0",
+}
+"""What the options of FileOptions take, for errors."""
+
+_FUNCTIONS = ("policy", "error_message", "ask", "may_answer", "clock")
+_MAPPINGS = ("overrides", "variables")
+_LISTS: dict[str, tuple[type, str]] = {
+    "limits": (Limit, 'Limit values, as in limits=[Limit("db_*", concurrency=4)]'),
+    "retries": (Retries, 'Retries values, as in retries=[Retries("gh_*", times=3)]'),
+    "secrets": (str, "texts, as in secrets=[key]"),
+    "around": (Callable, "async functions, as in around=[cached]"),  # type: ignore[dict-item]
+}
+
+
+def require_options(options: Mapping[str, Any], *, of: str) -> Options:
+    """All options: those of *options*, the defaults for the rest, and lists as tuples.
+
+    Raises SetupError, naming *of* (the constructor) and the option, for a name that is not an option and for a value
+    that an option cannot have.
+    """
+    _require_names(options, of)
+    checked = {**DEFAULTS, **options}
+    plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
+    if any(value is not DEFAULTS[name] for name, value in plain.items()):  # type: ignore[literal-required]
+        _require_plain(plain, of)
+    for name in _FUNCTIONS:
+        if checked[name] is not None and not callable(checked[name]):
+            raise SetupError(f"{of}: '{name}' is a function, not {type(checked[name]).__name__}.")
+    for name in _MAPPINGS:
+        if checked[name] is not None and not isinstance(checked[name], Mapping):
+            raise SetupError(f"{of}: '{name}' is a mapping, not {type(checked[name]).__name__}.")
+    for name, (kind, expected) in _LISTS.items():
+        if not (name == "limits" and isinstance(checked[name], Limiter)):
+            checked[name] = _listed(checked[name], kind, f"{of}: {name} are {expected}")
+    checked["max_result_chars"] = checked["max_result_chars"] or None
+    return cast(Options, checked)
+
+
+def option_error(name: str, kind: str) -> str:
+    """The error for a value that the option *name*, of FileOptions, does not take; *kind* is what it is."""
+    takes = TAKES[name]
+    is_out_of_range = kind in (("int", "integer") if "whole" in takes else ("int", "integer", "float", "number"))
+    return f"'{name}' takes {takes}{'' if is_out_of_range and 'number' in takes else f', not {kind}'}."
+
+
+def _require_plain(options: Mapping[str, Any], of: str) -> None:
+    from pydantic import ValidationError  # slow to import, and options are often the defaults
+
+    from ..schema.declared import model_from_name
+
+    try:
+        model_from_name(FileOptions).model_validate(dict(options))
+    except ValidationError as error:
+        name = str(error.errors()[0]["loc"][0])
+        kind = "None" if options[name] is None else type(options[name]).__name__
+        raise SetupError(f"{of}: {option_error(name, kind)}") from None
+
+
+def _require_names(options: Mapping[str, Any], of: str) -> None:
+    unknown = next((name for name in options if name not in DEFAULTS), None)
+    if unknown is not None:
+        from ..schema import closest_match
+
+        near = closest_match(unknown, DEFAULTS)
+        hint = f" Did you mean '{near}'?" if near else ""
+        raise SetupError(f"{of} has no option '{unknown}'.{hint} The options are: {', '.join(DEFAULTS)}.")
+
+
+def _listed(value: Any, kind: type, expected: str) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise SetupError(f"{expected}, not {type(value).__name__}.")
+    listed = tuple(value)
+    if wrong := [one for one in listed if not isinstance(one, kind)]:
+        raise SetupError(f"{expected}, not {type(wrong[0]).__name__}.")
+    return listed

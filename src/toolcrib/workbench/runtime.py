@@ -1,0 +1,314 @@
+"""What a crib owns, and its workbenches share: options, registry, sources, stores, limits, executors and redaction."""
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Protocol
+
+from ..call import PendingCalls, Resources, Runtime
+from ..core import Asker, Caller, Recorder, ResultStore, SetupError, ToolcribError
+from ..record import Redactor
+from ..sandbox import Processes
+from ..tools import Dependencies, LoadProblem, ObjectSource, Tool
+from . import state
+from .lifespan import Lifespan, close_on_each_loop, name_of
+from .limits import Limiter
+from .options import require_options
+from .pendings import MemoryPendings
+from .registry import Registry
+from .sources import Sources
+
+_log = logging.getLogger("toolcrib")
+
+
+class CallerView(Protocol):
+    """A workbench, as the runtime sees it."""
+
+    @property
+    def caller(self) -> Caller: ...
+    def invalidate(self) -> None:
+        """Forget which tools are ready to be called."""
+        ...
+
+    def ended(self) -> None:
+        """What was started has ended with its event loop."""
+        ...
+
+    async def stop(self) -> None: ...
+
+
+class CribRuntime:
+    """What the workbenches of a crib share. Made of *sources* and *options*; errors name *of*, the constructor."""
+
+    def __init__(self, sources: Iterable[Any] | Registry, options: Mapping[str, Any], *, of: str) -> None:
+        if isinstance(sources, str) or callable(sources) or not isinstance(sources, Iterable):
+            raise SetupError(f"{of} takes a list of sources: {of}([add]).")
+        self.options: Mapping[str, Any] = {**require_options(options, of=of)}
+        self.problems: list[LoadProblem] = []
+        self.registry = sources if isinstance(sources, Registry) else Registry()
+        self.resources = Resources()
+        self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
+        secrets = tuple(self.options["secrets"])
+        self.redaction = Redactor(secrets) if secrets or self.options["broker"] is not None else None
+        self.is_stopped = False
+        self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
+        self._processes = self.options["processes"]
+        if self._processes is not None:
+            self.resources.set(Processes, self._processes)
+        store = self.options["pendings"]
+        self.pending = PendingCalls(
+            store=MemoryPendings() if store is None else store,
+            ask=self.options["ask"],
+            may_answer=self.options["may_answer"],
+            within=timedelta(seconds=self.options["pending_s"]),
+            clock=self.options["clock"],
+            redaction=self.redaction,
+        )
+        self._results = self.options["results"]
+        self._lock = threading.Lock()
+        self._views: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._busy: dict[CallerView, None] = {}  # in order: those that have something to close
+        self._programs: dict[asyncio.AbstractEventLoop, Dependencies] = {}
+        self._end_following: Callable[[], None] | None = None
+        self._is_started = False
+        self.home: asyncio.AbstractEventLoop | None = None
+        self._sources = (
+            Sources((), self.registry, self.problems, self._replaced)
+            if isinstance(sources, Registry)
+            else Sources(sources, self.registry, self.problems, self._replaced)
+        )
+        self._own = {id(source) for source in self._sources.order()}
+        self._unavailable: dict[int, LoadProblem] = {}
+        self.lifespan = self.new_lifespan(self._is_in_use, self._source_changed, self._ended)
+        weakly = weakref.WeakMethod(self._invalidate)
+        self._end_listening = self.registry.on_change(lambda: (method := weakly()) and method())
+
+    # For workbenches
+
+    def new_lifespan(
+        self,
+        in_use: Callable[[Any], bool],
+        changed: Callable[[Any, str | None], None],
+        ended: Callable[[], None],
+    ) -> Lifespan:
+        return Lifespan(describe=self.describe, in_use=in_use, changed=changed, ended=ended)
+
+    def runtime_for(
+        self, caller: Caller, *, ask: Asker | None, variables: Mapping[str, Any] | None, **parts: Any
+    ) -> Runtime:
+        """What the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
+        options, recorder = self.options, self.options["recorder"]
+        around = tuple(options["around"])
+        redaction = self._redactor_for(caller)
+        return Runtime(
+            pending=self.pending if ask is None else self.pending.asking(ask),
+            resources=self.resources,
+            caller=caller,
+            middleware=(*around, self.limiter.middleware()),
+            wraps_all=bool(around or self.limiter.limits),
+            repair=options["repair"],
+            policy=options["policy"],
+            broker=options["broker"],
+            timeout_s=options["timeout_s"],
+            retries=tuple(options["retries"]) or None,
+            redaction=redaction,
+            recorder=recorder,
+            records_start=getattr(type(recorder), "started", None) not in (None, Recorder.started),
+            records_content=bool(getattr(recorder, "with_content", False)),
+            overrides=options["overrides"] or {},
+            variables={**(options["variables"] or {}), **(variables or {})},
+            show_errors=options["show_errors"],
+            error_message=options["error_message"],
+            redact_also=partial(_add_secrets, redaction),
+            **parts,
+        )
+
+    def result_store(self) -> ResultStore:
+        """Where workbenches share large results."""
+        from .results import MemoryResults  # brings pydantic: with the first crib, and not with the package
+
+        if self._results is None:
+            with self._lock:
+                self._results = self._results or MemoryResults()
+        store: ResultStore = self._results
+        return store
+
+    def add_view(self, view: CallerView) -> None:
+        with self._lock:
+            self._views.add(view)
+
+    def keep_view(self, view: CallerView) -> None:
+        """*view* has something to close, so it is not forgotten before it is stopped."""
+        with self._lock:
+            self._busy[view] = None
+
+    def drop_view(self, view: CallerView) -> None:
+        with self._lock:
+            self._busy.pop(view, None)
+            self._views.discard(view)
+
+    def program(self) -> Dependencies:
+        """What `Depends` has opened for the program on the running event loop."""
+        loop = asyncio.get_running_loop()
+        program = self._programs.get(loop)
+        if program is None:
+            self.require_open()
+            program = self._programs[loop] = Dependencies(
+                "program", overrides=self.options["overrides"], redaction=self.redaction
+            )
+        return program
+
+    def by_caller(self) -> list[Any]:
+        """The sources that are opened for each workbench, in order."""
+        return [source for source in self._sources.order() if hasattr(source, "open")]
+
+    def is_own(self, source: Any) -> bool:
+        """Whether *source* was given to this crib, and did not come with a registry of another's."""
+        return id(source) in self._own
+
+    def require_open(self) -> None:
+        """Raises SetupError after `stop`."""
+        if self.is_stopped:
+            raise SetupError("The crib is stopped, and its workbenches with it. Make a new Crib.")
+
+    def describe(self, error: BaseException) -> str:
+        """The text of an error, secrets redacted."""
+        text = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
+        return text if self.redaction is None else self.redaction.redact(text)
+
+    # Life
+
+    async def start(self) -> None:
+        """Start the sources. Starting twice changes nothing. Raises SetupError after `stop`, and for what fails.
+
+        Where a required source fails, those before it are stopped, and the next start begins again. The others are
+        waited for, but not for long.
+        """
+        await self.start_required()
+        await self.lifespan.settle()
+
+    async def start_required(self) -> None:
+        """`start`, without waiting for sources that are not required."""
+        self.require_open()
+        if self._is_started:
+            return
+        sources = [source for source in self._sources.order() if hasattr(source, "start")]
+        await self.lifespan.start(sources, self._follow)
+        if not self.is_stopped:
+            self.home = asyncio.get_running_loop()
+            self._is_started = True
+
+    async def stop(self, *, for_good: bool = True) -> None:
+        """Stop the workbenches, the newest first; close what was opened for the program; stop the sources."""
+        if for_good:
+            self.is_stopped = True
+            with self._lock:
+                idle = [view for view in self._views if view not in self._busy]
+                busy = list(self._busy)
+            for view in (*idle, *reversed(busy)):
+                try:
+                    await view.stop()
+                except Exception:
+                    _log.exception("The workbench of '%s' failed to stop", view.caller.principal)
+            await close_on_each_loop(self._programs)
+        self._is_started = False
+        self._unfollow()
+        await self.lifespan.stop(for_good=for_good)
+        if for_good:
+            await self.close_resources()
+
+    async def reset(self) -> None:
+        """Back to the state right after `start`, for the sources and what was opened for the program.
+
+        The workbenches keep what is their own. Raises SetupError, naming the sources that could not be reset.
+        """
+        self.require_open()
+        await close_on_each_loop(self._programs)
+        if self._is_started:
+            await self.lifespan.reset()
+
+    async def save_state(self) -> dict[str, Any]:
+        """The state of the shared sources. See `Workbench.save_state`."""
+        await self.start()
+        return await state.save(self.lifespan.lives)
+
+    async def load_state(self, saved: Mapping[str, Any]) -> None:
+        """Give the shared sources their state back. See `Workbench.load_state`."""
+        states = state.states_in(saved)
+        await self.start()
+        state.require_known(states, list(state.by_key(self.lifespan.lives)))
+        await state.load(self.lifespan.lives, states, describe=self.describe)
+
+    async def close_resources(self) -> None:
+        """Close the executors that are this crib's own. A later call makes new ones."""
+        for resource in self.resources:
+            close = getattr(resource, "close", None)
+            if close is not None and resource is not self._processes:
+                await close()
+
+    # Changes
+
+    def _follow(self) -> None:
+        if self._end_following is None:
+            self._end_following = self._sources.follow()
+
+    def _unfollow(self) -> None:
+        if self._end_following is not None:
+            self._end_following()
+            self._end_following = None
+
+    def _replaced(self, tools: Sequence[Tool[..., Any]]) -> None:
+        """What a worker has imported of these tools is out of date."""
+        if any(tool.isolation is not None for tool in tools):
+            for resource in self.resources:
+                if (forget := getattr(resource, "forget", None)) is not None:
+                    forget()
+
+    def _source_changed(self, source: Any, reason: str | None) -> None:
+        problem = self._unavailable.pop(id(source), None)
+        if problem in self.problems:
+            self.problems.remove(problem)
+        if reason is None:
+            self._sources.refresh(source)
+        else:
+            self._unavailable[id(source)] = problem = LoadProblem(name_of(source), reason)
+            self.problems.append(problem)
+        self._invalidate()
+
+    def _is_in_use(self, source: Any) -> bool:
+        # Sources that may offer other tools later are in use without any.
+        return not isinstance(source, ObjectSource) or any(tool.source is source for tool in self.registry)
+
+    def _invalidate(self) -> None:
+        with self._lock:
+            views = list(self._views)
+        for view in views:
+            view.invalidate()
+
+    def _ended(self) -> None:
+        self._is_started = False
+        self._unfollow()
+        with self._lock:
+            views = list(self._views)
+        for view in views:
+            view.ended()
+
+    def _redactor_for(self, caller: Caller) -> Redactor | None:
+        """What redacts for *caller*: with a broker, each principal has secrets of their own."""
+        if self.redaction is None or self.options["broker"] is None:
+            return self.redaction
+        with self._lock:
+            redactor = self._redactors.get(caller.principal)
+            if redactor is None:
+                redactor = self._redactors[caller.principal] = self.redaction.copy()
+            return redactor
+
+
+def _add_secrets(redactor: Redactor | None, secrets: Iterable[str]) -> None:
+    if redactor is not None:
+        for secret in secrets:
+            redactor.add(secret)

@@ -1,0 +1,67 @@
+"""The line of each key in a TOML text, which `tomllib` does not give.
+
+The text is read a second time, with each value replaced by the number of its line.
+"""
+
+import re
+import tomllib
+from typing import Any
+
+from ..schema.declared import Keys
+
+_STRING = r'"""(?:\\.|(?!""")[^\\])*"{3,5}' + r"|'''(?:(?!''').)*'{3,5}|" + r'"(?:\\.|[^"\\])*"|' + r"'[^']*'"
+_TOKEN = re.compile(
+    rf"(?P<gap>\s+|#[^\n]*)|(?P<scalar>{_STRING}|[^\s\[\]{{}}=,#\"']+(?: \d\d:[^\s,\]}}#]+)?)|[\[\]{{}}=,]", re.DOTALL
+)
+_HEADER = re.compile(rf"\[\[?(?:{_STRING}|[^\[\]\"'])+\]\]?", re.DOTALL)
+_KEY_GOES_ON = re.compile(r"[ \t]*[=.]")
+_EMPTY = re.compile(r"\s*\}")
+_LINE = "the line of this table"
+
+
+def lines_of(text: str) -> dict[Keys, int]:
+    """The line, from 1, of each key and list item in *text*, which is valid TOML."""
+    found: dict[Keys, int] = {}
+    for key, value in tomllib.loads(_numbered(text)).items():
+        _collect(value, (key,), found)
+    return found
+
+
+def _numbered(text: str) -> str:
+    """*text* with line numbers as values. A list begins with its own, and a table has its own under `_LINE`."""
+    parts: list[str] = []
+    at, line, depth, before = 0, 1, 0, ""
+    while at < len(text):
+        is_header = depth == 0 and before != "=" and text[at] == "["
+        token = _HEADER.match(text, at) if is_header else _TOKEN.match(text, at)
+        assert token is not None
+        written, at = token[0], token.end()
+        if is_header:
+            parts.append(f'{written}\n"{_LINE}"={line}')
+        elif written in ("[", "{"):
+            own = f"[{line}," if written == "[" else f'{{"{_LINE}"={line}' + ("" if _EMPTY.match(text, at) else ",")
+            parts.append(own)
+        elif token["scalar"] and written != "." and not _KEY_GOES_ON.match(text, at):
+            parts.append(str(line))
+        else:
+            parts.append(written)
+        if not is_header:
+            depth += (written in ("[", "{")) - (written in ("]", "}"))
+        before = before if token.lastgroup == "gap" else written
+        line += written.count("\n")
+    return "".join(parts)
+
+
+def _collect(value: Any, path: Keys, found: dict[Keys, int]) -> int:
+    """The line of *value*, noted in *found* with those of all that is in it. A table without a header has its first."""
+    own = value if isinstance(value, int) else None
+    inner: list[tuple[str | int, Any]] = []
+    if isinstance(value, dict):
+        own = value.pop(_LINE, None)
+        inner = list(value.items())
+    elif isinstance(value, list):
+        own = value.pop(0) if isinstance(value[0], int) else None
+        inner = list(enumerate(value))
+    lines = [_collect(member, (*path, key), found) for key, member in inner]
+    found[path] = min(lines) if own is None else own
+    return found[path]

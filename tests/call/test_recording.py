@@ -1,0 +1,196 @@
+"""What a recorder sees, and what becomes of a call where the recorder hangs or raises."""
+
+import asyncio
+import logging
+from typing import Any, Literal
+
+import pytest
+
+from toolcrib import Call, Caller, CancellationToken, Context, Tool, Workbench, tool
+from toolcrib.call import record
+from toolcrib.core import CallRecord, Recorder
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@tool
+async def wait() -> None:
+    await asyncio.Event().wait()
+
+
+class Seen(Recorder):
+    with_content = True
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, str, str | None]] = []
+        self.records: list[CallRecord] = []
+
+    async def started(self, record: CallRecord, /) -> None:
+        self.events.append(("started", record.call_id, None))
+
+    async def finished(self, record: CallRecord, /) -> None:
+        self.events.append(("finished", record.call_id, record.code))
+        self.records.append(record)
+
+
+async def test_a_call_whose_caller_gives_up_is_finished_as_cancelled() -> None:
+    seen = Seen()
+    async with Workbench([wait], recorder=seen) as bench:
+        task = asyncio.create_task(bench.call(Call("wait", id="c1")))
+        while not seen.events:
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert seen.events == [("started", "c1", None), ("finished", "c1", "cancelled")]
+
+
+@pytest.mark.parametrize("error", [OSError("disk"), asyncio.CancelledError()])
+async def test_what_a_recorder_raises_is_logged_and_the_call_goes_on(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Broken(Recorder):
+        async def started(self, record: CallRecord, /) -> None:
+            raise error
+
+        async def finished(self, record: CallRecord, /) -> None:
+            raise error
+
+    async with Workbench([add], recorder=Broken()) as bench:
+        result = await bench.call(add, a=1, b=2)
+    assert result.value == 3
+    assert "The start of a call of 'add' could not be recorded" in caplog.text
+    assert "A call of 'add' could not be recorded" in caplog.text
+
+
+async def test_a_recorder_that_hangs_does_not_hold_a_call(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(record, "RECORD_S", 0.05)
+
+    class Hanging(Recorder):
+        async def started(self, record: CallRecord, /) -> None:
+            await asyncio.Event().wait()
+
+        async def finished(self, record: CallRecord, /) -> None:
+            await asyncio.Event().wait()
+
+    async with Workbench([add], recorder=Hanging()) as bench, asyncio.timeout(5):
+        assert (await bench.call(add, a=1, b=2)).value == 3
+    assert "could not be recorded" in caplog.text
+
+
+@pytest.mark.parametrize("arguments", [[1, 2], 7, {(1, 2): 3}, {"a": "\ud800"}])
+async def test_a_call_with_arguments_that_are_not_json_is_recorded(arguments: Any) -> None:
+    seen = Seen()
+    async with Workbench([add], recorder=seen) as bench:
+        result = await bench.call(Call("add", arguments, id="c1"))
+    assert result.error is not None
+    assert seen.events == [("started", "c1", None)] * 0 + [("finished", "c1", "invalid_arguments")]
+
+
+async def test_the_name_of_an_unknown_tool_is_redacted_and_bounded_in_a_record() -> None:
+    seen = Seen()
+    async with Workbench([add], recorder=seen, secrets=["s3cret-key"]) as bench:
+        await bench.call("s3cret-key" + "x" * 100_000)
+    assert "s3cret-key" not in seen.records[0].tool
+    assert len(seen.records[0].tool) < 1000
+
+
+async def test_the_error_of_a_recorder_has_no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(Recorder):
+        async def started(self, record: CallRecord, /) -> None:
+            raise OSError("postgres://u:s3cret-key@db is down")
+
+        async def finished(self, record: CallRecord, /) -> None:
+            raise OSError("postgres://u:s3cret-key@db is down")
+
+    async with Workbench([add], recorder=Broken(), secrets=["s3cret-key"]) as bench:
+        await bench.call(add, a=1, b=2)
+    assert "postgres" in caplog.text
+    assert "s3cret-key" not in caplog.text
+
+
+@tool
+async def fails() -> None:
+    raise ValueError("refused for s3cret-key")
+
+
+def _raises(*_: Any) -> str:
+    raise RuntimeError("no words")
+
+
+def _leaks(_error: Any, raised: BaseException, _call: Call) -> str:
+    return str(raised)
+
+
+async def test_error_message_that_raises_or_leaks_shows_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG):
+        for words in (_raises, _leaks):
+            async with Workbench([fails], error_message=words, secrets=["s3cret-key"]) as bench:
+                result = await bench.call("fails")
+                assert result.error is not None
+                assert "s3cret-key" not in result.text
+    assert "no words" in caplog.text
+    assert "s3cret-key" not in caplog.text
+
+
+@pytest.mark.parametrize("secrets", [[], ["s3cret-key"]])
+async def test_error_message_that_returns_no_text_leaves_the_message_as_it_is(secrets: list[str]) -> None:
+    words: Any = lambda *_: None  # noqa: E731
+    async with Workbench([fails], error_message=words, secrets=secrets) as bench:
+        result = await bench.call("fails")
+    assert result.error is not None
+    assert result.text.startswith("Tool 'fails' failed: ValueError")
+
+
+async def test_a_check_gives_the_error_that_a_call_would_give() -> None:
+    def words(error: Any, _raised: BaseException, _call: Call) -> str:
+        return f"In other words: {error.message}"
+
+    @tool
+    async def pick(k: Literal["x"]) -> str:
+        return k
+
+    async with Workbench([pick], error_message=words, secrets=["s3cret-key"]) as bench:
+        for arguments in ({"k": "s3cret-key"}, {"s3cret-key": 1}, "{s3cret-key", ["x"]):
+            checked, called = await bench.check(Call("pick", arguments)), await bench.call(Call("pick", arguments))  # type: ignore[arg-type]
+            assert checked.error == called.error or checked.text == called.text
+            assert "s3cret-key" not in checked.text
+            assert checked.text.startswith("In other words")
+
+
+async def test_a_token_cancelled_before_a_call_begins_keeps_its_work_from_beginning() -> None:
+    ran: list[int] = []
+
+    @tool
+    async def run(ctx: Context) -> None:
+        ran.append(1)
+
+    token = CancellationToken()
+    token.cancel()
+    async with Workbench([run]) as bench:
+        await bench.call(Call("run", cancellation=token))
+    assert not ran
+
+
+async def test_what_a_host_raises_about_a_call_has_no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    def available(_: Caller) -> bool:
+        raise OSError("no route, password s3cret-value")
+
+    async def ask(_: Any) -> Any:
+        raise OSError("no route, password s3cret-value")
+
+    bench = Workbench(
+        [Tool(add, name="hidden", available=available), add],
+        secrets=["s3cret-value"],
+        policy=lambda *_: "ask",
+        ask=ask,
+    )
+    assert (await bench.call("hidden", {"a": 1, "b": 2})).status == "error"
+    assert (await bench.call("add", {"a": 1, "b": 2})).status == "pending"
+    assert "no route, password [secret]" in caplog.text
+    assert "s3cret-value" not in caplog.text

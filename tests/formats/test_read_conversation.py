@@ -1,0 +1,309 @@
+"""Conversations read back from each provider's messages: the inverse of writing them, and errors for anything else."""
+
+import json
+from copy import deepcopy
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from toolcrib import Audio, Call, Data, File, Image, Result, Text, ToolError, ToolSpec
+from toolcrib.formats import (
+    Conversation,
+    Reply,
+    Results,
+    Turn,
+    User,
+    anthropic,
+    bedrock,
+    gemini,
+    openai,
+    openai_responses,
+)
+
+FORMATS: dict[str, Any] = {
+    "openai": openai,
+    "responses": openai_responses,
+    "anthropic": anthropic,
+    "gemini": gemini,
+    "bedrock": bedrock,
+}
+MESSAGES = {"openai": "messages", "responses": "input", "anthropic": "messages", "gemini": "contents"}
+SPECS = [
+    ToolSpec("add", "Add.", {"type": "object", "properties": {"a": {"type": "integer"}}}),
+    ToolSpec("2d.plot", "Plot.", {"type": "object", "properties": {"x": {"type": "string"}}}),
+]
+each_format = pytest.mark.parametrize("name", list(FORMATS))
+
+words = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12).filter(str.strip)
+values = st.recursive(st.none() | st.booleans() | st.integers(-9, 9) | words, st.lists, max_leaves=4)
+arguments = st.dictionaries(words, values, max_size=3)
+content = st.one_of(
+    words.map(Text),
+    values.map(lambda value: Data(json.dumps(value, ensure_ascii=False, separators=(",", ":")))),
+    st.binary(min_size=1, max_size=4).map(Image),
+    st.binary(min_size=1, max_size=4).map(Audio),
+    st.binary(min_size=1, max_size=4).map(lambda data: File(data, "application/pdf", "plan.pdf")),
+    words.map(lambda text: File(text.encode(), "text/plain", "a.txt")),
+)
+
+
+@st.composite
+def conversations(draw: st.DrawFn, part: Any = content, media_in_results: bool = True) -> tuple[Turn, ...]:
+    """Turns as a program makes them, with calls, results of every kind, and errors."""
+    turns: list[Turn] = []
+    for number in range(draw(st.integers(1, 3))):
+        turns.append(User(tuple(draw(st.lists(part, min_size=1, max_size=3)))))
+        names = draw(st.lists(st.sampled_from(["add", "2d.plot"]), max_size=3))
+        calls = tuple(Call(name, draw(arguments), f"c{number}_{n}") for n, name in enumerate(names))
+        turns.append(Reply(draw(words), calls, "calls" if calls else "end"))
+        if calls:
+            results: list[Result[Any]] = []
+            for call in calls:
+                text = draw(words)
+                failed = draw(st.booleans())
+                error = ToolError(text, "failed") if failed else None
+                shown = (Text(text),) if failed else tuple(draw(st.lists(part, min_size=1, max_size=3)))
+                results.append(Result(None, shown, error, call_id=call.id, tool=call.tool))
+            turns.append(Results(tuple(results)))
+            turns.append(Reply(draw(words)))
+    return tuple(turns)
+
+
+def without_native(conversation: Conversation) -> tuple[Any, ...]:
+    """What every format keeps, and JSON text of arguments as values."""
+    found: list[Any] = []
+    for turn in conversation.turns:
+        match turn:
+            case User(parts):
+                found.append(("user", parts))
+            case Reply(text, calls, stop):
+                found.append(("reply", text, [(c.tool, as_values(c.arguments), c.id) for c in calls], stop))
+            case Results(results):
+                found.append(
+                    ("results", [(r.call_id, r.tool, r.content, r.error and r.error.message) for r in results])
+                )
+    return conversation.instructions, *found
+
+
+def as_values(arguments: Any) -> Any:
+    return json.loads(arguments) if isinstance(arguments, str) else arguments
+
+
+@each_format
+@settings(max_examples=60, deadline=None)
+@given(turns=conversations(), instructions=st.just("") | words)
+def test_what_is_read_back_is_sent_again_as_it_was(name: str, turns: tuple[Turn, ...], instructions: str) -> None:
+    module = FORMATS[name]
+    request = module.conversation(turns, SPECS, instructions=instructions)
+    read = module.read_conversation(deepcopy(request), SPECS)
+    assert read.instructions == instructions
+    assert module.conversation(read.turns, SPECS, instructions=read.instructions) == request
+
+
+@each_format
+@settings(max_examples=60, deadline=None)
+@given(turns=conversations(words.map(Text)), instructions=st.just("") | words)
+def test_turns_of_text_come_back_as_they_were(name: str, turns: tuple[Turn, ...], instructions: str) -> None:
+    module = FORMATS[name]
+    read = module.read_conversation(module.conversation(turns, SPECS, instructions=instructions), SPECS)
+    assert joined(without_native(read)) == joined(without_native(Conversation(instructions, turns)))
+
+
+def joined(turns: tuple[Any, ...]) -> tuple[Any, ...]:
+    """*turns* with adjacent texts as one: OpenAI has no parts in a result."""
+    return tuple(_joined(turn) for turn in turns)
+
+
+def _joined(turn: Any) -> Any:
+    match turn:
+        case ("user", parts):
+            return "user", "\n".join(part.text for part in parts)
+        case ("results", results):
+            return "results", [(*rest, "\n".join(p.text for p in parts), error) for *rest, parts, error in results]
+        case _:
+            return turn
+
+
+@each_format
+@settings(max_examples=30, deadline=None)
+@given(turns=conversations())
+def test_a_conversation_of_one_provider_goes_on_with_another(name: str, turns: tuple[Turn, ...]) -> None:
+    module = FORMATS[name]
+    read = module.read_conversation(module.conversation(turns, SPECS), SPECS)
+    for other in FORMATS.values():
+        other.conversation(read.turns, SPECS)
+
+
+@each_format
+def test_images_and_files_of_results_come_back_in_their_place(name: str) -> None:
+    module = FORMATS[name]
+    shown = (Text("Before."), Image(b"\x89PNG"), Text("After."), File(b"%PDF", "application/pdf", "document"))
+    turns = (
+        User((Text("Look."),)),
+        Reply(calls=(Call("add", {"a": 1}, "c1"),), stop="calls"),
+        Results((Result(None, shown, call_id="c1", tool="add"),)),
+    )
+    found = module.read_conversation(module.conversation(turns, SPECS), SPECS).turns[2].results[0].content
+    assert [part for part in found if isinstance(part, Image)] == [Image(b"\x89PNG")]
+    assert [part.data for part in found if isinstance(part, File)] == [b"%PDF"]
+    assert [part for part in found if isinstance(part, Text)] == [Text("Before."), Text("After.")]
+
+
+@each_format
+def test_a_list_of_messages_is_read_without_the_request_around_it(name: str) -> None:
+    module = FORMATS[name]
+    request = module.conversation([User((Text("Hello"),)), Reply("Hi")])
+    assert without_native(module.read_conversation(request[MESSAGES.get(name, "messages")])) == (
+        "",
+        ("user", (Text("Hello"),)),
+        ("reply", "Hi", [], "end"),
+    )
+
+
+@each_format
+def test_the_calls_of_the_last_message_may_be_open(name: str) -> None:
+    module = FORMATS[name]
+    result = Result(None, (Text("1"),), call_id="c1", tool="add")
+    turns = [User((Text("x"),)), Reply(calls=(Call("add", {"a": 1}, "c1"),)), Results((result,))]
+    request = module.conversation(turns, SPECS)
+    request[MESSAGES.get(name, "messages")].pop()
+    (_, reply) = module.read_conversation(request, SPECS).turns
+    assert [(call.tool, as_values(call.arguments), call.id) for call in reply.calls] == [("add", {"a": 1}, "c1")]
+    assert reply.stop == "calls"
+
+
+def lossy(name: str) -> dict[str, Any]:
+    """A history without the result of one call and without the call of one result."""
+    module = FORMATS[name]
+    calls = (Call("add", {"a": 1}, "c1"), Call("add", {"a": 2}, "c2"))
+    results = tuple(Result(None, (Text(call.id),), call_id=call.id, tool="add") for call in calls)
+    request: dict[str, Any] = module.conversation(
+        [User((Text("x"),)), Reply("y", calls), Results(results), User((Text("z"),))], SPECS
+    )
+    key = MESSAGES.get(name, "messages")
+    text = repr(request[key])
+    messages = request[key]
+    assert "c1" in text
+    match name:
+        case "openai":
+            messages[2]["tool_call_id"] = "c9"
+        case "responses":
+            messages[4]["call_id"] = "c9"
+        case "anthropic":
+            messages[2]["content"][0]["tool_use_id"] = "c9"
+        case "gemini":
+            messages[2]["parts"][0]["functionResponse"]["id"] = "c9"
+        case _:
+            messages[2]["content"][0]["toolResult"]["toolUseId"] = "c9"
+    return request
+
+
+@each_format
+def test_a_result_without_its_call_is_refused_with_its_place(name: str) -> None:
+    with pytest.raises(ValueError, match=r"\[\d+\].* is the result of a call 'c9' that does not wait for one"):
+        FORMATS[name].read_conversation(lossy(name), SPECS)
+
+
+@each_format
+def test_what_a_history_has_lost_can_be_repaired(name: str) -> None:
+    module = FORMATS[name]
+    turns = module.read_conversation(lossy(name), SPECS, repair=True).turns
+    _, _, results, *users = turns
+    assert [(r.call_id, r.error and r.error.code, r.text) for r in results.results] == [
+        ("c1", "lost", "The result of this call is not known."),
+        ("c2", None, "c2"),
+    ]
+    assert [part.text for user in users for part in user.content] == ["A tool's result: c1", "z"]
+    module.conversation(turns, SPECS)
+
+
+@each_format
+def test_calls_that_are_open_at_the_end_are_closed_by_a_repair(name: str) -> None:
+    module = FORMATS[name]
+    request = module.conversation(
+        [Reply("y", (Call("add", {}, "c1"),)), Results((Result(None, (), call_id="c1", tool="add"),))], SPECS
+    )
+    request[MESSAGES.get(name, "messages")].pop()
+    *_, last = module.read_conversation(request, SPECS, repair=True).turns
+    assert [result.error.code for result in last.results] == ["lost"]
+
+
+@each_format
+def test_names_come_back_as_the_tools_own(name: str) -> None:
+    module = FORMATS[name]
+    result = Result(None, (Text("ok"),), call_id="c1", tool="2d.plot")
+    request = module.conversation([Reply("", (Call("2d.plot", {"x": "a"}, "c1"),)), Results((result,))], SPECS)
+    reply, results = module.read_conversation(request, SPECS).turns
+    assert (reply.calls[0].tool, results.results[0].tool) == ("2d.plot", "2d.plot")
+
+
+@pytest.mark.parametrize(
+    ("name", "request_", "message"),
+    [
+        ("openai", "Hello", "A conversation must be a list of messages, or an object with one as 'messages'."),
+        ("openai", {"input": []}, "A conversation must be a list of messages, or an object with one as 'messages'."),
+        ("openai", ["Hello"], "messages[0] must be an object"),
+        ("openai", [{"role": "usr"}], "messages[0].role is 'usr'; it must be system,"),
+        ("openai", [{"role": "user"}], "messages[0] is malformed: 'content' must be a list, and it is missing."),
+        ("openai", [{"role": "user", "content": [{"type": "video"}]}], "messages[0].content[0].type is 'video'"),
+        (
+            "openai",
+            [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://a/b.png"}}]}],
+            "messages[0].content[0] is malformed: 'url' must be a base64 data URL; other URLs are not fetched.",
+        ),
+        ("openai", [{"role": "tool", "content": "3"}], "messages[0] is malformed: 'tool_call_id' must be text"),
+        ("responses", [{"type": "item_reference", "id": "x"}], "input[0].type is 'item_reference'"),
+        ("responses", [{"type": "computer_call_output"}], "input[0].type is 'computer_call_output'"),
+        ("responses", [{"role": "robot", "content": "x"}], "input[0].role is 'robot'"),
+        ("responses", [{}], "input[0].type is None"),
+        ("responses", [{"role": "user", "content": [{"type": "text"}]}], "input[0].content[0].type is 'text'"),
+        ("anthropic", [{"role": "system", "content": "x"}], "messages[0].role is 'system'; it must be user or"),
+        ("anthropic", [{"role": "user", "content": 3}], "messages[0] is malformed: 'content' must be a list"),
+        (
+            "anthropic",
+            [{"role": "user", "content": [{"type": "image", "source": {"type": "url"}}]}],
+            "messages[0].content[0].source.type is 'url'; only base64 and text can be read",
+        ),
+        ("gemini", [{"role": "user", "parts": [{"fileData": {}}]}], "contents[0].parts[0] must have one of text,"),
+        ("gemini", [{"role": "model", "parts": [{"functionCall": {}}]}], "'name' must be text, and it is missing."),
+        ("gemini", [{"role": "robot", "parts": []}], "contents[0].role is 'robot'; it must be user or model."),
+        ("bedrock", [{"role": "user", "content": [{"video": {}}]}], "messages[0].content[0] must have one of text,"),
+        (
+            "bedrock",
+            [{"role": "user", "content": [{"image": {"format": "png", "source": {"bytes": "?"}}}]}],
+            "messages[0].content[0].image.source is malformed: 'bytes' is not valid base64.",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_an_error_with_its_place(name: str, request_: Any, message: str) -> None:
+    with pytest.raises(ValueError) as raised:
+        FORMATS[name].read_conversation(request_)
+    assert message in str(raised.value)
+
+
+def test_reasoning_and_signatures_are_sent_again() -> None:
+    thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
+    messages = [
+        {"role": "user", "content": [{"type": "text", "text": "Hello"}]},
+        {"role": "assistant", "content": [thinking, {"type": "text", "text": "Hi"}]},
+    ]
+    assert anthropic.conversation(anthropic.read_conversation(messages).turns)["messages"] == messages
+    reasoning = {"type": "reasoning", "encrypted_content": "x", "summary": []}
+    items = [{"role": "user", "content": "Hello"}, reasoning, {"role": "assistant", "content": "Hi"}]
+    assert openai_responses.conversation(openai_responses.read_conversation(items).turns)["input"] == items
+
+
+def test_gemini_pairs_calls_without_ids_by_name_and_order() -> None:
+    contents = [
+        {"role": "model", "parts": [{"functionCall": {"name": "add", "args": {"a": n}}} for n in (1, 2)]},
+        {
+            "role": "user",
+            "parts": [{"functionResponse": {"name": "add", "response": {"output": f"{n}"}}} for n in (1, 2)],
+        },
+    ]
+    read = gemini.read_conversation(contents, SPECS)
+    assert isinstance(results := read.turns[1], Results)
+    assert [result.text for result in results.results] == ["1", "2"]
+    assert gemini.conversation(read.turns, SPECS)["contents"] == contents

@@ -1,0 +1,105 @@
+"""What holds for every file of the source: no import circles, no long files, and the words of the field."""
+
+import ast
+import importlib.util
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import toolcrib
+
+ROOT = Path(toolcrib.__file__).parent
+LINES = 450
+
+# Words that this code once had names from, and that nobody of this field would guess.
+PRIVATE = ("said", "told", "struck", "strike", "meant", "mend", "mended", "spoken", "desk", "shelf", "seat", "scene")
+PRIVATE_NAMES = ("SecondRoad", "second_road")
+# A name that ends in `_s` is a duration; a moment is an aware datetime, whose name ends in `_at`.
+MOMENTS = ("started", "finished", "expires", "deadline", "created", "answered", "begins", "ends", "now")
+
+
+@cache
+def modules() -> Mapping[str, tuple[Path, ast.Module]]:
+    """Every module of the package: its file and its source."""
+    found = {}
+    for file in sorted(ROOT.rglob("*.py")):
+        name = ".".join(("toolcrib", *file.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+        found[name] = (file, ast.parse(file.read_text()))
+    return found
+
+
+def imports(name: str) -> set[str]:
+    """The modules of the package that *name* imports: at its top, in functions and under TYPE_CHECKING."""
+    file, tree = modules()[name]
+    package = name if file.name == "__init__.py" else name.rpartition(".")[0]
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            origin = importlib.util.resolve_name("." * node.level + (node.module or ""), package)
+            for alias in node.names:
+                inner = f"{origin}.{alias.name}"
+                found.add(inner if inner in modules() else origin)
+    return {other for other in found if other in modules() and other != name}
+
+
+def names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Each identifier of a source with its line, where it is given to something or used."""
+    for node in ast.walk(tree):
+        line = getattr(node, "lineno", 0)
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield line, name
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield line, name
+            case ast.alias(name=name, asname=other):
+                yield line, other or name
+            case ast.keyword(arg=str(name)) | ast.MatchAs(name=str(name)) | ast.ExceptHandler(name=str(name)):
+                yield line, name
+            case _:
+                pass
+
+
+def words(name: str) -> list[str]:
+    """The words of an identifier, in lower case: `to_tool_error` and `ToolError` have `tool` and `error`."""
+    return [word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)]
+
+
+def test_no_modules_import_one_another_in_a_circle() -> None:
+    try:
+        TopologicalSorter({name: imports(name) for name in modules()}).prepare()
+    except CycleError as error:
+        raise AssertionError(" imports ".join(reversed(error.args[1]))) from None
+
+
+def test_no_file_is_longer_than_a_reader_keeps_in_view() -> None:
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file, _ in modules().values()}
+    assert {file: length for file, length in lengths.items() if length > LINES} == {}
+
+
+def test_no_name_has_a_word_of_a_private_language() -> None:
+    private = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file, tree in modules().values()
+        for line, name in names(tree)
+        if {*words(name)} & {*PRIVATE} or any(each in name for each in PRIVATE_NAMES)
+    ]
+    assert private == []
+
+
+def test_no_module_has_a_name_with_a_word_of_a_private_language() -> None:
+    assert [name for name in modules() for part in name.split(".") if {*words(part)} & {*PRIVATE}] == []
+
+
+def test_names_in_seconds_are_durations() -> None:
+    pattern = re.compile(rf"(^|_)({'|'.join(MOMENTS)})_s$")
+    moments = [
+        f"{file.relative_to(ROOT)}:{line}: {name}"
+        for file, tree in modules().values()
+        for line, name in names(tree)
+        if pattern.search(name)
+    ]
+    assert moments == []

@@ -1,0 +1,541 @@
+"""Why a call was refused: all of it in one answer, with names, kinds and the schema's own words, never with a value."""
+
+import datetime
+import ipaddress
+import json
+import uuid
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import (
+    AfterValidator,
+    AnyUrl,
+    AwareDatetime,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    ImportString,
+    Json,
+    model_validator,
+)
+
+from toolcrib import Result, Tool, Workbench
+
+SENT = "s3cret-9f8e7d"
+"""A value that no explanation may show."""
+
+
+class Color(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Opts(BaseModel, extra="forbid"):
+    depth: int
+    tags: list[str] = []
+    inner: "Opts | None" = None
+
+
+class Dog(BaseModel):
+    kind: Literal["dog"]
+    barks: int
+
+
+class Cat(BaseModel):
+    kind: Literal["cat"]
+    name: str
+
+
+class Point(BaseModel):
+    x: int
+    y: int
+
+
+class Circle(BaseModel):
+    radius: Annotated[float, Field(gt=0)]
+
+
+async def called(source: Any, arguments: Any) -> Result[Any]:
+    async with Workbench([source]) as bench:
+        [spec] = bench.specs()
+        return await bench.call(spec.name, arguments if isinstance(arguments, str) else json.dumps(arguments))
+
+
+async def explained(source: Any, arguments: Any) -> str:
+    result = await called(source, arguments)
+    assert result.error is not None, result.value
+    assert result.error.code == "invalid_arguments"
+    assert SENT not in json.dumps(result.error.to_dict())
+    return result.error.message
+
+
+def bare(**schema: Any) -> Tool[..., Any]:
+    return Tool(lambda **arguments: arguments, name="bare", parameters={"type": "object", **schema})
+
+
+def send_mail(to: str, subject: str, body: str = "") -> None: ...
+
+
+def search(values: list[int], color: Color = Color.RED, limit: int | None = None, opts: Opts | None = None) -> None: ...
+
+
+def draw(
+    pet: Annotated[Dog | Cat, Field(discriminator="kind")] | None = None, shape: Point | Circle = Point(x=1, y=1)
+) -> None: ...
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"recipient": "a", "subject": "b"},
+            "Tool 'send_mail' takes no argument 'recipient'. Did you mean 'to'? It takes: to, subject, body.",
+        ),
+        (
+            {"to": "a", "subject": "b", "bdoy": "c"},
+            "Tool 'send_mail' takes no argument 'bdoy'. Did you mean 'body'? It takes: to, subject, body.",
+        ),
+        (
+            {"to": "a", "subject": "b", "urgent": True},
+            "Tool 'send_mail' takes no argument 'urgent'. It takes: to, subject, body.",
+        ),
+        (
+            {"recipient": "a", "sbject": "b"},
+            "Tool 'send_mail': 2 problems with its arguments.\n"
+            "- It takes no argument 'recipient'. Did you mean 'to'?\n"
+            "- It takes no argument 'sbject'. Did you mean 'subject'? It takes: to, subject, body.",
+        ),
+        (
+            {"sbject": ["b"], "to": "a"},
+            "Tool 'send_mail': 2 problems with its arguments.\n"
+            "- It takes no argument 'sbject'. Did you mean 'subject'? It takes: to, subject, body.\n"
+            "- 'subject': expected string, got array.",
+        ),
+        (
+            {"count": [5], "subject": "b"},
+            "Tool 'send_mail': 2 problems with its arguments.\n"
+            "- It takes no argument 'count'. It takes: to, subject, body.\n"
+            "- 'to' is missing. Expected string.",
+        ),
+        (
+            {},
+            "Tool 'send_mail': 2 problems with its arguments.\n"
+            "- 'to' is missing. Expected string.\n"
+            "- 'subject' is missing. Expected string.",
+        ),
+    ],
+)
+async def test_unknown_and_missing_names_are_errors_that_propose_the_closest_name(arguments: Any, message: str) -> None:
+    assert await explained(send_mail, arguments) == message
+
+
+async def test_a_misspelt_name_of_the_one_required_argument_is_one_problem() -> None:
+    message = await explained(search, {"value": [1]})
+    assert message == (
+        "Tool 'search' takes no argument 'value'. Did you mean 'values'? It takes: values, color, limit, opts."
+    )
+
+
+async def test_names_inside_arguments_are_explained_the_same_way() -> None:
+    message = await explained(search, {"values": [1], "opts": {"dept": 1, "inner": {"depth": 1, "tag": []}}})
+    assert message == (
+        "Tool 'search': 2 problems with its arguments.\n"
+        "- 'opts' takes no 'dept'. Did you mean 'depth'? It takes: depth, tags, inner.\n"
+        "- 'opts.inner' takes no 'tag'. Did you mean 'tags'? It takes: depth, tags, inner."
+    )
+
+
+async def test_a_tool_without_arguments_says_so() -> None:
+    def now() -> None: ...
+
+    assert await explained(now, {"zone": "x"}) == "Tool 'now' takes no argument 'zone'. It takes none."
+
+
+async def test_names_that_are_let_in_are_no_problem() -> None:
+    def keep(**others: int) -> list[str]:
+        return list(others)
+
+    assert (await called(keep, {"a": 1, "b": 2})).value == ["a", "b"]
+    assert await explained(keep, {"a": SENT}) == "Tool 'keep': 'a': expected integer, got string."
+
+
+async def test_strange_names_are_shown_short_and_on_one_line() -> None:
+    message = await explained(send_mail, {"to": "a", "subject": "b", "x\n\x00" + "y" * 100: 1})
+    assert message == f"Tool 'send_mail' takes no argument 'x\ufffd\ufffd{'y' * 61}…'. It takes: to, subject, body."
+
+
+# Kinds, choices, places
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"values": SENT}, "'values': expected array of integer, got string."),
+        ({"values": [1, SENT, 2.5]}, "'values[1]': expected integer, got string."),
+        ({"values": [1], "limit": SENT}, "'limit': expected integer or null, got string."),
+        ({"values": [1], "color": SENT}, '\'color\': expected one of "red", "blue", got string.'),
+        ({"values": [1], "color": "RED"}, '\'color\': expected one of "red", "blue", got string. Did you mean "red"?'),
+        ({"values": [1], "opts": {"depth": SENT}}, "'opts.depth': expected integer, got string."),
+        ({"values": [1], "opts": {"depth": 1, "inner": {}}}, "'opts.inner.depth' is missing. Expected integer."),
+        ({"values": [1], "opts": [SENT]}, "'opts': expected object or null, got array."),
+        ({"values": None}, "'values': expected array of integer, got null."),
+    ],
+)
+async def test_kinds_and_choices(arguments: Any, sentence: str) -> None:
+    assert sentence in await explained(search, arguments)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ({"pet": {"kind": SENT}}, '\'pet.kind\': expected one of "dog", "cat", got string.'),
+        ({"pet": {"kind": "Dog"}}, '\'pet.kind\': expected one of "dog", "cat", got string. Did you mean "dog"?'),
+        ({"pet": {"barks": 1}}, '\'pet.kind\' is missing. Expected one of "dog", "cat".'),
+        ({"pet": {"kind": "dog", "barks": SENT}}, "'pet.barks': expected integer, got string."),
+        ({"pet": {"kind": "cat", "barks": 1}}, "'pet.name' is missing. Expected string."),
+        ({"pet": SENT}, "'pet': expected object {kind, barks}, object {kind, name} or null, got string."),
+        ({"shape": {"radius": 0}}, "'shape.radius': expected more than 0."),
+        ({"shape": {"x": 1, "y": SENT}}, "'shape.y': expected integer, got string."),
+        ({"shape": {"z": 1}}, "'shape': expected object {x, y} or object {radius}, got object {z}."),
+        ({"shape": [1]}, "'shape': expected object {x, y} or object {radius}, got array."),
+    ],
+)
+async def test_unions_are_explained_by_the_closest_branch(arguments: Any, sentence: str) -> None:
+    assert await explained(draw, arguments) == f"Tool 'draw': {sentence}"
+
+
+async def test_every_problem_is_in_one_answer_and_in_its_details() -> None:
+    result = await called(search, {"values": [1, "x"], "color": "redd", "limt": 3, "opts": {}})
+    assert result.error is not None
+    assert result.error.retry == "changed"
+    assert result.text == result.error.message
+    assert result.error.details["problems"] == [
+        {
+            "path": "/limt",
+            "expected": "limit",
+            "received": "name",
+            "sentence": "It takes no argument 'limt'. Did you mean 'limit'? It takes: values, color, limit, opts.",
+        },
+        {
+            "path": "/values/1",
+            "expected": "integer",
+            "received": "string",
+            "sentence": "'values[1]': expected integer, got string.",
+        },
+        {
+            "path": "/color",
+            "expected": 'one of "red", "blue"',
+            "received": "string",
+            "choices": ["red", "blue"],
+            "sentence": '\'color\': expected one of "red", "blue", got string. Did you mean "red"?',
+        },
+        {
+            "path": "/opts/depth",
+            "expected": "integer",
+            "received": "nothing",
+            "sentence": "'opts.depth' is missing. Expected integer.",
+        },
+    ]
+
+
+async def test_of_many_problems_the_first_are_shown_and_the_rest_counted() -> None:
+    message = await explained(search, {"values": ["x"] * 30})
+    assert message.count("\n") == 21
+    assert message.startswith("Tool 'search': 30 problems with its arguments.\n- 'values[0]': ")
+    assert message.endswith("\n- 'values[19]': expected integer, got string.\n- and 10 more.")
+    message = await explained(search, {"values": ["x"] * 3000})
+    assert message.startswith("Tool 'search': 50 or more problems")
+    assert message.endswith("\n- and more.")
+
+
+async def test_places_are_written_as_a_program_would_write_them() -> None:
+    def take(rows: list[dict[str, list[int]]]) -> None: ...
+
+    result = await called(take, {"rows": [{}, {"a b/c": [0, "x"], "plain": ["x"]}]})
+    assert result.error is not None
+    assert [(problem["path"], problem["sentence"]) for problem in result.error.details["problems"]] == [
+        ("/rows/1/a b~1c/1", "'rows[1][\"a b/c\"][1]': expected integer, got string."),
+        ("/rows/1/plain/0", "'rows[1].plain[0]': expected integer, got string."),
+    ]
+
+
+async def test_long_lists_of_choices_are_cut_and_the_nearest_is_named() -> None:
+    countries = [f"country-{number}" for number in range(100)] + ["Norway"]
+    message = await explained(bare(properties={"c": {"enum": countries}}), {"c": "norwya"})
+    assert '"country-19" … (101 in all), got string. Did you mean "Norway"?' in message
+
+
+# Messages of pydantic and of a tool's author
+
+
+def positive(number: int) -> int:
+    if number <= 0:
+        raise ValueError("must be positive.")
+    return number
+
+
+def known_city(city: str) -> str:
+    if city != "Oslo":
+        raise ValueError(f"no city '{city}' is known; {city} is not Oslo")
+    return city
+
+
+def text_in(value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ValueError("send text,\n  not anything else")
+    return value
+
+
+class Span(BaseModel):
+    start: int
+    end: int
+    note: str = ""
+
+    @model_validator(mode="after")
+    def ordered(self) -> "Span":
+        if self.end < self.start:
+            raise ValueError(f"end comes before start, in {self.note!r}")
+        return self
+
+
+def silent(_: Any) -> Any:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent", "sentence"),
+    [
+        (Annotated[int, AfterValidator(positive)], -5, "'v': must be positive."),
+        (Annotated[int, AfterValidator(positive)] | None, -5, "'v': must be positive."),
+        (list[Annotated[int, AfterValidator(positive)]], [1, -5], "'v[1]': must be positive."),
+        (Annotated[str, AfterValidator(known_city)], SENT, "'v': no city '…' is known; … is not Oslo."),
+        (Annotated[str, BeforeValidator(text_in)], [1], None),
+        (Annotated[Any, BeforeValidator(text_in)], 5, "'v': send text, not anything else."),
+        (Annotated[Any, BeforeValidator(silent)], 5, "'v': refused."),
+        (Span, {"start": 2, "end": 1, "note": SENT}, "'v': end comes before start, in '…'."),
+        (Annotated[int, Field(ge=1, le=5)], 9, "'v': expected at most 5."),
+        (Annotated[str, Field(min_length=1)], "", "'v': expected at least 1 character."),
+        (Annotated[str, Field(pattern="^a+$")], SENT, "'v': expected text that matches ^a+$."),
+        (Annotated[float, Field(multiple_of=0.5)], 0.3, "'v': expected a multiple of 0.5."),
+        (Annotated[list[int], Field(max_length=1)], [1, 2], "'v': expected at most 1 item."),
+        (Annotated[int, Field(ge=1)] | None, 0, "'v': expected at least 1."),
+        (Annotated[int, Field(ge=1)] | None, SENT, "'v': expected integer (at least 1) or null, got string."),
+        (
+            Annotated[int, Field(ge=1)] | Literal["auto"],
+            SENT,
+            "'v': expected integer (at least 1) or \"auto\", got string.",
+        ),
+        (tuple[int, str], ["x", 1], None),
+        (datetime.date, SENT, "'v': expected a valid date in the format YYYY-MM-DD, invalid character in year."),
+        (datetime.date, 5, "'v': expected string (date), got integer."),
+        (datetime.time, SENT, "'v': expected text in a valid time format, invalid character in hour."),
+        (AwareDatetime, "2020-01-01T00:00:00", "'v': expected it to have timezone info."),
+        (uuid.UUID, SENT, "'v': expected a valid UUID."),
+        (ipaddress.IPv4Address, f"1.2.3.{SENT}", "'v': expected a valid IP address or network."),
+        (ipaddress.IPv6Network, SENT, None),
+        (AnyUrl, SENT, "'v': expected a valid URL."),
+        (Decimal, SENT, None),
+        (ImportString, SENT, "'v': expected something that can be imported."),
+        (Json[int], "{", "'v': invalid JSON: EOF while parsing an object at line 1 column 1."),
+    ],
+)
+async def test_messages_of_validators_are_passed_on_without_the_value(
+    kind: Any, sent: Any, sentence: str | None
+) -> None:
+    def take(v: Any) -> None: ...
+
+    take.__annotations__["v"] = kind
+    message = await explained(take, {"v": sent})
+    assert sentence is None or message == f"Tool 'take': {sentence}"
+
+
+# Every keyword of a bare JSON Schema
+
+
+@pytest.mark.parametrize(
+    ("schema", "sent", "sentences"),
+    [
+        (
+            {"properties": {"a": {"type": ["integer", "null"]}}},
+            {"a": SENT},
+            ["'a': expected integer or null, got string."],
+        ),
+        ({"properties": {"a": {"const": "x"}}}, {"a": SENT}, ["'a': expected \"x\", got string."]),
+        (
+            {"properties": {"a": {"enum": [1, "b", None]}}},
+            {"a": SENT},
+            ["'a': expected one of 1, \"b\", null, got string."],
+        ),
+        ({"properties": {"a": {"minimum": 1}}}, {"a": 0}, ["'a': expected at least 1."]),
+        ({"properties": {"a": {"maximum": 1}}}, {"a": 2}, ["'a': expected at most 1."]),
+        ({"properties": {"a": {"exclusiveMinimum": 1}}}, {"a": 1}, ["'a': expected more than 1."]),
+        ({"properties": {"a": {"exclusiveMaximum": 1}}}, {"a": 1}, ["'a': expected less than 1."]),
+        ({"properties": {"a": {"multipleOf": 3}}}, {"a": 2}, ["'a': expected a multiple of 3."]),
+        ({"properties": {"a": {"minLength": 99}}}, {"a": SENT}, ["'a': expected at least 99 characters."]),
+        ({"properties": {"a": {"maxLength": 1}}}, {"a": SENT}, ["'a': expected at most 1 character."]),
+        ({"properties": {"a": {"pattern": "^x"}}}, {"a": SENT}, ["'a': expected text that matches ^x."]),
+        ({"properties": {"a": {"format": "date"}}}, {"a": SENT}, ["'a': expected text in the format 'date'."]),
+        ({"properties": {"a": {"format": "email"}}}, {"a": SENT}, ["'a': expected text in the format 'email'."]),
+        ({"properties": {"a": {"minItems": 2}}}, {"a": [SENT]}, ["'a': expected at least 2 items."]),
+        ({"properties": {"a": {"maxItems": 1}}}, {"a": [1, 2]}, ["'a': expected at most 1 item."]),
+        (
+            {"properties": {"a": {"uniqueItems": True}}},
+            {"a": [SENT, SENT]},
+            ["'a': expected items that differ from one another."],
+        ),
+        (
+            {"properties": {"a": {"prefixItems": [{"type": "integer"}]}}},
+            {"a": [SENT]},
+            ["'a[0]': expected integer, got string."],
+        ),
+        (
+            {"properties": {"a": {"prefixItems": [{}], "items": False}}},
+            {"a": [1, SENT]},
+            ["'a': expected at most 1 item."],
+        ),
+        (
+            {"properties": {"a": {"prefixItems": [{}], "items": {"type": "null"}}}},
+            {"a": [1, SENT]},
+            ["'a[1]': expected null, got string."],
+        ),
+        (
+            {"properties": {"a": {"contains": {"type": "integer"}}}},
+            {"a": [SENT]},
+            ["'a': expected at least 1 item that is integer."],
+        ),
+        (
+            {"properties": {"a": {"contains": {"const": 1}, "maxContains": 1}}},
+            {"a": [1, 1]},
+            ["'a': expected at most 1 item that is 1."],
+        ),
+        (
+            {"properties": {"a": {"prefixItems": [{}], "unevaluatedItems": False}}},
+            {"a": [1, SENT]},
+            ["'a': expected what the schema admits here."],
+        ),
+        ({"properties": {"a": {"not": {"type": "string"}}}}, {"a": SENT}, ["'a': expected anything but string."]),
+        ({"properties": {"a": False}}, {"a": SENT}, ["It takes no argument 'a'. It takes none."]),
+        ({"properties": {"a": {"minProperties": 1}}}, {"a": {}}, ["'a': expected at least 1 property."]),
+        ({"maxProperties": 1}, {"a": 1, "b": 2}, ["the arguments: expected at most 1 property."]),
+        ({"required": ["a"]}, {}, ["'a' is missing."]),
+        (
+            {"properties": {"b": {"type": "integer"}}, "dependentRequired": {"a": ["b"]}},
+            {"a": SENT},
+            ["'b' is missing, and 'a' needs it. Expected integer."],
+        ),
+        (
+            {"dependentSchemas": {"a": {"properties": {"b": {"type": "integer"}}}}},
+            {"a": 1, "b": SENT},
+            ["'b': expected integer, got string."],
+        ),
+        (
+            {"propertyNames": {"maxLength": 1}},
+            {"ab": SENT},
+            ["It takes no argument 'ab'. A name here is at most 1 character."],
+        ),
+        (
+            {"properties": {"o": {"propertyNames": {"pattern": "^k"}}}},
+            {"o": {"a": 1}},
+            ["'o' takes no 'a'. A name here is text that matches ^k."],
+        ),
+        ({"patternProperties": {"^n": {"type": "integer"}}}, {"na": SENT}, ["'na': expected integer, got string."]),
+        (
+            {"patternProperties": {"^n": {}}, "properties": {"a": {}}, "additionalProperties": False},
+            {"z": SENT},
+            ["It takes no argument 'z'. It takes: a, names that match ^n."],
+        ),
+        ({"additionalProperties": {"type": "integer"}}, {"a": SENT}, ["'a': expected integer, got string."]),
+        (
+            {
+                "allOf": [{"properties": {"aa": {"type": "integer"}}}, {"required": ["bb"]}],
+                "unevaluatedProperties": False,
+            },
+            {"aa": 1, "bb": 2, "ab": 3},
+            None,
+        ),
+        (
+            {"allOf": [{"properties": {"first": {}}}], "unevaluatedProperties": False},
+            {"frist": SENT},
+            ["It takes no argument 'frist'. Did you mean 'first'? It takes: first."],
+        ),
+        (
+            {"allOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]},
+            {"a": SENT},
+            ["'a': expected integer, got string.", "'b' is missing."],
+        ),
+        (
+            {
+                "if": {"properties": {"k": {"const": 1}}, "required": ["k"]},
+                "then": {"required": ["a"]},
+                "else": {"required": ["b"]},
+            },
+            {"k": 1},
+            ["'a' is missing."],
+        ),
+        (
+            {
+                "if": {"properties": {"k": {"const": 1}}, "required": ["k"]},
+                "then": {"required": ["a"]},
+                "else": {"required": ["b"]},
+            },
+            {"k": 2},
+            ["'b' is missing."],
+        ),
+        (
+            {"properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}}},
+            {"a": SENT},
+            ["'a': expected integer or boolean, got string."],
+        ),
+        (
+            {"properties": {"a": {"oneOf": [{"type": "integer"}, {"minimum": 5, "type": "number"}]}}},
+            {"a": 7},
+            ["'a' may fit only one of these, and fits several: integer, number (at least 5)."],
+        ),
+        ({"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, {}, None),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/n", "maximum": 5}}, "$defs": {"n": {"type": "integer"}}},
+            {"a": 9},
+            ["'a': expected at most 5."],
+        ),
+        (
+            {"properties": {"a": {"$ref": "#/$defs/n", "maximum": 5}}, "$defs": {"n": {"type": "integer"}}},
+            {"a": SENT},
+            ["'a': expected integer, got string."],
+        ),
+        (
+            {"properties": {"a": {"$ref": "#"}, "n": {"type": "integer"}}},
+            {"a": {"a": {"n": SENT}}},
+            ["'a.a.n': expected integer, got string."],
+        ),
+        (
+            {"properties": {"a": {"$ref": "#here"}}, "$defs": {"x": {"$anchor": "here", "type": "integer"}}},
+            {"a": SENT},
+            ["'a': expected what the schema admits here."],
+        ),
+    ],
+)
+async def test_every_keyword_is_explained(schema: Any, sent: Any, sentences: list[str] | None) -> None:
+    result = await called(bare(**schema), sent)
+    assert result.error is not None
+    assert SENT not in json.dumps(result.error.to_dict())
+    problems = result.error.details["problems"]
+    assert problems
+    assert sentences is None or [problem["sentence"] for problem in problems] == sentences
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$id": "https://a.b/c", "properties": {"a": {"$ref": "d"}}, "$defs": {"d": {"$id": "d", "type": "integer"}}},
+        {"properties": {"a": {"$dynamicRef": "#n"}}, "$defs": {"n": {"$dynamicAnchor": "n", "type": "integer"}}},
+    ],
+    ids=["inner-id", "dynamic"],
+)
+async def test_a_schema_that_cannot_be_walked_is_still_enforced(schema: Any) -> None:
+    assert (await called(bare(**schema), {"a": 5})).value == {"a": 5}
+    assert (await explained(bare(**schema), {"a": SENT})).startswith("Tool 'bare': ")

@@ -1,0 +1,209 @@
+"""JSON text from outside: what is read, and what is refused with its place and the reason."""
+
+import json
+from decimal import Decimal
+from typing import Annotated, Any
+
+import pytest
+from pydantic import BaseModel, Field, model_validator
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from toolcrib import Tool, Workbench
+from toolcrib.schema.parse import LIMIT_BYTES, parse_json
+
+
+def any_value(x: Any = None) -> Any:
+    return x
+
+
+def text_only(x: str = "") -> str:
+    return x
+
+
+anything: Tool[..., Any] = Tool(
+    lambda **arguments: arguments, name="anything", parameters={"type": "object", "additionalProperties": True}
+)
+
+
+async def refusal(source: Any, text: Any) -> str:
+    async with Workbench([source]) as bench:
+        [spec] = bench.specs()
+        result = await bench.call(spec.name, text)
+    assert result.error is not None
+    assert result.error.code == "invalid_arguments"
+    return result.error.message.removeprefix(f"Tool '{spec.name}': ")
+
+
+NOT_JSON = {
+    '{"x": "a"': "EOF while parsing an object at line 1 column 9",
+    '{"x": "a",}': "trailing comma at line 1 column 11",
+    '{x: "a"}': "key must be a string at line 1 column 2",
+    '{"x": "a"} and so on': "trailing characters at line 1 column 12",
+    '{\n  "x": oops\n}': "expected value at line 2 column 8",
+    '{"\u00e9\u20ac": oops}': "expected value at line 1 column 8",
+    '{"x": NaN}': "NaN and Infinity are not JSON, at line 1 column 7",
+    '{"x": -Infinity}': "NaN and Infinity are not JSON, at line 1 column 8",
+    '{"x": [Infinity]}': "NaN and Infinity are not JSON, at line 1 column 8",
+    '{"x": None}': "None is not JSON, at line 1 column 7; JSON has null",
+    '{"x": True}': "True is not JSON, at line 1 column 7; JSON has true",
+    '{"x": 1, "x": 2}': "the name 'x' appears twice in an object, at line 1 column 14",
+    '{"x": [{"y": 1, "y": 1}]}': "the name 'y' appears twice in an object, at line 1 column 21",
+    '{"x": "a\nb"}': (
+        "a line break or other control character inside a string at line 2 column 1; write it as an escape, like \\n"
+    ),
+    '{"x": "\\ud800"}': "a broken or lone \\u escape at line 1 column 14",
+    '{"x": "\ud800"}': "a lone surrogate (half of a character) at line 1 column 8",
+    "\ufeff{}": "a byte order mark stands before it",
+    '{"x": 1e999}': "a number too large for any type",
+    '{"x": [-1E+400]}': "a number too large for any type",
+    f'{{"x": {"9" * 400}.0}}': "a number too large for any type",
+    f'{{"x": {"9" * 250}e99}}': "a number too large for any type",
+}
+
+
+@pytest.mark.parametrize("source", [any_value, text_only, anything], ids=["any", "text", "bare"])
+@pytest.mark.parametrize(("text", "reason"), NOT_JSON.items(), ids=range(len(NOT_JSON)))
+async def test_text_that_is_no_json_is_refused_with_the_place_and_the_reason(
+    source: Any, text: str, reason: str
+) -> None:
+    message = await refusal(source, text)
+    assert message == f"the arguments are not valid JSON: {reason}. Send one JSON object."
+
+
+@pytest.mark.parametrize("source", [any_value, anything], ids=["any", "bare"])
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[" * 100_000, "nested too deeply at line 1 column 202"),
+        ('{"x": ' + "[" * 100_000 + "]" * 100_000 + "}", "nested too deeply at line 1 column 207"),
+        ('{"x":' * 100_000, "nested too deeply at line 1 column 1006"),
+        (f'{{"x": {"9" * 5000}}}', "a number with too many digits at line 1 column 4308"),
+        ("\x00", "expected value at line 1 column 1"),
+    ],
+    ids=["arrays", "closed-arrays", "objects", "digits", "null-byte"],
+)
+async def test_text_beyond_any_bound_is_refused(source: Any, text: str, reason: str) -> None:
+    message = await refusal(source, text)
+    assert message == f"the arguments are not valid JSON: {reason}. Send one JSON object."
+
+
+async def test_bytes_that_are_not_utf8_are_refused() -> None:
+    message = await refusal(text_only, b'{"x": "\xff"}')
+    assert message == "the arguments are not valid JSON: byte 8 of it is not UTF-8. Send one JSON object."
+
+
+async def test_bytes_are_read_like_text() -> None:
+    async with Workbench([text_only]) as bench:
+        assert (await bench.call("text_only", '{"x": "é\\u0000"}'.encode())).value == "é\x00"
+
+
+@pytest.mark.parametrize("source", [text_only, anything], ids=["typed", "bare"])
+@pytest.mark.parametrize("letter", ["a", "é"])
+@pytest.mark.parametrize("as_text", [str, str.encode], ids=["str", "bytes"])
+async def test_four_mebibytes_are_read_and_one_byte_more_is_too_large(source: Any, letter: str, as_text: Any) -> None:
+    room = LIMIT_BYTES - len('{"x":""}')
+    largest = f'{{"x":"{letter * (room // len(letter.encode()))}"}}'
+    async with Workbench([source]) as bench:
+        [spec] = bench.specs()
+        assert (await bench.call(spec.name, as_text(largest))).status == "success"
+        result = await bench.call(spec.name, as_text(largest[:-2] + 'a"}'))
+    assert result.error is not None
+    assert (result.error.code, result.error.retry) == ("too_large", "changed")
+    assert result.error.message == (
+        f"Tool '{spec.name}': 4194305 bytes of JSON are over the limit of 4194304 bytes. "
+        "Send less, or in several calls."
+    )
+
+
+async def test_a_mapping_over_the_limit_is_too_large() -> None:
+    async with Workbench([text_only]) as bench:
+        result = await bench.call("text_only", {"x": "a" * 5_000_000})
+    assert result.error is not None
+    assert result.error.code == "too_large"
+
+
+async def test_broken_json_is_a_problem_in_the_details() -> None:
+    async with Workbench([text_only]) as bench:
+        result = await bench.call("text_only", "{")
+    assert result.error is not None
+    [problem] = result.error.details["problems"]
+    assert (problem["path"], problem["expected"]) == ("", "one JSON object")
+
+
+@pytest.mark.parametrize(
+    "text", ["1e99", "1E+308", "0.0000001", "-0", "1" * 4000, "[1.7976931348623157e308]", '"1e999"']
+)
+async def test_numbers_within_bounds_are_read(text: str) -> None:
+    async with Workbench([any_value]) as bench:
+        assert (await bench.call("any_value", f'{{"x": {text}}}')).value == json.loads(text)
+
+
+async def test_a_number_that_is_none_reaches_no_number_wherever_it_stands() -> None:
+    class Loose(BaseModel):
+        v: float
+
+    class Open(BaseModel, extra="allow"):
+        v: float = 0.0
+
+    @pydantic_dataclass
+    class Point:
+        x: float | None = None
+
+    class Exact(BaseModel):
+        v: Annotated[Decimal, Field(allow_inf_nan=True)]
+
+    class Willing(BaseModel, allow_inf_nan=True):
+        v: float = 0.0
+        d: Decimal = Decimal(0)
+
+    class Seen(BaseModel):
+        v: float
+
+        @model_validator(mode="before")
+        @classmethod
+        def as_it_came(cls, data: Any) -> Any:
+            return {"v": 1.0}
+
+    async def models(
+        loose: Loose | None = None,
+        many: list[Loose] | None = None,
+        open: Open | None = None,
+        point: Point | None = None,
+        seen: Seen | None = None,
+        exact: Exact | None = None,
+        willing: Willing | None = None,
+        number: float = 0.0,
+    ) -> str:
+        return "ran"
+
+    async def free(values: dict[str, Any]) -> str:
+        return "ran"
+
+    bench = Workbench([models, free])
+    for name, sent in (
+        ("models", '{"loose": {"v": %s}}'),
+        ("models", '{"many": [{"v": 1.5}, {"v": %s}]}'),
+        ("models", '{"loose": {"v": 1.5, "ignored": %s}}'),
+        ("models", '{"open": {"more": %s}}'),
+        ("models", '{"point": {"x": %s}}'),
+        ("models", '{"seen": {"v": %s}}'),
+        ("models", '{"exact": {"v": %s}}'),
+        ("models", '{"willing": {"v": %s}}'),
+        ("models", '{"willing": {"d": %s}}'),
+        ("models", '{"number": %s}'),
+        ("free", '{"values": {"v": %s}}'),
+    ):
+        assert (await bench.call(name, sent % "1.25")).value == "ran", sent
+        for number, message in (
+            ("NaN", "NaN and Infinity are not JSON"),
+            ("-Infinity", "NaN and Infinity are not JSON"),
+            ("1e999", "a number too large for any type"),
+        ):
+            if (sent, number) == ('{"loose": {"v": 1.5, "ignored": %s}}', "1e999"):
+                continue  # a well-formed number that nobody reads
+            result = await bench.call(name, sent % number)
+            assert (result.status, message in result.text) == ("error", True), (sent, number, result.text)
+
+
+def test_what_is_read_is_what_json_means() -> None:
+    assert parse_json('{"a": [1, 2.5, "x", null, true, {"b": -0.0}]}') == {"a": [1, 2.5, "x", None, True, {"b": -0.0}]}

@@ -1,0 +1,233 @@
+"""What a tool returns is written as JSON that keeps what its output schema promises."""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Annotated, Any, Literal, Never, NoReturn, TypeVar
+
+import jsonschema_rs
+import pytest
+from pydantic import BaseModel, ConfigDict, Field, computed_field
+from typing_extensions import TypedDict
+
+from toolcrib import Audio, Data, DefinitionError, File, Image, Result, Text, Tool, ToolError, Workbench
+
+T = TypeVar("T")
+
+
+class Person(BaseModel):
+    name: str
+    born: datetime | None = None
+
+
+class Named(BaseModel):
+    model_config = ConfigDict(populate_by_name=True)
+
+    from_: str = Field(alias="from")
+    to: str = Field(serialization_alias="To")
+
+
+class Area(BaseModel):
+    width: int
+
+    @computed_field
+    @property
+    def area(self) -> int:
+        return self.width**2
+
+
+@dataclass
+class Point:
+    x: int
+    y: float = 0.0
+
+
+class Record(TypedDict):
+    a: int
+
+
+class Unknown:
+    pass
+
+
+def returning(value: Any, kind: Any) -> Tool[..., Any]:
+    def give() -> Any:
+        return value
+
+    give.__annotations__["return"] = kind
+    return Tool(give)
+
+
+async def text_of(value: Any, kind: Any) -> str:
+    async with Workbench([returning(value, kind)]) as bench:
+        return (await bench.call("give")).text
+
+
+async def error_of(value: Any, kind: Any) -> ToolError:
+    async with Workbench([returning(value, kind)]) as bench:
+        error = (await bench.call("give")).error
+    assert error is not None
+    return error
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema"),
+    [
+        (int, {"type": "integer"}),
+        (str, {"type": "string"}),
+        (list[int], {"type": "array", "items": {"type": "integer"}}),
+        (dict[str, Any], {"type": "object", "additionalProperties": True}),
+        (dict[str, int], {"type": "object", "additionalProperties": {"type": "integer"}}),
+        (dict, {"type": "object", "additionalProperties": True}),
+        (int | None, {"anyOf": [{"type": "integer"}, {"type": "null"}]}),
+        (Literal["a", "b"], {"type": "string", "enum": ["a", "b"]}),
+        (
+            Annotated[int, Field(ge=1, description="How many.")],
+            {"type": "integer", "minimum": 1, "description": "How many."},
+        ),
+        (Record, {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}),
+        (
+            Area,
+            {
+                "type": "object",
+                "properties": {"width": {"type": "integer"}, "area": {"type": "integer", "readOnly": True}},
+                "required": ["width", "area"],
+            },
+        ),
+        (
+            Named,
+            {
+                "type": "object",
+                "properties": {"from": {"type": "string"}, "To": {"type": "string"}},
+                "required": ["from", "To"],
+            },
+        ),
+    ],
+    ids=str,
+)
+def test_the_output_schema_comes_from_the_return_type(kind: Any, schema: dict[str, Any]) -> None:
+    made = returning(None, kind).spec.output_schema
+    assert made == schema
+    jsonschema_rs.meta.validate(made)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        None, Any, object, NoReturn, Never, bytes, bytearray, T, Text, Image, list[Image], tuple[Text, Image],
+        list, tuple, list[Any], tuple[Any, ...], Text | int, Any | None,
+        Image | None, Result[int], Annotated[Image, "x"], dict[str, File], Audio, Data,
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_promises_no_json_has_no_output_schema(kind: Any) -> None:
+    assert returning(None, kind).spec.output_schema is None
+
+
+def test_without_a_return_annotation_nothing_is_promised() -> None:
+    def give():  # type: ignore[no-untyped-def]
+        return 1
+
+    assert Tool(give).spec.output_schema is None
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "text"),
+    [
+        (3, int, "3"),
+        (True, bool, "true"),
+        (None, None, "null"),
+        (None, Any, "null"),
+        ([1, "ä"], Any, '[1,"ä"]'),
+        ((1, 2), tuple[int, int], "[1,2]"),
+        ({"a": Path("/x")}, dict[str, Path], '{"a":"/x"}'),
+        (Decimal("1.50"), Decimal, '"1.50"'),
+        (datetime(2024, 1, 2, tzinfo=UTC), datetime, '"2024-01-02T00:00:00Z"'),
+        (Point(1), Point, '{"x":1,"y":0.0}'),
+        (Point(1), Any, '{"x":1,"y":0.0}'),
+        (Person(name="A"), Person, '{"name":"A","born":null}'),
+        ([Person(name="A")], Any, '[{"name":"A","born":null}]'),
+        (Area(width=2), Area, '{"width":2,"area":4}'),
+        (Named(from_="a", to="b"), Named, '{"from":"a","To":"b"}'),
+        (Named(from_="a", to="b"), Any, '{"from":"a","To":"b"}'),
+        ([Named(from_="a", to="b")], list[Named], '[{"from":"a","To":"b"}]'),
+        ({"name": "A", "born": None}, Person, '{"name":"A","born":null}'),
+        ({"a": 1}, Record, '{"a":1}'),
+        (math.nan, Any, "null"),
+        (math.inf, float | None, "null"),
+        ([1, 2], tuple[int, ...], "[1,2]"),
+        ({1, 2}, list[int], "[1,2]"),
+    ],
+)
+async def test_values_are_written_as_json(value: Any, kind: Any, text: str) -> None:
+    assert await text_of(value, kind) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (1.5, int),
+        (None, int),
+        ([1, "a"], list[int]),
+        ({"name": 5}, Person),
+        ({"a": "x"}, Record),
+        (Point(1), Person),
+        (math.nan, float),
+        ([1.0, math.inf], list[float]),
+        (Point(1, math.nan), Point),
+        ({"a": math.nan}, dict[str, float]),
+        (5, Literal[4]),
+        (0, Annotated[int, Field(ge=1)]),
+        ([Point(1)], list[Person]),
+        (Point(1), int | Person),
+        (None, list[int]),
+        ([None], list[dict[str, int]]),
+    ],
+    ids=str,
+)
+async def test_what_breaks_the_promise_is_an_invalid_result(value: Any, kind: Any) -> None:
+    error = await error_of(value, kind)
+    assert (error.code, error.retry) == ("invalid_result", "never")
+    assert error.message.startswith("Tool 'give' returned a value that does not match its output schema (expected ")
+
+
+@pytest.mark.parametrize("kind", [Any, int, list[int]], ids=str)
+async def test_what_has_no_json_form_is_an_invalid_result(kind: Any) -> None:
+    error = await error_of(Unknown(), kind)
+    assert error.code == "invalid_result"
+    assert error.message == "Tool 'give' returned something that has no JSON form (Unknown)."
+
+
+async def test_a_value_that_holds_itself_is_an_invalid_result() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    assert (await error_of(circle, Any)).code == "invalid_result"
+    assert (await error_of(circle, list[Any])).code == "invalid_result"
+
+
+async def test_the_value_itself_reaches_the_program() -> None:
+    person = Person(name="A")
+    async with Workbench([returning(person, Person)]) as bench:
+        assert (await bench.call("give")).value is person
+
+
+@pytest.mark.parametrize("kind", [Unknown, list[Unknown], Iterator[Unknown], dict[Unknown, int]], ids=str)
+def test_a_return_type_without_json_form_is_refused_with_the_way_out(kind: Any) -> None:
+    with pytest.raises(DefinitionError) as raised:
+        returning(None, kind)
+    message = str(raised.value)
+    assert message.startswith("Tool 'give' returns ")
+    assert "which has no JSON form" in message
+    assert message.endswith(
+        "Return a type that pydantic can describe, a toolcrib Image, Audio or File, or annotate the return as Any."
+    )
+
+
+def test_schemas_are_json() -> None:
+    for kind in (Person, Named, Area, Point, Record):
+        made = returning(None, kind).spec.output_schema
+        assert json.loads(json.dumps(made, allow_nan=False)) == made

@@ -1,0 +1,320 @@
+"""The check of arguments, from every form they come in: strict first, then repaired, then explained; never a crash."""
+
+import collections
+import datetime
+import types
+from decimal import Decimal
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, field_validator
+
+from toolcrib import Repair, Result, Tool, Workbench
+
+Json = dict[str, Any]
+
+
+async def called(source: Any, arguments: Any, *, repair: bool = True) -> Result[Any]:
+    async with Workbench([source], repair=repair) as bench:
+        [spec] = bench.specs()
+        return await bench.call(spec.name, arguments)
+
+
+def refusal(result: Result[Any]) -> str:
+    assert result.error is not None
+    assert result.error.code == "invalid_arguments"
+    return result.error.message
+
+
+def send(to: str, subject: str, body: str = "") -> list[str]:
+    return [to, subject, body]
+
+
+def bare(**schema: Any) -> Tool[..., Any]:
+    return Tool(lambda **arguments: arguments, name="bare", parameters={"type": "object", **schema})
+
+
+# The forms that arguments come in
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"to": "a", "subject": "b"}',
+        b'{"to": "a", "subject": "b"}',
+        bytearray(b'{"to": "a", "subject": "b"}'),
+        {"to": "a", "subject": "b"},
+        collections.OrderedDict(to="a", subject="b"),
+        types.MappingProxyType({"to": "a", "subject": "b"}),
+        collections.ChainMap({"to": "a"}, {"subject": "b"}),
+    ],
+    ids=lambda given: type(given).__name__,
+)
+async def test_arguments_are_text_bytes_or_any_mapping(arguments: Any) -> None:
+    result = await called(send, arguments)
+    assert (result.unwrap(), result.repairs) == (["a", "b", ""], ())
+
+
+async def test_no_arguments_are_an_empty_object() -> None:
+    assert (await called(lambda_of_nothing, None)).repairs == ()
+    assert (await called(lambda_of_nothing, "{}")).repairs == ()
+
+
+def lambda_of_nothing(n: int = 1) -> int:
+    return n
+
+
+@pytest.mark.parametrize("text", ["", " \n\t"])
+async def test_empty_text_is_an_empty_object_and_that_is_noted(text: str) -> None:
+    result = await called(lambda_of_nothing, text)
+    assert (result.unwrap(), result.repairs) == (1, (Repair("", "empty", "object"),))
+    assert refusal(await called(send, text)) == (
+        "Tool 'send': 2 problems with its arguments.\n"
+        "- 'to' is missing. Expected string.\n"
+        "- 'subject' is missing. Expected string."
+    )
+
+
+@pytest.mark.parametrize("source", [lambda_of_nothing, bare()], ids=["typed", "bare"])
+async def test_without_repair_empty_text_is_refused(source: Any) -> None:
+    said = refusal(await called(source, "", repair=False))
+    assert said.endswith("the arguments are not valid JSON: the text is empty. Send one JSON object.")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [("[]", "array"), ("3", "integer"), ("null", "null"), ('"text"', "string"), ([1], "array"), (5, "integer")],
+)
+@pytest.mark.parametrize("repair", [True, False])
+async def test_arguments_that_are_no_object_are_refused(arguments: Any, kind: str, repair: bool) -> None:
+    for source in (send, bare()):
+        said = refusal(await called(source, arguments, repair=repair))
+        assert said.endswith(f"the arguments: expected object, got {kind}.")
+
+
+def _cyclic() -> Json:
+    inner: Json = {}
+    inner["x"] = [inner]
+    return inner
+
+
+def _deep() -> Json:
+    inner: Any = 1
+    for _ in range(100_000):
+        inner = {"x": inner}
+    return {"x": inner}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (_cyclic, "the arguments have no JSON form: something among them contains itself"),
+        (_deep, "the arguments have no JSON form: they are nested too deeply"),
+        (
+            lambda: {"x": "\ud800"},
+            "the arguments have no JSON form: a lone surrogate (half of a character) is among them",
+        ),
+        (lambda: {"x": b"\xff"}, "the arguments have no JSON form: some bytes among them are not UTF-8"),
+        (
+            lambda: {"x": object()},
+            "the arguments have no JSON form: a value of type object has none",
+        ),
+        (
+            lambda: {"x": [float("nan")]},
+            "the arguments are not valid JSON: NaN and Infinity are not JSON, at line 1 column 7",
+        ),
+        (
+            lambda: {"x": -float("inf")},
+            "the arguments are not valid JSON: NaN and Infinity are not JSON, at line 1 column 7",
+        ),
+        (
+            lambda: {1: "a", "1": "b"},
+            "the arguments are not valid JSON: the name '1' appears twice in an object, at line 1 column 14",
+        ),
+    ],
+    ids=["cycle", "depth", "surrogate", "bytes", "object", "nan", "infinity", "keys"],
+)
+async def test_a_mapping_without_a_json_form_is_refused(arguments: Any, reason: str) -> None:
+    def any_value(x: Any = None, **others: Any) -> None: ...
+
+    said = refusal(await called(any_value, arguments()))
+    assert said == f"Tool 'any_value': {reason}. Send one JSON object."
+
+
+async def test_keys_of_a_mapping_that_are_no_text_are_read_as_json_would_write_them() -> None:
+    def count(by_number: dict[int, str]) -> list[int]:
+        return list(by_number)
+
+    assert (await called(count, {"by_number": {1: "a"}})).unwrap() == [1]
+    assert refusal(await called(count, {1: {}})) == (
+        "Tool 'count' takes no argument '1'. Did you mean 'by_number'? It takes: by_number."
+    )
+
+
+# Strict first
+
+
+class Opts(BaseModel):
+    depth: int = 1
+    note: str | None = None
+
+
+async def test_a_call_that_is_valid_strictly_is_not_altered() -> None:
+    def take(
+        s: str,
+        i: int,
+        f: float,
+        b: bool,
+        n: int | None,
+        many: list[int],
+        o: Opts,
+        u: int | str,
+        e: Literal["A", "b"],
+        a: Any,
+    ) -> list[Any]:
+        return [s, i, f, b, n, many, o, u, e, a]
+
+    result = await called(
+        take,
+        '{"s": "5", "i": 5, "f": 5, "b": false, "n": null, "many": [], "o": {"depth": 2, "note": "null"},'
+        ' "u": "7", "e": "b", "a": "[1]"}',
+    )
+    assert result.unwrap() == ["5", 5, 5.0, False, None, [], Opts(depth=2, note="null"), "7", "b", "[1]"]
+    assert result.repairs == ()
+
+
+async def test_a_bare_schema_gets_the_json_values_themselves() -> None:
+    result = await called(bare(properties={"n": {"type": "integer"}}), '{"n": 1.0, "other": [1e2, "5"]}')
+    assert (result.unwrap(), result.repairs) == ({"n": 1.0, "other": [100.0, "5"]}, ())
+    assert isinstance(result.unwrap()["n"], float)
+
+
+@pytest.mark.parametrize("repair", [True, False])
+async def test_validators_that_take_other_kinds_take_the_first_road(repair: bool) -> None:
+    def word(said: Annotated[str, BeforeValidator(str)], size: Annotated[int, BeforeValidator(len)]) -> list[Any]:
+        return [said, size]
+
+    result = await called(word, '{"said": 5, "size": "four"}', repair=repair)
+    assert (result.unwrap(), result.repairs) == (["5", 4], ())
+
+
+async def test_what_is_repaired_in_one_argument_changes_no_other() -> None:
+    def take(n: int, when: datetime.date | str, dec: Decimal, a: Any, x: float) -> list[Any]:
+        return [n, when, dec, a, x]
+
+    text = '{{"n": {}, "when": "2020-01-01", "dec": 1.10, "a": {{"b": "5", "c": [1.0, 1]}}, "x": 3}}'
+    strictly = await called(take, text.format(5))
+    repaired = await called(take, text.format('"5"'))
+    assert repr(repaired.unwrap()) == repr(strictly.unwrap())
+    assert (strictly.repairs, repaired.repairs) == ((), (Repair("/n", "string", "integer"),))
+
+
+# A whole number for an integer: the schema takes it, strict reading does not
+
+
+@pytest.mark.parametrize("spelled", ["2.0", "2.00", "20e-1", "0.2e1"])
+async def test_a_whole_number_is_taken_for_an_integer_and_noted(spelled: str) -> None:
+    def take(n: int, many: list[StrictInt] = [], o: Opts = Opts()) -> list[Any]:
+        return [n, many, o]
+
+    result = await called(take, f'{{"n": {spelled}, "many": [1, {spelled}], "o": {{"depth": {spelled}}}}}')
+    assert repr(result.unwrap()) == repr([2, [1, 2], Opts(depth=2)])
+    assert result.repairs == (
+        Repair("/n", "number", "integer"),
+        Repair("/many/1", "number", "integer"),
+        Repair("/o/depth", "number", "integer"),
+    )
+
+
+@pytest.mark.parametrize("spelled", ["1.5", "1.00000000000000000001", "9007199254740993.0", "1e23", "1e+23", "-0.5"])
+async def test_a_number_that_is_not_surely_an_integer_is_refused(spelled: str) -> None:
+    def take(n: int) -> int:
+        return n
+
+    assert refusal(await called(take, f'{{"n": {spelled}}}')).startswith("Tool 'take': 'n': expected ")
+
+
+async def test_without_repair_a_whole_number_is_no_integer() -> None:
+    def take(n: int) -> int:
+        return n
+
+    result = await called(take, '{"n": 2.0}', repair=False)
+    assert refusal(result) == "Tool 'take': 'n': expected a valid integer."
+
+
+async def test_a_whole_number_stays_what_it_is_where_numbers_are_taken() -> None:
+    def take(n: int, f: float, u: int | float, a: Any) -> list[Any]:
+        return [n, f, u, a]
+
+    assert repr((await called(take, '{"n": "1", "f": 1.0, "u": 1.0, "a": 1.0}')).unwrap()) == "[1, 1.0, 1.0, 1.0]"
+
+
+async def test_what_a_validator_took_is_neither_repaired_nor_a_problem() -> None:
+    def take(said: Annotated[str, BeforeValidator(repr)], tags: set[int], n: int) -> list[Any]:
+        return [said, tags, n]
+
+    result = await called(take, '{"said": 5, "tags": [1, 1], "n": "7"}')
+    assert (result.unwrap(), result.repairs) == (["5", {1}, 7], (Repair("/n", "string", "integer"),))
+    assert refusal(await called(take, '{"said": 5, "tags": [1, 1], "n": "x"}')) == (
+        "Tool 'take': 'n': expected integer, got string."
+    )
+
+
+# Both sides of a typed tool explain together
+
+
+async def test_problems_of_schema_and_validators_come_together_each_once() -> None:
+    def even(n: int) -> int:
+        if n % 2:
+            raise ValueError("must be even")
+        return n
+
+    class Trip(BaseModel):
+        city: str
+        nights: Annotated[int, Field(ge=1)]
+
+        @field_validator("city")
+        @classmethod
+        def known(cls, city: str) -> str:
+            if city != "Oslo":
+                raise AssertionError("there is only Oslo.")
+            return city
+
+    def book(trip: Trip, count: Annotated[int, AfterValidator(even)], when: datetime.date, flag: bool) -> None: ...
+
+    said = refusal(
+        await called(book, '{"trip": {"city": "Rome", "nights": 0}, "count": 3, "when": "2026-02-30", "flag": "no"}')
+    )
+    assert said == (
+        "Tool 'book': 5 problems with its arguments.\n"
+        "- 'trip.nights': expected at least 1.\n"
+        "- 'flag': expected boolean, got string.\n"
+        "- 'trip.city': there is only Oslo.\n"
+        "- 'count': must be even.\n"
+        "- 'when': expected a valid date in the format YYYY-MM-DD, day value is outside expected range."
+    )
+
+
+async def test_what_was_repaired_is_no_problem_when_something_else_is() -> None:
+    def take(n: int, many: list[int], m: int, flag: bool) -> None: ...
+
+    said = refusal(await called(take, '{"n": "5", "many": "[1, 2]", "m": 2.0, "flag": "no"}'))
+    assert said == "Tool 'take': 'flag': expected boolean, got string."
+
+
+async def test_a_validator_sees_the_repaired_value() -> None:
+    class Range(BaseModel):
+        low: int
+
+        @field_validator("low")
+        @classmethod
+        def positive(cls, low: int) -> int:
+            if low < 0:
+                raise ValueError("must not be negative")
+            return low
+
+    def take(range: Range) -> None: ...
+
+    assert refusal(await called(take, '{"range": "{\\"low\\": -5}"}')) == (
+        "Tool 'take': 'range.low': must not be negative."
+    )

@@ -1,0 +1,326 @@
+"""Sources start by themselves: one that hangs, fails or dies costs its own tools, and nobody else's."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, Caller, CancellationToken, Crib, SetupError, Source, Workbench, tool
+from toolcrib.workbench import lifespan
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@tool
+async def slow_add(a: int, b: int) -> int:
+    await asyncio.sleep(0.01)
+    return a + b
+
+
+class Remote(Source):
+    """A source in another place, which the test lets start, fail, hang and die."""
+
+    required = False
+    restart_after_s = 0.02
+
+    def __init__(self) -> None:
+        self.starts = self.stops = 0
+        self.fails = 0
+        """How many more starts fail."""
+        self.may_start = asyncio.Event()
+        self.may_start.set()
+        self.may_stop = asyncio.Event()
+        self.may_stop.set()
+
+    async def start(self) -> None:
+        self.starts += 1
+        await self.may_start.wait()
+        if self.fails > 0:
+            self.fails -= 1
+            raise ConnectionError("no route to the server")
+
+    async def stop(self) -> None:
+        await self.may_stop.wait()
+        self.stops += 1
+
+    def tools(self) -> Sequence[Callable[..., Any]]:
+        async def ping() -> str:
+            return f"start {self.starts}"
+
+        return [ping]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+def others() -> set[asyncio.Task[Any]]:
+    return asyncio.all_tasks() - {asyncio.current_task()}
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lifespan, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(lifespan, "START_S", 0.3)
+
+
+async def test_a_start_that_fails_costs_its_own_tools_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    remote = Remote()
+    remote.fails, remote.restart_after_s = 3, 0.1
+    async with Workbench([add, remote]) as bench:
+        assert (await bench.call(add, a=1, b=2)).value == 3
+        result = await bench.call("ping")
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+        assert [problem.reason for problem in bench.problems] == [
+            "The source Remote could not be started: ConnectionError: no route to the server"
+        ]
+        assert "no route to the server; it is tried again" in caplog.text
+        await until(lambda: not bench.problems)
+        assert (await bench.call("ping")).value == "start 4"
+    assert remote.stops == 1
+    assert not others()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_start_that_hangs_is_a_problem_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+    remote = Remote()
+    remote.may_start.clear()
+    async with Workbench([add, remote]) as bench:
+        assert (await bench.call(add, a=1, b=2)).value == 3
+        result = await bench.call("ping")
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+        assert [problem.reason for problem in bench.problems] == ["The source Remote has not started yet."]
+        assert "The source Remote has not started yet" in caplog.text
+        await until(lambda: remote.starts == 2)
+        assert "could not be started: TimeoutError: it took longer than 0.3 s" in caplog.text
+        remote.may_start.set()
+        await until(lambda: not bench.problems)
+        assert (await bench.call("ping")).value == "start 2"
+    assert not others()
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_calls_wait_for_a_hanging_start_only_once() -> None:
+    remote = Remote()
+    remote.may_start.clear()
+    async with Workbench([add, remote]) as bench:
+        began = asyncio.get_running_loop().time()
+        for _ in range(20):
+            await bench.call("ping")
+            await bench.call("no_such_tool")
+        assert asyncio.get_running_loop().time() - began < 1
+
+
+async def test_a_source_that_dies_is_started_again() -> None:
+    remote = Remote()
+    async with Workbench([add, remote]) as bench:
+        assert (await bench.call("ping")).value == "start 1"
+        remote.may_start.clear()
+        remote.lost()
+        await until(lambda: remote.starts == 2)
+        assert [problem.reason for problem in bench.problems] == ["it was lost"]
+        assert (await bench.call(add, a=1, b=2)).value == 3
+        remote.may_start.set()
+        await until(lambda: not bench.problems)
+        assert (await bench.call("ping")).value == "start 2"
+    assert remote.stops == 2
+    assert not others()
+
+
+async def test_a_stop_waits_for_what_died_and_is_still_stopping() -> None:
+    remote = Remote()
+    bench = Workbench([remote])
+    await bench.start()
+    remote.may_stop.clear()
+    remote.lost()
+    await asyncio.sleep(0.02)
+    asyncio.get_running_loop().call_later(0.05, remote.may_stop.set)
+    await bench.stop()
+    assert remote.stops == 1
+    assert not others()
+
+
+async def test_a_stop_ends_the_attempts() -> None:
+    remote = Remote()
+    remote.fails = 1000
+    bench = Workbench([remote])
+    await bench.start()
+    await bench.stop()
+    assert not others()
+    hanging = Remote()
+    hanging.may_start.clear()
+    crib = Crib([hanging])
+    await crib.start_required()
+    await crib.stop()
+    assert not others()
+
+
+async def test_a_required_source_that_cannot_start_makes_the_start_raise() -> None:
+    remote = Remote()
+    remote.required, remote.fails = True, 1
+    with pytest.raises(SetupError, match="Remote could not be started: ConnectionError"):
+        await Workbench([add, remote]).start()
+    remote.fails = 1
+    bench = Workbench([add, remote])
+    result = await bench.call(add, a=1, b=2)
+    assert result.error is not None
+    assert result.error.code == "unavailable"
+    await bench.stop()
+
+
+async def test_what_a_source_starts_in_a_call_does_not_have_the_deadline_of_that_call() -> None:
+    polled: list[asyncio.Task[Any]] = []
+
+    class Polling(Source):
+        required = False
+
+        async def open(self, _caller: Caller) -> Any:
+            return Polling.Session()
+
+        def tools(self) -> Sequence[Callable[..., Any]]:
+            return Polling.Session().tools()
+
+        class Session(Source):
+            async def start(self) -> None:
+                polled.append(asyncio.create_task(self.poll()))
+
+            async def poll(self) -> Any:
+                await asyncio.sleep(0.2)
+                return await bench.call("slow_add", {"a": 1, "b": 2})
+
+            def tools(self) -> Sequence[Callable[..., Any]]:
+                async def poll() -> None: ...
+
+                return [poll]
+
+    bench = Crib([slow_add, Polling()]).workbench()
+    result = await bench.call(Call("poll", timeout_s=0.1))
+    assert result.status == "success"
+    assert (await polled[0]).value == 3
+    await bench.crib.stop()
+
+
+class PerCaller(Remote):
+    """A source with a session of its own for each caller, which takes time to open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.opened: list[Remote] = []
+        self.session_fails = 0
+
+    async def open(self, caller: Caller) -> Remote:
+        await asyncio.sleep(0.02)
+        session = Remote()
+        session.fails = self.session_fails
+        self.opened.append(session)
+        return session
+
+
+async def test_calls_at_the_same_time_open_one_session() -> None:
+    source = PerCaller()
+    async with Crib([source]) as crib:
+        alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
+        results = await asyncio.gather(*(bench.call("ping") for bench in (alice, bob) for _ in range(5)))
+        assert [result.value for result in results] == ["start 1"] * 10
+        assert len(source.opened) == 2
+    assert [session.stops for session in source.opened] == [1, 1]
+    assert not others()
+
+
+async def test_a_session_that_cannot_start_is_tried_again_and_not_opened_again() -> None:
+    source = PerCaller()
+    source.session_fails = 3
+    async with Crib([add, source]) as crib:
+        bench = crib.workbench(Caller("alice"))
+        assert [(await bench.call("ping")).status for _ in range(3)] == ["error"] * 3
+        assert (await bench.call(add, a=1, b=2)).value == 3
+        await until(lambda: source.opened[0].starts == 4)
+        assert (await bench.call("ping")).value == "start 4"
+        assert len(source.opened) == 1
+    assert not others()
+
+
+async def test_a_session_that_is_not_required_does_not_keep_other_tools_from_running() -> None:
+    source = PerCaller()
+    source.session_fails = 1000
+    async with Workbench([add, source]) as bench:
+        assert (await bench.call(add, a=1, b=2)).value == 3
+        result = await bench.call("ping")
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+    assert not others()
+
+
+async def test_a_token_cancels_a_call_that_waits_for_a_source() -> None:
+    source = Remote()
+    source.required = True
+    source.may_start.clear()
+    token = CancellationToken()
+    bench = Workbench([source])
+    asyncio.get_running_loop().call_later(0.05, token.cancel)
+    async with asyncio.timeout(5):
+        result = await bench.call(Call("ping", cancellation=token))
+    assert result.error is not None
+    assert result.error.code == "cancelled"
+    await bench.stop()
+    assert not others()
+
+
+def test_a_source_that_failed_on_a_loop_that_ended_is_tried_on_the_next() -> None:
+    class Late(Source):
+        """Its tools are known once it runs."""
+
+        required = False
+        restart_after_s = 60.0
+
+        def __init__(self) -> None:
+            self.runs, self.fails = False, True
+
+        async def start(self) -> None:
+            if self.fails:
+                raise ConnectionError("down")
+            self.runs = True
+
+        def tools(self) -> Sequence[Callable[..., Any]]:
+            async def late() -> str:
+                return "here"
+
+            return [late] if self.runs else []
+
+    late = Late()
+    bench = Workbench([add, late])
+    assert asyncio.run(bench.call("late")).status == "error"
+    late.fails = False
+    assert asyncio.run(bench.call("late")).value == "here"
+    asyncio.run(bench.stop())
+
+
+async def test_the_reason_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:
+    class Leaking(Remote):
+        async def start(self) -> None:
+            raise ConnectionError("https://user:s3cret-key@host is down")
+
+        async def stop(self) -> None: ...
+
+    class Leaving(Source):
+        async def stop(self) -> None:
+            raise ConnectionError("https://user:s3cret-key@host is down")
+
+        def tools(self) -> Sequence[Callable[..., Any]]:
+            return [add]
+
+    with caplog.at_level(logging.DEBUG):
+        async with Workbench([Leaking(), Leaving()], secrets=["s3cret-key"]) as bench:
+            await bench.call("ping")
+            assert "s3cret-key" not in str(bench.problems)
+    assert "failed to stop" in caplog.text
+    assert "s3cret-key" not in caplog.text

@@ -1,0 +1,81 @@
+"""Options: declared once, and refused where they are not valid, with the way out."""
+
+from collections.abc import Callable
+from typing import Any, get_type_hints
+
+import pytest
+
+from toolcrib import SetupError
+from toolcrib.call import Retries
+from toolcrib.schema.declared import doc_of
+from toolcrib.workbench import Limit, Limiter
+from toolcrib.workbench.options import DEFAULTS, Options, require_options
+
+
+def test_every_option_has_a_default_and_documentation() -> None:
+    hints = get_type_hints(Options, include_extras=True)
+    assert set(hints) == set(DEFAULTS)
+    assert all(map(doc_of, hints.values()))
+
+
+def test_options_that_are_not_set_have_their_defaults() -> None:
+    assert require_options({}, of="Workbench") == DEFAULTS
+
+
+def test_lists_become_tuples_and_a_limiter_stays_what_it_is() -> None:
+    limit, retries, limiter = Limit(concurrency=1), Retries(times=1), Limiter()
+    options = require_options({"limits": iter([limit]), "retries": [retries], "secrets": {"abcd"}}, of="Crib")
+    assert (options["limits"], options["retries"], options["secrets"]) == ((limit,), (retries,), ("abcd",))
+    assert require_options({"limits": limiter}, of="Crib")["limits"] is limiter
+
+
+@pytest.mark.parametrize("everything", [0, None])
+def test_a_result_is_shown_whole_for_0_as_for_none(everything: int | None) -> None:
+    assert require_options({"max_result_chars": everything}, of="Crib")["max_result_chars"] is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"timout_s": 1},
+            "Crib has no option 'timout_s'. Did you mean 'timeout_s'? The options are: timeout_s, repair,",
+        ),
+        ({"timeout_s": 0}, "Crib: 'timeout_s' takes a number of seconds above 0 (without it there is no limit)."),
+        (
+            {"timeout_s": "3"},
+            "Crib: 'timeout_s' takes a number of seconds above 0 (without it there is no limit), not str.",
+        ),
+        ({"pending_s": None}, "Crib: 'pending_s' takes a number of seconds above 0, not None."),
+        ({"repair": 1}, "Crib: 'repair' takes a boolean, not int."),
+        (
+            {"max_result_chars": 5},
+            "Crib: 'max_result_chars' takes a whole number of characters from 1000 on, or 0 to show everything.",
+        ),
+        ({"limits": [3]}, 'Crib: limits are Limit values, as in limits=[Limit("db_*", concurrency=4)], not int.'),
+        ({"retries": 3}, 'Crib: retries are Retries values, as in retries=[Retries("gh_*", times=3)], not int.'),
+        ({"secrets": "abcd"}, "Crib: secrets are texts, as in secrets=[key], not str."),
+        ({"secrets": [b"abcd"]}, "Crib: secrets are texts, as in secrets=[key], not bytes."),
+        ({"around": ["x"]}, "Crib: around are async functions, as in around=[cached], not str."),
+        ({"policy": "allow"}, "Crib: 'policy' is a function, not str."),
+        ({"ask": True}, "Crib: 'ask' is a function, not bool."),
+        ({"variables": [1]}, "Crib: 'variables' is a mapping, not list."),
+    ],
+)
+def test_an_invalid_option_is_refused_with_the_way_out(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        require_options(options, of="Crib")
+    assert str(refused.value).startswith(message)
+
+
+def test_no_message_quotes_a_value() -> None:
+    wrong: list[Callable[[], Any]] = [
+        lambda: require_options({"timeout_s": "hunter2"}, of="Crib"),
+        lambda: require_options({"secrets": "hunter2"}, of="Crib"),
+        lambda: Limit(per="hunter2", rate="1/s"),  # type: ignore[arg-type]
+        lambda: Limit(rate="hunter2"),
+    ]
+    for call in wrong:
+        with pytest.raises(SetupError) as refused:
+            call()
+        assert "hunter2" not in str(refused.value)
