@@ -15,8 +15,9 @@ demo: $(READY)  ## transcripts: the official MCP client calls the example tools;
 	@echo
 	@$(BIN)/python examples/chat/demo.py
 
-test: $(READY)  ## what every change must pass; at most six minutes
-	@$(BIN)/python -m pytest -m "not full" -n 2 --dist worksteal
+test: $(READY)  ## what every change must pass
+	@$(BIN)/python -m compileall -q src  # tests start many processes, some of which write no bytecode
+	@$(BIN)/python -m pytest -m "not full" -n 4 --dist worksteal
 
 test-all: $(READY) check  ## the rest: node clients, wheels in clean environments, type checkers; at most sixty minutes
 	@$(BIN)/python -m pytest -m full
@@ -38,7 +39,7 @@ clean:
 
 $(READY): pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
-	  uv venv -q --allow-existing --python $(PYTHON) $(VENV) && \
+	  uv venv -q --seed --allow-existing --python $(PYTHON) $(VENV) && \
 	  uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[all]' --group dev; \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \

@@ -25,6 +25,7 @@ from time import perf_counter
 from typing import Any
 
 import agent_calls
+import credential_calls
 import dialect_calls
 import toolcrib_calls
 from cases import APART, CALLS, HOLD, PAUSE, TINY, Case, Loop, floor, fresh, thousand
@@ -239,6 +240,20 @@ async def dialects(peers: Mapping[str, Peer], effort: Effort) -> None:
         report(title, await in_turns(loops, effort.rounds, effort.batch_s), loops)
 
 
+async def credentials(effort: Effort) -> None:
+    """The floor is the same tool without `auth`."""
+    async with credential_calls.vault() as (store, vault):
+        sealed, cached = credential_calls.look_ups(store, vault)
+        for title, work in ((credential_calls.SEALED, sealed), (credential_calls.CACHED, cached)):
+            say(event="doing", what=title)
+            report(title, await in_turns({BARE: work}, effort.rounds, effort.batch_s), [BARE])
+        say(event="doing", what=credential_calls.AUTHORIZED)
+        async with credential_calls.calls(vault) as (without, authorized):
+            near = {FLOOR: without, BARE: authorized}
+            await _answers_are_right(TINY, near, {})
+            report(credential_calls.AUTHORIZED, await in_turns(near, effort.rounds, effort.batch_s), near)
+
+
 async def _all_at_once(loop: Loop, times: int) -> float:
     """Seconds for one call of many that wait at the same time."""
     gc.collect()
@@ -350,6 +365,7 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await agent_turns(peers, effort)
     await lowering(effort)
     await dialects(peers, effort)
+    await credentials(effort)
     await imports({} if quick else peers, effort)
 
 

@@ -128,6 +128,9 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     ("lowering 20 schemas again", BARE): _at_most_times(0.1, "the first time"),
     ("AutoGen's call_tool, tiny async tool", AUTOGEN): _toolcrib_faster(2),
     ("AutoGen's call_tool, 50 models as result", AUTOGEN): _toolcrib_faster(3),
+    ("a sealed grant in SQLite", BARE): _at_most_us(40),
+    ("a cached grant", BARE): _at_most_us(4),
+    ("tiny async tool that needs a token", BARE): _above_floor(6, 4),
     ("importing, over `import asyncio, pydantic`", BARE): _at_most_times(1.3),
     ("importing, over `import asyncio; from pydantic import BaseModel`", BARE): _at_most_times(1.3),
 }
@@ -142,6 +145,8 @@ and a ratio is the median of the ratios within each round. Times depend on the m
   awaited, pydantic writes the value as JSON text. A sync function runs in asyncio's executor. Nothing is checked beyond
   types. For *one tool among 1,000* the floor is the same library with one tool; for the *call in a process* the
   function runs in the standard library's pool of processes. For *lowering again* it is lowering for the first time.
+  For a *tool that needs a token* it is the same tool without `auth`, of the same crib. Grants are in SQLite, sealed; a
+  cached one is checked for changes by other processes.
 - *Toolcrib*: `(await bench.call(name, text)).text`. *As served*: with a deadline, a caller, a secret to redact, a
   policy and a call log.
 - Peers are called in their own public way, from JSON text to text; what they can set up once is set up before. They do

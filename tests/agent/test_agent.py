@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -634,3 +635,102 @@ async def test_the_trace_has_the_handle_of_a_large_result() -> None:
     assert (small.handle, "handle" in small.to_dict()) == (None, False)
     (whole,) = await bench.stored_result(large.handle)
     assert len(whole.text) > len(large.text)
+
+
+async def test_a_turn_and_a_run_make_so_many_calls_and_no_more() -> None:
+    ran: list[int] = []
+
+    def count(number: int) -> int:
+        ran.append(number)
+        return number
+
+    def calls(*numbers: int) -> dict[str, Any]:
+        return {"calls": [("count", {"number": number}) for number in numbers]}
+
+    agent = Agent(ScriptedModel([calls(*range(5000)), "Done."]), [count])
+    outcome = await agent.run("Go.")
+    assert (outcome.status, len(ran), len(outcome.trace)) == ("stopped", 100, 5000)
+    assert outcome.why == "The model made 5000 calls, of which 1000 may run (max_calls=1000)."
+
+    ran.clear()
+    model = ScriptedModel([calls(1, 2, 3), calls(4, 5), "Done."])
+    outcome = await Agent(model, [count], max_calls_per_turn=2).run("Go.")
+    assert (outcome.status, ran) == ("done", [1, 2, 4, 5])
+    assert [trace.code for trace in outcome.trace] == [None, None, "limited", None, None]
+    assert "at most 2 calls run in one turn" in outcome.trace[2].text
+
+    ran.clear()
+    outcome = await Agent(ScriptedModel([calls(1, 2), calls(3, 4), "never"]), [count], max_calls=3).run("Go.")
+    assert (outcome.status, ran) == ("stopped", [1, 2, 3])
+
+
+async def test_a_run_that_has_used_its_tokens_is_stopped() -> None:
+    turn = {"calls": [("ping", {})], "usage": {"input": 60, "output": 5}}
+    outcome = await Agent(
+        ScriptedModel([turn, turn, "never"]), [Tool(lambda: "pong", name="ping")], max_tokens=100
+    ).run("Go.")
+    assert (outcome.status, len(outcome.trace)) == ("stopped", 2)
+    assert outcome.why == "The run has used 130 tokens, and was not done (max_tokens=100)."
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+async def test_the_turns_of_a_request_may_be_shortened(is_async: bool) -> None:
+    def shorten(turns: Sequence[Turn]) -> Sequence[Turn]:
+        return [turns[0], *turns[-2:]] if len(turns) > 3 else turns
+
+    async def later(turns: Sequence[Turn]) -> Sequence[Turn]:
+        return shorten(turns)
+
+    ping: dict[str, Any] = {"calls": [("ping", {})]}
+    model = ScriptedModel([ping, ping, ping, "Done."])
+    agent = Agent(model, [Tool(lambda: "pong", name="ping")], shorten=later if is_async else shorten)
+    outcome = await agent.run("Go.")
+    assert [len(request.turns) for request in model.requests] == [1, 3, 3, 3]
+    assert (outcome.status, len(outcome.turns)) == ("done", 8)
+    # What would leave calls without their results is refused.
+    with pytest.raises(SetupError, match="do not match"):
+        await Agent(
+            ScriptedModel([ping, "never"]), [Tool(lambda: "pong", name="ping")], shorten=lambda turns: turns[-1:]
+        ).run("Go.")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"instructions": lambda: "Be kind."},
+            "instructions are the text of the system prompt, not a function: call it",
+        ),
+        ({"instructions": None}, "not a NoneType"),
+        ({"max_calls": 0}, "max_calls must be an integer of at least 1"),
+        ({"max_calls_per_turn": True}, "max_calls_per_turn must be"),
+        ({"max_tokens": 1.5}, "max_tokens must be"),
+        ({"shorten": 5}, "shorten is a function of the turns"),
+    ],
+)
+def test_bounds_and_instructions_that_are_none_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        Agent(ScriptedModel([]), **options)
+
+
+async def test_the_providers_own_message_is_kept_where_an_id_is_used_again() -> None:
+    def thinking(text: str, call_id: str, n: int) -> Reply:
+        use = {"type": "tool_use", "id": call_id, "name": "add", "input": {"a": n, "b": n}}
+        thought = {"type": "thinking", "thinking": text, "signature": "c2lnbmVk"}
+        native = {"role": "assistant", "content": [thought, use, {**use, "input": {"a": n, "b": 0}}]}
+        calls = (Call("add", {"a": n, "b": n}, call_id), Call("add", {"a": n, "b": 0}, call_id))
+        return Reply("", calls, "calls", native=native)
+
+    model = ScriptedModel([thinking("One.", "c0", 1), thinking("Two.", "c0", 2), "Done."])
+    outcome = await Agent(model, [add]).run("Add.")
+    replies = [turn for turn in outcome.turns if isinstance(turn, Reply) and turn.calls]
+    ids = [[call.id for call in reply.calls] for reply in replies]
+    assert len({each for pair in ids for each in pair}) == 4
+    for reply, pair, thought in zip(replies, ids, ("One.", "Two."), strict=True):
+        content: Any = reply.native
+        assert [block.get("id") for block in content["content"]] == [None, *pair]
+        assert content["content"][0]["thinking"] == thought
+    assert [message(request) for request in model.requests[1:]] == [
+        [(ids[0][0], "2"), (ids[0][1], "1")],
+        [(ids[1][0], "4"), (ids[1][1], "2")],
+    ]

@@ -39,7 +39,7 @@ REPLY = Reply(
     "I add.",
     (Call("add", {"a": 2, "b": 3}, "toolu_1"),),
     "calls",
-    Usage(17, 7, 5),
+    Usage(17, 7, 5, 2),
     {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "I add."}, USE]},
 )
 

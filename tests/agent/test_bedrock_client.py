@@ -42,7 +42,7 @@ REPLY = Reply(
     "I add.",
     (Call("add", {"a": 2, "b": 3}, "tooluse_1"),),
     "calls",
-    Usage(17, 7, 5),
+    Usage(17, 7, 5, 2),
     {"role": "assistant", "content": CONTENT},
 )
 

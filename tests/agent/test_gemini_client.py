@@ -42,7 +42,7 @@ REPLY = Reply(
     "I add.",
     (Call("add", {"a": 2, "b": 3}, "c1"),),
     "calls",
-    Usage(10, 7, 5),
+    Usage(10, 7, 5, reasoning=3),
     {"role": "model", "parts": [THOUGHT, {"text": "I add."}, CALL]},
 )
 PIECES = (

@@ -76,7 +76,10 @@ def stored(outcome: Outcome) -> Any:
     return json.loads(json.dumps(outcome.state))
 
 
-async def pended(*calls: dict[str, Any], at: Workbench | None = None, key: str | None = None) -> Outcome:
+KEY = "only our processes know this"
+
+
+async def pended(*calls: dict[str, Any], at: Workbench | None = None, key: str | None = KEY) -> Outcome:
     """A run that waits."""
     script = [{"text": "Let me.", "calls": calls, "usage": {"input": 1, "output": 2}}]
     outcome = await Agent(ScriptedModel(script), at or bench(), state_key=key).run("Go.")
@@ -84,10 +87,7 @@ async def pended(*calls: dict[str, Any], at: Workbench | None = None, key: str |
     return outcome
 
 
-KEY = "only our processes know this"
-
-
-def elsewhere(*, key: str | None = None, **options: Any) -> tuple[Agent, ScriptedModel]:
+def elsewhere(*, key: str | None = KEY, **options: Any) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel([{"text": "Done.", "usage": {"input": 10, "output": 20}}])
     return Agent(model, bench(**options), state_key=key), model
 
@@ -182,9 +182,10 @@ async def test_a_tool_with_several_questions_gets_its_answers_one_resume_after_t
 
 async def test_answers_are_kept_in_a_state_that_is_signed_and_in_no_other() -> None:
     for key, has_answers in ((KEY, True), (None, False)):
-        waits = await pended(call("ship", item="the lathe"), key=key)
+        options: dict[str, Any] = {} if key else {"pendings": MemoryPendings()}
+        waits = await pended(call("ship", item="the lathe"), at=bench(**options), key=key)
         answers = {waits.pendings[0].id: Input("Oslo")}
-        waits = await elsewhere(key=key)[0].resume(stored(waits), answers, by="ada")
+        waits = await elsewhere(key=key, **options)[0].resume(stored(waits), answers, by="ada")
         assert waits.pendings[0].key == "boxes"
         assert ("Oslo" in json.dumps(waits.state), "signature" in stored(waits)) == (has_answers, has_answers)
         # Without it, another process asks from the first question on.
@@ -193,11 +194,11 @@ async def test_answers_are_kept_in_a_state_that_is_signed_and_in_no_other() -> N
 
 
 async def test_answers_that_somebody_writes_into_a_state_do_not_count() -> None:
-    waits = await pended(call("delete", path="a"))
+    waits = await pended(call("delete", path="a"), key=None)
     state = stored(waits)
     pending = state["turns"][2]["results"][0]["pending"]
     state["answers"] = [{"pending": pending, "answer": {"kind": "approve"}, "by": "boss"}]
-    again = await elsewhere()[0].resume(state)
+    again = await elsewhere(key=None)[0].resume(state)
     assert (again.status, done) == ("pending", [])
 
 
@@ -220,16 +221,22 @@ async def test_a_signed_state_that_was_changed_or_is_signed_by_others_is_refused
     assert (await elsewhere(key=KEY)[0].resume(reordered, answers, by="ada")).status == "done"
 
 
-@pytest.mark.parametrize("key", ["short", "", b"fifteen bytes!!", 7])
+@pytest.mark.parametrize("key", ["short", "", "fifteen letters", b"fifteen bytes!!", 7])
 def test_a_key_that_somebody_could_guess_is_refused(key: Any) -> None:
     with pytest.raises(SetupError, match="state_key is a secret of at least 16 characters") as raised:
         elsewhere(key=key)
     assert str(key) not in str(raised.value) or key == ""
 
 
+def test_the_shortest_key_that_is_asked_for_is_taken() -> None:
+    elsewhere(key="sixteen letters!")
+
+
 async def test_one_approval_lets_one_of_two_equal_calls_run() -> None:
     waits = await pended(call("delete", path="a"), call("delete", path="a"), key=KEY)
-    (pending,) = waits.pendings  # asked once
+    (pending,) = waits.pendings  # asked for the first, and then for the second
+    assert pending.message == "May 'delete' run? (2 calls: an answer counts for one of them)"
+    assert waits.why == f"'delete' waits: {pending.message}"
     still = await elsewhere(key=KEY)[0].resume(stored(waits), {pending.id: Approve()}, by="ada")
     assert (still.status, done) == ("pending", ["deleted a"])
     assert [trace.status for trace in still.trace] == ["success", "pending"]
@@ -348,7 +355,7 @@ def another_digest(state: Any, digest: str) -> None:
 @pytest.mark.parametrize("tamper", [another_path, another_tool, another_digest])
 async def test_a_state_that_was_changed_lends_its_approval_to_no_other_call(tamper: Any, same_process: bool) -> None:
     shared = MemoryPendings() if same_process else None
-    waits = await pended(call("delete", path="a"), at=bench(pendings=shared))
+    waits = await pended(call("delete", path="a"), at=bench(pendings=shared), key=None)
     state = stored(waits)
     if tamper is another_digest:
         # With the right digest for the call that was put in; but what was shown, and approved, is the harmless one.
@@ -357,7 +364,7 @@ async def test_a_state_that_was_changed_lends_its_approval_to_no_other_call(tamp
     else:
         tamper(state)
 
-    agent, model = elsewhere(pendings=shared)
+    agent, model = elsewhere(key=None, pendings=shared)
     try:
         outcome = await agent.resume(state, {waits.pendings[0].id: Approve()}, by="ada")
     except AnswerError as error:
@@ -368,13 +375,50 @@ async def test_a_state_that_was_changed_lends_its_approval_to_no_other_call(tamp
     assert (done, model.requests) == ([], [])
 
 
+def everything_about_it(state: Any, digest: str) -> None:
+    """The call, what was shown, and the digest, which anybody can compute: it has no key."""
+    state["turns"][1]["calls"][0]["arguments"] = {"path": "/etc/passwd"}
+    state["turns"][2]["results"][0]["pending"] |= {"digest": digest, "arguments": '{"path": "/etc/passwd"}'}
+
+
+async def test_a_state_that_is_not_signed_lends_no_approval_in_another_process() -> None:
+    waits = await pended(call("delete", path="a"), key=None)
+    forged, other = stored(waits), await pended(call("delete", path="/etc/passwd"))
+    everything_about_it(forged, other.pendings[0].digest)
+    for state, path in ((forged, "/etc/passwd"), (stored(waits), "a")):
+        agent, model = elsewhere(key=None)
+        outcome = await agent.resume(state, {waits.pendings[0].id: Approve()}, by="ada")
+        (asked,) = outcome.pendings
+        assert (outcome.status, json.loads(asked.arguments)) == ("pending", {"path": path})
+        assert asked.id != waits.pendings[0].id
+        assert (done, model.requests) == ([], [])
+        # The new question is this process's own, so it can be answered here.
+        outcome = await Agent(ScriptedModel(["Done."]), agent.workbench).resume(
+            stored(outcome), {asked.id: Deny("no")}, by="ada"
+        )
+        assert (outcome.status, done) == ("done", [])
+
+
+async def test_a_shared_store_shows_what_an_answer_was_given_to() -> None:
+    shared = MemoryPendings()
+    waits = await pended(call("delete", path="a"), at=bench(pendings=shared), key=None)
+    state, other = stored(waits), await pended(call("delete", path="/etc/passwd"))
+    everything_about_it(state, other.pendings[0].digest)
+    with pytest.raises(AnswerError, match="is not what the state shows"):
+        await elsewhere(key=None, pendings=shared)[0].resume(state, {waits.pendings[0].id: Approve()}, by="ada")
+    # Nor is it used where it was given first: it is for the call that was shown.
+    await bench(pendings=shared).answer(waits.pendings[0].id, Approve(), by="ada")
+    outcome = await elsewhere(key=None, pendings=shared)[0].resume(state)
+    assert (outcome.status, done) == ("pending", [])
+
+
 @pytest.mark.parametrize("same_process", [True, False])
 async def test_arguments_shown_falsely_are_not_approved(same_process: bool) -> None:
     shared = MemoryPendings() if same_process else None
-    waits = await pended(call("delete", path="/etc"), at=bench(pendings=shared))
+    waits = await pended(call("delete", path="/etc"), at=bench(pendings=shared), key=None)
     state = stored(waits)
     state["turns"][2]["results"][0]["pending"]["arguments"] = '{"path": "a"}'
-    agent, _ = elsewhere(pendings=shared)
+    agent, _ = elsewhere(key=None, pendings=shared)
     if same_process:
         with pytest.raises(AnswerError, match="is not what the state shows") as raised:
             await agent.resume(state, {waits.pendings[0].id: Approve()}, by="ada")
@@ -401,7 +445,7 @@ async def test_a_tool_that_is_defined_again_or_another_caller_is_asked_for_again
 
     waits = await pended(call("delete", path="a"))
     for at in (bench(other), bench(caller=Caller("mallory")), bench(caller=Caller(thread="other"))):
-        agent = Agent(ScriptedModel([]), at)
+        agent = Agent(ScriptedModel([]), at, state_key=KEY)
         outcome = await agent.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
         assert outcome.status == "pending"
     assert done == []
@@ -453,7 +497,6 @@ async def test_the_one_who_called_does_not_answer_what_is_for_others_in_another_
     others: dict[str, Any] = {"policy": lambda *_: Ask("May it?", others_only=True), "caller": Caller("ada")}
     waits = await pended(call("delete", path="a"), at=bench(**others))
     state = stored(waits)
-    state["turns"][2]["results"][0]["pending"]["others_only"] = False
     with pytest.raises(AnswerError) as raised:
         await elsewhere(**others)[0].resume(state, {waits.pendings[0].id: Approve()}, by="ada")
     assert raised.value.reason == "foreign"
@@ -478,24 +521,28 @@ async def test_an_answer_so_far_that_has_expired_is_asked_for_again() -> None:
 async def test_steps_and_errors_are_counted_over_the_whole_run() -> None:
     wrong = {"calls": [call("look")]}
     script = [wrong, {"calls": [call("delete", path="a")]}]
-    waits = await Agent(ScriptedModel(script), bench(), max_errors=2).run("Go.")
+    waits = await Agent(ScriptedModel(script), bench(), max_errors=2, state_key=KEY).run("Go.")
 
-    denied = Agent(ScriptedModel(["never"]), bench(), max_errors=2)
+    denied = Agent(ScriptedModel(["never"]), bench(), max_errors=2, state_key=KEY)
     outcome = await denied.resume(stored(waits), {waits.pendings[0].id: Deny()}, by="ada")
     assert (outcome.status, outcome.why) == (
         "failed",
         "No call succeeded in 2 turns in a row (max_errors=2).",
     )
 
-    short = Agent(ScriptedModel(["never"]), bench(), max_steps=2)
+    short = Agent(ScriptedModel(["never"]), bench(), max_steps=2, state_key=KEY)
     outcome = await short.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     assert (outcome.status, outcome.why) == ("stopped", "The model was asked 2 times and was not done (max_steps=2).")
 
 
 async def test_what_a_model_must_call_holds_for_the_first_turn_of_the_whole_run() -> None:
-    waits = await Agent(ScriptedModel([{"calls": [call("delete", path="a")]}]), bench(), tool_choice="any").run("Go.")
+    waits = await Agent(
+        ScriptedModel([{"calls": [call("delete", path="a")]}]), bench(), tool_choice="any", state_key=KEY
+    ).run("Go.")
     model = ScriptedModel(["done"])
-    await Agent(model, bench(), tool_choice="any").resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
+    await Agent(model, bench(), tool_choice="any", state_key=KEY).resume(
+        stored(waits), {waits.pendings[0].id: Approve()}, by="ada"
+    )
     assert [request.choice for request in model.requests] == ["auto"]
 
 
@@ -512,7 +559,7 @@ async def test_a_resumed_run_can_be_cancelled() -> None:
     before = asyncio.all_tasks()
     ask: dict[str, Any] = {"policy": lambda *_: "ask"}
     waits = await pended(call("slow"), at=bench(slow, **ask))
-    agent = Agent(ScriptedModel(["never"]), bench(slow, **ask))
+    agent = Agent(ScriptedModel(["never"]), bench(slow, **ask), state_key=KEY)
     answers = {waits.pendings[0].id: Approve()}
     task = asyncio.create_task(agent.resume(stored(waits), answers, by="ada", cancellation=token))
     await running.wait()
@@ -569,8 +616,8 @@ def put(state: Any, *path: Any) -> Any:
     ],
 )
 async def test_what_is_no_state_is_refused(change: Any, says: str) -> None:
-    waits = await pended(call("delete", path="a"))
-    agent, model = elsewhere()
+    waits = await pended(call("delete", path="a"), key=None)
+    agent, model = elsewhere(key=None)
     with pytest.raises(SetupError, match=says):
         await agent.resume(change(stored(waits)))
     assert model.requests == []
@@ -597,8 +644,8 @@ async def test_what_is_no_answer_is_refused(answer: Any, says: str) -> None:
 async def test_the_trace_of_a_resumed_run_is_of_all_of_it_and_has_each_call_once() -> None:
     script = [{"calls": [call("look", path="a")]}, {"calls": [call("delete", path="b")]}]
     first = await Agent(ScriptedModel(["Hello."]), bench()).run("Hi.")
-    waits = await Agent(ScriptedModel(script), bench()).run("Go.", after=first.turns)
-    agent = Agent(ScriptedModel([{"calls": [call("look", path="c")]}, "Done."]), bench())
+    waits = await Agent(ScriptedModel(script), bench(), state_key=KEY).run("Go.", after=first.turns)
+    agent = Agent(ScriptedModel([{"calls": [call("look", path="c")]}, "Done."]), bench(), state_key=KEY)
     outcome = await agent.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     assert [trace.text for trace in outcome.trace] == ["looked at a", "deleted b", "looked at c"]
     assert outcome.trace[0] == waits.trace[0]

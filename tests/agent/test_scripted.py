@@ -167,7 +167,11 @@ async def test_a_script_may_be_a_file(tmp_path: Path) -> None:
             "a.json: turns[1] has no member 'txt'. Did you mean 'text'? It takes: text,",
         ),
         ("a.json", '[{"text": 1}]', "a.json: turns[0].text must be text, not a int."),
-        ("a.json", '[{"stop": "done"}]', "a.json: turns[0].stop must be one of: end, calls, length, refused, other."),
+        (
+            "a.json",
+            '[{"stop": "done"}]',
+            "a.json: turns[0].stop must be one of: end, calls, length, refused, paused, malformed, other.",
+        ),
         ("a.json", '[{"error": "late"}]', "a.json: turns[0].error must be one of: unauthorized, limited,"),
         ("a.json", '[{"calls": {}}]', "a.json: turns[0].calls must be a list of calls."),
         ("a.json", '[{"calls": ["add"]}]', 'a.json: turns[0].calls[0]: a call is {"tool": "add",'),

@@ -1,9 +1,12 @@
 """Whole calls can be wrapped: in order, with an answer of one's own, and without doubt about how they end."""
 
 import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from toolcrib import Call, Caller, CallLog, Result, ToolError, Workbench, tool
+from toolcrib.call.runtime import Resources
 from toolcrib.core import Next
 from toolcrib.core import Tool as AnyTool
 from toolcrib.workbench import Limit
@@ -80,3 +83,16 @@ async def test_a_wrapped_call_streams_and_can_be_cancelled() -> None:
     waiting.cancel()
     await asyncio.wait({waiting})
     assert waiting.cancelled()
+
+
+def test_what_tools_share_is_made_once_by_threads_that_ask_at_once() -> None:
+    resources = Resources()
+
+    def slow() -> object:
+        time.sleep(0.05)
+        return object()
+
+    with ThreadPoolExecutor(8) as pool:
+        made = {*pool.map(lambda _: resources.get(slow), range(8))}
+    assert made == {*resources}
+    assert len(made) == 1

@@ -3,6 +3,8 @@
 import asyncio
 import gc
 import logging
+import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, Context, Workbench, tool
+from toolcrib.call import execute
 from toolcrib.core import CancellationToken
 
 
@@ -297,3 +300,93 @@ async def test_a_generator_in_a_thread_ends_when_its_reader_has_left() -> None:
     await stream.aclose()
     assert await asyncio.to_thread(closed.wait, 10)
     assert len(given) < 1_000_000
+
+
+@pytest.mark.parametrize("with_context", [True, False])
+async def test_a_token_ends_a_call_that_has_no_deadline(with_context: bool) -> None:
+    begun = asyncio.Event()
+
+    async def wait() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def wait_with(ctx: Context) -> None:
+        await wait()
+
+    token = CancellationToken()
+    async with Workbench([wait_with if with_context else wait]) as bench:
+        call = asyncio.create_task(bench.call(Call("wait_with" if with_context else "wait", cancellation=token)))
+        await begun.wait()
+        token.cancel()
+        result = await asyncio.wait_for(call, 20)
+    assert result.error is not None
+    assert result.error.code == "cancelled"
+
+
+@pytest.mark.parametrize("how", ["ended", "cancelled", "late"])
+async def test_a_call_that_has_ended_is_not_cancelled_any_more(how: str) -> None:
+    token = CancellationToken()
+
+    @tool
+    async def work() -> str:
+        await asyncio.sleep(0)
+        if how == "cancelled":
+            token.cancel()
+        if how != "ended":
+            await asyncio.Event().wait()
+        return "done"
+
+    result = await Workbench([work]).call(Call("work", timeout_s=0.1, cancellation=token))
+    assert (result.error and result.error.code) == {"cancelled": "cancelled", "late": "timeout"}.get(how)
+    token.cancel()
+    await asyncio.sleep(0.3)  # the deadline passes, and the time in which cancelled work may clean up
+
+
+async def test_a_deadline_that_passes_while_cancelled_work_cleans_up_does_not_cut_that_short(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(execute, "_GRACE_S", 30)
+    token, cleaned = CancellationToken(), False
+
+    @tool
+    async def work() -> None:
+        nonlocal cleaned
+        asyncio.get_running_loop().call_soon(token.cancel)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.2)
+            cleaned = True
+
+    await Workbench([work]).call(Call("work", timeout_s=0.1, cancellation=token))
+    assert cleaned
+
+
+async def test_a_paused_deadline_is_that_of_the_outer_call_and_not_over_before() -> None:
+    @tool(timeout_s=0.05)
+    async def inner(ctx: Context) -> str:
+        assert ctx.deadline is not None
+        with ctx.deadline.paused():
+            await asyncio.sleep(0.1)
+        return "done"
+
+    @tool(timeout_s=0.9)
+    async def outer() -> str:
+        return (await bench.call("inner")).text
+
+    bench = Workbench([inner, outer])
+    result = await bench.call("outer")
+    assert result.text == "done" or (result.error is not None and result.error.code == "timeout")
+
+
+def test_a_program_ends_while_a_tool_still_runs_in_a_thread() -> None:
+    program = """
+import asyncio, threading
+from toolcrib import Workbench
+def never() -> None:
+    threading.Event().wait()
+result = asyncio.run(Workbench([never], timeout_s=0.2).call("never"))
+print(result.error.code)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("timeout\n", "")

@@ -1,16 +1,18 @@
 """A failed call is made again only where that does no harm and may help, and each time is noted."""
 
 import asyncio
+import random
 import socket
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from toolcrib import Call, CallLog, Context, DefinitionError, Result, Tool, ToolError, Workbench, tool
 from toolcrib.core import CancellationToken, Emitted
-from toolcrib.workbench import Retries
+from toolcrib.workbench import Limit, Retries
 
 QUICK = [Retries(times=3, first_s=0.001)]
 
@@ -33,7 +35,7 @@ async def call(flaky: Any, plans: Any = QUICK, **options: Any) -> Result[Any]:
     return await Workbench([Tool(flaky, name="flaky", **options)], retries=plans).call("flaky")
 
 
-async def test_a_call_that_failed_is_made_again_and_each_attempt_is_noted() -> None:
+async def test_a_call_that_failed_is_made_again_and_each_attempt_is_noted(caplog: pytest.LogCaptureFixture) -> None:
     log = CallLog()
     flaky = Flaky(ConnectionResetError("gone"), ToolError("busy", "unavailable"))
     bench = Workbench([Tool(flaky, name="flaky", idempotent=True)], retries=QUICK, recorder=log)
@@ -43,6 +45,10 @@ async def test_a_call_that_failed_is_made_again_and_each_attempt_is_noted() -> N
     assert [attempt["error"] for attempt in noted] == ["ConnectionResetError", "unavailable"]
     assert 0 <= noted[0]["after_s"] <= 0.001
     assert 0 <= noted[1]["after_s"] <= 0.002
+    assert [line.partition(" in ")[0] for line in caplog.messages] == [
+        "Tool 'flaky' failed (ConnectionResetError) and is tried again",
+        "Tool 'flaky' failed (unavailable) and is tried again",
+    ]
     assert "retries" not in (await bench.call("flaky")).metadata
 
 
@@ -126,6 +132,7 @@ async def test_what_a_tool_says_of_its_retries_goes_before_what_the_workbench_sa
         (None, QUICK, 4),
         (None, [Retries("other", times=9), Retries("fl*", times=1, first_s=0), *QUICK], 2),
         (None, (), 1),
+        (None, [Retries("other", times=9)], 1),
     ):
         flaky = Flaky(*(ToolError("busy", "lost") for _ in range(9)))
         await call(flaky, plans, idempotent=True, retries=said)
@@ -259,3 +266,60 @@ async def test_sync_tools_and_calls_with_limits_are_tried_again_too() -> None:
 
     bench = Workbench([flaky], limits=[Limit(rate="1/h", wait_s=0)], retries=QUICK)
     assert (await bench.call("flaky")).value == 2, "one call, whatever the number of attempts"
+
+
+async def test_pauses_double_up_to_the_longest_and_any_time_below_them_may_be_chosen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ranges: list[tuple[float, float]] = []
+
+    def uniform(low: float, high: float) -> float:
+        ranges.append((low, high))
+        return 0.00123
+
+    monkeypatch.setattr(random, "uniform", uniform)
+    flaky = Flaky(*(ToolError("busy", "lost") for _ in range(9)))
+    result = await call(flaky, [Retries(times=4, first_s=0.001, most_s=0.005)], idempotent=True)
+    assert ranges == [(0, 0.001), (0, 0.002), (0, 0.004), (0, 0.005)]
+    assert result.metadata["retries"] == [{"error": "lost", "after_s": 0.001}] * 4
+
+
+def test_retries_by_default() -> None:
+    assert repr(Retries()) == "Retries(tools='*', times=2, first_s=0.2, most_s=20.0)"
+
+
+@pytest.mark.parametrize(("depth", "calls"), [(9, 2), (10, 1)])
+async def test_a_lost_connection_is_looked_for_in_ten_errors_at_most(depth: int, calls: int) -> None:
+    error: Exception = ConnectionResetError()
+    for _ in range(depth):
+        error = chained(ValueError(), error)
+    flaky = Flaky(error)
+    await call(flaky, idempotent=True)
+    assert flaky.calls == calls
+
+
+class Counted(CancellationToken):
+    """Counts the callbacks that it has."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.callbacks = 0
+
+    def add_callback(self, callback: Callable[[], object]) -> Callable[[], None]:
+        remove = super().add_callback(callback)
+        self.callbacks += 1
+
+        def end() -> None:
+            self.callbacks -= 1
+            remove()
+
+        return end
+
+
+async def test_a_call_with_a_token_is_made_again_after_the_pause_and_leaves_nothing_with_the_token() -> None:
+    token, flaky = Counted(), Flaky(ConnectionError(), ConnectionError())
+    limits = [Limit("flaky", concurrency=1, wait_s=60)]
+    async with Workbench([Tool(flaky, name="flaky", idempotent=True)], retries=QUICK, limits=limits) as bench:
+        calls = [bench.call(Call("flaky", timeout_s=60, cancellation=token)) for _ in range(2)]
+        results = await asyncio.gather(*calls)
+    assert ([result.value for result in results], token.callbacks) == ([3, 4], 0)

@@ -430,3 +430,17 @@ async def test_ten_thousand_concurrent_calls_lose_and_mix_nothing() -> None:
             assert [result.value for result in results] == list(range(10_000))
             assert len({result.call_id for result in results}) == 10_000
     assert len(log) == 20_000
+
+
+@pytest.mark.parametrize(("size", "parts", "is_whole"), [(20_000, 1, True), (20_001, 1, False), (10_001, 2, False)])
+async def test_what_is_longer_than_may_be_shown_is_stored_and_its_beginning_shown(
+    size: int, parts: int, is_whole: bool
+) -> None:
+    @tool
+    async def much() -> Any:
+        return [Text("x" * size) for _ in range(parts)]
+
+    async with Workbench([much]) as bench:
+        result = await bench.call("much")
+    assert (result.text == "\n".join(["x" * size] * parts)) == is_whole
+    assert len(result.text) <= 20_000

@@ -97,7 +97,7 @@ async def test_the_name_of_an_unknown_tool_is_redacted_and_bounded_in_a_record()
     async with Workbench([add], recorder=seen, secrets=["s3cret-key"]) as bench:
         await bench.call("s3cret-key" + "x" * 100_000)
     assert "s3cret-key" not in seen.records[0].tool
-    assert len(seen.records[0].tool) < 1000
+    assert len(seen.records[0].tool) == 201
 
 
 async def test_the_error_of_a_recorder_has_no_secret_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
@@ -194,3 +194,86 @@ async def test_what_a_host_raises_about_a_call_has_no_secret_in_the_log(caplog: 
     assert (await bench.call("add", {"a": 1, "b": 2})).status == "pending"
     assert "no route, password [secret]" in caplog.text
     assert "s3cret-value" not in caplog.text
+
+
+@pytest.mark.parametrize("moment", ["started", "finished"])
+async def test_giving_up_while_a_recorder_is_busy_is_giving_up_the_call(moment: str) -> None:
+    busy, ran = asyncio.Event(), []
+
+    class Slow(Recorder):
+        async def started(self, record: CallRecord) -> None:
+            await self._wait("started")
+
+        async def finished(self, record: CallRecord) -> None:
+            await self._wait("finished")
+
+        async def _wait(self, now: str) -> None:
+            if now == moment and not busy.is_set():
+                busy.set()
+                await asyncio.Event().wait()
+
+    @tool
+    async def work() -> None:
+        ran.append(1)
+
+    call = asyncio.create_task(Workbench([work], recorder=Slow()).call("work"))
+    await busy.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    assert ran == ([] if moment == "started" else [1])
+
+
+@pytest.mark.parametrize("with_content", [True, False])
+async def test_a_recorder_that_awaits_sees_the_start_and_the_end_with_content_where_it_asks_for_it(
+    with_content: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[tuple[str, str | None, str | None]] = []
+
+    class Awaiting(Recorder):
+        async def started(self, record: CallRecord, /) -> None:
+            await asyncio.sleep(0)
+            seen.append((record.status, record.arguments, record.result))
+
+        async def finished(self, record: CallRecord, /) -> None:
+            await self.started(record)
+
+    recorder = Awaiting()
+    recorder.with_content = with_content
+    async with Workbench([add], recorder=recorder) as bench:
+        await bench.call("add", {"a": 1, "b": 2})
+        await bench.call("add", '{"a": 1, "b": ' + "2" * 20_000 + "}")
+    if with_content:
+        text = '{"a": 1, "b": ' + "2" * 9_986 + "…"
+        assert seen[:2] == [("started", '{"a": 1, "b": 2}', None), ("success", '{"a": 1, "b": 2}', "3")]
+        assert {arguments for _, arguments, _ in seen[2:]} == {text}
+    else:
+        assert {(arguments, result) for _, arguments, result in seen} == {(None, None)}
+    assert caplog.messages == []
+
+
+async def test_a_check_gives_the_arguments_as_the_tool_would_get_them() -> None:
+    async with Workbench([add]) as bench:
+        checked = await bench.check(Call("add", {"a": "1", "b": 2}, id="c1"))
+        assert (checked.value, checked.content, checked.call_id, checked.tool) == ({"a": 1, "b": 2}, (), "c1", "add")
+        assert [(repair.path, repair.from_kind, repair.to_kind) for repair in checked.repairs] == [
+            ("/a", "string", "integer")
+        ]
+
+
+async def test_the_message_of_an_error_is_shortened_as_a_result_is() -> None:
+    async with Workbench([fails], error_message=lambda *_: "x" * 100_000) as bench:
+        assert len((await bench.call("fails")).text) < 21_000
+
+
+@pytest.mark.parametrize("text", ["ü", "\ud800"])
+async def test_the_arguments_of_a_record_are_as_they_were_written(text: str) -> None:
+    @tool
+    async def echo(text: str) -> str:
+        return text
+
+    seen = Seen()
+    async with Workbench([echo], recorder=seen) as bench:
+        await bench.call("echo", {"text": text})
+    shown = text.encode(errors="replace").decode()
+    assert seen.records[0].arguments == f'{{"text": "{shown}"}}'

@@ -210,6 +210,39 @@ async def test_what_has_expired_can_be_neither_answered_nor_used(bank: Bank) -> 
     assert bank.paid == []
 
 
+@pytest.mark.parametrize("seen_by", ["an answer", "a list", "a call", "another workbench"])
+async def test_what_has_expired_stays_expired_when_the_clock_steps_back(bank: Bank, seen_by: str) -> None:
+    clock, store = Clock(), MemoryPendings()
+    bench, other = (bank.bench(clock=clock, pending_s=60, pendings=store) for _ in range(2))
+    unanswered = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
+    unused = waiting(await bench.call("pay", {"to": "eve", "amount": 6}))
+    await bench.answer(unused.id, Approve(), by="alice")
+
+    clock.now += timedelta(seconds=61)
+    match seen_by:
+        case "an answer":
+            assert (await refusal(bench, unanswered.id, Approve()))[0] == "expired"
+        case "a list":
+            assert await bench.pendings() == []
+        case "a call":
+            waiting(await bench.call("pay", {"to": "eve", "amount": 7}))
+        case _:
+            assert await other.pendings() == []
+    clock.now -= timedelta(seconds=30)
+
+    assert (await refusal(bench, unanswered.id, Approve()))[0] == "expired"
+    assert unanswered not in await bench.pendings()
+    asked = [waiting(await bench.call("pay", {"to": "eve", "amount": amount})) for amount in (5, 6)]
+    assert {pending.id for pending in asked}.isdisjoint({unanswered.id, unused.id})
+    # What is asked from then on is valid for as long as ever.
+    clock.now += timedelta(seconds=59)
+    await bench.answer(asked[0].id, Approve(), by="alice")
+    assert (await bench.call("pay", {"to": "eve", "amount": 5})).status == "success"
+    clock.now += timedelta(seconds=1)
+    assert (await refusal(bench, asked[1].id, Approve()))[0] == "expired"
+    assert bank.paid == [("eve", 5)]
+
+
 async def test_nobody_approves_their_own_call_where_the_policy_says_so(bank: Bank) -> None:
     def others(*_: Any) -> Ask:
         return Ask("Pay?", others_only=True)
@@ -241,7 +274,7 @@ async def test_an_own_approval_does_not_survive_a_policy_that_now_wants_others(b
 
 
 @pytest.mark.parametrize("breaks", [False, True])
-async def test_the_host_says_who_may_answer(bank: Bank, breaks: bool) -> None:
+async def test_the_host_says_who_may_answer(bank: Bank, breaks: bool, caplog: pytest.LogCaptureFixture) -> None:
     async def may_answer(pending: Pending, by: str) -> bool:
         if breaks:
             raise LookupError("directory")
@@ -252,6 +285,8 @@ async def test_the_host_says_who_may_answer(bank: Bank, breaks: bool) -> None:
     assert (await refusal(bench, pending.id, Approve(), by="mallory"))[0] == "foreign"
     if breaks:
         assert (await refusal(bench, pending.id, Approve(), by="alice"))[0] == "foreign"
+        assert "Whether 'alice' may answer could not be decided; they may not" in caplog.text
+        assert "LookupError: directory" in caplog.text
     else:
         await bench.answer(pending.id, Approve(), by="alice")
 
@@ -796,7 +831,7 @@ async def test_where_nobody_can_be_asked_at_once_the_call_waits(bank: Bank, says
         if says == "raises":
             raise EOFError
         if says == "late":
-            clock.now += timedelta(seconds=901)
+            clock.now += timedelta(seconds=900)  # the very moment at which it expires
             return Approve()
         return None if says == "none" else True
 
@@ -872,3 +907,18 @@ async def test_pendings_are_data(bank: Bank) -> None:
         "expires_at": "1970-01-01T00:00:00+00:00",
         "arguments": '{"to": "eve", "amount": 5}',
     }
+
+
+async def test_a_door_that_never_gives_what_was_asked_for_is_asked_three_times() -> None:
+    asked: list[str] = []
+
+    async def answer(pending: Pending) -> Input:
+        asked.append(pending.message)
+        return Input("many")
+
+    @tool
+    async def book(ctx: Context) -> int:
+        return await ctx.ask("nights", int, "How many nights?")
+
+    result = await Workbench([book], ask=answer).call("book")
+    assert (result.status, len(asked)) == ("pending", 3)

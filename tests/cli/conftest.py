@@ -5,12 +5,15 @@ import pty
 import subprocess
 import sys
 import termios
-from collections.abc import Callable, Generator
+import time
+from collections.abc import Callable, Generator, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from .forks import run as run_forked
 
 TOOLS = '''
 import asyncio, os, time
@@ -135,17 +138,33 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment() -> dict[str, str]:
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     taken_out = ("PYTHON", "TOOLCRIB_", "FORCE_", "NO_COLOR", "TTY_", "COLUMNS", "LINES")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(taken_out)}
-    return {**kept, "TERM": "xterm-256color", "PYTHONDONTWRITEBYTECODE": "1"}
+    data = str(tmp_path_factory.mktemp("data"))
+    return {**kept, "TERM": "xterm-256color", "PYTHONDONTWRITEBYTECODE": "1", "XDG_DATA_HOME": data}
+
+
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a process that has loaded the command waits: see forks.py."""
+    path = str(tmp_path_factory.mktemp("forks") / "socket")
+    process = subprocess.Popen([sys.executable, str(Path(__file__).parent / "forks.py"), path])
+    while not Path(path).exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    yield path
+    process.kill()
+    process.wait()
 
 
 @pytest.fixture
-def toolcrib(folder: Path, environment: dict[str, str]) -> Run:
+def toolcrib(folder: Path, environment: dict[str, str], forks: str) -> Run:
     """Runs the command in the folder to its end, without a terminal."""
 
     def run(*arguments: str | bytes, typed: bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
+        if not any(name.startswith("PYTHON") for name in variables):  # these are for an interpreter that starts
+            return run_forked(forks, arguments, folder, environment | variables, typed)
         done = subprocess.run(
             [sys.executable, "-m", "toolcrib", *arguments],
             input=typed,

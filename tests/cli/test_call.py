@@ -80,8 +80,8 @@ def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
     assert misspelt.startswith("Error (invalid_arguments): Tool 'echo'")
     assert "Did you mean 'text'?" in misspelt
     needs = (
-        "Error (unauthorized): Tool 'wipe' needs credentials for 'github', "
-        "and no provider of credentials is configured here.\n"
+        "Error (unauthorized): 'github' is not configured: [auth.github] in the settings needs client_id and "
+        "client_secret.\n"
     )
     assert said("wipe", "disk=a") == (1, "", needs)
     status, stdout, broken = said("echo", '{"text": ')

@@ -27,9 +27,11 @@ def test_each_import_is_listed_with_its_line_and_the_new_import(toolcrib: Run, f
         "from .agent_swarm_kit import ignored\n"
         "from hyperpocket.tool import function_tool\n"
         "import hyperpocket, json\n"
+        "from hyperpocket.auth.slack.oauth2_handler import SlackOAuth2AuthHandler\n"
+        "from hyperpocket_langchain import PocketLangchain\n"
     )
     done = toolcrib("dialects", "swarm.py")
-    hyperpocket = ["hyperpocket", "not covered", "There is no dialect for hyperpocket in this version of Toolcrib."]
+    slack = "auth.slack.oauth2_handler"
     assert lines(done) == [
         [
             "swarm.py:2",
@@ -51,10 +53,49 @@ def test_each_import_is_listed_with_its_line_and_the_new_import(toolcrib: Run, f
             "covered",
             "from toolcrib.dialects.autogen import CancellationToken",
         ],
-        ["swarm.py:7", "hyperpocket.tool.function_tool", *hyperpocket[1:]],
-        ["swarm.py:8", *hyperpocket],
+        [
+            "swarm.py:7",
+            "hyperpocket.tool.function_tool",
+            "covered",
+            "from toolcrib.dialects.hyperpocket.tool import function_tool",
+        ],
+        ["swarm.py:8", "hyperpocket", "covered", "import toolcrib.dialects.hyperpocket as hyperpocket"],
+        [
+            "swarm.py:9",
+            f"hyperpocket.{slack}.SlackOAuth2AuthHandler",
+            "covered",
+            f"from toolcrib.dialects.hyperpocket.{slack} import SlackOAuth2AuthHandler",
+        ],
+        [
+            "swarm.py:10",
+            "hyperpocket_langchain.PocketLangchain",
+            "not covered",
+            "hyperpocket_langchain is left out. What to write instead: docs/dialects/hyperpocket.md.",
+        ],
     ]
-    assert (done.returncode, done.stderr) == (1, "7 uses of other tool layers in 1 file: 3 covered, 4 not covered.\n")
+    assert (done.returncode, done.stderr) == (1, "9 uses of other tool layers in 1 file: 6 covered, 3 not covered.\n")
+
+
+def test_what_stays_beside_a_dialect_is_reported_with_what_works_there(toolcrib: Run, folder: Path) -> None:
+    (folder / "team.py").write_text(
+        "from autogen_agentchat.agents import AssistantAgent, UserProxyAgent\n"
+        "from autogen_core.tools import FunctionTool\n"
+        "from autogen_core.tool_agent import ToolAgent\n"
+    )
+    done = toolcrib("dialects", "team.py")
+    assert [line[:3] for line in lines(done)] == [
+        ["team.py:1", "autogen_agentchat.agents.AssistantAgent", "not covered"],
+        ["team.py:1", "autogen_agentchat.agents.UserProxyAgent", "not covered"],
+        ["team.py:2", "autogen_core.tools.FunctionTool", "covered"],
+        ["team.py:3", "autogen_core.tool_agent.ToolAgent", "not covered"],
+    ]
+    agent, other, _, left_out = (line[3] for line in lines(done))
+    assert agent == (
+        "It stays AutoGen's own. It takes a workbench of the dialect (workbench=StaticWorkbench([...])) and plain "
+        "functions (tools=[...]), but not yet the dialect's tools in tools=."
+    )
+    assert other.startswith("It stays AutoGen's own, and so does the autogen_core below it")
+    assert left_out == f"toolcrib.dialects.autogen has no 'tool_agent'.{ONLY}"
 
 
 def test_modules_are_followed_to_their_attributes(toolcrib: Run, folder: Path) -> None:

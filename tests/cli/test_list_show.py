@@ -61,8 +61,9 @@ def test_without_a_source_the_command_says_what_one_is(toolcrib: Run) -> None:
     done = toolcrib("list")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "Error: No source of tools is named. A source is a .py file, a folder of them, or an importable name: "
-        "'package.module' or 'package.module:name'. For example: toolcrib list toolcrib.demo\n"
+        "Error: No source of tools is named. A source is a .py file, a folder of them, a .wasm file, a folder with "
+        "a tool.toml, or an importable name: 'package.module' or 'package.module:name'. "
+        "For example: toolcrib list toolcrib.demo\n"
     )
 
 
@@ -228,7 +229,7 @@ def test_show_says_what_a_provider_gets_and_what_is_lost_there(toolcrib: Run, fo
     said = toolcrib("show", "-s", "takes.py", "keep", "--format", "anthropic", "--json").stdout
     assert json.loads(said) == {
         "definition": definition,
-        "losses": [{"path": "/properties/rest", "keyword": "strict", "meaning": meaning}],
+        "losses": [{"path": "/properties/rest", "keyword": "strict", "meaning": meaning, "weight": "high"}],
     }
 
 

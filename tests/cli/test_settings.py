@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from toolcrib.workbench.options import FileOptions
 from toolcrib.workbench.tables import schema
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -133,6 +134,28 @@ def test_options_override_variables_and_these_override_the_file(toolcrib: Run, f
         (["--repair"], {}, 0),
     ):
         assert toolcrib("call", "wipe", '{"disk": 3}', *options, **variables).returncode == status
+
+
+@pytest.mark.parametrize("command", ["call", "chat", "serve", "dev"])
+def test_every_option_on_calls_that_a_file_sets_is_an_option_of_the_command(toolcrib: Run, command: str) -> None:
+    shown = toolcrib(command, "--help").stdout
+    for name in FileOptions.__annotations__:
+        assert f"--{name.removesuffix('_s').replace('_', '-')} " in shown
+
+
+def test_options_on_calls_take_what_the_file_takes(toolcrib: Run, folder: Path) -> None:
+    (folder / "long.py").write_text("from toolcrib import tool\n\n@tool\ndef text() -> str:\n    return 'x' * 5000\n")
+    preview = toolcrib("call", "long.py", "text", "--max-result-chars", "1000").stdout
+    assert (len(toolcrib("call", "long.py", "text").stdout), len(preview) <= 1001) == (5001, True)
+    for option, value, takes in (
+        ("--max-result-chars", "5", "a whole number of characters from 1000 on, or 0 to show everything."),
+        ("--pending", "0", "a number of seconds above 0."),
+    ):
+        refused = toolcrib("call", "long.py", "text", option, value)
+        assert (refused.returncode, refused.stderr) == (
+            2,
+            f"Error: Invalid value for '{option}': {takes} Try: toolcrib call --help\n",
+        )
 
 
 def test_the_file_is_found_by_option_by_variable_or_here(toolcrib: Run, folder: Path) -> None:
@@ -322,20 +345,24 @@ api_key = "spelled-out"
 """)
     done = toolcrib("check", TOOLCRIB_TIMEOUT="3")
     assert (done.returncode, done.stdout.splitlines()[-1]) == (
-        0,
-        "toolcrib.toml: 2 sources, 5 tools, 2 rules, 1 limit: 8 warnings.",
+        1,
+        "toolcrib.toml: 2 sources, 5 tools, 2 rules, 1 limit: 1 problem and 7 warnings.",
     )
+    wrong = "This rule (deny) can never match: 'my_wipe' takes nothing at '/disc'. Did you mean 'disk'?"
     assert done.stderr.splitlines() == [
+        f"Error: toolcrib.toml:12: {wrong}",
         "Warning: TOOLCRIB_TIMEOUT: There is no setting of this name. Did you mean 'TOOLCRIB_TIMEOUT_S'?",
         "Warning: toolcrib.toml:4: No tool of this source is left.",
         "Warning: toolcrib.toml:7: This rule (deny) matches no tool.",
-        "Warning: toolcrib.toml:12: No tool that this rule matches takes 'disc'. Did you mean 'disk'?",
         "Warning: toolcrib.toml:14: This limit matches no tool.",
         "Warning: toolcrib.toml:17: This retry matches no tool that can be repeated (idempotent or read_only).",
         "Warning: toolcrib.toml:21: This deadline matches no tool.",
         "Warning: toolcrib.toml:25: 'api_key' is in clear here. Keep a secret elsewhere, and write '${env:NAME}'.",
     ]
-    assert toolcrib("check", "--strict").returncode == 1
+    found = json.loads(toolcrib("check", "--json").stdout)
+    assert (found["ok"], found["problems"]) == (False, [{"place": "toolcrib.toml:12", "line": 12, "message": wrong}])
+    (folder / "toolcrib.toml").write_text((folder / "toolcrib.toml").read_text().replace("/disc", "/disk"))
+    assert [toolcrib("check", *strict).returncode for strict in ([], ["--strict"])] == [0, 1]
 
 
 def test_check_reports_wrong_settings_as_json_too(toolcrib: Run, folder: Path) -> None:

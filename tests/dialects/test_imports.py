@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 DIALECTS = "toolcrib.dialects.autogen.tools, toolcrib.dialects.spark.agents, toolcrib.dialects.swarm"
+HYPERPOCKET = "toolcrib.dialects.hyperpocket.pocket_main, toolcrib.dialects.hyperpocket.tool"
 HEAVY = {"PIL", "anthropic", "boto3", "google", "mcp", "openai", "opentelemetry", "rich", "starlette", "typer"}
 
 
@@ -20,7 +21,11 @@ def test_toolcrib_loads_no_dialect() -> None:
 
 
 def test_a_dialect_loads_no_server_no_terminal_and_no_package_of_a_provider() -> None:
-    assert loaded(DIALECTS) & HEAVY == set()
+    assert loaded(f"{DIALECTS}, {HYPERPOCKET}") & HEAVY == set()
+
+
+def test_hyperpockets_tools_load_no_database_and_no_http_client() -> None:
+    assert loaded("toolcrib.dialects.hyperpocket.tool") & {"authlib", "httpx2", "redis", "sqlalchemy"} == set()
 
 
 def test_sparks_tools_import_the_argument_checks_on_first_use() -> None:

@@ -282,6 +282,30 @@ async def limited_by_a_tool_that_calls_itself() -> Result[Any]:
     return await bench.call("again", {"deep": False})
 
 
+async def conflict() -> Result[Any]:
+    """Each would wait for the other; the message says when it is of use to call again."""
+    inside = {name: asyncio.Event() for name in "ab"}
+    found: list[Result[Any]] = []
+
+    def one_at_a_time(name: str, other: str) -> Tool[..., Any]:
+        async def enter(deep: bool) -> str:
+            if deep:
+                inside[name].set()
+                await inside[other].wait()
+                found.append(await bench.call(other, {"deep": False}))
+            return name
+
+        return Tool(enter, name=name, serial=True)
+
+    bench = Workbench([one_at_a_time("a", "b"), one_at_a_time("b", "a")])
+    await bench.call_many([("a", {"deep": True}), ("b", {"deep": True})])
+    (clash,) = [result for result in found if result.error is not None]
+    assert clash.error is not None
+    assert (clash.error.code, clash.error.retry) == ("conflict", "later")
+    assert clash.text.endswith("Try again later.")
+    return await bench.call(clash.tool, {"deep": False})
+
+
 async def lost() -> Result[Any]:
     """What the message says is true: what was done is done. The next call has another process."""
     async with Workbench([Tool(die, isolation="process")]) as bench:
@@ -326,6 +350,7 @@ TRIGGERS: dict[str, list[Callable[[], Awaitable[Result[Any]]]]] = {
     "failed": [failed],
     "limited": [limited, limited_by_a_tool_that_calls_itself],
     "trapped": [trapped],
+    "conflict": [conflict],
     "lost": [lost],
 }
 

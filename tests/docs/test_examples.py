@@ -31,6 +31,7 @@ from typing import Any
 import pytest
 
 import toolcrib
+from toolcrib.dialects.hyperpocket.config import config as hyperpocket_config
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -101,6 +102,7 @@ class Session:
         self.module = types.ModuleType("page")
         self.runner = asyncio.Runner()
         self.servers: list[subprocess.Popen[str]] = []
+        hyperpocket_config.cache_clear()  # read once in a process, from the folder: each page has one of its own
 
     def run(self, every: list[Block]) -> None:
         for index, block in enumerate(every):

@@ -10,14 +10,19 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID, uuid4
 
 import jsonschema_rs
 import pytest
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel, Field
 
 from toolcrib import (
     AnswerError,
@@ -26,10 +31,12 @@ from toolcrib import (
     Caller,
     CallLog,
     Context,
+    Crib,
     Depends,
     LoadError,
     Registry,
     Repair,
+    Secret,
     SetupError,
     Source,
     StatefulTool,
@@ -42,8 +49,20 @@ from toolcrib import (
     tool,
 )
 from toolcrib.agent import Agent, ModelError, ScriptedModel
+from toolcrib.auth import (
+    CallbackError,
+    Client,
+    CredentialBroker,
+    DatabaseVault,
+    Grant,
+    Owner,
+    Provider,
+    Vault,
+    secret_owner,
+)
 from toolcrib.core import CancellationToken, Credential, Emitted
 from toolcrib.formats import Reply, Results
+from toolcrib.store import DatabasePendings, Store
 from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -143,6 +162,51 @@ async def test_an_approval_runs_one_call_once_with_the_arguments_that_were_appro
     assert (sorted(statuses), ran) == (["pending"] * 9 + ["success"], [5])
 
 
+async def test_a_made_default_runs_as_it_was_shown(tmp_path: Path) -> None:
+    ran: list[str] = []
+
+    def pay(amount: int, key: UUID = Field(default_factory=uuid4)) -> None:
+        ran.append(str(key))
+
+    shown: list[str] = []
+    for _ in range(3):  # a call and its answer, each in a process of its own
+        store = Store(tmp_path / "store.db")
+        async with Workbench([pay], policy=lambda *_: "ask", pendings=DatabasePendings(store)) as bench:
+            pending = (await bench.call("pay", {"amount": 5})).pending
+            if pending is not None:
+                shown.append(json.loads(pending.arguments)["key"])
+                await bench.answer(pending.id, Approve(), by="bob")
+        store.close()
+    assert ran == shown[:1]
+    assert len(set(shown)) == 2
+
+
+class Order(BaseModel):
+    item: str = "tea"
+    amount: int = Field(exclude=True, repr=False, validation_alias=AliasChoices("amount", "sum"))
+
+
+async def test_rules_and_people_see_what_a_type_hides() -> None:
+    paid: list[int] = []
+
+    def pay(order: Order) -> None:
+        paid.append(order.amount)
+
+    rules = Rules([Rule(where={"/order/amount": {"gt": 100}}, do="deny")], default="ask")
+    bench = Workbench([pay], policy=rules)
+    for name in ("amount", "sum"):
+        refused = await bench.call("pay", {"order": {name: 5000}})
+        assert refused.error is not None
+        assert refused.error.code == "denied"
+    waits = (await bench.call("pay", {"order": {"sum": 1}})).pending
+    assert waits is not None
+    assert json.loads(waits.arguments) == {"order": {"amount": 1, "item": "tea"}}
+    await bench.answer(waits.id, Approve(), by="ada")
+    assert (await bench.call("pay", {"order": {"amount": 2}})).status == "pending"
+    assert (await bench.call("pay", {"order": {"amount": 1}})).status == "success"
+    assert paid == [1]
+
+
 async def test_nobody_approves_their_own_call_where_the_policy_requires_others() -> None:
     rules = Rules([Rule(do="ask", others_only=True)])
     bench = Workbench([add], policy=rules, caller=Caller("ada"), may_answer=lambda pending, by: True)
@@ -156,6 +220,8 @@ async def test_nobody_approves_their_own_call_where_the_policy_requires_others()
 def test_a_registry_from_data_imports_only_what_is_trusted() -> None:
     with pytest.raises(LoadError, match="outside the trusted packages"):
         Registry.from_dict({"tools": [{"ref": "antigravity:fly"}]}, trusted=["toolcrib.demo"])
+    with pytest.raises(LoadError, match="not defined in the trusted packages"):
+        Registry.from_dict({"tools": [{"ref": "toolcrib.demo.dates:available_timezones"}]}, trusted=["toolcrib.demo"])
     assert "antigravity" not in sys.modules
 
 
@@ -218,6 +284,20 @@ class Point:
     x: int
 
 
+async def test_a_field_under_two_of_its_names_is_refused() -> None:
+    def pay(order: Order) -> None: ...
+
+    result = await Workbench([pay]).call("pay", '{"order": {"amount": 1, "sum": 5000}}')
+    assert result.text == "Tool 'pay': 'order': 'amount' and 'sum' are names of one field; send one of them."
+
+
+async def test_a_decimal_arrives_with_every_digit() -> None:
+    def pay(amount: Decimal) -> str:
+        return str(amount)
+
+    assert (await Workbench([pay]).call("pay", '{"amount": 12345678901234567.89}')).value == "12345678901234567.89"
+
+
 async def test_a_nested_type_arrives_as_an_instance() -> None:
     def shift(points: dict[str, list[Point]]) -> int:
         (point,) = points["a"]
@@ -232,7 +312,21 @@ async def test_whatever_a_tool_raises_the_call_ends_with_a_result() -> None:
         def __str__(self) -> str:
             raise ValueError
 
-    for raised in (ValueError("x"), Nameless(), SystemExit(1), StopIteration(), MemoryError(), TimeoutError("x")):
+    class Uninitialized(ToolError):
+        def __init__(self) -> None: ...
+
+    endless: dict[Any, Any] = {(1, 2): "pair"}
+    endless["self"] = endless
+    for refused in (Uninitialized(), ToolError("x", details=endless), ExceptionGroup("x", [ToolError("y")])):
+
+        def refuse(error: BaseException = refused) -> None:
+            raise error
+
+        async def call() -> None:
+            refuse()
+
+        json.dumps((await Workbench([call]).call("call")).to_dict())
+    for raised in (ValueError("x"), Nameless(), SystemExit(1), StopIteration(), MemoryError(), GeneratorExit("x")):
 
         def work(raised: BaseException = raised) -> None:
             raise raised
@@ -287,6 +381,14 @@ async def test_a_registered_secret_is_redacted_everywhere(caplog: pytest.LogCapt
     for spelling in (secret, 'p&ss \\"w', secret.encode().hex(), encoded[8:20], "p%26ss"):
         assert spelling not in shown
         assert spelling not in caplog.text
+
+
+async def test_what_is_redacted_in_json_is_still_valid_json() -> None:
+    def orders() -> dict[str, Any]:
+        return {"order": 12345, "1234": [1234, "no 1234"], "rate": 1.5}
+
+    result = await Workbench([orders], secrets=["1234"]).call("orders")
+    assert json.loads(result.text) == {"order": "[secret]5", "[secret]": ["[secret]", "no [secret]"], "rate": 1.5}
 
 
 async def test_a_deadline_is_answered_on_time_and_the_loop_stays_free() -> None:
@@ -604,9 +706,14 @@ async def waiting_run(**options: Any) -> tuple[list[str], Callable[[], Agent], d
 
 
 async def test_a_run_that_waits_goes_on_and_makes_no_call_twice() -> None:
-    done, agent, state, pending = await waiting_run()
+    done, agent, state, pending = await waiting_run(state_key="a secret of all processes")
     outcome = await agent().resume(state, {pending: Approve()}, by="ada")
     assert (outcome.status, outcome.text, done) == ("done", "Done.", ["looked", "erased a"])
+
+    done, agent, state, pending = await waiting_run()
+    outcome = await agent().resume(state, {pending: Approve()}, by="ada")
+    assert (outcome.status, outcome.pendings[0].arguments, done) == ("pending", '{"disk": "a"}', ["looked"])
+    assert outcome.pendings[0].id != pending
 
 
 def other_disk(state: dict[str, Any]) -> dict[str, Any]:
@@ -620,7 +727,12 @@ async def test_an_approval_counts_for_no_other_call_of_a_changed_state() -> None
     done, agent, state, pending = await waiting_run()
     outcome = await agent().resume(other_disk(state), {pending: Approve()}, by="ada")
     assert (outcome.status, outcome.pendings[0].arguments) == ("pending", '{"disk": "b"}')
-    assert done == ["looked"]
+    # Nor where what was shown and the digest are changed as well: both can be had by asking.
+    changed = other_disk(state)
+    shown = {"digest": outcome.pendings[0].digest, "arguments": '{"disk": "b"}'}
+    changed["turns"][2]["results"][0]["pending"] |= shown
+    again = await agent().resume(changed, {pending: Approve()}, by="ada")
+    assert (again.status, done) == ("pending", ["looked"])
 
 
 async def test_a_signed_state_that_was_changed_is_refused() -> None:
@@ -644,6 +756,17 @@ async def test_where_a_model_fails_nothing_that_was_done_is_lost() -> None:
     assert raised.value.so_far is not None
     assert [call.text for call in raised.value.so_far.trace] == ["paid"]
     assert ((await agent.run(raised.value.so_far.turns)).text, ran) == ("Paid.", [5])
+
+
+async def test_what_is_not_done_is_not_done() -> None:
+    paused = formats.Reply("Searching.", stop="paused", native={"role": "assistant", "content": []})
+    unread = formats.gemini.reply({"candidates": [{"finishReason": "MALFORMED_FUNCTION_CALL"}]})
+    limit = formats.gemini.reply({"candidates": [{"finishReason": "TOO_MANY_TOOL_CALLS"}]})
+    model = ScriptedModel([paused, unread, "Done.", limit])
+    outcome = await Agent(model).run("Go.")
+    assert (outcome.status, outcome.text) == ("done", "Done.")
+    assert "MALFORMED_FUNCTION_CALL" in str(model.requests[2].turns[-1])
+    assert "TOO_MANY_TOOL_CALLS" in (await Agent(model).run("Go.")).why
 
 
 async def test_a_dialects_tool_is_a_tool_like_any_other() -> None:
@@ -741,6 +864,38 @@ async def test_what_depends_opens_is_opened_once_and_closed_in_reverse() -> None
     assert happened == ["open first", "open second", "close second", "close first"]
 
 
+async def test_what_depends_opens_for_a_call_is_closed_whatever_becomes_of_it() -> None:
+    happened: list[str] = []
+
+    def first() -> Iterator[str]:
+        happened.append("open first")
+        yield "first"
+        happened.append("close first")
+
+    async def second(before: Annotated[str, Depends(first, scope="call")]) -> AsyncIterator[str]:
+        happened.append("open second")
+        yield f"{before}, second"
+        await asyncio.sleep(0.2)
+        happened.append("close second")
+
+    async def late(both: Annotated[str, Depends(second, scope="call")]) -> None:
+        await asyncio.sleep(60)
+
+    def late_in_a_thread(both: Annotated[str, Depends(second, scope="call")]) -> None:
+        time.sleep(0.2)
+
+    async with Workbench([late, late_in_a_thread]) as bench:
+        for name in ("late", "late_in_a_thread"):
+            happened.clear()
+            result = await bench.call(Call(name, timeout_s=0.05))
+            assert result.error is not None
+            assert result.error.code == "timeout"
+            async with asyncio.timeout(30):
+                while len(happened) < 4:
+                    await asyncio.sleep(0.01)
+            assert happened == ["open first", "open second", "close second", "close first"]
+
+
 async def test_a_source_that_cannot_start_leaves_nothing_running() -> None:
     happened: list[str] = []
 
@@ -806,6 +961,37 @@ async def test_sync_calls_work_from_everywhere() -> None:
     assert (done.stdout, done.returncode) == ("3\n", 0)
 
 
+def test_a_sync_call_ends_with_a_result_also_without_its_loop() -> None:
+    begun, results = threading.Event(), list[Any]()
+
+    async def endless() -> None:
+        begun.set()
+        await asyncio.sleep(3600)
+
+    def inner(n: int) -> int:
+        return n
+
+    def outer(n: int) -> int:
+        return int(bench.call_sync("inner", {"n": n}).unwrap())
+
+    async def outermost(n: int) -> int:
+        return int(bench.call_sync("outer", {"n": n}).unwrap())
+
+    bench = Workbench([endless, inner, outer, outermost])
+    thread = threading.Thread(target=lambda: results.append(bench.call_sync("endless")), daemon=True)
+
+    async def main() -> list[Any]:
+        await bench.start()
+        thread.start()
+        await asyncio.to_thread(begun.wait, 30)
+        calls = [(name, {"n": n}) for n in range(40) for name in ("outer", "outermost")]
+        return [result.value for result in await bench.call_many(calls)]
+
+    assert asyncio.run(main()) == [n for n in range(40) for _ in range(2)]
+    thread.join(30)
+    assert [result.error.code for result in results] == ["lost"]
+
+
 def test_importing_toolcrib_imports_little() -> None:
     program = (
         "import sys, toolcrib; heavy = ('pydantic', 'jsonschema_rs', 'griffe', 'mcp', 'uvicorn', 'typer'); "
@@ -856,6 +1042,19 @@ async def test_a_recorder_gets_no_known_secret() -> None:
     assert "token-of" not in repr(record)
 
 
+async def test_a_rule_that_can_never_match_lets_nothing_through() -> None:
+    registry = Registry()
+    registry.add(Tool(lambda amount=1: f"paid {amount}", name="pay"))
+    for where in ({"/amuont": {"gt": 100}}, {"/order/amount": 5}):
+        with pytest.raises(SetupError, match="can never match: 'pay' takes nothing at"):
+            await Workbench([registry["pay"]], policy=Rules([Rule(tools="pay", do="ask", where=where)])).start()
+    async with Workbench(registry, policy=Rules([Rule(tools="give", do="ask", where={"/amount": 5})])) as bench:
+        registry.add(Tool(lambda sum=1: f"given {sum}", name="give"))
+        results = [await bench.call("pay", {"amount": 5}), await bench.call("give", {"sum": 5})]
+        assert [result.error and result.error.code for result in results] == [None, "denied"]
+        assert "'give' takes nothing at '/amount'" in str(bench.problems[0])
+
+
 async def test_credentials_are_asked_for_only_after_a_call_is_allowed() -> None:
     asked: list[str] = []
 
@@ -874,3 +1073,161 @@ async def test_credentials_are_asked_for_only_after_a_call_is_allowed() -> None:
     assert (denied.error.code, asked) == ("denied", [])
     assert (await bench.call("read", {"path": "notes"})).value == "notes"
     assert asked == ["read"]
+
+
+class TokenEndpoint(BaseHTTPRequestHandler):
+    """A provider that gives a refresh token for each that it gets, and counts."""
+
+    spent: ClassVar[list[str]]
+
+    def do_POST(self) -> None:
+        body = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        self.spent.append(body.get("refresh_token", body.get("code", [""]))[0])
+        time.sleep(0.2)  # the others arrive meanwhile
+        text = json.dumps({"access_token": "new-token", "refresh_token": "next-token", "expires_in": 3600}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def endpoint() -> Iterator[tuple[str, list[str]]]:
+    spent: list[str] = []
+    handler = type("Endpoint", (TokenEndpoint,), {"spent": spent})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/token", spent
+        server.shutdown()
+        thread.join()
+
+
+def broker_of(vault: Vault | None = None, token_url: str = "http://127.0.0.1/token") -> CredentialBroker:
+    data = {"title": "Notes", "source": "https://notes.example", "checked": date(2026, 1, 1)}
+    oauth2 = {"authorize_url": "https://notes.example/authorize", "token_url": token_url, "refresh": "rotated"}
+    return CredentialBroker(
+        clients={"notes": Client("id", "client-secret")},
+        catalogue={"notes": Provider.model_validate({**data, "oauth2": oauth2})},
+        vault=vault,
+        redirect_uri="https://tools.example/auth/callback",
+        form_uri="https://tools.example/auth/secret",
+        allow=["127.0.0.1"],
+    )
+
+
+@tool(auth=[ToolAuth("notes"), Secret("KEY")])
+def read_notes(context: Context, number: int = 1) -> str:
+    return " ".join(one.secret for one in context.credentials.values())
+
+
+async def grant_to(broker: CredentialBroker, principal: str, profile: str = "default", **more: Any) -> None:
+    await broker.save(Owner(principal, profile, "notes", "oauth2"), Grant(f"token-of-{principal}-{profile}", **more))
+    await broker.save(secret_owner(principal, profile, "KEY"), Grant(f"key-of-{principal}-{profile}"))
+
+
+async def test_each_callers_credentials_are_their_own() -> None:
+    given: list[str] = []
+
+    @tool(auth=[ToolAuth("notes"), Secret("KEY")])
+    def use(context: Context) -> None:
+        given.extend(one.secret for one in context.credentials.values())
+
+    broker = broker_of()
+    await grant_to(broker, "ada")
+    async with Crib([use], broker=broker) as crib:
+        for caller in (
+            Caller("bob"),
+            Caller("ad_"),
+            Caller("%"),
+            Caller("ada", "work"),
+            Caller("ada\0"),
+            Caller("ADA"),
+        ):
+            for arguments in ({}, {"principal": "ada"}, {"profile": "default"}, {"caller": {"principal": "ada"}}):
+                result = await crib.workbench(caller).call("use", arguments)
+                assert result.status == ("error" if arguments else "pending")
+        assert given == []
+        assert (await crib.workbench(Caller("ada")).call("use")).status == "success"
+    assert given == ["token-of-ada-default", "key-of-ada-default"]
+
+
+async def test_a_model_chooses_only_among_the_profiles_that_were_listed() -> None:
+    used: list[Caller] = []
+
+    @tool(auth=ToolAuth("notes"))
+    def use(context: Context) -> None:
+        used.append(context.caller)
+
+    broker = broker_of()
+    for principal, profile in (("ada", "work"), ("ada", "home"), ("ada", "admin"), ("bob", "work")):
+        await grant_to(broker, principal, profile)
+    async with Crib([use], broker=broker) as crib:
+        bench = crib.workbench(Caller("ada", "home", "t1"))
+        assert (await bench.call("use", {"profile": "work"})).status == "error"
+        (spec,) = bench.specs(profiles=["work", "home"])
+        assert spec.input_schema["properties"]["profile"]["enum"] == ["work", "home"]
+        for profile in ("work", "admin", "bob", "bob/work", "_ork", ".*"):
+            await bench.call("use", {"profile": profile})
+        assert (await bench.call("use", {"profile": "work", "principal": "bob"})).status == "error"
+    assert used == [Caller("ada", "work", "t1")]
+
+
+async def test_no_credential_is_shown_to_a_model(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(context: Context) -> None:
+        raise ValueError(" ".join(one.secret for one in context.credentials.values()))
+
+    def repeat(text: str) -> str:
+        return text
+
+    log, broker = CallLog(with_content=True), broker_of()
+    auth = [ToolAuth("notes"), Secret("KEY")]
+    await grant_to(broker, "ada", refresh_token="refresh-of-ada")
+    async with Crib([read_notes, Tool(fail, auth=auth), repeat], broker=broker, recorder=log) as crib:
+        ada = crib.workbench(Caller("ada"))
+        shown = [await ada.call("read_notes"), await ada.call("fail")]
+        later = await crib.workbench(Caller("ada", thread="t2")).call("repeat", {"text": "token-of-ada-default"})
+        waits = await crib.workbench(Caller("bob")).call("read_notes")
+        assert shown[0].text == "[secret] [secret]"
+        assert later.text == "[secret]"
+        texts = [*(one.text for one in (*shown, later, waits)), repr(waits.pending), repr(list(log)), caplog.text]
+    for secret in ("token-of-ada", "key-of-ada", "refresh-of-ada", "client-secret"):
+        assert not [text for text in texts if secret in text]
+
+
+async def test_a_refresh_token_is_spent_once(endpoint: tuple[str, list[str]], tmp_path: Path) -> None:
+    url, spent = endpoint
+    stores = [Store(tmp_path / "store.db") for _ in range(2)]  # as of two processes
+    brokers = [broker_of(DatabaseVault(store), url) for store in stores]
+    past = datetime.now(UTC) - timedelta(hours=1)
+    await grant_to(brokers[0], "ada", refresh_token="first-token", expires_at=past)
+    cribs = [Crib([read_notes], broker=broker) for broker in brokers]
+    benches = [crib.workbench(Caller("ada", thread=str(n))) for crib in cribs for n in range(8)]
+    results = await asyncio.gather(*(bench.call("read_notes") for bench in benches))
+    assert ({result.status for result in results}, spent) == ({"success"}, ["first-token"])
+    for crib, store in zip(cribs, stores, strict=True):
+        await crib.stop()
+        store.close()
+
+
+async def test_an_authorization_completes_once_and_for_whom_it_was_made(endpoint: tuple[str, list[str]]) -> None:
+    url, spent = endpoint
+    ada = Caller("ada")
+    async with Crib([read_notes], broker=broker_of(token_url=url)) as crib:
+        (asked, _) = sorted(await crib.authorize(["read_notes"], ada), key=lambda one: one.url or "")
+        assert asked.url is not None
+        state = parse_qs(urlsplit(asked.url).query)["state"][0]
+        back = f"https://tools.example/auth/callback?state={state}&code=the-code"
+        with pytest.raises(CallbackError, match="begun by somebody else"):
+            await crib.complete(back, caller=Caller("bob"))
+        completed = await crib.complete(back, caller=ada)
+        assert (completed.owner.principal, completed.pending_ids) == ("ada", (asked.id,))
+        for caller in (ada, Caller("bob"), None):
+            with pytest.raises(CallbackError, match="Nobody waits"):
+                await crib.complete(back, caller=caller)
+        assert spent == ["the-code"]
+        assert len(await crib.authorize(["read_notes"], Caller("bob"))) == 2

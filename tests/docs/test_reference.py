@@ -17,6 +17,7 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
+from toolcrib.auth import OAuth2, Provider
 from toolcrib.call import Retries
 from toolcrib.formats.format import Format
 from toolcrib.schema.declared import Strict, doc_of
@@ -26,15 +27,16 @@ from toolcrib.workbench.rules import Rule
 from toolcrib.workbench.tables import File, variables
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
-ROOMS = ("toolcrib", *(f"toolcrib.{room}" for room in ("workbench", "record", "formats", "agent", "serve", "testing")))
+_ROOMS = ("workbench", "auth", "store", "net", "record", "formats", "agent", "serve", "testing")
+ROOMS = ("toolcrib", *(f"toolcrib.{room}" for room in _ROOMS))
 PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini", "bedrock")
 FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conversation", "read_conversation")
 FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annotations", "call_result")
 # Of base classes that are not public, what users call; and what only other rooms call.
 _LIFE = ("start", "stop", "reset", "save_state", "load_state")
 INHERITED = {"Crib": _LIFE, "OpenAIChat": ("__init__",), "OpenAIResponses": ("__init__",)}
-HIDDEN = {"Workbench": ("invalidate", "ended")}
-DECLARED = {"Options": Options, "Rule": Rule, "Limit": Limit, "Retries": Retries}
+HIDDEN = {"Workbench": ("invalidate", "ended"), "Store": ("use", "read", "changes")}
+DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retries, OAuth2, Provider)}
 
 _ENTRY = re.compile(
     r"^### (?P<name>[\w.]+)\n\n(?P<sentences>.*?)\n\n(?P<generated>(?:```pyi\n|\| ).*?)(?=^##|\Z)", re.M | re.S
@@ -194,8 +196,12 @@ def signatures() -> dict[str, list[ast.stmt]]:
 
 def table_of(declaration: type) -> str:
     """The fields of *declaration* with their documentation, as a table."""
+    if issubclass(declaration, Strict):
+        rows = [f"| `{name}` | {info.description} |\n" for name, info in declaration.model_fields.items()]
+        return "| key | meaning |\n|---|---|\n" + "".join(rows)
     made = ""
-    for name, hint in get_type_hints(declaration, include_extras=True).items():
+    # What is imported for type checkers only may be missing here.
+    for name, hint in get_type_hints(declaration, localns={"Store": object}, include_extras=True).items():
         if doc := doc_of(hint):
             made += f"| `{name}` | {_default(DEFAULTS[name]) if declaration is Options else ''} | {doc} |\n"  # type: ignore[literal-required]
     if declaration is Options:

@@ -65,7 +65,7 @@ def ask(request: pytest.FixtureRequest, inspector: str, url: str, tmp_path: Path
 
 def test_the_inspector_lists_and_calls_tools(ask: Ask) -> None:
     status, said, problems = ask("--method", "tools/list", "--strict")
-    assert (status, problems, len(said["result"]["tools"])) == (0, "", 22)
+    assert (status, problems, len(said["result"]["tools"])) == (0, "", 24)
 
     def call(tool: str, arguments: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         how = ("--method", "tools/call", "--tool-name", tool, "--tool-args-json", json.dumps(arguments))

@@ -75,7 +75,8 @@ def test_calls_come_under_the_tools_own_names_from_dictionaries_and_from_the_sdk
         ("max_tokens", "length"),
         ("model_context_window_exceeded", "length"),
         ("refusal", "refused"),
-        ("pause_turn", "other"),
+        ("pause_turn", "paused"),
+        ("compaction", "paused"),
         ("something new", "other"),
     ],
 )

@@ -106,7 +106,8 @@ def test_arguments_that_are_no_object_are_kept_as_text_and_can_still_be_sent_bac
         ("tool_use", "calls"),
         ("max_tokens", "length"),
         ("guardrail_intervened", "refused"),
-        ("malformed_tool_use", "other"),
+        ("malformed_tool_use", "malformed"),
+        ("malformed_model_output", "malformed"),
         ("something_new", "other"),
     ],
 )

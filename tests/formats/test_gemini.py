@@ -110,12 +110,19 @@ def test_calls_without_ids_are_given_ones_that_are_never_sent_back() -> None:
         ("MAX_TOKENS", "length"),
         ("SAFETY", "refused"),
         ("PROHIBITED_CONTENT", "refused"),
-        ("MALFORMED_FUNCTION_CALL", "other"),
+        ("MALFORMED_FUNCTION_CALL", "malformed"),
         ("SOMETHING_NEW", "other"),
     ],
 )
 def test_why_it_stopped(reason: str, stop: str) -> None:
     assert gemini.reply(answer(stop=reason)).stop == stop
+
+
+def test_a_call_that_gemini_could_not_read_has_its_message_as_the_reason() -> None:
+    parts = [{"text": "So"}, {"functionCall": {"name": "double", "args": {"n": 1}}}]
+    candidate = {"content": {"parts": parts}, "finishReason": "MALFORMED_FUNCTION_CALL", "finishMessage": "print(1)"}
+    reply = gemini.reply([{"candidates": [candidate]}])
+    assert reply == Reply("So", (), "malformed", Usage(), None, "MALFORMED_FUNCTION_CALL: print(1)")
 
 
 def test_a_question_that_is_refused_has_no_candidate() -> None:
@@ -140,7 +147,7 @@ def test_pieces_are_put_together_and_signatures_stay_where_they_came() -> None:
         "I double.",
         (Call("double", {"n": 1}, "toolcrib:r1:0"), Call("double", {"n": 2}, "toolcrib:r1:1")),
         "calls",
-        Usage(2, 3),
+        Usage(2, 3, reasoning=3),
         {
             "role": "model",
             "parts": [

@@ -61,11 +61,17 @@ WHOLE: dict[str, Any] = {
         "role": "assistant",
         "content": [
             {"type": "thinking", "thinking": "t", "signature": "s"},
+            {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "q"}},
             {"type": "text", "text": "hi"},
             {"type": "tool_use", "id": "c1", "name": "add", "input": {"a": 1}},
         ],
         "stop_reason": "tool_use",
-        "usage": {"input_tokens": 1, "output_tokens": 2, "cache_read_input_tokens": 1},
+        "usage": {
+            "input_tokens": 1,
+            "output_tokens": 2,
+            "cache_read_input_tokens": 1,
+            "iterations": [{"type": "compaction", "input_tokens": 1}],
+        },
     },
     "gemini": {
         "responseId": "r",
@@ -80,6 +86,7 @@ WHOLE: dict[str, Any] = {
                     ],
                 },
                 "finishReason": "STOP",
+                "finishMessage": "m",
             }
         ],
         "usageMetadata": {"promptTokenCount": 1, "candidatesTokenCount": 2},
@@ -91,7 +98,10 @@ WHOLE: dict[str, Any] = {
                 "content": [
                     {"reasoningContent": {"reasoningText": {"text": "t", "signature": "s"}}},
                     {"text": "hi"},
-                    {"citationsContent": {"content": [{"text": "c"}]}},
+                    {"toolUse": {"toolUseId": "s1", "name": "find", "input": {}, "type": "server_tool_use"}},
+                    {"toolResult": {"toolUseId": "s1", "content": [{"text": "r"}], "type": "t"}},
+                    {"citationsContent": {"content": [{"text": "c"}], "citations": [{"title": "t"}]}},
+                    {"reasoningContent": {"redactedContent": "eA=="}},
                     {"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}},
                 ],
             }
@@ -108,7 +118,7 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
 
 STREAMED: dict[str, list[Any]] = {
     "openai": [
-        chunk({"role": "assistant", "content": "h"}),
+        chunk({"role": "assistant", "content": "<think>x</think>h"}),
         chunk({"content": [{"type": "text", "text": "i"}]}),
         chunk({"tool_calls": [{"index": 0, **CALL, "function": {"name": "add", "arguments": ""}}]}),
         chunk({"tool_calls": [{"index": 0, "function": {"arguments": '{"a": 1}'}}]}),
@@ -141,6 +151,13 @@ STREAMED: dict[str, list[Any]] = {
             "content_block": {"type": "tool_use", "id": "c1", "name": "add", "input": {}},
         },
         {"type": "content_block_delta", "index": 1, "delta": {"type": "input_json_delta", "partial_json": '{"a": 1}'}},
+        {
+            "type": "content_block_start",
+            "index": 2,
+            "content_block": {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
+        },
+        {"type": "content_block_delta", "index": 2, "delta": {"type": "input_json_delta", "partial_json": "{}"}},
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {"title": "t"}}},
         {"type": "message_delta", "delta": {"stop_reason": "tool_use"}, "usage": {"output_tokens": 2}},
         {"type": "message_stop"},
     ],
@@ -159,6 +176,19 @@ STREAMED: dict[str, list[Any]] = {
         {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"text": "hi"}}},
         {"contentBlockStart": {"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "c1", "name": "add"}}}},
         {"contentBlockDelta": {"contentBlockIndex": 2, "delta": {"toolUse": {"input": '{"a": 1}'}}}},
+        {
+            "contentBlockStart": {
+                "contentBlockIndex": 3,
+                "start": {"toolUse": {"toolUseId": "s1", "name": "find", "type": "server_tool_use"}},
+            }
+        },
+        {"contentBlockDelta": {"contentBlockIndex": 3, "delta": {"toolUse": {"input": "{}"}}}},
+        {"contentBlockStart": {"contentBlockIndex": 4, "start": {"toolResult": {"toolUseId": "s1", "type": "t"}}}},
+        {"contentBlockDelta": {"contentBlockIndex": 4, "delta": {"toolResult": [{"text": "r"}]}}},
+        {"contentBlockDelta": {"contentBlockIndex": 4, "delta": {"toolResult": [{"text": "s"}, {"json": {}}]}}},
+        {"contentBlockDelta": {"contentBlockIndex": 1, "delta": {"citation": {"title": "t"}}}},
+        {"contentBlockStart": {"contentBlockIndex": 5, "start": {"image": {"format": "png"}}}},
+        {"contentBlockDelta": {"contentBlockIndex": 5, "delta": {"image": {"source": {"bytes": b"x"}}}}},
         {"messageStop": {"stopReason": "tool_use"}},
         {"metadata": {"usage": {"inputTokens": 1, "outputTokens": 2}}},
     ],
@@ -234,7 +264,7 @@ def test_calls_that_have_one_id_are_distinguished(name: str) -> None:
     reply = FORMATS[name].reply(twice, [SPEC])
     first, second = (call.id for call in reply.calls)
     assert (first, second != "c1") == ("c1", True)
-    sent = json.dumps(FORMATS[name].conversation(conversation(reply), [SPEC]))
+    sent = json.dumps(FORMATS[name].conversation(conversation(reply), [SPEC]), default=repr)
     assert (sent.count('"c1"'), sent.count(f'"{second}"')) == (2, 2)
 
 

@@ -62,6 +62,19 @@ def test_losses_are_reported_by_tool() -> None:
     ]
 
 
+def test_the_heaviest_losses_come_first() -> None:
+    far = {"$ref": "https://example.com/a.json", "type": "string"}
+    open_object = {"type": "object", "properties": {"n": {"type": "integer", "minimum": 2}, "far": far}}
+    properties = {"a": open_object, "tags": {"type": "object", "additionalProperties": {"type": "string"}}}
+    losses = offer([spec("bound", properties=properties)], ANTHROPIC, strict=True).losses["bound"]
+    assert [(loss.weight, loss.keyword) for loss in losses] == [
+        ("high", "$ref"),
+        ("medium", "minimum"),
+        ("low", "additionalProperties"),
+        ("low", "additionalProperties"),
+    ]
+
+
 @pytest.mark.parametrize(
     ("asked", "by_spec", "strict"),
     [

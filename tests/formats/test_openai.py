@@ -148,13 +148,25 @@ ANSWERS = {
     "too long": (answer("length", content="He"), Reply("He", stop="length")),
     "a reason nobody knows": (answer("tired", content="He"), Reply("He", stop="other")),
     "no reason": (answer(None, content="He"), Reply("He")),
+    "an empty reason": (answer("", content="He"), Reply("He")),
+    "a reason in capitals": (answer("STOP", content="He"), Reply("He")),
+    "a reason of a gateway to Claude": (answer("max_tokens", content="He"), Reply("He", stop="length")),
+    "a call that Gemini could not read": (
+        answer("function_call_filter: MALFORMED_FUNCTION_CALL"),
+        Reply("", stop="malformed"),
+    ),
     "tokens": (
         answer(
             "stop",
-            {"prompt_tokens": 9, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 8}},
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 2,
+                "prompt_tokens_details": {"cached_tokens": 8},
+                "completion_tokens_details": {"reasoning_tokens": 1},
+            },
             content="He",
         ),
-        Reply("He", usage=Usage(9, 2, 8)),
+        Reply("He", usage=Usage(9, 2, 8, reasoning=1)),
     ),
     "Mistral's parts": (
         answer("stop", content=[{"type": "thinking", "thinking": []}, {"type": "text", "text": "He"}]),

@@ -103,7 +103,7 @@ def test_bytes_of_arguments_are_kept_as_text() -> None:
         ),
         (
             {"kind": "reply", "text": "", "calls": [], "stop": "never", "usage": {}},
-            "turn.stop: 'never' is not one of: end, calls, length, refused, other.",
+            "turn.stop: 'never' is not one of: end, calls, length, refused, paused, malformed, other.",
         ),
         (
             {

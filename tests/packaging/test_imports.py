@@ -23,6 +23,9 @@ HEAVY = (
     "watchfiles",
     "opentelemetry",
     "sqlalchemy",
+    "cryptography",
+    "httpx2",
+    "platformdirs",
     "wasmtime",
     "pytest",
 )

@@ -107,6 +107,30 @@ print(Image.from_base64(Image(Pillow.new("RGB", (2, 3))).to_base64()).image.size
 """
 
 
+LEASE = """
+import asyncio
+import sys
+
+from toolcrib.store import Leases, Store, StoreError
+
+try:
+    print(asyncio.run(Leases(Store(sys.argv[1], key="store.key")).acquire("name", "owner", for_s=1)))
+except StoreError as error:
+    print(error)
+"""
+
+GUARD = """
+import asyncio
+
+from toolcrib.net import GuardError, client
+
+try:
+    asyncio.run(client().get("https://localhost/"))
+except GuardError as error:
+    print(error.code)
+"""
+
+
 @pytest.fixture
 def run(tmp_path: Path, user_environ: Callable[[Path], dict[str, str]]) -> Run:
     """Runs a command of an environment in a folder with `tools.py` and `client.py` in it."""
@@ -213,6 +237,75 @@ def check_images(programs: Path, run: Run) -> None:
     assert output(run(programs, "python", "-W", "error", "-c", IMAGE)) == "(2, 3)\n"
 
 
+def check_store(programs: Path, run: Run) -> None:
+    lease = "Lease(name='name', owner='owner', fence=1)\n"
+    assert output(run(programs, "python", "-W", "error", "-c", LEASE, "new.db")) == lease
+
+
+def check_postgres(programs: Path, run: Run) -> None:
+    url = "postgresql://127.0.0.1:9/none"
+    assert "cannot be reached" in output(run(programs, "python", "-W", "error", "-c", LEASE, url))
+
+
+def check_net(programs: Path, run: Run) -> None:
+    assert output(run(programs, "python", "-W", "error", "-c", GUARD)) == "denied\n"
+
+
+GRANT = """
+import asyncio
+from toolcrib import Context, Crib, ToolAuth, tool
+from toolcrib.auth import Client, CredentialBroker
+
+@tool(auth=ToolAuth("github"))
+async def issues(ctx: Context) -> str:
+    return "none"
+
+broker = CredentialBroker(clients={"github": Client("id", "a secret")}, redirect_uri="http://127.0.0.1/auth/callback")
+
+async def main():
+    async with Crib([issues], broker=broker) as crib:
+        print((await crib.workbench().call("issues")).pending.url.partition("?")[0])
+
+asyncio.run(main())
+"""
+
+
+def check_auth(programs: Path, run: Run) -> None:
+    asked = output(run(programs, "python", "-W", "error", "-c", GRANT))
+    assert asked == "https://github.com/login/oauth/authorize\n"
+
+
+SESSIONS = """
+from toolcrib.dialects.hyperpocket.config.session import SessionConfigRedis
+from toolcrib.dialects.hyperpocket.session.redis import RedisSessionStorage
+
+storage = RedisSessionStorage(SessionConfigRedis(host="127.0.0.1", port=9))
+try:
+    storage.get_by_thread_id("alice")
+except Exception as error:
+    print(type(error).__name__)
+"""
+
+
+def check_redis(programs: Path, run: Run) -> None:
+    assert output(run(programs, "python", "-W", "error", "-c", SESSIONS)) == "ConnectionError\n"
+
+
+GUEST = """
+import wasmtime
+from toolcrib import Workbench
+text = '(module (memory (export "memory") 1) (func (export "_start") unreachable))'
+with open("guest.wasm", "wb") as file:
+    file.write(wasmtime.wat2wasm(text))
+with Workbench(["guest.wasm"]) as bench:
+    print(bench.call_sync("guest").error.code)
+"""
+
+
+def check_sandbox(programs: Path, run: Run) -> None:
+    assert output(run(programs, "python", "-W", "error", "-c", GUEST)) == "trapped\n"
+
+
 def check_all(programs: Path, run: Run) -> None:
     for extra, check in EXTRAS.items():
         if extra != "all":
@@ -222,11 +315,17 @@ def check_all(programs: Path, run: Run) -> None:
 EXTRAS: dict[str, Callable[[Path, Run], None]] = {
     "all": check_all,
     "anthropic": check_asks("AnthropicModel", "anthropic"),
+    "auth": check_auth,
     "bedrock": check_asks("BedrockModel", "boto3", ', region="eu-west-1"'),
     "gemini": check_asks("GeminiModel", "google.genai"),
     "images": check_images,
+    "net": check_net,
     "openai": check_asks("OpenAIChat", "openai"),
+    "postgres": check_postgres,
+    "redis": check_redis,
+    "sandbox": check_sandbox,
     "serve": check_serve,
+    "store": check_store,
 }
 
 

@@ -3,6 +3,9 @@
 import base64
 import html
 import json
+import random
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -11,6 +14,8 @@ from hypothesis import strategies as st
 
 from toolcrib import SetupError
 from toolcrib.record import Redactor
+
+from .encodings import ENCODINGS, ESCAPES, check_at_random, some_secrets, some_text
 
 secrets = st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=40).filter(
     lambda s: "[secret]" not in s and s not in "[secret]"
@@ -64,3 +69,115 @@ def test_base64_of_a_secret_alone_is_struck_out_whole() -> None:
         secret = "hush!me-and-more"[:length]
         encoded = base64.b64encode(secret.encode()).decode()
         assert Redactor([secret]).redact(encoded).strip("=") == "[secret]"
+
+
+SECRETS = (
+    "hunter2!/<&>'\"\\ +%é",
+    "plain-token_1234",
+    "日本語の秘密",
+    "🎉🎉🎉🎉",
+    "a\nb\tc\x00d",
+    "1234",
+    "%41&amp;\\n~1",
+)
+
+
+@pytest.mark.parametrize("name", ENCODINGS)
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_is_redacted_in_each_encoding(name: str, secret: str) -> None:
+    redactor, rnd = Redactor([secret]), random.Random(1)
+    for _ in range(20):
+        encoded = ENCODINGS[name](secret, rnd)
+        shown = redactor.redact(f"(|{encoded}|)")
+        assert "[secret]" in shown
+        if name in ESCAPES:
+            assert shown == "(|[secret]|)"
+
+
+@pytest.mark.parametrize("size", [21, 22, 23])
+def test_in_base64_the_characters_with_bits_of_a_secret_are_redacted_and_no_others(size: int) -> None:
+    secret = b"hunter2-and-some-more!!"[:size]
+    redactor = Redactor([secret.decode()])
+    for before in (b"", b"x", b"xy", b"xyz", b"\0", b"\xff\xff"):
+        for after in (b"", b"x", b"xy", b"xyz", b"\0", b"\xff\xff"):
+            encoded = base64.b64encode(before + secret + after).decode()
+            start, end = len(before) * 8 // 6, -(-len(before + secret) * 8 // 6)
+            assert redactor.redact(f"Basic {encoded}") == f"Basic {encoded[:start]}[secret]{encoded[end:]}"
+            for other in (b"g" + secret[1:], b"i" + secret[1:], secret[:-1] + b"\0", secret[:-1] + b"~"):
+                encoded = base64.b64encode(before + other + after).decode()
+                assert redactor.redact(encoded) == encoded
+
+
+def test_1050_random_cuts_of_overlapping_secrets_equal_the_whole() -> None:
+    redactor, rnd = Redactor(["pass", "password123", "word12"]), random.Random(7)
+    parts = (
+        "pass",
+        "password123",
+        "word12",
+        "passwor",
+        " ",
+        "d123",
+        "cGFzc3dvcmQxMjM=",
+        "%70ass",
+        "\\u0070ass",
+        "70617373",
+    )
+    assert redactor.redact("password123") == "[secret]"
+    for _ in range(1050):
+        text = "".join(rnd.choices(parts, k=6))
+        cuts = sorted(rnd.randint(0, len(text)) for _ in range(rnd.randint(1, 12)))
+        tail = shown = ""
+        for start, end in zip([0, *cuts], [*cuts, len(text)], strict=True):
+            tail, ready = redactor.split(tail + text[start:end])
+            shown += ready
+        assert shown + redactor.redact(tail) == redactor.redact(text), (text, cuts)
+
+
+def test_what_overlaps_is_redacted_whole() -> None:
+    redactor = Redactor(["abcd", "cdef", "aaaa"])
+    assert redactor.redact("xabcdefx aaaaaax") == "x[secret]x [secret]x"
+
+
+def test_text_that_is_no_secret_stays_as_it_is() -> None:
+    rnd = random.Random(3)
+    for _ in range(200):
+        redactor = Redactor([f"never-{rnd.random()}" for _ in range(rnd.choice((1, 30)))])
+        text = some_text(rnd, 0, 200) + rnd.choice(some_secrets(rnd))
+        assert redactor.redact(text) is text
+        tail, ready = redactor.split(text)
+        assert ready + tail == text
+
+
+@pytest.mark.parametrize(
+    "text", ["&#" + "9" * 5000, "&#x" + "f" * 5000 + ";", "\\U99999999", "\\ud800", "&nosuch;", "%zz", "\ud800", "&#;"]
+)
+def test_what_only_looks_like_an_escape_stays_as_it_is(text: str) -> None:
+    redactor = Redactor(["hunter22"])
+    assert redactor.redact(text) == text
+    assert redactor.redact(f"{text}|hunter22") == f"{text}|[secret]"
+
+
+def test_of_secrets_that_threads_add_at_once_none_is_lost() -> None:
+    redactor, before = Redactor(), sys.getswitchinterval()
+    sets = [[f"secret-{thread}-{number}-value" for number in range(15)] for thread in range(4)]
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(lambda secrets: [redactor.add(secret) for secret in secrets], sets))
+    finally:
+        sys.setswitchinterval(before)
+    assert {redactor.redact(secret) for secrets in sets for secret in secrets} == {"[secret]"}
+
+
+def test_only_what_is_the_secret_is_redacted_beside_what_looks_like_an_escape() -> None:
+    assert Redactor(["such"]).redact("&nosuch; &#115;") == "&no[secret]; &#115;"
+
+
+@pytest.mark.parametrize("text", ["a\\", "50%", "&am", "~", ""])
+def test_without_secrets_nothing_is_held_back(text: str) -> None:
+    assert Redactor().split(text) == ("", text)
+
+
+def test_random_secrets_are_found_in_each_encoding_and_cuts_change_nothing() -> None:
+    for seed in range(60):
+        check_at_random(random.Random(seed), seed)

@@ -1,11 +1,14 @@
 """Tools that run in processes of their own: what the tests of isolation load, as a user's file of tools."""
 
 import asyncio
+import contextlib
 import ctypes
+import dataclasses
 import functools
 import logging
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -19,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from toolcrib import Context, Depends, File, Image, Text, ToolError, tool
+from toolcrib import Context, Depends, File, Image, Text, ToolAuth, ToolError, Workbench, tool
 
 process = functools.partial(tool, isolation="process")
 
@@ -44,6 +47,11 @@ class Receipt(BaseModel):
 @process()
 async def add(a: int, b: int) -> int:
     return a + b
+
+
+@process()
+async def file_that_signals_write_to() -> int:
+    return signal.set_wakeup_fd(-1)
 
 
 @process()
@@ -246,3 +254,117 @@ async def data(ctx: Context, name: str | None = None) -> Any:
 def spin() -> None:
     while True:
         time.sleep(0.01)
+
+
+@process()
+def strike(folder: str, at: str) -> None:
+    """Start children that leave a file if they live, and kill whoever could end them."""
+    for name in ("child", "session", "bare"):
+        command = ["sh", "-c", f"sleep 2; touch {folder}/{name}"]
+        environ = {} if name == "bare" else None
+        subprocess.Popen(command, start_new_session=name != "child", env=environ)
+    subprocess.run(["sh", "-c", f"setsid sh -c 'sleep 2; touch {folder}/orphan' >/dev/null 2>&1 &"], check=True)
+    guards = [os.getppid()]
+    while True:
+        with open(f"/proc/{guards[-1]}/stat") as file:
+            parent = int(file.read().rpartition(")")[2].split()[1])
+        with open(f"/proc/{parent}/cmdline") as file:
+            if "guard" not in file.read():
+                break
+        guards.append(parent)
+    open(f"{folder}/begun", "w").close()
+    match at:
+        case "its group":
+            os.killpg(0, signal.SIGKILL)
+        case "its parent":
+            os.kill(guards[0], signal.SIGKILL)
+        case "the group of its parent":
+            os.killpg(guards[0], signal.SIGKILL)
+        case "the outer guard":
+            os.kill(guards[-1], signal.SIGKILL)
+        case "both guards":
+            for guard in guards:
+                os.kill(guard, signal.SIGKILL)
+        case "a guard, by a stop":
+            os.kill(guards[0], signal.SIGSTOP)
+    time.sleep(60)
+
+
+@process()
+def process_facts() -> dict[str, Any]:
+    """What this process has from its guards, and what its children would have from it."""
+    files: dict[int, str] = {}
+    for fd in range(3, 1000):
+        with contextlib.suppress(OSError):
+            files[fd] = os.readlink(f"/proc/self/fd/{fd}")
+    with open("/proc/self/oom_score_adj") as file:
+        oom_score = int(file.read())
+    return {
+        "pipes": [kind for kind in files.values() if kind.startswith("pipe:")],
+        "inheritable": [kind for fd, kind in files.items() if os.get_inheritable(fd)],
+        "core": resource.getrlimit(resource.RLIMIT_CORE),
+        "memory": resource.getrlimit(resource.RLIMIT_AS),
+        "oom_score": oom_score,
+        "handlers": [signal.getsignal(each) is signal.SIG_DFL for each in (signal.SIGTERM, signal.SIGCHLD)],
+    }
+
+
+@process()
+async def report_and(ctx: Context, then: str) -> str:
+    ctx.progress(1)
+    match then:
+        case "emit":
+            await ctx.emit("some text")
+        case "ask":
+            await ctx.ask("nights", int, "How many nights?")
+        case "wait":
+            await asyncio.sleep(60)
+    return then
+
+
+@process(timeout_s=60)
+async def time_within() -> bool:
+    def time_left(ctx: Context) -> float | None:
+        return ctx.time_left_s
+
+    async with Workbench([time_left]) as bench:
+        left_s = (await bench.call("time_left")).unwrap()
+    return left_s is not None and 0 < left_s <= 60
+
+
+@process()
+def leave_an_orphan() -> int:
+    done = subprocess.run(["sh", "-c", "sleep 60 >/dev/null 2>&1 & echo $!"], stdout=subprocess.PIPE, check=True)
+    return int(done.stdout)
+
+
+@process()
+def give_up(how: str) -> None:
+    raise {"memory": MemoryError, "interrupt": KeyboardInterrupt, "cancelled": asyncio.CancelledError}[how]
+
+
+@process()
+def tidy_in_a_thread(ctx: Context, path: str) -> None:
+    while not ctx.cancellation.is_cancelled():
+        time.sleep(0.001)
+    with open(path, "w") as file:
+        file.write("tidied")
+
+
+@process()
+def log_from_threads(size: int) -> int:
+    def work(number: int) -> None:
+        for _ in range(20):
+            logging.getLogger("of_threads").warning("%s", f"{number}" * size)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return size
+
+
+@process(auth=ToolAuth("github"))
+async def credentials(ctx: Context) -> list[Any]:
+    return [dataclasses.asdict(each) for each in ctx.credentials.values()]

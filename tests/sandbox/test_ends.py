@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import Result, Workbench
+from toolcrib import Call, Result, Workbench
 from toolcrib.sandbox import Processes, WorkerGone, Workers
 from toolcrib.sandbox.guard import descendants
 
@@ -126,6 +126,20 @@ async def test_a_worker_or_its_guard_that_is_killed_leaves_nothing(
             assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
+@pytest.mark.parametrize(
+    "at", ["its group", "its parent", "the group of its parent", "the outer guard", "a guard, by a stop"]
+)
+async def test_a_tool_that_turns_on_its_guards_leaves_nothing(tools: str, tmp_path: Path, at: str) -> None:
+    async with Workbench([tools]) as bench:
+        await bench.call("pid")
+        result = await bench.call(Call("strike", {"folder": str(tmp_path), "at": at}, timeout_s=1.0))
+        assert result.error is not None
+        assert result.error.code == ("timeout" if "stop" in at else "lost")
+        await asyncio.sleep(2.5)
+        assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
 async def test_a_stopped_guard_does_not_keep_its_workers_alive(tools: str, lives: Lives) -> None:
     async with Workbench([tools]) as bench:
         pid = (await bench.call("pid")).unwrap()
@@ -196,3 +210,25 @@ async def test_a_pool_serves_any_function_that_takes_a_channel(tmp_path: Path, l
         with pytest.raises(WorkerGone, match="was stopped"):
             async with pool.lease():
                 pass
+
+
+@pytest.mark.parametrize("sent", [b"\0\0\0\2[]", b"\0\0\0\1{", b"\0\0\0\2\xff\xff", b"\0\1\0\0" + b"[" * 2**16])
+async def test_a_worker_that_sends_no_message_is_gone(tmp_path: Path, sent: bytes) -> None:
+    (tmp_path / "babbling.py").write_text(
+        "async def serve(channel):\n"
+        "    async for message in channel.messages():\n"
+        "        channel._sock.sendall(bytes.fromhex(message['hex']))\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        pool = Workers("babbling:serve", size=1)
+        with pytest.raises(WorkerGone, match="sent what is no message"):
+            async with pool.lease() as worker:
+                await worker.send({"hex": sent.hex()})
+                await worker.receive()
+        await pool.close()
+
+
+async def test_signals_of_a_tool_write_to_no_file_that_was_its_guards(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        assert (await bench.call("file_that_signals_write_to")).value == -1

@@ -140,7 +140,9 @@ async def test_the_context_works_over_the_pipe(tools: str, caplog: pytest.LogCap
     variables = {"region": "eu", "pool": object()}
     async with Workbench([tools], caller=caller, variables=variables, secrets=[SECRET], timeout_s=60) as bench:
         *events, result = [event async for event in bench.stream(Call("look_around", id="call_7"))]
-        assert events == [Progress(1, 2, "half of [secret]"), Emitted((Text("some text"),))]
+        assert events[0] == Progress(1, 2, "half of [secret]")
+        # Its last character may be the beginning of the secret in base64.
+        assert events[1:] == [Emitted((Text("some tex"),)), Emitted((Text("t"),))]
         seen = result.value
         assert (seen["caller"], seen["variables"], seen["call"]) == (
             ["alice", "work", "t1"],
@@ -420,7 +422,8 @@ async def test_waiting_for_a_turn_is_in_the_deadline(tools: str) -> None:
         assert result.error is not None
         assert result.error.code == "timeout"
         assert (await busy).value == "slept"
-        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+        first, second = await asyncio.gather(bench.call("pid"), bench.call("pid"))
+        assert first.value == second.value, "one serves at a time, as before"
 
 
 @pytest.mark.parametrize("way", ["token", "task"])
@@ -489,6 +492,13 @@ class Hiding(BaseModel):
 def with_hidden(items: list[Hiding]) -> None: ...
 
 
+class HidingMetadata(BaseModel):
+    metadata: int = Field(0, exclude=True)
+
+
+def with_hidden_metadata(items: list[HidingMetadata]) -> None: ...
+
+
 def shadowed() -> None: ...
 
 
@@ -510,6 +520,7 @@ def shadowed() -> None: ...  # type: ignore[no-redef]
         (borrowed_inside, "'value' lives as long as a session"),
         (with_secret, "'key' is a secret that no dump shows"),
         (with_hidden, "the field 'hidden' is in no dump"),
+        (with_hidden_metadata, "the field 'metadata' is in no dump"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, said: str) -> None:

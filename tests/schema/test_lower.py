@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -54,19 +55,24 @@ def test_a_dialect_with_all_keywords_gets_a_schema_as_it_is(accepts: Accepts) ->
 
 def test_a_constraint_that_is_left_out_is_reported_in_a_sentence() -> None:
     low = lower(of(n={"type": "number", "multipleOf": 5}), GEMINI)
-    assert low.schema == of(n={"type": "number"})
+    assert low.schema == of(n={"type": "number", "description": "A multiple of 5."})
     meaning = "The schema for the provider omits 'multipleOf' (5) of 'n'; Toolcrib still checks it."
     assert low.losses == (Loss("/properties/n", "multipleOf", meaning),)
-    assert low.losses[0].to_dict() == {"path": "/properties/n", "keyword": "multipleOf", "meaning": meaning}
+    assert low.losses[0].to_dict() == {
+        "path": "/properties/n",
+        "keyword": "multipleOf",
+        "meaning": meaning,
+        "weight": "medium",
+    }
 
 
 def test_losses_name_what_they_are_about() -> None:
-    odd = {"type": "array", "items": {"type": "string", "minLength": 1}}
-    schema = of(properties=odd, items={"type": "object", "properties": {"allOf": {"type": "string", "minLength": 2}}})
+    odd = {"type": "array", "items": {"type": "integer", "multipleOf": 3}}
+    schema = of(properties=odd, items={"type": "object", "properties": {"allOf": {"type": "integer", "multipleOf": 2}}})
     assert [loss.meaning.partition(";")[0] for loss in lower({**schema, "minProperties": 3}, GEMINI).losses] == [
         "The schema for the provider omits 'minProperties' (3) of the arguments",
-        "The schema for the provider omits 'minLength' (1) of the values inside 'properties'",
-        "The schema for the provider omits 'minLength' (2) of 'allOf'",
+        "The schema for the provider omits 'multipleOf' (3) of the values inside 'properties'",
+        "The schema for the provider omits 'multipleOf' (2) of 'allOf'",
     ]
 
 
@@ -82,10 +88,11 @@ def test_losses_name_what_they_are_about() -> None:
             {"enum": [1, "a", None]},
             {"anyOf": [{"type": "integer", "enum": [1]}, {"type": "string", "enum": ["a"]}, {"type": "null"}]},
         ),
-        ({"enum": ["a", "bb"], "maxLength": 1}, {"type": "string", "enum": ["a"]}),
+        ({"enum": [1, 3], "multipleOf": 3}, {"type": "integer", "enum": [3]}),
+        ({"enum": ["a", "bb"], "maxLength": 1}, {"enum": ["a", "bb"], "maxLength": 1}),
         ({"enum": [True, False]}, {"type": "boolean"}),
         ({"oneOf": [{"type": "string"}, {"type": "integer"}]}, {"anyOf": [{"type": "string"}, {"type": "integer"}]}),
-        ({"type": "string", "minLength": 0, "minimum": 5, "uniqueItems": True}, {"type": "string"}),
+        ({"type": "string", "minProperties": 0, "minimum": 5, "uniqueItems": True}, {"type": "string"}),
         ({"type": "string", "format": "color"}, {"type": "string", "format": "color"}),
         (
             {"allOf": [{"type": "integer", "minimum": 1}, {"minimum": 3, "maximum": 9}]},
@@ -93,9 +100,10 @@ def test_losses_name_what_they_are_about() -> None:
         ),
         ({"type": ["string", "integer"], "nullable": True}, {"type": ["string", "integer"]}),
         (
-            {"type": "string", "default": "x", "description": "A."},
-            {"type": "string", "description": 'A. Default: "x".'},
+            {"type": "string", "default": "x", "pattern": "^a", "minLength": 1, "maxLength": 9},
+            {"type": "string", "default": "x", "pattern": "^a", "minLength": 1, "maxLength": 9},
         ),
+        ({"type": "array", "uniqueItems": True}, {"type": "array", "uniqueItems": True}),
         (
             {"type": "array", "prefixItems": [{"type": "string"}], "items": False},
             {"type": "array", "prefixItems": [{"type": "string"}], "maxItems": 1},
@@ -112,16 +120,29 @@ def test_what_has_another_form_loses_nothing(schema: Any, lowered: Any) -> None:
 @pytest.mark.parametrize(
     ("schema", "lowered", "keywords"),
     [
-        ({"type": "string", "pattern": "^a", "minLength": 1}, {"type": "string"}, ["pattern", "minLength"]),
-        ({"type": "number", "exclusiveMinimum": 1}, {"type": "number", "minimum": 1}, ["exclusiveMinimum"]),
+        (
+            {"type": "object", "minProperties": 1, "maxProperties": 2},
+            {"type": "object", "description": "At least 1 property. At most 2 properties."},
+            ["minProperties", "maxProperties"],
+        ),
+        (
+            {"type": "number", "exclusiveMinimum": 1, "description": "Size"},
+            {"type": "number", "minimum": 1, "description": "Size. More than 1."},
+            ["exclusiveMinimum"],
+        ),
         (
             {"oneOf": [{"type": "string"}, {"enum": ["a", "b"]}]},
             {"anyOf": [{"type": "string"}, {"enum": ["a", "b"]}]},
             ["oneOf"],
         ),
-        ({"type": "string", "not": {"const": "a"}}, {"type": "string"}, ["not"]),
+        ({"type": "string", "not": {"const": "a"}}, {"type": "string", "description": 'Not "a".'}, ["not"]),
+        ({"type": "string", "not": {"minLength": 3}}, {"type": "string"}, ["not"]),
         ({"type": "integer", "if": {"minimum": 5}, "then": {"maximum": 9}}, {"type": "integer"}, ["if"]),
-        ({"enum": [{"a": 1}, {"b": 1}]}, {"type": "object"}, ["enum"]),
+        (
+            {"enum": [{"a": 1}, {"b": 1}]},
+            {"type": "object", "description": 'One of {"a": 1}, {"b": 1}.'},
+            ["enum"],
+        ),
         ({"type": "array", "contains": {"type": "string"}}, {"type": "array"}, ["contains"]),
         (
             {"type": "object", "patternProperties": {"^x": {"type": "integer"}}, "additionalProperties": False},
@@ -130,8 +151,13 @@ def test_what_has_another_form_loses_nothing(schema: Any, lowered: Any) -> None:
         ),
         (
             {"type": "object", "properties": {"a": {}}, "dependentRequired": {"a": ["b"]}},
-            {"type": "object", "properties": {"a": {}}},
+            {"type": "object", "properties": {"a": {}}, "description": "If 'a' is given, 'b' must be too."},
             ["dependentRequired"],
+        ),
+        (
+            {"type": "object", "properties": {"a": {}}, "dependencies": {"a": ["b"], "c": {"minProperties": 3}}},
+            {"type": "object", "properties": {"a": {}}, "description": "If 'a' is given, 'b' must be too."},
+            ["dependencies"],
         ),
         ({"type": "object", "propertyNames": {"pattern": "^a"}}, {"type": "object"}, ["propertyNames"]),
         ({"$ref": "#/$defs/gone"}, {}, ["$ref"]),
@@ -167,6 +193,47 @@ def test_the_items_that_openai_demands_leave_nothing_unevaluated_and_that_is_rep
     assert member(schema, OPENAI) == ({"type": "array", "items": {}}, [("/properties/a", "unevaluatedItems")])
 
 
+def test_a_pattern_beside_listed_members_holds_for_the_others_only() -> None:
+    schema = {**of(x={}), "required": [], "$ref": "#/$defs/Any", "$defs": {"Any": {"patternProperties": {".": {}}}}}
+    low = lower(schema, OPENAI)
+    assert jsonschema_rs.Draft202012Validator(low.schema).is_valid({"x": []})
+    assert lost(low) == [("/$defs/Any", "patternProperties")]
+
+
+def test_values_of_other_types_stay_where_no_object_is_possible() -> None:
+    impossible = {"properties": {"if": False}, "required": ["if"]}
+    found, losses = member(impossible, GEMINI)
+    assert (found, losses) == (
+        {"type": ["null", "boolean", "integer", "number", "string", "array"]},
+        [],
+    )
+
+
+def test_values_that_python_takes_for_equal_are_kept_apart() -> None:
+    union = {"anyOf": [{"enum": [1]}, {"enum": [True]}]}
+    loose = replace(GEMINI, enum_kinds=None)
+    assert member(union, loose) == ({"anyOf": [{"enum": [1]}, {"enum": [True]}]}, [])
+
+
+def test_unevaluated_members_of_a_union_of_the_arguments_are_reported() -> None:
+    low = lower({"type": "object", "anyOf": [{}], "unevaluatedProperties": {"maxLength": 2}}, OPENAI)
+    assert low.schema == {"type": "object", "properties": {}}
+    assert lost(low) == [("", "unevaluatedProperties")]
+
+
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, BEDROCK, MCP], ids=lambda accepts: accepts.name)
+def test_dependencies_of_older_drafts_are_checked_so_they_count(accepts: Accepts) -> None:
+    inner = {"type": "array", "items": {"$ref": "#/$defs/T"}}
+    dependencies = {"a": ["b"], "b": {"properties": {"c": inner}}}
+    schema = {**of(a={}), "dependencies": dependencies, "$defs": {"T": {"type": "string"}}}
+    assert lower(schema, accepts) == Lowered(schema)
+    with_union = {**schema, "anyOf": [{}]}
+    low = lower(with_union, accepts)
+    assert low.schema["dependencies"] == dependencies and low.schema["$defs"] == schema["$defs"]
+    gone = {**of(a={"type": "array"}), "dependencies": {"a": {"$ref": "https://example.com/a.json"}}}
+    assert "example.com" not in json.dumps(lower(gone, accepts).schema)
+
+
 def test_a_value_that_two_branches_accept_is_reported() -> None:
     schema = {"oneOf": [{"type": ["null", "integer"]}, {"enum": [None]}], "minimum": 2}
     _, losses = member(schema, GEMINI)
@@ -195,16 +262,17 @@ def test_nothing_is_left_out_where_that_would_make_the_schema_narrower(schema: A
 
 
 def test_references_to_anywhere_become_definitions() -> None:
+    three = {"type": "integer", "description": "A multiple of 3."}
     schema = {
-        **of(a={"type": "string", "maxLength": 3}, b={"$ref": "#/properties/a"}, c={"$ref": "#here"}),
+        **of(a={"type": "integer", "multipleOf": 3}, b={"$ref": "#/properties/a"}, c={"$ref": "#here"}),
         "$defs": {"C": {"$anchor": "here", "type": "integer"}, "unused": {"type": "null"}},
     }
     low = lower(schema, GEMINI)
     assert low.schema == {
-        **of(a={"type": "string"}, b={"$ref": "#/$defs/a"}, c={"$ref": "#/$defs/C"}),
-        "$defs": {"C": {"type": "integer"}, "a": {"type": "string"}},
+        **of(a=three, b={"$ref": "#/$defs/a"}, c={"$ref": "#/$defs/C"}),
+        "$defs": {"C": {"type": "integer"}, "a": three},
     }
-    assert lost(low) == [("/properties/a", "maxLength")]
+    assert lost(low) == [("/properties/a", "multipleOf")]
 
 
 def test_definitions_of_one_name_are_kept_apart() -> None:
@@ -244,8 +312,9 @@ def test_recursion_is_written_out_a_little_where_it_may_not_be_and_that_is_repor
     assert "$ref" not in json.dumps(low.schema)
     inner = low.schema["properties"]["root"]["properties"]["next"]["items"]["properties"]["next"]
     assert inner == {"type": "array", "items": {"type": "object", **inner["items"]}}
-    meaning = "The schema for the provider omits what is deeper inside 'next'; Toolcrib still checks it."
-    assert low.losses == (Loss("/$defs/Node/properties/next", "nesting", meaning),)
+    what = "The schema for the provider omits what is deeper inside the values inside 'next'"
+    meaning = f"{what}; Toolcrib still checks it."
+    assert low.losses == (Loss("/$defs/Node/properties/next/items", "$ref", meaning, "high"),)
     strict = lower(TREE, ANTHROPIC, strict=True)
     assert not strict.strict and "more of its own kind" in strict.losses[0].meaning
 
@@ -295,6 +364,49 @@ def test_what_depends_on_a_reference_that_leads_elsewhere_is_not_narrower(
     assert ("/properties/a", keyword) in lost(low)
 
 
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP], ids=lambda accepts: accepts.name)
+def test_a_reference_below_a_keyword_that_nobody_knows_is_followed(accepts: Accepts) -> None:
+    elsewhere = {"anyOf": [{"$ref": "https://example.com/a.json"}, {"type": "string"}]}
+    schema = {**of(a={"$ref": "#/x-more/T"}, b={"not": {"$ref": "#/x-more/T"}}), "x-more": {"T": elsewhere}}
+    low = lower(schema, accepts)
+    assert low.schema == {
+        **of(a={"$ref": "#/$defs/T"}, b={}),
+        "$defs": {"T": {"anyOf": [{}, {"type": "string"}]}},
+    }
+    assert set(lost(low)) == {("/properties/b", "not"), ("/x-more/T/anyOf/0", "$ref")}
+
+
+def test_a_dynamic_reference_that_may_lead_to_several_places_is_reported() -> None:
+    inner = {"$id": "https://example.com/in", "$dynamicAnchor": "node", "type": "integer"}
+    schema = {**of(a={**inner, "anyOf": [{"$dynamicRef": "#node"}]}), "$dynamicAnchor": "node"}
+    assert lower(schema, MCP) == lower(schema, OPENAI) == Lowered(schema)
+    low = lower(schema, GEMINI)
+    assert low.schema == of(a={"type": "integer"})
+    assert lost(low) == [("/properties/a/anyOf/0", "$dynamicRef")]
+    both = {**of(a={"$ref": "#/$defs/A", "$dynamicRef": "#b"}), "$defs": {"A": {}, "B": {"$dynamicAnchor": "b"}}}
+    assert lost(lower(both, GEMINI)) == [("/properties/a", "$ref")]
+
+
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP], ids=lambda accepts: accepts.name)
+@pytest.mark.parametrize("name", ["$ref", "$defs", "properties", "type", "required", "items", "anyOf", "x/y", "x~1%25"])
+def test_members_and_definitions_may_have_any_name(accepts: Accepts, name: str) -> None:
+    pointer = name.replace("~", "~0").replace("/", "~1").replace("%", "%25")
+    schema = {
+        **of(**{name: {"$ref": f"#/$defs/{pointer}"}, "a": {"$ref": f"#/properties/{pointer}"}}),
+        "required": [name, "unknown"],
+        "additionalProperties": {"type": "string"},
+        "$defs": {name: {"type": "integer"}},
+    }
+    low = lower(schema, accepts)
+    assert {loss.weight for loss in low.losses} <= {"low"}
+    own, judge = jsonschema_rs.Draft202012Validator(schema), jsonschema_rs.Draft202012Validator(low.schema)
+    names = dict(zip(low.schema["properties"], schema["properties"], strict=True))
+    for value, valid in ((1, True), ("1", False)):
+        written = dict.fromkeys(names, value) | {"unknown": "x"}
+        assert own.is_valid(low.lift(written)) == judge.is_valid(written) == valid
+        assert low.lift(written) == {name: value, "a": value, "unknown": "x"}
+
+
 def test_data_that_looks_like_a_reference_stays() -> None:
     data = {"$ref": "https://example.com/a.json"}
     schema = of(a={"type": "object", "default": data, "examples": [data], "description": "A."})
@@ -322,6 +434,7 @@ def test_unions_of_the_arguments_become_one_object(accepts: Accepts) -> None:
         "id": {"type": "integer"},
     }
     assert low.schema["required"] == ["dry"]
+    assert low.schema["description"] == "Give 'dry' and 'name' or 'dry' and 'id'."
     assert lost(low) == [("", "anyOf")]
 
 
@@ -470,6 +583,11 @@ def test_unions_are_restored_as_the_branch_that_was_written() -> None:
     low = lower(of(pet={"oneOf": [dog, cat]}), OPENAI, strict=True)
     assert low.strict and low.losses == ()
     assert low.lift({"pet": {"kind": "cat", "lives": None}}) == {"pet": {"kind": "cat"}}
+    apart = [{"type": "object", "properties": {name: {}}, "additionalProperties": False} for name in "ab"]
+    typed = [{**each, "properties": {name: {"type": "string"}}} for name, each in zip("ab", apart, strict=True)]
+    low = lower(of(pet={"oneOf": typed}), OPENAI, strict=True)
+    assert low.strict and low.lift({"pet": {"a": None}}) == {"pet": {}}  # which is valid under both
+    assert lost(low) == [("/properties/pet", "oneOf")]
     alike = [
         {**dog, "properties": {"name": {"type": "string"}}},
         {**dog, "properties": {"name": {"type": ["string"]}, "x": {"type": "string"}}},
@@ -487,6 +605,31 @@ def test_a_schema_larger_than_strict_mode_takes_is_sent_without_it() -> None:
     assert reasons == [
         "The provider takes at most 1000 listed values in one schema, and this one has 1001. "
         "So the tool is sent without strict mode."
+    ]
+
+
+def test_the_texts_of_a_long_enum_are_limited_in_strict_mode() -> None:
+    for count, length, strict in ((250, 100, True), (251, 59, True), (251, 60, False)):
+        listed = [str(i).zfill(length) for i in range(count)]
+        low = lower(of(a={"type": "string", "enum": listed}), OPENAI, strict=True)
+        assert low.strict is strict
+        meaning = "characters in a long list of values in one schema, and this one has 15060"
+        assert strict or meaning in low.losses[0].meaning
+
+
+def test_what_a_strict_mode_does_not_check_is_described() -> None:
+    schema = of(a={"type": "string", "format": "uri"}, b={"type": "integer", "minimum": 1, "description": "How many"})
+    low = lower(schema, OPENAI, strict=True)
+    assert low.schema["properties"]["a"] == {"type": "string", "description": "Format `uri`."}
+    low = lower(
+        {**schema, "properties": {**schema["properties"], "c": {"type": "string", "pattern": "^a."}}}, ANTHROPIC
+    )
+    assert low.losses == ()
+    schema["properties"]["a"] = {"type": "string", "pattern": "^a+", "description": "A name."}
+    low = lower(schema, ANTHROPIC, strict=True)
+    assert [member["description"] for member in low.schema["properties"].values()] == [
+        "A name. Text that matches `^a+`.",
+        "How many. At least 1.",
     ]
 
 
@@ -544,6 +687,45 @@ def test_references_that_go_in_circles_or_multiply_come_to_an_end() -> None:
         for accepts in (OPENAI, GEMINI, inlined):
             assert len(json.dumps(lower(schema, accepts).schema)) < 2_000_000
         lower(schema, OPENAI, strict=True)
+
+
+@pytest.mark.parametrize(("accepts", "strict"), [(OPENAI, True), (ANTHROPIC, True), (GEMINI, False)])
+@pytest.mark.parametrize(
+    "of_branch", [lambda i: {"const": f"v{i}"}, lambda i: of(kind={"const": i}, v={"type": "string"})]
+)
+def test_a_union_may_have_a_thousand_alternatives(accepts: Accepts, strict: bool, of_branch: Any) -> None:
+    low = lower(of(a={"oneOf": [of_branch(i) for i in range(1000)]}), accepts, strict=strict)
+    assert len(low.schema["properties"]["a"][("oneOf" if strict and not low.strict else "anyOf")]) == 1000
+    assert [loss for loss in low.losses if loss.keyword != "strict"] == []
+
+
+def recursive(kinds: int) -> dict[str, Any]:
+    """A syntax tree: expressions of many kinds, each with two expressions inside."""
+    inner = {"$ref": "#/$defs/E"}
+    nodes = {
+        f"N{i}": of(op={"const": f"op{i}"}, left=inner, right={"type": "array", "items": inner}) for i in range(kinds)
+    }
+    return {**of(a=inner), "$defs": {"E": {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in nodes]}, **nodes}}
+
+
+@pytest.mark.parametrize("kinds", [1, 2, 5, 40, 100])
+def test_recursion_that_is_written_out_stays_under_twice_the_size(kinds: int) -> None:
+    schema = recursive(kinds)
+    low = lower(schema, GEMINI)
+    assert len(json.dumps(low.schema)) < 2 * len(json.dumps(schema))
+    first = low.schema["properties"]["a"]
+    shown = first.get("anyOf", [first])
+    assert [branch["properties"]["op"]["enum"] for branch in shown] == [[f"op{i}"] for i in range(kinds)]
+    assert {(loss.keyword, loss.weight) for loss in low.losses} == {("$ref", "high")}
+
+
+def test_a_schema_of_many_kilobytes_is_lowered_at_once() -> None:
+    union = [{"type": "object", "properties": {f"a{i}": {}, "x": {"type": "string"}}} for i in range(60)]
+    for schema in (recursive(100), of(**{f"m{i}": {"anyOf": union, "properties": {"k": {}}} for i in range(9)})):
+        for accepts, strict in ((OPENAI, True), (ANTHROPIC, True), (GEMINI, False)):
+            started = time.process_time()
+            lower(schema, accepts, strict=strict)
+            assert time.process_time() - started < 2  # about 0.1 s
 
 
 def test_unions_that_multiply_come_to_an_end() -> None:

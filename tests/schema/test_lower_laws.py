@@ -23,6 +23,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
+from pydantic.errors import PydanticInvalidForJsonSchema
 
 from toolcrib import Workbench
 from toolcrib.formats import accepts
@@ -57,12 +58,12 @@ def judge(schema: Any) -> jsonschema_rs.Draft202012Validator:
     return jsonschema_rs.Draft202012Validator(schema, validate_formats=False, offline=True)
 
 
-def problems(schema: dict[str, Any], instances: Iterable[Any], *, seed: int = 0) -> Iterator[str]:
-    """What is wrong with *schema* lowered in each mode, as far as *instances* and some made for it show."""
+def problems(schema: dict[str, Any], instances: Iterable[Any], *, seed: int = 0, each: int = 12) -> Iterator[str]:
+    """What is wrong with *schema* lowered in each mode, as far as *instances* and *each* made for it show."""
     counted["schemas"] += 1
     original = judge({"type": "object", **schema})
     chance = random.Random(seed)
-    made = [value for _ in range(6) if isinstance(value := make(schema, schema, chance), dict)]
+    made = [value for _ in range(each // 2) if isinstance(value := make(schema, schema, chance), dict)]
     valid = [value for value in [*instances, *made] if isinstance(value, dict) and original.is_valid(value)]
     for mode, strict in MODES:
         low = lower(schema, mode, strict=strict)
@@ -72,17 +73,21 @@ def problems(schema: dict[str, Any], instances: Iterable[Any], *, seed: int = 0)
         if not jsonschema_rs.meta.is_valid(low.schema):
             yield f"no JSON Schema: {where}"
             continue
-        lowered = judge(low.schema)
+        try:
+            lowered = judge(low.schema)
+        except (jsonschema_rs.ValidationError, ValueError):
+            yield f"no JSON Schema, or a reference leads nowhere: {where}"
+            continue
         lost = {loss.keyword for loss in low.losses}
         may_narrow = lost & (NARROWER_STRICT if low.strict else NARROWER_OPEN)
         for value in valid:
             counted["instances"] += 1
-            if not any(lowered.is_valid(w) and same(low.lift(w), value, schema) for w in written(value, low)):
+            if not any(lowered.is_valid(w) and same(low.lift(w), value, schema) for w in written(value, low, schema)):
                 if not may_narrow and not lost & {"nesting", "$schema"}:
                     yield f"narrower, {json.dumps(value)} has no form: {where} losses {sorted(lost)}"
                 break
         wider_by_losses = judge(without_what_is_lost(schema, low.losses))
-        asked = [value for _ in range(12) if isinstance(value := make(low.schema, low.schema, chance), dict)]
+        asked = [value for _ in range(each) if isinstance(value := make(low.schema, low.schema, chance), dict)]
         for value in [*asked, *valid, *instances]:
             if isinstance(value, dict) and lowered.is_valid(value):
                 counted["instances"] += 1
@@ -94,6 +99,7 @@ def problems(schema: dict[str, Any], instances: Iterable[Any], *, seed: int = 0)
             yield f"MCP takes everything: {where} losses {sorted(lost)}"
 
 
+_WITH_NAMES = ("properties", "patternProperties", "$defs", "dependentSchemas", "dependencies")
 _GO_TOGETHER = {
     "if": ("if", "then", "else"),
     "contains": ("contains", "minContains", "maxContains"),
@@ -114,9 +120,11 @@ def without_what_is_lost(schema: dict[str, Any], losses: Iterable[Loss]) -> dict
         steps = [step.replace("~1", "/").replace("~0", "~") for step in loss.path.split("/")[1:]]
         holder: Any = None
         last: Any = None
+        named = False
         for step in steps:
-            if step == "oneOf" and isinstance(part, dict) and part not in ones:
+            if step == "oneOf" and isinstance(part, dict) and not named and part not in ones:
                 ones.append(part)
+            named = not named and step in _WITH_NAMES
             holder, last = part, int(step) if isinstance(part, list) else step
             part = part[last] if isinstance(part, list) or (isinstance(part, dict) and last in part) else None
         if loss.keyword in ("nesting", "$ref", "$dynamicRef", "false", "type", "properties"):
@@ -188,12 +196,13 @@ def _without_null(value: Any) -> Any:
     return [_without_null(item) for item in value] if isinstance(value, list) else value
 
 
-def written(value: Any, low: Lowered) -> list[Any]:
+def written(value: Any, low: Lowered, schema: Any) -> list[Any]:
     """How *value* could be written under a lowered schema: the way back from what `lift` does."""
     lifting = low.lift
     if not isinstance(lifting, plans.Restore):
         return [value]
     definitions = low.schema.get("$defs", {})
+    null_is_default = '"default": null' in json.dumps(schema)
 
     def resolved(schema: Any) -> tuple[Any, bool]:
         ref = schema.get("$ref") if isinstance(schema, dict) else None
@@ -233,7 +242,7 @@ def written(value: Any, low: Lowered) -> list[Any]:
                 member = members.get(name, plans.Member(name))
                 if member.name in left:
                     members_written[name] = best(left.pop(member.name), inner, member.inside)
-                elif name in schema.get("required", ()):
+                elif name in schema.get("required", ()) and (member.absent_if_null or null_is_default):
                     members_written[name] = None
             return [{**members_written, **left}]
         return [value]
@@ -540,7 +549,8 @@ def of_dialects() -> dict[str, dict[str, Any]]:
             names = runpy.run_path(str(file))
         for name, value in names.items():
             if isinstance(value, type) and issubclass(value, BaseModel) and value.__module__ not in sys.modules:
-                found[f"{file.parent.name} {file.stem} {name}"] = value.model_json_schema()
+                with contextlib.suppress(PydanticInvalidForJsonSchema):  # it has functions in it, and is no arguments
+                    found[f"{file.parent.name} {file.stem} {name}"] = value.model_json_schema()
             elif hasattr(value, "__toolcrib__"):
                 with contextlib.suppress(Exception):  # broken on purpose, or made by its test only
                     for tool in Workbench([value]).specs():

@@ -506,7 +506,6 @@ ADVERSARIES: list[tuple[Any, Any]] = [
     ),
     ({"properties": {"v": {"type": "object", "additionalProperties": False}}}, {f"k{i}": "x" for i in range(100_000)}),
     ({"properties": {f"name_{i}": {} for i in range(300)}, "additionalProperties": False}, {}),
-    ({"properties": {"v": {"$ref": "#/$defs/loop"}}, "$defs": {"loop": {"$ref": "#/$defs/loop"}}}, "5"),
     (
         {
             "properties": {"v": {"anyOf": [{"$ref": "#/$defs/t"}, {"type": "array", "items": {"$ref": "#/$defs/t"}}]}},

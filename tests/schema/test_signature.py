@@ -530,7 +530,7 @@ def test_a_provider_that_needs_plain_arguments_is_refused() -> None:
 
     assert refusal(use) == (
         "Tool 'use': the provider of 'number' takes a, and nobody provides that. "
-        "A provider's parameters are Context or Depends themselves, or have defaults."
+        "A provider's parameters are Caller, Variables, Context or Depends themselves, or have defaults."
     )
 
 

@@ -7,9 +7,11 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, field_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, create_model, field_validator
+from typing_extensions import TypedDict
 
 from toolcrib import Repair, Result, Tool, Workbench
+from toolcrib.schema.finite import _NO_PLAN
 
 Json = dict[str, Any]
 
@@ -103,6 +105,19 @@ def _deep() -> Json:
     for _ in range(100_000):
         inner = {"x": inner}
     return {"x": inner}
+
+
+@pytest.mark.parametrize("written", ["NaN", "-Infinity", "1e999"])
+async def test_a_field_of_any_name_takes_no_number_that_is_none(written: str) -> None:
+    for name in sorted({*_NO_PLAN, "type", "fields", "choices", "schema", "items"} - {"schema"}):
+        for kind in (create_model("Of", **{name: float}), TypedDict("Of", {name: float})):  # type: ignore[call-overload]
+
+            def take(of: Any) -> int:
+                return len(of)
+
+            take.__annotations__["of"] = kind
+            said = refusal(await called(take, f'{{"of": {{"{name}": {written}}}}}'))
+            assert "number" in said or "not JSON" in said, name
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Annotated
 
 from toolcrib import Audio, Context, Crib, Depends, File, Image, Text, ToolError, tool
@@ -51,6 +52,12 @@ def point(x: int) -> Point:
 def points(count: int) -> list[Point]:
     """Some points."""
     return [Point(x) for x in range(count)]
+
+
+@tool
+def prices(amounts: list[Decimal]) -> list[Decimal]:
+    """Decimals, as they are."""
+    return amounts
 
 
 @tool
@@ -130,6 +137,13 @@ def shout(text: str) -> str:
 
 
 @tool
+def print_both() -> None:
+    """Print a line to standard output, and then one to standard error."""
+    print("printed")
+    print("to standard error", file=sys.stderr)
+
+
+@tool
 def half() -> list[str]:
     """Give the name of a file that is not UTF-8, in the list of a type that promises JSON."""
     return [os.fsdecode(b"a\xff")]
@@ -196,8 +210,22 @@ async def use(context: Context, value: Annotated[str, Depends(opened)]) -> str:
 
 
 def crib() -> Crib:
-    tools = [add, point, points, tree, greet, everything, nothing, missing, crash, leave, leave_inline, tell_secret]
-    tools += [count_secret, key_secret, shout, meet, hang, seen, length, hidden, use, half, halves]
+    tools = [add, point, points, prices, tree, greet, everything, nothing, missing, crash, leave, leave_inline]
+    tools += [
+        tell_secret,
+        count_secret,
+        key_secret,
+        shout,
+        meet,
+        hang,
+        seen,
+        length,
+        hidden,
+        use,
+        half,
+        halves,
+        print_both,
+    ]
     return Crib(tools, secrets=[SECRET])
 
 

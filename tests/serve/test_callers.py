@@ -1,6 +1,7 @@
 """Each request of a served crib runs for the caller that it was identified as."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -12,8 +13,9 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
-from toolcrib import Caller, Context, Crib, StatefulTool, tool
-from toolcrib.serve import serve_http
+from toolcrib import Caller, Context, Crib, SetupError, StatefulTool, tool
+from toolcrib.serve import serve_http, server
+from toolcrib.serve.callers import Callers
 
 
 class Count(BaseModel):
@@ -71,7 +73,59 @@ async def test_each_request_runs_for_its_own_caller(mode: str) -> None:
             assert listed == [["increment", "who", "only_alice"], ["increment", "who"]]
 
 
-async def test_a_request_that_cannot_be_identified_is_refused() -> None:
+async def test_a_request_that_cannot_be_identified_is_refused_and_logged(caplog: pytest.LogCaptureFixture) -> None:
     async with served(Crib([who])) as url, client(url, "Bearer nobody", "2026-07-28") as stranger:
         with pytest.raises(MCPError, match="could not be identified"):
             await stranger.call_tool("who")
+        assert "KeyError: 'Bearer nobody'" in caplog.text
+        with pytest.raises(MCPError, match="could not be identified"):
+            async with stranger.listen(tools_list_changed=True):
+                pass
+
+
+def _stops(each: object) -> bool:
+    return isinstance(each, asyncio.Task) and each.get_coro().__qualname__ == "Workbench.stop"
+
+
+async def test_of_a_thousand_and_one_callers_the_one_that_was_quiet_for_longest_begins_anew() -> None:
+    async with Crib([Counter]) as crib:
+        callers = Callers(crib, lambda headers: Caller(headers["name"]))
+
+        async def count(name: int) -> object:
+            result = await (await callers.workbench({"Name": str(name)})).call("increment")
+            return result.value
+
+        for name in range(1000):
+            assert await count(name) == 1
+        unused = await callers.workbench({"Name": "1"})
+        for name in (0, *range(2, 1000)):
+            assert await count(name) == 2
+        assert len(list(callers)) == 1000
+        assert await count(1000) == 1
+        async with asyncio.timeout(20):
+            while any(_stops(each) for each in gc.get_objects()):
+                await asyncio.sleep(0.01)
+        with pytest.raises(SetupError, match="This workbench is stopped"):
+            await unused.call("increment")
+        assert len(list(callers)) == 1000
+        assert [await count(name) for name in (0, 2, 999, 1000, 1)] == [3, 3, 3, 2, 1]
+
+
+async def test_where_the_tools_cannot_be_started_each_call_says_so() -> None:
+    class Broken:
+        name = "broken"
+
+        async def start(self) -> None:
+            raise OSError("no such device")
+
+        @tool
+        async def read(self) -> int:
+            return 1
+
+    async with Client(server(Crib([Broken(), who]))) as connected:
+        assert [each.name for each in (await connected.list_tools()).tools] == ["read", "who"]
+        result = await connected.call_tool("who")
+        assert result.is_error
+        assert result.content[0].text == (
+            "Tool 'who' is not available now: what it needs could not be started. Try again later."
+        )

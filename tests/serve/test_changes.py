@@ -5,10 +5,12 @@ import gc
 import os
 import subprocess
 import sys
+import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import mcp_types as wire
 import pytest
@@ -17,7 +19,9 @@ from mcp.client.stdio import stdio_client
 from mcp.server.session import ServerSession
 
 from toolcrib import Crib, Tool, tool
-from toolcrib.serve import serve_http, server
+from toolcrib.serve import local_caller, serve_http, server
+from toolcrib.serve.callers import Callers
+from toolcrib.serve.changes import following
 
 CHANGING = str(Path(__file__).with_name("changing.py"))
 NEW = "2026-07-28"
@@ -300,3 +304,51 @@ async def test_serving_ends_while_a_client_listens() -> None:
         ended.cancel()
         await asyncio.wait([ended])
     assert asyncio.get_running_loop().time() - served_until < 10
+
+
+async def test_nothing_is_left_of_a_server_that_has_ended() -> None:
+    crib = Crib([add])
+    async with following(Callers(crib, local_caller)) as changes:
+        kept = weakref.ref(changes)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    del changes
+    gc.collect()
+    assert kept() is None
+
+
+def test_a_change_after_the_loop_of_a_server_has_gone_is_a_change_like_any_other() -> None:
+    crib = Crib([add])
+    loop = asyncio.new_event_loop()
+    abandoned = following(Callers(crib, local_caller))
+    loop.run_until_complete(abandoned.__aenter__())
+    for task in asyncio.all_tasks(loop):
+        task.cancel()
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+    crib.registry.add(double)
+    assert [spec.name for spec in crib.registry.specs()] == ["add", "double"]
+
+
+async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(caplog: pytest.LogCaptureFixture) -> None:
+    class Gone:
+        _connection = SimpleNamespace(exit_stack=ExitStack())
+
+        async def send_tool_list_changed(self) -> None:
+            raise OSError("the line is dead")
+
+    class Connected(Gone):
+        def __init__(self) -> None:
+            self.told = asyncio.Event()
+
+        async def send_tool_list_changed(self) -> None:
+            self.told.set()
+
+    caplog.set_level("DEBUG", "toolcrib")
+    crib, connected = Crib([add]), Connected()
+    async with following(Callers(crib, local_caller)) as changes:
+        changes.add(cast(Any, Gone()))
+        changes.add(cast(Any, connected))
+        crib.registry.add(double)
+        await asyncio.wait_for(connected.told.wait(), 20)
+    logged = [(record.getMessage(), record.exc_info and str(record.exc_info[1])) for record in caplog.records]
+    assert ("A client could not be notified of a change", "the line is dead") in logged

@@ -18,7 +18,7 @@ import pytest
 from mcp import Client
 
 from toolcrib import Crib, SetupError, tool
-from toolcrib.serve import serve_http
+from toolcrib.serve import serve_http, server
 
 CRIB = str(Path(__file__).with_name("crib.py"))
 VERSION = "2026-07-28"
@@ -67,7 +67,36 @@ def test_requests_that_are_not_sound_get_a_clear_error_and_the_server_lives(url:
     number, text = status(Mcp_Method="tools/call")
     assert (number, json.loads(text)["error"]["code"]) == (400, -32020)
     number, text = status()
-    assert (number, len(json.loads(text)["result"]["tools"])) == (200, 22)
+    assert (number, len(json.loads(text)["result"]["tools"])) == (200, 24)
+
+
+@pytest.mark.parametrize("version", [VERSION, "2025-11-25"])
+def test_a_name_that_stands_twice_is_refused_before_anything_runs(url: str, version: str) -> None:
+    headers = {**SOUND, "MCP-Protocol-Version": version, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
+    sound = body("tools/call", name="add", arguments={"a": 1, "b": 2}).decode()
+    for twice, name in [
+        (sound.replace('"a": 1', '"a": 1, "a": 3'), "a"),
+        (sound.replace('"a": 1', '"a": 1, "\\u0061": 3'), "a"),
+        (sound.replace('"name": "add"', '"name": "add", "name": "drop"'), "name"),
+        (sound.replace('"a": 1', '"a": {"x": 1, "y": "' + "x" * 100_000 + '", "x": 2}'), "x"),
+    ]:
+        for content in (twice.encode(), b"\xef\xbb\xbf" + twice.encode()):
+            status, text = post(url, content, headers)
+            assert (status, json.loads(text)["error"]["code"]) == (400, -32600)
+            assert f"the name '{name}' appears twice in an object, at line 1 column" in text
+        status, text = post(url, twice.encode("utf-16"), headers)
+        assert (status, "error" in json.loads(text)) == (400, True)
+    status, text = post(url, sound.encode(), headers)
+    assert '"text":"3"' in text or version != VERSION
+
+
+def test_a_decimal_has_the_digits_that_were_sent(url: str) -> None:
+    headers = {**SOUND, "Mcp-Method": "tools/call", "Mcp-Name": "prices"}
+    sound = body("tools/call", name="prices", arguments={"amounts": [1.5]}).decode()
+    for space in ("", " " * 100_000):
+        sent = sound.replace("1.5", f'98765432109876543.21, {space}0.1000000000000000055, "7.10"')
+        status, text = post(url, sent.encode(), headers)
+        assert (status, r'"[\"98765432109876543.21\",\"0.1000000000000000055\",\"7.10\"]"' in text) == (200, True)
 
 
 async def test_an_interrupt_ends_the_server_and_closes_what_was_opened() -> None:
@@ -85,7 +114,8 @@ async def test_an_interrupt_ends_the_server_and_closes_what_was_opened() -> None
     assert err.splitlines()[-1] == b"KeyboardInterrupt"
 
 
-async def test_serving_ends_with_the_task_that_serves() -> None:
+async def test_serving_ends_with_the_task_that_serves(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     crib = Crib([add])
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_http(crib, port=0, path="/tools", ready=ready.set_result))
@@ -96,6 +126,8 @@ async def test_serving_ends_with_the_task_that_serves() -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert [record.getMessage() for record in caplog.records if record.name.startswith("uvicorn.access")] == []
     with pytest.raises(SetupError, match="The crib is stopped"):
         await crib.start()
     with pytest.raises(ConnectionRefusedError):
@@ -144,6 +176,48 @@ async def test_other_computers_are_let_in_by_name_only() -> None:
             assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": host}))[0] == status
         origin = {**SOUND, "Host": "crib.example", "Origin": "https://crib.example"}
         assert (await asyncio.to_thread(post, url, body(), origin))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.2", "::1"])
+async def test_whoever_is_at_this_computer_is_let_in(host: str) -> None:
+    shown = f"[{host}]" if ":" in host else host
+    async with served(Crib([add]), host=host) as url:
+        assert url.startswith(f"http://{shown}:")
+        headers = {**SOUND, "Host": url.removeprefix("http://").removesuffix("/mcp").replace("127.0.0.2", "localhost")}
+        assert (await asyncio.to_thread(post, url, body(), headers))[0] == 200
+
+
+@pytest.mark.parametrize("host", ["crib.example", "192.0.2.1", "::"])
+async def test_a_name_that_is_not_of_this_computer_is_refused(host: str) -> None:
+    with pytest.raises(SetupError, match=f"Serving on {host} lets anybody"):
+        await serve_http(Crib([add]), host=host)
+
+
+async def test_the_application_runs_under_any_asgi_server() -> None:
+    app = server(Crib([add]), name="mine", version="7").streamable_http_app()
+    twice = body("tools/call", name="add", arguments={"a": 1, "b": 2}).replace(b'"a": 1', b'"a": 1, "a": 3')
+    headers = [(name.lower().encode(), value.encode()) for name, value in {**SOUND, "Host": "127.0.0.1:1"}.items()]
+    request = {"type": "http", "method": "POST", "path": "/mcp", "query_string": b"", "headers": headers}
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def lifespan() -> dict[str, Any]:
+        if not sent:
+            return {"type": "lifespan.startup"}
+        # `more_body` may be left out (ASGI 3.0, "Request - receive event").
+        await app({**request}, lambda: asyncio.sleep(0, {"type": "http.request", "body": twice}), send)
+        return {"type": "lifespan.shutdown"}
+
+    await app({"type": "lifespan", "asgi": {"version": "3.0"}, "state": {}}, lifespan, send)
+    assert [(message["type"], message.get("status")) for message in sent] == [
+        ("lifespan.startup.complete", None),
+        ("http.response.start", 400),
+        ("http.response.body", None),
+        ("lifespan.shutdown.complete", None),
+    ]
+    assert b"appears twice" in sent[2]["body"]
 
 
 async def test_a_port_that_is_taken_is_named() -> None:

@@ -10,7 +10,7 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from toolcrib import Approve, Crib, tool
+from toolcrib import Approve, Crib, __version__, tool
 from toolcrib.serve import server
 from toolcrib.workbench import Rule, Rules
 
@@ -57,6 +57,12 @@ async def test_a_tool_is_listed_with_all_its_spec_says(connect) -> None:
         "description": "Return nothing.",
         "inputSchema": {"type": "object", "properties": {}, "additionalProperties": False},
     }
+
+
+async def test_the_server_has_a_name_and_the_version_of_the_package_unless_it_is_given_others() -> None:
+    for options, expected in [({}, ("toolcrib", __version__)), ({"name": "mine", "version": "7"}, ("mine", "7"))]:
+        async with Client(server(Crib(), **options), mode="legacy") as client:
+            assert (client.server_info.name, client.server_info.version) == expected
 
 
 async def test_a_tool_the_caller_may_not_use_is_neither_listed_nor_called(connect_http) -> None:
@@ -154,8 +160,8 @@ async def test_a_secret_reaches_no_client_in_text_or_structured_content(connect_
         assert (texts(said), said["structuredContent"]) == (["x: [secret]"], {"result": "x: [secret]"})
         assert (await call(client, "key_secret"))["structuredContent"] == {"[secret]": 1}
         broken = await call(client, "count_secret")
-    # Struck out of a number, it leaves no JSON.
-    assert texts(broken)[1:] == ['{"pin":[secret]}']
+    # A number that has it becomes a string, which the output schema does not take.
+    assert texts(broken)[1:] == ['{"pin":"[secret]"}']
     assert "does not match its output schema" in texts(broken)[0]
     assert (broken["isError"], broken["_meta"]) == (
         True,
@@ -215,17 +221,26 @@ async def test_a_large_argument_arrives_whole(connect_http) -> None:
     assert result["structuredContent"] == {"result": 3_000_000}
 
 
-async def test_a_large_result_is_whole_for_programs_a_preview_for_models_and_can_be_read_on() -> None:
+async def test_a_large_result_is_a_preview_also_in_structured_content_and_can_be_read_on() -> None:
     @tool
     async def numbers(n: int) -> list[int]:
         return list(range(n))
 
     async with Crib([numbers]) as crib, Client(server(crib)) as client:
         answer = await client.call_tool("numbers", {"n": 20_000})
-        assert answer.structured_content == {"result": list(range(20_000))}
-        assert len(answer.content[0].text) <= 20_000
-        assert not answer.is_error
-        handle = (answer.meta or {})["toolcrib/handle"]
+        # What was promised is not there, and for MCP that is an error; a model reads that the tool has run.
+        assert answer.is_error
+        assert answer.structured_content is None
+        assert answer.content[0].text == (
+            "Tool 'numbers' has run; do not call it again. Its result is too large to be shown at once, and follows:"
+        )
+        assert answer.content[1].text.startswith("[This result is too large to be shown whole: ")
+        assert len(answer.content[1].text) <= 20_000
+        meta = answer.meta or {}
+        assert meta["toolcrib/error"] == {"code": "too_large", "retry": "never"}
+        handle = meta["toolcrib/handle"]
+        small = await client.call_tool("numbers", {"n": 2_000})
+        assert (small.is_error, small.structured_content) == (False, {"result": list(range(2_000))})
         assert [listed.name for listed in (await client.list_tools()).tools] == ["numbers", "read_result"]
         read = await client.call_tool("read_result", {"handle": handle, "pointer": "/12345"})
         assert "12345" in [block.text for block in read.content]

@@ -1,6 +1,7 @@
 """Bytes to a real process and back: what no well-behaved client sends, and how serving ends."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from toolcrib.serve.stdio import _standard_input
 
 CRIB = str(Path(__file__).with_name("crib.py"))
 
@@ -19,7 +22,8 @@ class Wire:
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         self.process = process
         client = {"name": "test", "version": "1"}
-        self.ask("initialize", {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client})
+        params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": client}
+        self.server = self.ask("initialize", params)["result"]["serverInfo"]
         self.send(json.dumps({"jsonrpc": "2.0", "method": "notifications/initialized"}).encode())
 
     def send(self, line: bytes) -> None:
@@ -74,6 +78,41 @@ def test_what_is_no_message_is_answered_and_the_server_lives(wire: Wire) -> None
     assert wire.call("add", {"a": 1, "b": 2}) == "3"
 
 
+def test_a_name_that_stands_twice_is_refused_to_whoever_waits_for_the_answer(wire: Wire) -> None:
+    line = '{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "add", "arguments": %s}}'
+    for number, arguments, name in [
+        ("7", '{"a": 1, "b": 2, "a": 3}', "a"),
+        ('"x"', '{"a": 1, "b": 2, "\\u0061": 3}', "a"),
+        ("8", '{"a": 1, "b": 2}, "name": "drop"', "name"),
+        ("9", '{"a": 1, "b": [{"c": {"d": 1, "d": "' + "x" * 100_000 + '"}}]}', "d"),
+    ]:
+        wire.send((line % (number, arguments)).encode())
+        answer = wire.receive()
+        assert (answer["id"], answer["error"]["code"]) == (json.loads(number), -32600)
+        assert f"the name '{name}' appears twice in an object, at line 1 column" in answer["error"]["message"]
+    wire.send((line % ("10", '{"a": 1, "b": 2}')).encode("utf-16-le"))
+    assert wire.receive()["error"]["code"] in (-32600, -32700)
+    wire.send(b"\0" + json.dumps(refusal(1, "an answer of my own")).encode())
+    assert wire.receive()["error"]["code"] == -32600
+    assert wire.call("add", {"a": 1, "b": 2}) == "3"
+
+
+def test_a_decimal_has_the_digits_that_were_sent(wire: Wire) -> None:
+    start = '{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "prices", '
+    for amounts, shown in [
+        ("98765432109876543.21, 0.1000000000000000055", ["98765432109876543.21", "0.1000000000000000055"]),
+        ("0.30000000000000004, 1e2, 98765432109876543210", ["0.30000000000000004", "100", "98765432109876543210"]),
+    ]:
+        for meta in ("null", '{"toolcrib/arguments": "{}", "amount": 98765432109876543.21}'):
+            wire.send(f'{start}"_meta": {meta}, "arguments": {{"amounts": [{amounts}]}}}}}}'.encode())
+            result = wire.receive()["result"]
+            assert result["structuredContent"] == {"result": shown}
+            assert json.loads(result["content"][0]["text"]) == shown
+    wire.send(f'{start}"arguments": {{"amounts": ["\\ud800123", 98765432109876543.21]}}}}}}'.encode())
+    assert "error" in wire.receive()
+    assert wire.call("prices", {"amounts": ["7.10"]}) == '["7.10"]'
+
+
 def test_what_tools_and_their_children_print_stays_out_of_the_protocol(wire: Wire) -> None:
     # And they find standard input empty, so that the next message is not eaten.
     assert "EOFError" in wire.call("shout", {"text": "{noise"})
@@ -81,6 +120,12 @@ def test_what_tools_and_their_children_print_stays_out_of_the_protocol(wire: Wir
     out, err = wire.end()
     assert out == b""
     assert err.splitlines().count("{noise") == 5
+
+
+def test_what_is_printed_is_seen_when_it_is_printed(wire: Wire) -> None:
+    assert wire.call("print_both") == "null"
+    _, err = wire.end()
+    assert err.splitlines() == ["printed", "to standard error"]
 
 
 def test_an_argument_of_many_megabytes_is_refused_and_the_server_lives(wire: Wire) -> None:
@@ -116,3 +161,68 @@ def test_a_client_that_vanishes_ends_the_server_without_a_word(wire: Wire) -> No
     assert wire.process.wait(timeout=10) == 0
     assert wire.process.stderr is not None
     assert wire.process.stderr.read() == b""
+
+
+HOST = """
+import asyncio, os, threading
+from toolcrib import Caller, Context, Crib, tool
+from toolcrib.serve import serve_stdio
+
+@tool
+async def leave(context: Context) -> str:
+    asyncio.get_running_loop().call_later(0.1, serving.cancel)
+    return context.caller.principal
+
+async def serve():
+    global serving
+    serving = asyncio.create_task(serve_stdio(Crib([leave]), Caller("ada"), name="mine", version="7"))
+    await asyncio.wait([serving])
+
+def descriptors():
+    return {name: os.stat(f"/dev/fd/{name}").st_ino for name in ("0", "1", "2")}, len(os.listdir("/dev/fd"))
+
+before = descriptors()
+asyncio.run(serve())
+after = descriptors()
+print(after[0] == before[0], after[1] - before[1], flush=True)
+for thread in threading.enumerate():
+    if thread.name == "toolcrib-stdin":
+        thread.join()
+"""
+
+
+def test_a_host_that_goes_on_has_its_standard_streams_back() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", HOST], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        wire = Wire(process)
+        assert (wire.server["name"], wire.server["version"]) == ("mine", "7")
+        assert wire.call("leave") == "ada"
+        assert process.stdout is not None
+        # Two are kept, and never closed: what the server read from, and the SDK's own for what it wrote to.
+        assert process.stdout.readline() == b"True 2\n"
+        # What the client still sends is nobody's.
+        wire.send(b'{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}')
+        assert wire.end() == (b"", "")
+        process.kill()
+
+
+def test_whoever_reads_standard_input_meanwhile_finds_it_empty() -> None:
+    read, write = os.pipe()
+    before = os.dup(0)
+    os.dup2(read, 0)
+    try:
+        with _standard_input() as stdin:
+            opened = len(os.listdir("/dev/fd"))
+            os.write(write, b"a line\n")
+            assert os.read(0, 10) == b""
+            assert stdin.readline() == b"a line\n"
+        assert len(os.listdir("/dev/fd")) == opened
+        os.write(write, b"more")
+        assert os.read(0, 10) == b"more"
+        with _standard_input():
+            assert len(os.listdir("/dev/fd")) == opened + 1
+    finally:
+        os.dup2(before, 0)
+        for each in (read, write, before):
+            os.close(each)

@@ -1,6 +1,6 @@
 """Story 4, dangerous: a destructive tool asks, another person approves, it runs once.
 
-Left out until calls outlive the process: that the question and its answer survive a kill, and that the same call
+In one process; `test_interrupted.py` kills it. Left out until calls outlive the process: that the same call
 repeated gives the first result.
 """
 

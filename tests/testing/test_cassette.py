@@ -1,12 +1,14 @@
 """Cassettes: calls recorded once, and replayed with nothing behind them."""
 
 import asyncio
+import base64
 import json
+import re
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from toolcrib import Caller, Context, File, Image, SetupError, Text, Tool, ToolError, Workbench, tool
 from toolcrib.testing import Cassette, CassetteError
@@ -285,3 +287,69 @@ def test_the_fixture_records_once_for_each_test(pytester: pytest.Pytester) -> No
     always.assert_outcomes(failed=1, deselected=1)
     never = pytester.runpytest_inprocess("-k", "test_it", "--record-cassettes=never")
     never.assert_outcomes(passed=1, deselected=1)
+
+
+class Login(BaseModel):
+    user: str
+    password: SecretStr
+    others: "list[Login]" = []
+
+
+@tool
+def log_in(
+    login: Login,
+    maybe: SecretStr | None = None,
+    by_name: dict[str, SecretStr] | None = None,
+    pair: tuple[SecretStr, int] | None = None,
+    plain: Annotated[str, Field(json_schema_extra={"format": "password"})] = "",
+) -> list[Any]:
+    """Log in."""
+    basic = base64.b64encode(f"user:{plain}".encode()).decode()
+    return [f"logged in with {plain}, as {basic}", {"number": 12345}, File(f"the file has {plain}".encode())]
+
+
+async def test_secrets_are_masked_wherever_the_schema_has_them_and_where_a_result_repeats_them(tmp_path: Path) -> None:
+    path = tmp_path / "calls.json"
+    other = {"user": "eve", "password": "secret-2", "others": []}
+    arguments = {
+        "login": {"user": "ada", "password": "secret-1", "others": [other]},
+        "maybe": "secret-3",
+        "by_name": {"a": "secret-4"},
+        "pair": ["secret-5", 1],
+        "plain": "secret-6",
+    }
+    texts: list[str] = []
+    for _ in range(2):
+        with Cassette(path, secrets=["12345"]) as tape:
+            result = await Workbench([log_in], around=[tape]).call("log_in", arguments)
+            assert result.error is None
+            texts.append(result.text)
+    written = path.read_text()
+    assert not re.search(r"secret-\d|12345|" + base64.b64encode(b"user:secret-6").decode(), written)
+    (call,) = json.loads(written)["calls"]
+    masked = {"user": "eve", "password": "[secret]", "others": []}
+    assert call["arguments"] == {
+        "login": {"user": "ada", "password": "[secret]", "others": [masked]},
+        "maybe": "[secret]",
+        "by_name": {"a": "[secret]"},
+        "pair": ["[secret]", 1],
+        "plain": "[secret]",
+    }
+    assert any(
+        base64.b64decode(part["data"]) == b"the file has [secret]" for part in call["content"] if part["type"] == "file"
+    )
+
+
+async def test_members_whose_names_are_secrets_are_all_recorded(tmp_path: Path) -> None:
+    @tool
+    def find() -> list[Any]:
+        return [{"first-key": 1, "second-key": 2}, {"first-key": "first-key"}]
+
+    texts: list[str] = []
+    for _ in range(2):
+        with Cassette(tmp_path / "calls.json", secrets=["first-key", "second-key"]) as tape:
+            texts.append((await Workbench([find], around=[tape]).call("find", {})).text)
+    (call,) = json.loads((tmp_path / "calls.json").read_text())["calls"]
+    (part,) = call["content"]
+    assert part["data"] == [{"[secret]": 1, "[secret] 2": 2}, {"[secret]": "[secret]"}]
+    assert json.loads(texts[1]) == part["data"]

@@ -361,6 +361,18 @@ def test_two_names_that_differ_in_dashes_only_are_one(tmp_path: Path) -> None:
 # While it runs
 
 
+async def test_known_secrets_are_redacted_in_what_is_logged_of_a_file(
+    file: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Workbench([Watched(file, settle_s=0)], secrets=["hush-hush"]) as bench:
+        saved = file.with_suffix(".saved")  # in one step: a file that is half written may be loaded as it is
+        saved.write_text("raise RuntimeError('hush-hush')")
+        saved.replace(file)
+        await until(lambda: bool(caplog.records) and bool(bench.problems))
+        assert bench.problems[0].reason == "RuntimeError: hush-hush"
+    assert caplog.messages == [f"Not loaded, so its tools stay as they were: {file}:1: RuntimeError: [secret]"]
+
+
 async def test_a_save_is_noticed_and_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "toolcrib.watch")
     watched = Watched(file, settle_s=0.05)

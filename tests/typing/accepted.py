@@ -20,6 +20,7 @@ from toolcrib import (
     Pending,
     Recorder,
     Result,
+    Secret,
     Tool,
     ToolAuth,
     ToolError,
@@ -27,6 +28,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
+from toolcrib.dialects.swarm import IToolCallDto, ToolValue
 from toolcrib.workbench import Ask, Limit, Middleware, Next, Retries, Rule, Rules
 
 T = TypeVar("T")
@@ -203,11 +205,11 @@ class Keys:
     """A broker, which inherits from nothing."""
 
     async def authorize(
-        self, requirements: Sequence[ToolAuth], caller: Caller, call: Call, /
+        self, requirements: Sequence[ToolAuth | Secret], caller: Caller, call: Call, /
     ) -> Sequence[Credential] | Pending:
         if caller.principal != "alice":
             raise ToolError("Nobody can log in here.", "unauthorized")
-        return [Credential(each.provider, "a secret") for each in requirements]
+        return [Credential("github", "a secret") for _ in requirements]
 
 
 def careful(spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Literal["allow"] | Ask | Deny:
@@ -227,3 +229,11 @@ async def the_plugs_are_options_of_both(crib: Crib) -> None:
     assert_type(Workbench.from_config("toolcrib.toml"), Workbench)
     assert_type(await crib.workbench().check(add, 1, 2), Result[dict[str, Any]])
     assert_type(await crib.answer("pending_1", {"kind": "approve"}, by="bob"), Pending)
+
+
+# Dialects
+
+
+def parameters_of_a_swarms_tool(dto: IToolCallDto, typed: IToolCallDto[Mapping[str, int]]) -> None:
+    assert_type(dto.params, dict[str, ToolValue])
+    assert_type(typed.params, Mapping[str, int])

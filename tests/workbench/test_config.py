@@ -1,5 +1,6 @@
 """Settings as an API: a program gets the sources and options that the command does."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,24 @@ def test_a_required_source_that_cannot_be_loaded_is_an_error_and_any_other_is_le
     (folder / "toolcrib.toml").write_text('[[source]]\nfrom = "tools.py"\n[[source]]\nfrom = "absent.py"\n')
     with pytest.raises(LoadError, match=r"toolcrib.toml:3: .*There is no file absent.py"):
         config_of(environ={})
+
+
+async def test_a_module_beside_the_settings_or_in_the_current_folder_is_a_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    here, beside = tmp_path / "here", tmp_path / "beside"
+    for folder, name in ((here, "tools_that_are_here"), (beside, "tools_that_are_beside")):
+        folder.mkdir()
+        (folder / f"{name}.py").write_text(TOOLS)
+    (beside / "toolcrib.toml").write_text(
+        '[[source]]\nfrom = "tools_that_are_here"\n[[source]]\nfrom = "tools_that_are_beside"\nprefix = "other_"\n'
+    )
+    monkeypatch.chdir(here)
+    before = [*sys.path]
+    for _ in range(2):
+        config = config_of(beside / "toolcrib.toml", environ={})
+        names = [spec.name for spec in Workbench(config.sources).specs()]
+        assert (names, config.problems) == (["peek", "wipe", "other_peek", "other_wipe"], ())
+    # After what is installed, and each once.
+    assert sys.path == [*before, *(folder for folder in ("", str(beside)) if folder not in before)]

@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 import threading
+import weakref
 from collections import Counter as Counts
 from collections.abc import AsyncIterator
 from contextlib import suppress
@@ -32,9 +33,11 @@ from toolcrib import (
     Source,
     StatefulTool,
     Tool,
+    ToolAuth,
     Workbench,
     tool,
 )
+from toolcrib.core import Credential
 from toolcrib.workbench import Ask, Limit
 
 events: list[str] = []
@@ -559,3 +562,29 @@ def test_a_workbench_costs_the_same_for_any_number_of_tools() -> None:
     ratios = [cost_s(lots) / cost_s(few) for _ in range(5)]
     assert min(ratios) < 3
     assert cost_s(lots) < 0.002
+
+
+async def test_what_somebody_was_given_stays_secret_after_their_workbench_is_gone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    key = "key-0123456789"
+
+    class Keys:
+        async def authorize(self, *_: Any) -> list[Credential]:
+            return [Credential("github", key)]
+
+    @tool(auth=ToolAuth("github"))
+    async def use() -> None:
+        return None
+
+    async with Crib([use], broker=Keys()) as crib:
+        first = crib.workbench(Caller("alice"))
+        assert first.redacted(key) == key
+        await first.call("use")
+        await first.stop()
+        kept = weakref.ref(first)
+        del first
+        gc.collect()
+        assert kept() is None
+        assert crib.workbench(Caller("alice")).redacted(f"it is {key}") == "it is [secret]"
+        assert crib.workbench(Caller("bob")).redacted(f"it is {key}") == f"it is {key}"

@@ -1,7 +1,10 @@
 """Sources start by themselves: one that hangs, fails or dies costs its own tools, and nobody else's."""
 
 import asyncio
+import gc
 import logging
+import re
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -90,6 +93,32 @@ async def test_a_start_that_fails_costs_its_own_tools_until_it_succeeds(caplog: 
 
 
 @pytest.mark.usefixtures("impatient")
+async def test_the_next_attempt_comes_after_a_second_and_each_later_one_after_twice_as_long(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Plain(Source):
+        required = False
+
+        async def start(self) -> None:
+            raise ConnectionError("no route to the server")
+
+        def tools(self) -> Sequence[Any]:
+            return []
+
+    class Remembered(Remote):
+        restart_after_s = 0.1
+
+    for source, pauses in ((Plain(), ["1.0"]), (Remembered(), ["0.1", "0.2", "0.4"])):
+        caplog.clear()
+        if isinstance(source, Remote):
+            source.fails = 3
+        async with Workbench([source]):
+            await until(lambda pauses=pauses: caplog.text.count("it is tried again in") == len(pauses))
+        assert re.findall(r"tried again in ([\d.]+) s", caplog.text) == pauses
+    assert not others()
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_start_that_hangs_is_a_problem_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     remote = Remote()
     remote.may_start.clear()
@@ -147,6 +176,16 @@ async def test_a_stop_waits_for_what_died_and_is_still_stopping() -> None:
     await bench.stop()
     assert remote.stops == 1
     assert not others()
+
+
+async def test_what_is_stopped_is_forgotten() -> None:
+    source = Remote()
+    kept = weakref.ref(source)
+    async with Workbench([source]) as bench:
+        assert (await bench.call("ping")).value == "start 1"
+    del bench, source
+    gc.collect()
+    assert kept() is None
 
 
 async def test_a_stop_ends_the_attempts() -> None:
@@ -246,6 +285,17 @@ async def test_a_session_that_cannot_start_is_tried_again_and_not_opened_again()
         await until(lambda: source.opened[0].starts == 4)
         assert (await bench.call("ping")).value == "start 4"
         assert len(source.opened) == 1
+    assert not others()
+
+
+async def test_a_session_that_is_required_starts_with_its_workbench() -> None:
+    source = PerCaller()
+    source.required = True
+    async with Workbench([add, source]):
+        assert [session.starts for session in source.opened] == [1]
+    source.session_fails = 1
+    with pytest.raises(SetupError, match="could not be started"):
+        await Workbench([add, source]).start()
     assert not others()
 
 

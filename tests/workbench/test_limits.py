@@ -3,13 +3,16 @@
 import asyncio
 import gc
 import random
+import sys
 import threading
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, CallLog, Context, Result, SetupError, Workbench, tool
+from toolcrib import Call, Caller, CallLog, Context, Result, SetupError, Tool, Workbench, tool
 from toolcrib.core import CancellationToken
 from toolcrib.workbench import Limit, Limiter, limits_from_data, renamed, retries_from_data
 
@@ -391,6 +394,68 @@ async def test_a_serial_tool_is_not_begun_while_one_that_swallowed_its_cancellat
     assert most == 1
 
 
+@pytest.mark.parametrize("timeout_s", [None, 60.0])
+@pytest.mark.parametrize("sync", [False, True])
+async def test_serial_tools_that_wait_for_each_other_are_a_conflict(sync: bool, timeout_s: float | None) -> None:
+    begun: dict[str, asyncio.Event] = {name: asyncio.Event() for name in "abc"}
+    inner: list[Result[Any]] = []
+
+    def serial(name: str, other: str) -> Any:
+        async def enter(ctx: Context, deep: bool = True) -> str:
+            if deep:
+                begun[name].set()
+                await asyncio.gather(*(each.wait() for each in begun.values()))
+                inner.append(await bench.call(other, {"deep": False}))
+            return name
+
+        def enter_in_thread(ctx: Context, deep: bool = True) -> str:
+            if deep:
+                ctx.wait(_all(begun.values(), begun[name]))
+                inner.append(bench.call_sync(other, {"deep": False}))
+            return name
+
+        return Tool(enter_in_thread if sync else enter, name=name, serial=True)
+
+    bench = Workbench([serial("a", "b"), serial("b", "c"), serial("c", "a")], timeout_s=timeout_s)
+    results = await asyncio.wait_for(bench.call_many([(name, None) for name in "abc"]), 30)
+    assert codes(results) == [None, None, None]
+    conflicts = [result.error for result in inner if result.error is not None]
+    assert [(error.code, error.retry) for error in conflicts] == [("conflict", "later")]
+    assert codes(await bench.call_many([(name, {"deep": False}) for name in "abc"])) == [None, None, None]
+
+
+async def _all(events: Iterable[asyncio.Event], first: asyncio.Event) -> None:
+    first.set()
+    for event in events:
+        await event.wait()
+
+
+async def test_a_call_inside_a_blocked_loop_does_not_wait_for_a_serial_tool_of_that_loop() -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    @tool(serial=True)
+    async def one(wait: bool) -> str:
+        if wait:
+            begun.set()
+            await release.wait()
+        return "one"
+
+    @tool
+    async def blocks() -> str:
+        result = bench.call_sync("one", {"wait": False})
+        return "free" if result.error is None else result.error.code
+
+    bench = Workbench([one, blocks])
+    running = asyncio.create_task(bench.call("one", {"wait": True}))
+    await begun.wait()
+    waiting = asyncio.create_task(bench.call("one", {"wait": False}))
+    await asyncio.sleep(0)
+    assert (await bench.call("blocks")).value == "conflict", "its loop cannot run what it would wait for"
+    release.set()
+    assert codes([await running, await waiting]) == [None, None]
+    assert (await bench.call("blocks")).value == "free"
+
+
 async def test_a_serial_tool_that_calls_itself_is_told_so_at_once() -> None:
     inner: list[Result[Any]] = []
 
@@ -449,6 +514,92 @@ async def test_what_is_kept_for_principals_does_not_grow_with_their_number() -> 
         bench = Workbench([look], caller=Caller(f"user-{number}"), limits=limiter)
         assert codes([await bench.call("look")]) == [None]
         assert len(limiter) <= 65
+
+
+async def test_what_still_counts_against_somebody_is_kept() -> None:
+    clock = Clock()
+
+    @tool
+    async def look() -> None: ...
+
+    limiter = Limiter([Limit(per="principal", rate="1/h", wait_s=0)], clock=clock)
+
+    async def calls(who: str) -> list[str | None]:
+        return codes([await Workbench([look], caller=Caller(who), limits=limiter).call("look")])
+
+    assert [await calls(who) for who in ("alice", "alice", "bob")] == [[None], ["limited"], [None]]
+    assert len(limiter) == 2
+    for number in range(200):
+        await calls(f"user-{number}")
+    assert await calls("alice") == ["limited"]
+    clock.now_s += 3600
+    assert len(limiter) == 0
+    assert await calls("alice") == [None]
+
+
+@pytest.mark.parametrize(
+    ("rate", "number", "after_s"),
+    [("1/s", 1, 1), ("1/min", 1, 60), ("1/h", 1, 3600), ("2/h", 2, 1800), ("3/30s", 3, 10), ("2 / 2 min", 2, 60)],
+)
+async def test_a_rate_is_so_many_calls_in_that_time(rate: str, number: int, after_s: float) -> None:
+    clock = Clock()
+
+    @tool
+    async def look() -> None: ...
+
+    async with Workbench([look], limits=Limiter([Limit(rate=rate, wait_s=0)], clock=clock)) as bench:
+        for _ in range(2):
+            results = [await bench.call("look") for _ in range(number + 1)]
+            assert codes(results) == [None] * number + ["limited"]
+            error = results[-1].error
+            assert error is not None
+            assert error.details == {"retry_after_s": after_s}
+            clock.now_s += after_s * 0.99
+            assert codes([await bench.call("look")]) == ["limited"]
+            clock.now_s += after_s * number
+
+
+def test_a_limit_shows_what_was_written() -> None:
+    assert repr(Limit("db_*", concurrency=4)) == (
+        "Limit(tools='db_*', per='tool', concurrency=4, rate=None, wait_s=5.0)"
+    )
+    assert [str(Limit(concurrency=4)), str(Limit(rate="1/s")), str(Limit(concurrency=4, rate="1/s"))] == [
+        "4 at a time",
+        "1/s",
+        "4 at a time and 1/s",
+    ]
+
+
+async def test_a_call_waits_for_five_seconds_unless_the_limit_says_otherwise() -> None:
+    @tool
+    async def look() -> None: ...
+
+    async with Workbench([look], limits=[Limit(rate="1/6s")]) as bench, asyncio.timeout(5):
+        assert codes([await bench.call("look") for _ in range(2)]) == [None, "limited"]
+    assert Limit(rate="1/6s") == Limit("*", per="tool", rate="1/6s", wait_s=5)
+
+
+def test_calls_from_several_threads_are_counted_as_often_as_they_were_made() -> None:
+    @tool
+    async def look() -> None: ...
+
+    limiter = Limiter([Limit(concurrency=100), Limit(per="principal", concurrency=100)])
+
+    def call(who: int) -> None:
+        async def calls() -> None:
+            bench = Workbench([look], caller=Caller(f"user-{who % 2}"), limits=limiter)
+            assert codes([await bench.call("look") for _ in range(200)]) == [None] * 200
+
+        asyncio.run(calls())
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert [*threads.map(call, range(4))] == [None] * 4
+    finally:
+        sys.setswitchinterval(before)
+    assert len(limiter) == 0
 
 
 async def test_a_call_refused_by_one_limit_costs_nothing_at_the_others() -> None:

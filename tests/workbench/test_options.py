@@ -22,6 +22,17 @@ def test_options_that_are_not_set_have_their_defaults() -> None:
     assert require_options({}, of="Workbench") == DEFAULTS
 
 
+def test_what_a_file_may_set_has_these_defaults() -> None:
+    plain = {name: value for name, value in DEFAULTS.items() if type(value) in (bool, int, float, type(None))}
+    assert {name: value for name, value in plain.items() if value is not None} == {
+        "repair": True,
+        "show_errors": False,
+        "max_result_chars": 20_000,
+        "pending_s": 900.0,
+    }
+    assert require_options({"timeout_s": 0.5, "max_result_chars": 1000}, of="Crib")["timeout_s"] == 0.5
+
+
 def test_lists_become_tuples_and_a_limiter_stays_what_it_is() -> None:
     limit, retries, limiter = Limit(concurrency=1), Retries(times=1), Limiter()
     options = require_options({"limits": iter([limit]), "retries": [retries], "secrets": {"abcd"}}, of="Crib")

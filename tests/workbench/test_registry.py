@@ -4,6 +4,7 @@ import json
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,6 +190,85 @@ def test_a_module_outside_the_trusted_packages_is_not_imported(tmp_path: Path, m
     for data in ({}, {"tools": "x"}, {"tools": None}):
         with pytest.raises(LoadError, match="is written as"):
             Registry.from_dict(data)
+
+
+@pytest.fixture
+def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A package `our_tools`, which uses `other_tools`."""
+    (tmp_path / "other_tools.py").write_text(
+        "import functools\nfrom toolcrib import tool\n"
+        "@tool\ndef marked(a: int) -> int:\n    return a\n"
+        "def logged(fn):\n"
+        "    @functools.wraps(fn)\n    def inner(*args, **kwargs):\n        return fn(*args, **kwargs)\n"
+        "    return inner\n"
+        "class Callable:\n    def __call__(self, a: int) -> int:\n        return a\n"
+    )
+    (tmp_path / "our_tools_too.py").write_text("def x() -> int:\n    return 1\n")
+    (tmp_path / "our_tools").mkdir()
+    (tmp_path / "our_tools" / "__init__.py").write_text("from .files import read\nfrom json import loads\n")
+    (tmp_path / "our_tools" / "files.py").write_text(
+        "import functools, os, subprocess\n"
+        "from json import JSONDecoder\nfrom subprocess import getoutput\n"
+        "import other_tools\nfrom other_tools import logged, marked\nfrom toolcrib import Tool, tool\n"
+        "shell = functools.partial(functools.partial(getoutput), 'ls')\n"
+        "class Own(JSONDecoder):\n"
+        "    @staticmethod\n    @tool\n    def take(n: int) -> int:\n        return n\n"
+        "    def __call__(self, n: int) -> int:\n        return n\n"
+        "own = Own()\n"
+        "class Heir(other_tools.Callable): pass\n"
+        "heir = Heir()\n"
+        "decode = own.decode\n"
+        "@tool\ndef read(path: str) -> str:\n    return path\n"
+        "def plain(path: str) -> str:\n    return path\n"
+        "part = functools.partial(plain, 'x')\n"
+        "listed = tool(name='ls')(functools.partial(getoutput, 'ls'))\n"
+        "named = Tool(getoutput, name='named')\n"
+        "@logged\ndef wipe(path: str) -> str:\n    return path\n"
+        "@functools.lru_cache\ndef cached(path: str) -> str:\n    return path\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield
+    for name in [
+        name for name in sys.modules if name.partition(".")[0] in ("our_tools", "our_tools_too", "other_tools")
+    ]:
+        del sys.modules[name]
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        "our_tools:read",
+        *("our_tools.files:" + name for name in ("read", "plain", "part", "Own.take", "own", "wipe", "cached")),
+        "our_tools.files:listed",  # a tool that it makes itself, whatever function it is made of
+        "our_tools.files:named",
+    ],
+)
+def test_what_a_trusted_package_defines_is_taken(packages: None, ref: str) -> None:
+    assert len(Registry.from_dict({"tools": [{"ref": ref}]}, trusted=["our_tools"])) == 1
+
+
+@pytest.mark.parametrize(
+    "ref",
+    [
+        "our_tools:loads",
+        "our_tools_too:x",
+        "our_tools:files.read",
+        *("our_tools.files:" + name for name in ("subprocess.getoutput", "os.system", "getoutput", "shell")),
+        *("our_tools.files:" + name for name in ("own.decode", "decode", "Own.decode", "Own.__base__.decode", "heir")),
+        *("our_tools.files:" + name for name in ("marked", "other_tools.marked", "logged", "Own.__subclasses__")),
+        *("our_tools.files:" + name for name in ("wipe.__wrapped__", "plain.__globals__.get", "plain.__call__")),
+        *("our_tools.files:" + name for name in ("__builtins__.get", "__loader__.exec_module", "read.__toolcrib__")),
+    ],
+)
+def test_what_a_trusted_package_only_uses_is_refused(packages: None, ref: str) -> None:
+    """It is in reach of the package, and not what its author offers: `subprocess.getoutput` is a shell."""
+    with pytest.raises(LoadError, match="trusted packages"):
+        Registry.from_dict({"tools": [{"ref": "our_tools:read"}, {"ref": ref}]}, trusted=["our_tools"])
+
+
+def test_trusted_packages_are_a_list(packages: None) -> None:
+    with pytest.raises(LoadError, match=r"trusted=\['our_tools'\]"):
+        Registry.from_dict({"tools": [{"ref": "our_tools:read"}]}, trusted="our_tools")
 
 
 def test_looking_up_does_not_slow_down_with_the_number_of_tools() -> None:

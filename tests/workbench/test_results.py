@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -216,6 +217,31 @@ async def test_images_beside_large_text_stay_and_large_files_do_not() -> None:
             "[items 0 to 0 of 2; the next: offset 1]",
             '["see:"]',
         )
+
+
+async def test_what_just_fits_is_shown_as_it_is() -> None:
+    file, image = File(b"f" * 1024 * 1024), Image(b"i" * 4 * 1024 * 1024)
+    fits = [file, image, [file, Image(b"i" * 3 * 1024 * 1024)], [Text("x" * 499), Text("y" * 500)], "x" * 1000]
+    large = [File(file.data + b"f"), Image(image.data + b"i"), [file, image], [Text("x" * 500), Text("y" * 500)]]
+    for value in fits:
+        assert "handle" not in (await Workbench([giving(value)], max_result_chars=1000).call("give")).metadata
+    for value in (*large, "x" * 1001):
+        assert "handle" in (await Workbench([giving(value)], max_result_chars=1000).call("give")).metadata
+
+    @tool
+    async def fail(size: int) -> None:
+        raise ToolError("x" * size)
+
+    bench = Workbench([fail], max_result_chars=1000)
+    assert [len((await bench.call("fail", {"size": size})).text) for size in (1000, 1001)] == [1000, 968]
+    assert (await bench.call("fail", {"size": 1000})).text == "x" * 1000
+
+
+async def test_a_long_list_of_one_item_is_a_list() -> None:
+    async with Workbench([giving(["y" * 100_000])]) as bench:
+        result = await bench.call("give")
+        assert "a JSON list of 1 items: strings" in result.text
+        assert (await read(bench, result.metadata["handle"], pointer="/0", offset=99_990))[1] == "y" * 10
 
 
 async def test_a_file_of_text_is_bounded_as_text_once_it_is_large() -> None:
@@ -584,7 +610,155 @@ async def test_the_store_is_bounded_by_count_bytes_and_age() -> None:
     assert (len(store), repr(store)) == (0, "<MemoryResults: 0 results, 0 bytes>")
 
 
-@pytest.mark.parametrize("wrong", [{"max_bytes": 0}, {"max_count": 0}, {"max_age_s": 0}, {"max_age_s": -1}])
+async def test_one_that_just_fits_is_stored() -> None:
+    def of(number: int) -> StoredResult:
+        return StoredResult(f"result_{number}", "me", "here", "t", (Text("x"),), EPOCH)
+
+    store = MemoryResults(max_bytes=1, max_count=1, max_total_bytes=1, max_age_s=0.5, clock=lambda: 0.0)
+    for number in range(3):
+        assert await store.store(of(number))
+        assert await store.find(f"result_{number}", "me", "here") is not None
+    assert repr(store) == "<MemoryResults: 1 results, 1 bytes>"
+    store.clear()
+    assert repr(store) == "<MemoryResults: 0 results, 0 bytes>"
+    now = 0.0
+    store = MemoryResults(clock=lambda: now)
+    for number in range(201):
+        await store.store(of(number))
+    assert [await store.find(f"result_{n}", "me", "here") is None for n in (0, 1)] == [True, False]
+    now = 3599.9
+    assert await store.find("result_1", "me", "here") is not None
+    now = 3600.0
+    assert await store.find("result_1", "me", "here") is None
+
+
+def test_threads_that_use_one_store_at_once_do_not_disturb_each_other() -> None:
+    store, failed = MemoryResults(max_count=10_000), []
+
+    async def use(name: str) -> None:
+        for number in range(300):
+            handle = f"result_{name}_{number}"
+            await store.store(StoredResult(handle, name, "here", "t", (Text("x"),), EPOCH))
+            assert await store.holds(name, "here")
+            assert await store.find(handle, name, "here") is not None
+
+    def run(name: str) -> None:
+        try:
+            asyncio.run(use(name))
+        except Exception as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=run, args=[str(name)]) for name in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []
+    assert repr(store) == "<MemoryResults: 1200 results, 1200 bytes>"
+
+
+async def test_pages_of_a_long_result_are_what_parsing_it_would_give() -> None:
+    rows = [{"id": n, "name": f'n"{n}, [é}}', "tags": ["a", {}], "empty": []} for n in range(25_000)]
+    text = json.dumps({"a": rows, 'b"/~': "x" * 100_000, "c": [], "d": {"deep": rows[:2000]}}, indent=1)
+    assert len(text) > 2_000_000
+
+    async def long() -> Any:
+        return text
+
+    async def broken() -> Any:
+        return f"[INFO] {'a log, and no JSON ' * 100_000}]"
+
+    async with Workbench([long, broken]) as bench:
+        result = await bench.call("long")
+        assert ', a JSON object with 4 keys: a (a list of 25000 items), b"/~ (a string of 100000 c' in result.text
+        handle = result.metadata["handle"]
+
+        async def read(**how: Any) -> Any:
+            found = await bench.call("read_result", {"handle": handle, **how})
+            return found.content[1].text if found.error is None else found.error.message
+
+        assert json.loads(await read(pointer="/a", offset=24_998)) == rows[24_998:]
+        assert json.loads(await read(pointer="/a/12345")) == rows[12_345]
+        assert await read(pointer="/a/12345/name") == rows[12_345]["name"]
+        assert json.loads(await read(pointer="/d/deep", offset=1990, limit=3)) == rows[1990:1993]
+        assert await read(pointer='/b"~1~0', offset=99_990) == "x" * 10
+        assert json.loads(await read(pointer="/c")) == []
+        assert "in '/a', which is a list: its items are 0 to 24999." in await read(pointer="/a/25000")
+        assert "There is no 'x' in the result." in await read(pointer="/x")
+        assert await read(by="characters", offset=len(text) - 5) == text[-5:]
+        log = (await bench.call("broken")).metadata["handle"]
+        page = await bench.call("read_result", {"handle": log, "limit": 10})
+        assert page.content[1].text == "[INFO] a l"
+
+
+@pytest.mark.parametrize(
+    "how", [{"pointer": "/rows"}, {"by": "lines"}, {"by": "bytes"}, {"pointer": "/text", "by": "lines"}]
+)
+async def test_where_the_pages_of_a_long_result_are_is_found_once(how: dict[str, Any]) -> None:
+    rows = [{"id": number, "name": f"é {number}"} for number in range(60_000)]
+    text = json.dumps({"rows": rows, "text": "a line\n" * 200_000}, indent=1, ensure_ascii=False)
+
+    async def long() -> str:
+        return text
+
+    async with Workbench([long]) as bench:
+        handle = (await bench.call("long")).metadata["handle"]
+
+        async def computed(pages: int) -> float:
+            start = time.process_time()
+            for page in range(pages):
+                result = await bench.call("read_result", {"handle": handle, "offset": 50_000 + page, "limit": 1, **how})
+                assert result.error is None
+            return time.process_time() - start
+
+        first = await computed(1)
+        assert await computed(20) < 5 * first
+
+
+async def test_a_secret_that_is_learned_between_two_pages_is_redacted_on_the_second() -> None:
+    text = "token-123 " * 200_000
+
+    async def long() -> str:
+        return text
+
+    async with Workbench([long], secrets=["another"]) as bench:
+        handle = (await bench.call("long")).metadata["handle"]
+        read = {"handle": handle, "offset": 2, "limit": 10}
+        assert (await bench.call("read_result", read)).content[1].text == "ken-123 to"
+        bench.crib.redaction.add("token-123")
+        assert (await bench.call("read_result", read)).content[1].text == "ecret] [se"
+
+
+async def test_a_principal_pushes_nobody_elses_results_out_of_a_shared_store() -> None:
+    def of(principal: str, number: int, size: int) -> StoredResult:
+        handle = f"result_{principal}_{number}"
+        return StoredResult(handle, principal, "here", "t", (Text("x" * size),), EPOCH)
+
+    async def there(principal: str) -> list[int]:
+        return [n for n in range(20) if await store.find(f"result_{principal}_{n}", principal, "here")]
+
+    store = MemoryResults(max_count=5, max_bytes=100, max_total_bytes=250)
+    assert await store.store(of("ada", 0, 60))
+    for number in range(20):
+        assert await store.store(of("eve", number, 10))
+    assert (await there("ada"), await there("eve")) == ([0], [15, 16, 17, 18, 19])
+    assert await store.store(of("eve", 0, 95))
+    assert (await there("ada"), await there("eve")) == ([0], [0])
+    assert await store.store(of("bob", 0, 90))
+    # All of them together are full: nobody else makes room, only one's own results do.
+    assert not await store.store(of("dan", 0, 10))
+    assert await store.store(of("bob", 1, 90))
+    assert (await there("ada"), await there("eve"), await there("bob"), await there("dan")) == ([0], [0], [1], [])
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"max_bytes": 0}, {"max_count": 0}, {"max_age_s": 0}, {"max_age_s": -1}, {"max_total_bytes": 0}]
+)
 def test_a_store_without_room_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(SetupError, match="are above 0"):
         MemoryResults(**wrong)
@@ -601,7 +775,7 @@ async def test_a_result_too_large_to_be_kept_is_previewed_all_the_same() -> None
 class BrokenStore:
     """A store whose database is gone."""
 
-    async def keep(self, kept: StoredResult, /) -> bool:
+    async def store(self, stored: StoredResult, /) -> bool:
         raise ConnectionError("postgres://user:password@host")
 
     async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
@@ -611,7 +785,7 @@ class BrokenStore:
         raise ConnectionError("postgres://user:password@host")
 
 
-async def test_a_broken_store_does_not_undo_what_a_tool_has_done() -> None:
+async def test_a_broken_store_does_not_undo_what_a_tool_has_done(caplog: pytest.LogCaptureFixture) -> None:
     async with Workbench([say], results=BrokenStore()) as bench:
         result = await bench.call("say", {"text": "word ", "times": 10_000})
         assert (result.status, result.metadata) == ("success", {"size_chars": 50_000})
@@ -621,6 +795,12 @@ async def test_a_broken_store_does_not_undo_what_a_tool_has_done() -> None:
             "message": "Stored results cannot be read at the moment. Try again later.",
             "retry": "later",
         }
+    logged = [record.getMessage().partition(":")[0] for record in caplog.records if record.name == "toolcrib"]
+    assert logged == [
+        "The store of results could not be read",
+        "A result of 'say' could not be stored",
+        "The store of results could not be read",
+    ]
 
 
 async def test_a_program_gets_the_whole_without_its_secrets() -> None:

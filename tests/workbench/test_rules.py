@@ -51,6 +51,14 @@ async def decision(policy: Any, name: str = "db_drop", arguments: Any = None, *,
     return "allow" if result.pending is None else "ask"
 
 
+def test_names_of_one_letter_are_names() -> None:
+    assert Rule(tools="r", tags="m", principals="b", do="ask").is_about(Tool(read, name="r", tags=["m"]).spec)
+    assert Rule(tools=["r"], tags=["m"], do="ask").is_about(Tool(read, name="r", tags=["m"]).spec)
+    for wrong in ({"tools": ""}, {"tools": []}, {"tools": [""]}):
+        with pytest.raises(SetupError):
+            Rule(**wrong, do="ask")
+
+
 async def test_the_first_rule_that_matches_decides_and_else_the_default() -> None:
     rules = rules_from_data(
         [
@@ -122,7 +130,6 @@ async def test_every_condition_of_a_rule_must_hold_for_the_call(rule: dict[str, 
         ({"/day": {"ge": "2030-01-01"}}, {"day": "2029-06-01"}, False),
         ({"/force": True}, {"force": True}, True),
         ({"/force": True}, {"force": False}, False),
-        ({"/force": 1}, {"force": True}, False),
         ({"/paths/0": "/etc/*"}, {"paths": ["/etc/passwd"]}, True),
         ({"/paths/0": "/etc/*"}, {"paths": ["/tmp", "/etc/passwd"]}, False),
         ({"/paths/*": "/etc/*"}, {"paths": ["/tmp", "/etc/passwd"]}, True),
@@ -161,7 +168,6 @@ async def test_an_argument_that_is_left_out_is_its_default() -> None:
         ({"/amount": {"gt": 100}}, {"amount": "nan"}),
         ({"/anything": {"lt": "x"}}, {"anything": 5}),
         ({"/anything": "secret*"}, {"anything": ["secrets"]}),
-        ({"/many": {"eq": 3}}, {"many": [1, 2]}),
         ({"/many/0": {"eq": 3}}, {"many": [1, 2]}),
     ],
 )

@@ -16,6 +16,7 @@ import pytest
 
 from toolcrib import Tool, ToolcribError
 from toolcrib.schema.declared import doc_of
+from toolcrib.schema.toml_lines import lines_of
 from toolcrib.workbench import Limit, Retries, Rule, Workbench
 from toolcrib.workbench.config import with_deadlines
 from toolcrib.workbench.options import FileOptions
@@ -28,7 +29,6 @@ from toolcrib.workbench.settings import (
     unknown_variables,
 )
 from toolcrib.workbench.tables import schema
-from toolcrib.workbench.toml_lines import lines_of
 
 Read = Callable[..., Settings]
 Problems = Callable[..., list[str]]
@@ -66,7 +66,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: 
     assert problems(text) == [
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",
         f"6: There is no key 'frm' in [[source]]. Did you mean 'from'? {takes}",
-        "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port.",
+        "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port, public_base_url.",
         f"9: There is no key 'sources'. Did you mean 'source'? It takes: {every}.",
     ]
 
@@ -179,6 +179,20 @@ nested = { list = ["${file:key}", 3, "$${env:TOKEN}"] }
     assert "value" not in repr(settings)
 
 
+def test_a_secret_has_four_characters_at_least(read: Read) -> None:
+    settings = read('secrets = ["${env:SHORT}"]\n[variables]\nkey = "${env:KEY}"\n', SHORT="abcd", KEY="efgh")
+    assert sorted(settings.secrets) == ["abcd", "efgh"]
+    shown = repr(read('[secret]\nSHOP = "${env:KEY}"\n[store]\nurl = "${env:URL}"\n', KEY="canary", URL="s://canary"))
+    assert "canary" not in shown
+
+
+@pytest.mark.parametrize("port", [0, 65535])
+def test_a_server_listens_on_any_port_there_is(port: int, read: Read, problems: Problems) -> None:
+    assert read(f"[server]\nport = {port}\n").values.server.port == port
+    assert read("").values.server.port == 8642
+    assert len(problems(f"[server]\nport = {port + (1 if port else -1)}\n")) == 1
+
+
 def test_files_of_secrets_and_tools_are_relative_to_the_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,7 +234,7 @@ e = "${env:SHORT}"
         "2: 'secrets[0]' is not a reference. The secret itself must not be in this file: write '${env:NAME}' or "
         "'${file:PATH}'.",
         "2: 'secrets[1]': the variable EMPTY is empty.",
-        "4: 'source[0].from': references like '${env:NAME}' work in [variables] and secrets only.",
+        "4: 'source[0].from': references like '${env:NAME}' work in variables, secrets, auth, secret, store only.",
         "6: 'variables.a': the variable NOWHERE is not set.",
         "7: 'variables.b[0]': the file nowhere cannot be read: No such file or directory.",
         "7: 'variables.b[1]': the file binary cannot be read: it is not UTF-8 text.",
@@ -255,9 +269,13 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_POLICY_DEFAULT": "deny",
         "TOOLCRIB_SERVER_HOST": "localhost",
         "TOOLCRIB_SERVER_PORT": "0",
+        "TOOLCRIB_SERVER_PUBLIC_BASE_URL": "https://tools.example.com",
+        "TOOLCRIB_STORE_URL": "postgresql://us@db/tools",
+        "TOOLCRIB_STORE_KEY": "/keys/store.key",
+        "TOOLCRIB_PROVIDERS": "/more/providers.toml",
     }
     values = read("", **environ).values
-    lists = {"source", "rule", "limit", "retry", "deadline", "secrets", "variables"}
+    lists = {"source", "rule", "limit", "retry", "deadline", "secrets", "variables", "auth", "secret", "net"}
     assert values.model_dump(exclude=lists) == {
         "timeout_s": 3.0,
         "repair": False,
@@ -265,7 +283,9 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "max_result_chars": 5000,
         "pending_s": 7.0,
         "policy": {"default": "deny"},
-        "server": {"host": "localhost", "port": 0},
+        "server": {"host": "localhost", "port": 0, "public_base_url": "https://tools.example.com"},
+        "store": {"url": "postgresql://us@db/tools", "key": "/keys/store.key"},
+        "providers": "/more/providers.toml",
     }
     assert {name.lower() for name in values.model_fields_set | lists} == set(schema()["properties"])
 
@@ -459,3 +479,40 @@ def _paths(value: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | i
 
 if __name__ == "__main__":
     SCHEMA.write_text(json.dumps(schema(), indent=2) + "\n")
+
+
+def keys_in(schema: dict[str, Any], whole: dict[str, Any], path: str = "") -> Iterator[str]:
+    """The keys that a file may have: those of tables below their table's."""
+    if "$ref" in schema:
+        schema = whole["$defs"][schema["$ref"].rpartition("/")[2]]
+    for name, below in schema.get("properties", {}).items():
+        yield f"{path}{name}"
+        yield from keys_in(below, whole, f"{path}{name}.")
+        yield from keys_in(below.get("items", {}), whole, f"{path}{name}.")
+
+
+def keys_of(data: Any, path: str = "") -> Iterator[str]:
+    for table in data if isinstance(data, list) else [data]:
+        for name, value in table.items() if isinstance(table, dict) else ():
+            yield f"{path}{name}"
+            yield from keys_of(value, f"{path}{name}.")
+
+
+def test_the_complete_example_of_the_documentation_has_every_key() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
+    example = page.partition("```toml\n# toolcrib.toml\n")[2].partition("```")[0]
+    assert sorted({*keys_in(schema(), schema())} - {*keys_of(tomllib.loads(example))}) == []
+
+
+def test_references_in_the_store_are_resolved(tmp_path: Path) -> None:
+    file = tmp_path / "toolcrib.toml"
+    file.write_text('[store]\nurl = "${env:WHERE}"\nkey = "${env:KEYS}/store.key"\n')
+    settings = read_settings(file, {"WHERE": "postgresql://u:hidden@h/d", "KEYS": "/keys"})
+    assert (settings.store_url, settings.store_key) == ("postgresql://u:hidden@h/d", "/keys/store.key")
+    assert "hidden" not in repr(settings)
+    file.write_text('[store]\nurl = "data/store.db"\nkey = "~/store.key"\n')
+    settings = read_settings(file, {"TOOLCRIB_STORE_URL": "own.db"})
+    assert settings.path(settings.store_url) == str(Path("own.db").absolute())
+    assert settings.path(settings.store_key) == str(Path("~/store.key").expanduser())
+    settings = read_settings(file, {})
+    assert settings.path(settings.store_url) == str(tmp_path / "data" / "store.db")

@@ -207,7 +207,9 @@ print(Workbench([forever]).call_sync("forever").error.code)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "timeout\n", "")
 
 
-async def test_availability_is_per_caller_sync_or_async_and_no_when_it_cannot_be_told() -> None:
+async def test_availability_is_per_caller_sync_or_async_and_no_when_it_cannot_be_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async def only_alice(caller: Caller) -> bool:
         return caller.principal == "alice"
 
@@ -238,6 +240,7 @@ async def test_availability_is_per_caller_sync_or_async_and_no_when_it_cannot_be
         "alice": (["hers", "add"], ["hers", "unavailable", "unavailable"]),
         "bob": (["others", "add"], ["unavailable", "others", "unavailable"]),
     }
+    assert "Whether 'nobody' is available could not be found out; it is taken not to be:" in caplog.text
 
 
 async def test_a_shared_registry_gives_every_bench_its_tools_also_those_added_later() -> None:

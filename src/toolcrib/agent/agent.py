@@ -8,13 +8,15 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from inspect import isawaitable
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
+from ..call import EventQueue, streamed
 from ..core import Answer, Audio, Call, CancellationToken, Data, File, Image, Result, SetupError, Text, ToolError
 from ..formats import Choice, Reply, Results, TextDelta, Turn, User
 from ..workbench import Crib, Workbench
-from .events import CallEvent, CallFinished, CallStarted, EventQueue, EventSink, ResumedEvents, RunEvent
+from .events import CallEvent, CallFinished, CallStarted, EventSink, ResumedEvents, RunEvent
 from .model import Model, ModelError, Request, require_model, require_reply
 from .outcome import Outcome
 from .providers import model_from_name
@@ -26,6 +28,9 @@ T = TypeVar("T")
 
 Prompt = str | Text | Data | Image | Audio | File | User | Sequence[Any]
 """What a run begins with: text, content, a list of both, or the turns of a conversation."""
+
+Shorten = Callable[[Sequence[Turn]], Sequence[Turn] | Awaitable[Sequence[Turn]]]
+"""Returns the turns to send in the place of all of them: Results stay behind the Reply that has their calls."""
 
 Answers = Mapping[str, Answer | Mapping[str, Any]]
 """Answers by the ids of pendings: Approve(), Deny("why"), Input(...), or their JSON form."""
@@ -43,8 +48,13 @@ class Agent:
     - *parallel*: whether the calls of one turn run concurrently, or one after the other.
     - *max_steps*: how often the model is asked in one run.
     - *max_errors*: after how many turns in a row without a successful call a run fails.
-    - *state_key*: a secret that signs the states of pending runs. Then `resume` refuses one that was changed, and
-      the answers that a call has had so far are kept in it.
+    - *max_calls*, *max_calls_per_turn*: how many calls run. Those beyond end as `limited` errors; beyond *max_calls*
+      the run is stopped.
+    - *max_tokens*: a run that has used as many, input and output, is stopped instead of asking the model again.
+    - *shorten*: a function, sync or async, of the turns before each request: what it returns is sent in their place.
+      The outcome has all turns.
+    - *state_key*: a secret that signs the states of pending runs. Then `resume` refuses one that was changed, answers
+      count in other processes too, and those that a call has had so far are kept in the state.
 
     A run returns an Outcome, however it ends. It raises ModelError where the model gave no reply: `error.so_far` is the
     Outcome until then, with all turns; AnswerError for answers that do not count; SetupError for invalid arguments.
@@ -60,14 +70,31 @@ class Agent:
         parallel: bool = True,
         max_steps: int = 25,
         max_errors: int = 3,
+        max_calls: int = 1000,
+        max_calls_per_turn: int = 100,
+        max_tokens: int | None = None,
+        shorten: Shorten | None = None,
         state_key: str | bytes | None = None,
     ) -> None:
         source: Any = tools
         if isinstance(source, Crib):
             raise SetupError("An agent works for one caller: Agent(model, crib.workbench(caller)).")
-        for name, limit in {"max_steps": max_steps, "max_errors": max_errors}.items():
+        limits = {
+            "max_steps": max_steps,
+            "max_errors": max_errors,
+            "max_calls": max_calls,
+            "max_calls_per_turn": max_calls_per_turn,
+            "max_tokens": 1 if max_tokens is None else max_tokens,
+        }
+        for name, limit in limits.items():
             if type(limit) is not int or limit < 1:
                 raise SetupError(f"{name} must be an integer of at least 1.")
+        given: Any = instructions
+        if not isinstance(given, str):
+            what = "a function: call it, and pass the text" if callable(given) else f"a {type(given).__name__}"
+            raise SetupError(f"instructions are the text of the system prompt, not {what}.")
+        if shorten is not None and not callable(shorten):
+            raise SetupError(f"shorten is a function of the turns, not a {type(shorten).__name__}.")
         if not isinstance(tool_choice, str):
             raise SetupError('tool_choice must be "auto", "any", "none" or the name of a tool.')
         self.model: Model = model_from_name(model) if isinstance(model, str) else require_model(model)
@@ -80,7 +107,11 @@ class Agent:
             parallel=parallel,
             max_steps=max_steps,
             max_errors=max_errors,
+            max_calls=max_calls,
+            max_calls_per_turn=max_calls_per_turn,
+            max_tokens=max_tokens,
         )
+        self._shorten = shorten
 
     # Runs
 
@@ -100,17 +131,15 @@ class Agent:
         """`run`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks."""
         return self.workbench.run_sync(self.run(prompt, after=after, cancellation=cancellation))
 
-    async def stream(
+    def stream(
         self, prompt: Prompt, /, *, after: Sequence[Turn] = (), cancellation: CancellationToken | None = None
     ) -> AsyncIterator[RunEvent | Outcome]:
         """`run`, with its events: pieces of replies, and calls that start, report and end. The last is the Outcome.
 
         A slow reader holds back the run. A reader that leaves (`break`, then the iterator's `aclose`) cancels it.
         """
-        run = Run(_turns(prompt, after), self._options)
-        async with _closing(_streamed(lambda events: self._run(run, events, cancellation))) as events:
-            async for event in events:
-                yield event
+        events = EventQueue[RunEvent]()
+        return streamed(events, lambda: self._run(Run(_turns(prompt, after), self._options), events, cancellation))
 
     async def resume(
         self,
@@ -125,7 +154,8 @@ class Agent:
         *answers* are by the ids of `Outcome.pendings`: Approve(), Deny("why"), Input(...), or as JSON
         `{"kind": "approve"}`, `{"kind": "deny", "reason": ...}`, `{"kind": "input", "value": ...}`; *by* is who
         answers. Calls that had ended are not made again; those that waited are, and those without an answer still wait.
-        A call that differs from what the state shows (another definition of its tool, another caller) asks again.
+        A call that differs from what the state shows (another definition of its tool, another caller) asks again, and
+        so does every call where neither a `state_key` nor a shared store of pendings proves what was answered.
 
         The host keeps *state*: it has the conversation and, where it is signed, the answers so far. Raises AnswerError
         where an answer does not count, and SetupError where *state* is not valid.
@@ -136,7 +166,7 @@ class Agent:
         """`resume`, for sync code."""
         return self.workbench.run_sync(self.resume(state, answers, by=by))
 
-    async def resume_stream(
+    def resume_stream(
         self,
         state: Mapping[str, Any],
         answers: Answers | None = None,
@@ -145,10 +175,8 @@ class Agent:
         cancellation: CancellationToken | None = None,
     ) -> AsyncIterator[RunEvent | Outcome]:
         """`resume`, with the events of `stream`. Each call that waited starts and ends once."""
-        run = _streamed(lambda events: self._resume(state, answers or {}, by, events, cancellation))
-        async with _closing(run) as events:
-            async for event in events:
-                yield event
+        events = EventQueue[RunEvent]()
+        return streamed(events, lambda: self._resume(state, answers or {}, by, events, cancellation))
 
     # Lifecycle
 
@@ -192,7 +220,7 @@ class Agent:
             return await self._results(calls, resumed_events, token)
 
         await self.workbench.start()
-        resumption = Resumption(self.workbench, waiting, make)
+        resumption = Resumption(self.workbench, waiting, make, is_signed=self._state_key is not None)
         await resumption.run(old, answers, by)
         if resumed_events is not None:
             await resumed_events.finish()
@@ -216,18 +244,26 @@ class Agent:
             if token is not None and token.is_cancelled():
                 return run.outcome("cancelled", redact, "The run was cancelled.")
             try:
-                reply = await self._reply(run.request(bench.specs()), events, token)
+                reply = await self._reply(await self._shortened(run.request(bench.specs())), events, token)
             except ModelError as error:
                 error.so_far = run.outcome("failed", redact, str(error))
                 raise
             if reply is None:
                 continue
             if calls := run.add_reply(reply):
-                run.add_results(await self._results(calls, events, token))
+                room = run.room(calls)
+                made = await self._results(calls[:room], events, token) if room else ()
+                run.add_results([*made, *(_refused(call, "limited", run.options) for call in calls[room:])])
                 if token is not None and token.is_cancelled():
                     continue
             over = run.over(redact)
         return self._with_state(over, run, ())
+
+    async def _shortened(self, request: Request) -> Request:
+        if self._shorten is None:
+            return request
+        turns = self._shorten(request.turns)
+        return replace(request, turns=tuple(checked_turns(await turns if isawaitable(turns) else turns)))
 
     def _with_state(self, outcome: Outcome, run: Run, answers: Sequence[PendingAnswer]) -> Outcome:
         if outcome.status != "pending":
@@ -268,7 +304,7 @@ class Agent:
         """The results of *calls*, one for each, in their order."""
         bench = self.workbench
         if self._options.choice == "none":
-            return [_denied(call) for call in calls]
+            return [_refused(call, "denied", self._options) for call in calls]
         if token is not None:
             calls = [Call(call.tool, call.arguments, call.id, call.timeout_s, token) for call in calls]
         if events is not None:
@@ -301,24 +337,6 @@ class Agent:
         assert result is not None  # the last of a stream is the result
         await events.put(CallFinished(call, result))
         return result
-
-
-async def _streamed(run: Callable[[EventSink], Awaitable[Outcome]]) -> AsyncGenerator[RunEvent | Outcome]:
-    """The events of *run* while it runs, and its outcome. Closing the iterator cancels *run* and waits for it."""
-    events = EventQueue()
-    task = asyncio.ensure_future(run(events))
-    task.add_done_callback(events.end)
-    try:
-        async for event in events:
-            yield event
-        yield await task
-    finally:
-        if not task.done():
-            events.end()
-            task.cancel()
-            await asyncio.wait({task})
-        if not task.cancelled():
-            task.exception()  # retrieved, so that asyncio does not log it
 
 
 @asynccontextmanager
@@ -370,7 +388,13 @@ def _require_choice(choice: Choice, bench: Workbench) -> None:
     )
 
 
-def _denied(call: Call) -> Result[Any]:
-    error = ToolError("No tool may be called in this conversation. Answer without tools.", "denied")
+def _refused(call: Call, code: Literal["denied", "limited"], options: RunOptions) -> Result[Any]:
+    message = "No tool may be called in this conversation. Answer without tools."
+    if code == "limited":
+        message = (
+            f"The call was not made: at most {options.max_calls_per_turn} calls run in one turn, and "
+            f"{options.max_calls} in all. Make fewer."
+        )
+    error = ToolError(message, code)
     now = datetime.now(UTC)
     return Result(None, (Text(error.message),), error, (), now, now, call.id, call.tool)

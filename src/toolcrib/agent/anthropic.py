@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from ..formats import IncompleteReply
 from ..formats import anthropic as provider_format
 from .model import ModelProblem, Request
-from .sdk import PerLoop, ProviderErrors, SdkModel, package, require_retries, retry_after
+from .sdk import PerLoop, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -76,6 +76,9 @@ class AnthropicModel(SdkModel):
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         return {**super()._parameters(request), **self._fixed}
+
+    def _server(self) -> str:
+        return server_id(getattr(self._client(), "base_url", ""))
 
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
         return await self._client().messages.create(**parameters)

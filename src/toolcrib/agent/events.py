@@ -1,7 +1,5 @@
 """The events of a run, on their way to whoever streams it. A slow reader holds back the run."""
 
-import asyncio
-from collections import deque
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -34,49 +32,11 @@ class CallFinished:
 
 RunEvent = TextDelta | CallStarted | CallEvent | CallFinished
 
-_MAX_WAITING = 16
-"""How many events may wait for the reader."""
-
 
 class EventSink(Protocol):
     """Takes the events of a run."""
 
     async def put(self, event: RunEvent, /) -> None: ...
-
-
-class EventQueue:
-    """The events of one run, in order, on one event loop."""
-
-    def __init__(self) -> None:
-        self._queue: deque[RunEvent] = deque()
-        self._ended = False
-        self._changed = asyncio.Event()
-        self._space = asyncio.Event()
-
-    async def put(self, event: RunEvent, /) -> None:
-        while len(self._queue) >= _MAX_WAITING and not self._ended:
-            self._space.clear()
-            await self._space.wait()
-        self._queue.append(event)
-        self._changed.set()
-
-    def end(self, _: object = None) -> None:
-        self._ended = True
-        self._changed.set()
-        self._space.set()
-
-    def __aiter__(self) -> "EventQueue":
-        return self
-
-    async def __anext__(self) -> RunEvent:
-        while True:
-            if self._queue:
-                self._space.set()
-                return self._queue.popleft()
-            if self._ended:
-                raise StopAsyncIteration
-            self._changed.clear()
-            await self._changed.wait()
 
 
 class ResumedEvents:

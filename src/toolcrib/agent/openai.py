@@ -9,6 +9,7 @@ Errors of the SDK become ModelErrors here, without its frames: those show the ke
 
 import inspect
 import os
+import re
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..formats import IncompleteReply, openai, openai_responses
 from .model import ModelError, ModelProblem, Request
-from .sdk import PerLoop, ProviderErrors, SdkModel, package, require_retries, retry_after
+from .sdk import PerLoop, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -31,6 +32,8 @@ _PROBLEMS: Mapping[str, ModelProblem] = {
     "invalid_prompt": "refused",
     "invalid_request_error": "refused",
 }
+_DONE = re.compile(rb"[\r\n]data: ?\[DONE\]")
+_DONE_LENGTH = 16
 _PLACEHOLDER_KEY = "none"
 
 
@@ -76,13 +79,32 @@ class _OpenAI(SdkModel):
     def _parameters(self, request: Request) -> dict[str, Any]:
         return {"model": self._model, **super()._parameters(request), **self._options}
 
+    def _server(self) -> str:
+        return server_id(self._client().base_url)
+
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
-        return await _send(self._create(self._client()), parameters)
+        try:
+            return await _send(self._create(self._client()), parameters)
+        except self._sdk.APIError as error:
+            return self._failed_call(error)
 
     async def _chunks(self, parameters: Mapping[str, Any]) -> AsyncGenerator[Any]:
-        async with await _send(self._create(self._client()), {**self._streaming, **parameters}) as chunks:
-            async for chunk in chunks:
-                yield chunk
+        try:
+            async with await _send(self._create(self._client()), {**self._streaming, **parameters}) as chunks:
+                ended = _watch_end(chunks.response)
+                async for chunk in chunks:
+                    yield chunk
+                if ended:
+                    yield "[DONE]"
+        except self._sdk.APIError as error:
+            yield self._failed_call(error)
+
+    def _failed_call(self, error: Any) -> dict[str, Any]:
+        """Groq's error for a call that its model wrote wrong, for the format to read. Raises any other *error*."""
+        if error.code != "tool_use_failed" or not isinstance(error.body, Mapping):
+            raise error
+        shown = {name: self._troubles.redact(error.body.get(name, "")) for name in ("message", "failed_generation")}
+        return {"error": {"code": error.code, **shown}}
 
     def _client(self) -> "AsyncOpenAI":
         client = self._clients.get()
@@ -156,6 +178,24 @@ def _send(create: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
     if others:
         sent["extra_body"] = {**others, **sent.get("extra_body", {})}
     return create(**sent)
+
+
+def _watch_end(response: Any) -> list[bytes]:
+    """A list that gets a value when the stream of *response* ends as such: the SDK reads "[DONE]" and does not tell."""
+    ended: list[bytes] = []
+    read = response.aiter_bytes
+
+    async def watched(*args: Any, **named: Any) -> AsyncGenerator[bytes]:
+        tail = b"\n"
+        async for piece in read(*args, **named):
+            tail += piece
+            if _DONE.search(tail):
+                ended.append(tail)
+            tail = tail[-_DONE_LENGTH:]
+            yield piece
+
+    response.aiter_bytes = watched
+    return ended
 
 
 def _message(error: Any) -> str:

@@ -7,7 +7,7 @@ from datetime import datetime
 from itertools import pairwise
 from typing import Any, Literal
 
-from ..core import Call, Pending, Repair, Result, Status
+from ..core import Call, Pending, Repair, Result, Status, redacted_json
 from ..formats import Reply, Results, Turn, Usage
 
 RunStatus = Literal["done", "pending", "stopped", "failed", "cancelled"]
@@ -57,7 +57,8 @@ class Outcome:
     `text` is the model's last text. `why` is the reason why a run is not done. `turns` is the whole conversation, in
     which every call has its result, so the next run can continue it: `agent.run("And now?", after=outcome.turns)`.
     `usage` is the sum over the run, `trace` has each of its calls in the model's order. Of a pending run, `pendings` is
-    what it waits for, each once, and `state` is what `Agent.resume` takes: JSON data.
+    what it waits for: calls that are the same wait for one, and an answer to it counts for one of them. `state` is what
+    `Agent.resume` takes: JSON data.
     """
 
     status: RunStatus
@@ -84,7 +85,7 @@ def _trace(call: Call, result: Result[Any], redact: Callable[[str], str]) -> Tra
     return Trace(
         call.id,
         redact(call.tool),
-        redact(_arguments_text(call.arguments)),
+        redacted_json(_arguments_text(call.arguments), redact),
         redact(result.text),
         result.status,
         None if result.error is None else result.error.code,

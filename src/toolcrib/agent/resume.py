@@ -1,12 +1,13 @@
 """Makes the waiting calls of a run again, in any process, with the answers that were given.
 
 An answer counts for what the workbench asks *now*: where the digest or the arguments differ from those in the state, it
-asks again. So a state that was tampered with cannot lend an approval to another call. Where the store of the workbench
-knows a pending, the answer goes there, and one that was used is refused. Where it does not, since it was in the memory
-of another process, the call is made again first, and the pending that it then has is compared.
+asks again. Where the store of the workbench knows a pending, the answer goes there, and one that was used is refused.
+Where it does not, since it was in the memory of another process, the state alone shows what was answered. So there an
+answer counts only if the state is signed: the call is made again first, and the pending that it then has is compared.
 """
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,16 +15,24 @@ from ..core import Answer, AnswerError, Call, Pending, Result, answer_from
 from ..workbench import Workbench
 from .state import PendingAnswer, QuestionKey, question_key
 
+_log = logging.getLogger("toolcrib")
+
 MakeCalls = Callable[[Sequence[Call]], Awaitable[Sequence[Result[Any]]]]
 
 
 class Resumption:
-    """Waiting calls, made again. `results` has their results by id, `answers` what those still waiting have used."""
+    """Waiting calls, made again. `results` has their results by id, `answers` what those still waiting have used.
 
-    def __init__(self, bench: Workbench, waiting: Sequence[tuple[Call, Pending]], make: MakeCalls) -> None:
+    *is_signed*: whether what *waiting* shows is what the calls waited for.
+    """
+
+    def __init__(
+        self, bench: Workbench, waiting: Sequence[tuple[Call, Pending]], make: MakeCalls, *, is_signed: bool
+    ) -> None:
         self._bench = bench
         self._waiting = waiting
         self._make = make
+        self._is_signed = is_signed
         self._old: dict[QuestionKey, PendingAnswer] = {}
         self._new: dict[QuestionKey, PendingAnswer] = {}
         self._used: list[PendingAnswer] = []
@@ -91,6 +100,14 @@ class Resumption:
             except AnswerError as error:
                 if error.reason != "unknown":
                     raise
+                if not self._is_signed:
+                    _log.warning(
+                        "The answer to '%s' does not count, and '%s' is asked for again: give the agents a state_key, "
+                        "or their workbenches one store of pendings",
+                        pending.id,
+                        pending.tool,
+                    )
+                    continue
                 if self._expired(pending):
                     raise AnswerError(
                         f"'{pending.id}' expired at {pending.expires_at:%Y-%m-%d %H:%M:%S} UTC. Resume without an "
@@ -163,4 +180,4 @@ def _sorted(arguments: str) -> str:
     try:
         return json.dumps(walk(json.loads(arguments)), sort_keys=True)
     except ValueError:
-        return arguments  # redaction may leave text that is not valid JSON
+        return arguments  # a state may have been changed

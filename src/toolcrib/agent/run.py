@@ -3,12 +3,13 @@
 `request` → the model → `add_reply` → the calls → `add_results` → `outcome`, and around again.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..core import Call, Pending, Result, SetupError, ToolSpec
-from ..formats import Choice, Reply, Results, Turn, Usage
+from ..core import Call, Pending, Result, SetupError, Text, ToolSpec
+from ..formats import Choice, Reply, Results, Turn, Usage, User
 from .model import Request
 from .outcome import Outcome, RunStatus, traced
 
@@ -24,6 +25,9 @@ class RunOptions:
     parallel: bool
     max_steps: int
     max_errors: int
+    max_calls: int
+    max_calls_per_turn: int
+    max_tokens: int | None
 
 
 class Run:
@@ -42,7 +46,9 @@ class Run:
         self._ids = {call.id for turn in turns if isinstance(turn, Reply) for call in turn.calls}
 
     def request(self, specs: Sequence[ToolSpec]) -> Request:
-        options = self.options
+        options, last = self.options, self.turns[-1]
+        if isinstance(last, Reply) and (problem := _problem(last)):
+            self.turns.append(User((Text(f"Your last reply could not be used: {problem} Reply again."),)))
         choice = options.choice
         if choice != "auto" and choice != "none" and self.steps:
             choice = "auto"  # a model that must call something at every turn never ends
@@ -52,6 +58,7 @@ class Run:
         """Add *reply* to the conversation. Returns the calls to make, each with a unique id."""
         self.steps += 1
         self.usage += reply.usage
+        self.errors += bool(_problem(reply))
         if reply.calls:
             ids = self._ids
             before = len(ids)
@@ -61,6 +68,13 @@ class Run:
         self.turns.append(reply)
         self.reply = reply
         return reply.calls
+
+    def room(self, calls: Sequence[Call]) -> int:
+        """How many of *calls*, the calls of the last reply, may be made: the first ones."""
+        return max(0, min(len(calls), self.options.max_calls_per_turn, self.options.max_calls - self._calls_before()))
+
+    def _calls_before(self) -> int:
+        return sum(len(turn.results) for turn in self.turns[self.began :] if isinstance(turn, Results))
 
     def add_results(self, results: Sequence[Result[Any]]) -> None:
         """Add the results of the calls of the last reply."""
@@ -72,20 +86,39 @@ class Run:
     def over(self, redact: Callable[[str], str]) -> Outcome | None:
         """The outcome, if the last turn ends the run."""
         last, options = self.turns[-1], self.options
-        if isinstance(last, Reply):
-            match last.stop:
-                case "length":
-                    return self.outcome("stopped", redact, "The answer was cut off at a token limit.")
-                case "refused":
-                    return self.outcome("failed", redact, "The model refused to answer.")
-                case _:
-                    return self.outcome("done", redact)
-        assert isinstance(last, Results)
-        if waiting := [result.pending for result in last.results if result.pending is not None]:
-            return self.outcome("pending", redact, _reasons(waiting), pendings=waiting)
-        if self.errors >= options.max_errors:
-            turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
-            return self.outcome("failed", redact, f"No call succeeded in {turns} (max_errors={options.max_errors}).")
+        turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
+        failed = f"No call succeeded in {turns} (max_errors={options.max_errors})."
+        match last:
+            case Reply(stop="length"):
+                return self.outcome("stopped", redact, "The answer was cut off at a token limit.")
+            case Reply(stop="refused"):
+                return self.outcome("failed", redact, "The model refused to answer.")
+            case Reply(stop="other", reason=reason) if reason:
+                return self.outcome("stopped", redact, f"The model stopped before it was done: {reason}.")
+            case Reply() if problem := _problem(last):
+                if self.errors >= options.max_errors:
+                    return self.outcome("stopped", redact, f"{failed} The last reply could not be used: {problem}")
+            case Reply(stop="paused"):
+                pass  # it continues when it is sent back
+            case Reply() if last.is_empty:
+                return self.outcome("stopped", redact, "The model's reply was empty.")
+            case Reply():
+                return self.outcome("done", redact)
+            case Results(results):
+                if waiting := [result.pending for result in results if result.pending is not None]:
+                    pendings = _each_once(waiting)
+                    return self.outcome("pending", redact, _reasons(pendings), pendings=pendings)
+                if self.errors >= options.max_errors:
+                    return self.outcome("failed", redact, failed)
+            case User():
+                pass
+        if (calls := self._calls_before()) > options.max_calls:
+            why = f"The model made {calls} calls, of which {options.max_calls} may run (max_calls={options.max_calls})."
+            return self.outcome("stopped", redact, why)
+        tokens = self.usage.input + self.usage.output
+        if options.max_tokens is not None and tokens >= options.max_tokens:
+            why = f"The run has used {tokens} tokens, and was not done (max_tokens={options.max_tokens})."
+            return self.outcome("stopped", redact, why)
         if self.steps >= options.max_steps:
             times = f"{self.steps} times" if self.steps > 1 else "once"
             why = f"The model was asked {times} and was not done (max_steps={options.max_steps})."
@@ -98,11 +131,11 @@ class Run:
         return Outcome(
             status,
             self.reply.text,
-            why,
+            redact(why),
             tuple(self.turns),
             self.usage,
             traced(self.turns[self.began :], redact),
-            tuple({pending.id: pending for pending in pendings}.values()),
+            tuple(pendings),
         )
 
     def _with_unique_ids(self, reply: Reply) -> Reply:
@@ -114,8 +147,35 @@ class Run:
             known.add(unique.id)
             calls.append(unique)
         self._ids = known - {""}
-        # The provider's own message has the old ids, and results are paired by the new ones.
-        return replace(reply, calls=tuple(calls), native=None)
+        ids = iter([(old.id, new.id) for old, new in zip(reply.calls, calls, strict=True)])
+        return replace(reply, calls=tuple(calls), native=_with_ids(reply.native, ids))
+
+
+_IDS = ("id", "call_id", "toolUseId")
+"""The members in which the formats have the id of a call."""
+
+
+def _with_ids(native: Any, ids: Iterator[tuple[str, str]]) -> Any:
+    """The provider's own message with new ids for its calls: *ids* are the old and the new ones, in order.
+
+    None where not all of the old ones are found: results are paired by the new ones.
+    """
+    waiting = next(ids, None)
+
+    def copy(part: Any) -> Any:
+        nonlocal waiting
+        if isinstance(part, list | tuple):
+            return [copy(item) for item in part]
+        if not isinstance(part, dict):
+            return part
+        made = dict(part)
+        for name in _IDS:
+            if waiting is not None and waiting[0] and made.get(name) == waiting[0]:
+                made[name], waiting = waiting[1], next(ids, None)
+        return {name: value if name in _IDS else copy(value) for name, value in made.items()}
+
+    made = copy(native)
+    return made if waiting is None else None
 
 
 def checked_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
@@ -139,6 +199,15 @@ def checked_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
     return turns
 
 
+def _problem(reply: Reply) -> str:
+    """Why *reply* is neither an answer nor calls, as the model reads it; empty where it is one of them."""
+    if reply.stop == "malformed":
+        return f"the provider could not read it ({reply.reason})."
+    # Asked again, a provider's model nearly always answers. Of a model of the host's own nothing is known.
+    is_empty = reply.native is not None and reply.stop in ("end", "calls") and reply.is_empty
+    return "it was empty." if is_empty else ""
+
+
 def _calls(turn: Turn) -> Sequence[Call]:
     return turn.calls if isinstance(turn, Reply) else ()
 
@@ -148,5 +217,13 @@ def _paired(call: Call, result: Result[Any]) -> Result[Any]:
     return result if result.call_id == call.id else replace(result, call_id=call.id)
 
 
-def _reasons(waiting: Sequence[Pending]) -> str:
-    return "; ".join(dict.fromkeys(f"'{pending.tool}' waits: {pending.message}" for pending in waiting))
+def _each_once(waiting: Sequence[Pending]) -> list[Pending]:
+    """*waiting*, each once: one that several calls wait for says so to the person."""
+    calls = Counter(pending.id for pending in waiting)
+    same = {id: f" ({count} calls: an answer counts for one of them)" for id, count in calls.items() if count > 1}  # noqa: A001
+    each = {pending.id: pending for pending in waiting}
+    return [replace(one, message=one.message + same.get(one.id, "")) for one in each.values()]
+
+
+def _reasons(pendings: Sequence[Pending]) -> str:
+    return "; ".join(dict.fromkeys(f"'{pending.tool}' waits: {pending.message}" for pending in pendings))

@@ -163,7 +163,7 @@ def _read(file: Path) -> Any:
             raise LoadError(f"{file}: a script must be a .json or a .toml file.")
 
 
-def _require_known(data: Mapping[str, Any], names: tuple[str, ...], place: str) -> None:
+def _require_known(data: Mapping[str, Any], names: Iterable[str], place: str) -> None:
     for name in data:
         if name not in names:
             from ..schema import closest_match, display_name
@@ -182,8 +182,8 @@ def _text(turn: Mapping[str, Any], name: str, place: str) -> str:
 
 def _usage(data: Any, place: str) -> Usage:
     if not isinstance(data, Mapping):
-        raise SetupError(f"{place} must be an object of numbers: input, output, cached.")
-    _require_known(data, ("input", "output", "cached"), place)
+        raise SetupError(f"{place} must be an object of numbers: {', '.join(Usage.__slots__)}.")
+    _require_known(data, Usage.__slots__, place)
     for name, value in data.items():
         if type(value) is not int:
             raise SetupError(f"{place}.{name} must be an integer.")

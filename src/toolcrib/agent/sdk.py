@@ -4,8 +4,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from hashlib import sha256
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 from weakref import WeakKeyDictionary
@@ -44,19 +46,27 @@ class SdkModel(ABC):
         return f"<{type(self).__name__} {self._model}>"
 
     async def reply(self, request: Request, /) -> Reply:
-        parameters = self._parameters(request)
+        with self._errors():
+            server = self._server()
+        parameters = self._parameters(_for_server(request, server))
         with self._errors():
             reply: Reply = self._format.reply(await self._answer(parameters), request.specs)
-            return reply
+            return replace(reply, server=server)
 
     async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
-        parameters, stream = self._parameters(request), self._format.Stream(request.specs)
+        with self._errors():
+            server = self._server()
+        parameters, stream = self._parameters(_for_server(request, server)), self._format.Stream(request.specs)
         with self._errors():
             async with aclosing(self._chunks(parameters)) as chunks:
                 async for chunk in chunks:
                     for delta in stream.add(chunk):
                         yield delta
-            yield stream.reply()
+            yield replace(stream.reply(), server=server)
+
+    def _server(self) -> str:
+        """What distinguishes the server from others with the same format; empty where there are none."""
+        return ""
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         """The parameters of the SDK's method that come from *request*."""
@@ -76,6 +86,20 @@ class SdkModel(ABC):
     @abstractmethod
     def _errors(self) -> AbstractContextManager[None]:
         """Raises ModelError for whatever the provider or its SDK raises inside."""
+
+
+def server_id(base_url: object) -> str:
+    """What distinguishes the server at *base_url*. A digest, as an address may contain a key."""
+    return sha256(str(base_url).encode()).hexdigest()[:16]
+
+
+def _for_server(request: Request, server: str) -> Request:
+    """*request* without messages as other servers wrote them: they have members that only these accept."""
+    turns = [
+        replace(turn, native=None) if isinstance(turn, Reply) and turn.server not in ("", server) else turn
+        for turn in request.turns
+    ]
+    return replace(request, turns=tuple(turns))
 
 
 def package(module: str, extra: str) -> Any:
@@ -164,6 +188,10 @@ class ProviderErrors:
         """The provider answered with this HTTP status. *problem* overrides what the status stands for."""
         problem = problem or problem_of(status)
         return self._error(f"answered with status {status}", message, problem, retry_after_s)
+
+    def redact(self, text: object) -> str:
+        """*text* without known secrets."""
+        return self._redactor.redact(str(text))
 
     def no_connection(self, message: object) -> ModelError:
         """There was no answer, or it broke off."""

@@ -1,7 +1,7 @@
 """The state of a pending run as JSON data, and back. The host keeps it: whoever can change it controls the run.
 
-It cannot grant an approval, though. Its pendings are only compared with what the workbench asks for when the calls are
-made again (`resume.py`); and answers are written to it, and read from it, only where it is signed.
+It cannot grant an approval, though. Only where it is signed do its pendings prove what was answered (`resume.py`), and
+only there are answers written to it, and read from it.
 """
 
 import hmac
@@ -86,7 +86,7 @@ def read_state(
         run = Run(before, options, began=_count(state, "began"))
         run.steps, run.errors, run.reply = _count(state, "steps"), _count(state, "errors"), reply
         usage = state["usage"]
-        run.usage = Usage(_count(usage, "input"), _count(usage, "output"), _count(usage, "cached"))
+        run.usage = Usage(*(_count(usage, name) if name in usage else 0 for name in Usage.__slots__))
         answers = [
             PendingAnswer(pending_from_dict(each["pending"]), answer_from(each["answer"]), str(each["by"]))
             for each in (state["answers"] if key else ())

@@ -1,6 +1,7 @@
 """The pipeline of one call. Runs any `core.Tool`, and knows no kind of tool."""
 
-from .events import EventStream
+from .accepted import CheckedArguments
+from .events import EventQueue, EventStream, streamed
 from .execute import Bounded
 from .outcome import error_result
 from .pending import PendingCalls
@@ -10,6 +11,8 @@ from .runtime import Resources, Retries, Runtime
 
 __all__ = [
     "Bounded",
+    "CheckedArguments",
+    "EventQueue",
     "EventStream",
     "PendingCalls",
     "Resources",
@@ -20,4 +23,5 @@ __all__ = [
     "may_be_repeated",
     "reset",
     "run",
+    "streamed",
 ]

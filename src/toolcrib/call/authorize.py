@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from ..core import Call, Credential, Pending, Suspended, Tool, ToolError, current_deadline
+from ..core import Call, Credential, Pending, Suspended, Tool, ToolAuth, ToolError, current_deadline
 from .execute import Bounded
 from .runtime import Runtime
 
@@ -16,20 +16,23 @@ async def authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, Cr
 
     Raises ToolError `unauthorized` where nobody can give them, and Suspended where somebody has to be asked.
     """
-    auth = tool.spec.auth
-    assert auth is not None
+    requirements = tool.spec.requirements
     if runtime.broker is None:
+        needs = ", ".join(f"'{each.provider if isinstance(each, ToolAuth) else each.name}'" for each in requirements)
         raise ToolError(
-            f"Tool '{tool.spec.name}' needs credentials for '{auth.provider}', and no provider of credentials is "
+            f"Tool '{tool.spec.name}' needs credentials for {needs}, and no provider of credentials is "
             "configured here.",
             "unauthorized",
         )
-    asked: Any = runtime.broker.authorize((auth,), runtime.caller, call)
+    asked: Any = runtime.broker.authorize(requirements, runtime.caller, call)
     deadline = current_deadline.get()
     if deadline is not None or call.cancellation is not None:
         asked = Bounded(asked, tool.spec.name, deadline, call.cancellation)
     granted = await asked
     if isinstance(granted, Pending):
-        raise Suspended(granted)
-    runtime.redact_also(credential.secret for credential in granted)
+        # Without a digest nothing says what it is about, so it is not put beside others.
+        store, now = runtime.pending.store, runtime.pending.clock()
+        raise Suspended(await store.open(granted, now=now) if granted.digest else granted)
+    for credential in granted:
+        runtime.redact_also(credential.secrets)
     return {credential.provider: credential for credential in granted}

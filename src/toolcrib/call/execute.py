@@ -20,21 +20,23 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from functools import partial
 from math import inf
+from time import monotonic
 from typing import Any
 
 from ..core import (
     AtDeadline,
     Call,
     CancellationToken,
+    Checked,
     Content,
     Context,
     Credential,
-    Data,
     Deadline,
     Deny,
     Emitted,
     Input,
     Permit,
+    Postponed,
     Progress,
     Result,
     Text,
@@ -42,6 +44,9 @@ from ..core import (
     ToolError,
     content_of,
     current_deadline,
+    finish_in_thread,
+    redacted,
+    redacted_content,
     release_permits,
     share_permits,
 )
@@ -78,19 +83,24 @@ def execute(
             return tool.work(arguments, None)
         return Bounded(tool.work(arguments, None), tool.spec.name, deadline, call.cancellation, None, tool.at_deadline)
     cancellation = CancellationToken()
-    context = Context(
-        call,
-        runtime,
-        CallPort(tool, call, runtime, events, asked),
-        deadline,
-        cancellation,
-        credentials,
-        asyncio.get_running_loop(),
-    )
+    port = CallPort(tool, call, runtime, events, asked)
+    context = Context(call, runtime, port, deadline, cancellation, credentials, asyncio.get_running_loop())
     work = _with_context(tool, arguments, context)
     if deadline is None and call.cancellation is None:
         return work
     return Bounded(work, tool.spec.name, deadline, call.cancellation, cancellation, tool.at_deadline)
+
+
+async def finish_check(postponed: Postponed, tool: Tool, call: Call) -> Checked:
+    """The rest of a check, off the event loop and within the deadline. Raises what it raises, `timeout` and so on."""
+    stop = CancellationToken()
+    work = finish_in_thread(postponed, stop.is_cancelled)
+    try:
+        checked: Checked = await Bounded(work, tool.spec.name, current_deadline.get(), call.cancellation, stop)
+    except ToolError as error:
+        # Its frames have all that was read, and a result keeps its error.
+        raise error.with_traceback(None) from None
+    return checked
 
 
 async def _with_context(tool: Tool, arguments: dict[str, Any], context: Context) -> Any:
@@ -121,6 +131,7 @@ class CallPort:
         self._asked = asked
         self._loop = asyncio.get_running_loop()
         self._tail = ""  # of emitted text: what may be the beginning of a secret
+        self._clients: list[Any] = []
 
     def progress(self, progress: Progress, /) -> None:
         events, redaction = self._events, self._runtime.redaction
@@ -133,14 +144,13 @@ class CallPort:
     async def emit(self, content: Any, /) -> None:
         if self._events is None:
             return
-        if isinstance(content, Emitted):
-            await self._events.put(content)
-            return
         from ..schema import serialize_any
 
         redaction = self._runtime.redaction
         parts: list[Content] = []
-        for part in content_of(content, partial(serialize_any, self._tool.spec.name)):
+        is_ready = isinstance(content, Emitted)
+        given = content.content if is_ready else content_of(content, partial(serialize_any, self._tool.spec.name))
+        for part in given:
             if redaction is None:
                 parts.append(part)
             elif isinstance(part, Text):
@@ -149,12 +159,20 @@ class CallPort:
                     parts.append(Text(ready))
             else:
                 parts += self._rest()
-                parts.append(Data(redaction.redact(part.json)) if isinstance(part, Data) else part)
-        if parts:
-            await self._events.put(Emitted(tuple(parts)))
+                parts.append(redacted_content(part, redaction))
+        if parts or is_ready:
+            await self._events.put(Emitted(tuple(parts), content.value if is_ready else None))
+
+    def http(self, credential: Credential, /) -> Any:
+        from ..net import authorized
+
+        self._clients.append(authorized(credential))
+        return self._clients[-1]
 
     async def finish(self) -> None:
-        """Send what was held back because it might have been the beginning of a secret."""
+        """Close clients, and send what was held back because it might have been the beginning of a secret."""
+        while self._clients:
+            await self._clients.pop().aclose()
         if self._events is not None and (rest := self._rest()):
             await self._events.put(Emitted(tuple(rest)))
 
@@ -181,7 +199,7 @@ class CallPort:
 
     def _rest(self) -> list[Content]:
         tail, self._tail = self._tail, ""
-        return [Text(tail)] if tail else []
+        return [Text(redacted(tail, self._runtime.redaction))] if tail else []
 
 
 _left_behind: set[asyncio.Task[Any]] = set()
@@ -216,8 +234,10 @@ class Bounded:
         if self._token is not None and self._token.is_cancelled():
             self._work.close()
             raise ToolError(f"Tool '{self._tool}' was cancelled.", "cancelled")  # it never began
-        watchdog = None if self._deadline is None else _watchdog(os.getpid())
-        watched = 0 if watchdog is None or self._deadline is None else watchdog.watch(self._tool, self._deadline)
+        if self._deadline is not None and self._deadline.own_due <= monotonic():
+            self._work.close()
+            raise ToolError(f"Tool '{self._tool}' has not run: its time was over before it could begin.", "timeout")
+        release = None if self._deadline is None else _watchdog(os.getpid()).watch(self._tool, self._deadline)
         try:
             waiting = self._work.send(None)
         except StopIteration as ended:
@@ -225,8 +245,8 @@ class Bounded:
         else:
             return (yield from self._suspended(waiting))
         finally:
-            if watchdog is not None:
-                watchdog.release(watched)
+            if release is not None:
+                release()
 
     def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
         """From the first suspension on there are timers, and a cancellation that may be somebody else's."""
@@ -385,16 +405,13 @@ class _Watchdog:
         self._some = threading.Event()
         threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
 
-    def watch(self, tool: str, deadline: Deadline) -> int:
-        """Watch a call of *tool* on this thread's loop, until `release`."""
+    def watch(self, tool: str, deadline: Deadline) -> Callable[[], object]:
+        """Watch a call of *tool* on this thread's loop. Returns a function that ends that."""
         key = next(self._keys)
         self._watched[key] = (tool, deadline, threading.get_ident())
         if not self._some.is_set():
             self._some.set()
-        return key
-
-    def release(self, key: int) -> None:
-        self._watched.pop(key, None)
+        return partial(self._watched.pop, key, None)
 
     def _look(self) -> None:
         while True:
@@ -405,7 +422,6 @@ class _Watchdog:
                 # Whoever came between the look and the clearing is seen at the next look.
                 if self._watched:
                     self._some.set()
-                continue
             for key, (tool, deadline, thread) in list(self._watched.items()):
                 late_s = -deadline.left_s
                 if late_s > _BLOCKED_S and self._watched.pop(key, None) is not None:

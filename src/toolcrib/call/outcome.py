@@ -1,10 +1,24 @@
 """How a call ends that did not succeed."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from ..core import Call, Pending, Redaction, Repair, Result, Text, ToolError, log_failure, to_tool_error
+from ..core import (
+    Call,
+    Pending,
+    Redaction,
+    Repair,
+    Result,
+    Text,
+    ToolError,
+    log_failure,
+    redacted,
+    to_tool_error,
+)
+from .accepted import CheckedArguments
 from .pending import Questions, pending_message, pending_of
 from .record import record_finished
 from .runtime import Runtime
@@ -18,14 +32,16 @@ async def failed(
     repairs: tuple[Repair, ...],
     started_at: datetime,
     asked: list[Questions],
+    seen: Sequence[CheckedArguments] = (),
 ) -> Result[Any]:
     """The result of a call that ended with *raised*. Raises it where it is the caller who gave up.
 
-    *sent* is the call to be recorded then.
+    *sent* is the call to be recorded then, *seen* what it ran with.
     """
     pending = pending_of(raised)
     if pending is not None:
-        message = await _suspend(call.tool, pending, asked, runtime.redaction)
+        pending = _redacted_pending(pending, runtime.redaction)
+        message = redacted(await _suspend(call.tool, pending, asked, runtime.redaction), runtime.redaction)
         now = datetime.now(UTC)
         return Result(None, (Text(message),), None, repairs, started_at, now, call.id, call.tool, pending)
     try:
@@ -33,17 +49,28 @@ async def failed(
     except asyncio.CancelledError:
         if sent is not None and runtime.recorder is not None:
             error = ToolError(f"Whoever called '{call.tool}' has given up.", "cancelled")
-            await record_finished(runtime.recorder, sent, runtime, error_result(sent, error, started_at, repairs))
+            result = error_result(sent, error, started_at, repairs)
+            await record_finished(runtime.recorder, sent, runtime, result, seen)
         raise
     if runtime.error_message is not None:
         error = _reworded(error, raised, call, runtime)
     if runtime.handles is not None:
         error = runtime.handles.shorten(error)
+    if error.code == "unknown_tool":  # a name that the model made up
+        call = replace(call, tool=redacted(call.tool, runtime.redaction))
     return error_result(call, error, started_at, repairs)
 
 
 def error_result(call: Call, error: ToolError, started_at: datetime, repairs: tuple[Repair, ...] = ()) -> Result[Any]:
     return Result(None, (Text(error.message),), error, repairs, started_at, datetime.now(UTC), call.id, call.tool)
+
+
+def _redacted_pending(pending: Pending, redaction: Redaction | None) -> Pending:
+    """*pending* as a broker or a question of the call has made it, secrets redacted."""
+    if redaction is None:
+        return pending
+    url = pending.url and redaction.redact(pending.url)
+    return replace(pending, message=redaction.redact(pending.message), url=url)
 
 
 async def _suspend(tool: str, pending: Pending, asked: list[Questions], redaction: Redaction | None) -> str:
@@ -67,5 +94,4 @@ def _reworded(error: ToolError, raised: BaseException, call: Call, runtime: Runt
         what = f"error_message failed over a call of '{call.tool}'; the message stays as it is"
         log_failure(what, failure, runtime.redaction)
         return error
-    message = message if runtime.redaction is None else runtime.redaction.redact(message)
-    return ToolError(message, error.code, retry=error.retry, details=error.details)
+    return ToolError(redacted(message, runtime.redaction), error.code, retry=error.retry, details=error.details)

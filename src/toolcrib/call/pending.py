@@ -5,10 +5,9 @@ call ends waiting for something else. Whatever goes wrong in between, an answer 
 """
 
 import asyncio
-import json
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from inspect import isawaitable
@@ -23,7 +22,6 @@ from ..core import (
     Call,
     Caller,
     Deny,
-    Escaped,
     Input,
     MayAnswer,
     Pending,
@@ -36,8 +34,13 @@ from ..core import (
     Tool,
     ToolError,
     call_digest,
+    leaves,
     log_failure,
+    redacted,
+    redacted_data,
+    redacted_json,
 )
+from .accepted import CheckedArguments
 
 if TYPE_CHECKING:
     from ..schema import Elicitation
@@ -62,10 +65,6 @@ class PendingCalls:
     # The questions of this process: the JSON Schema of a stored one may express less.
     _questions: "OrderedDict[str, Elicitation]" = field(default_factory=lambda: OrderedDict())
 
-    def asking(self, ask: Asker) -> "PendingCalls":
-        """The same, with somebody else to ask at once."""
-        return replace(self, ask=ask)
-
     async def answer(self, id: str, answer: Answer, *, by: str) -> Pending:  # noqa: A002
         """Store *answer* to what is pending under *id*, given *by* somebody. Raises AnswerError."""
         if not isinstance(by, str) or not by:
@@ -77,6 +76,9 @@ class PendingCalls:
                 "unknown",
             )
         pending = stored.pending
+        if stored.state == "open" and (now := self.clock()) >= pending.expires_at:
+            await self.store.answer(pending.id, answer, by=by, now=now)  # refused, and seen to be expired
+            stored = replace(stored, state="expired")
         self._require_open(stored)
         if not await self._may_answer(pending, by):
             own = " Whoever made the call may not answer it." if pending.others_only and by == pending.principal else ""
@@ -133,14 +135,14 @@ class PendingCalls:
 
     def _require_open(self, stored: StoredPending) -> None:
         pending = stored.pending
-        if stored.state != "open":
+        if stored.state in ("answered", "taken"):
             was = "answered" if stored.state == "answered" else "answered and used"
             raise AnswerError(
                 f"'{pending.id}' is {was} already, by '{stored.by}'. An answer counts once: call again, and answer "
                 "what is then asked.",
                 "replayed",
             )
-        if self.clock() >= pending.expires_at:
+        if stored.state == "expired" or self.clock() >= pending.expires_at:
             raise AnswerError(
                 f"'{pending.id}' has expired, at {pending.expires_at:%Y-%m-%d %H:%M:%S} UTC. "
                 "Call again to be asked again.",
@@ -165,7 +167,10 @@ class PendingCalls:
 class Questions:
     """The questions of one call, and the answers it has taken."""
 
-    __slots__ = ("_arguments", "_call", "_caller", "_digest", "_pendings", "_redaction", "_repair", "_taken", "_tool")
+    __slots__ = (
+        *("_arguments", "_call", "_caller", "_digest", "_keys", "_made", "_pendings", "_redaction", "_repair"),
+        *("_taken", "_tool", "approved"),
+    )
 
     def __init__(
         self,
@@ -185,22 +190,43 @@ class Questions:
         self._redaction = redaction
         self._digest = ""
         self._arguments = ""
+        self._made = ""
+        self.approved: CheckedArguments | None = None
+        """The arguments that somebody was shown before, where these have defaults that were made then."""
         self._taken: dict[tuple[str, str], StoredPending] = {}
+        self._keys: dict[str, int] = {}
 
-    def bind(self, arguments: dict[str, Any] | None = None) -> None:
-        """Bind the answers to the checked *arguments*, which nothing has used yet.
+    def bind(self, arguments: CheckedArguments | None = None) -> None:
+        """Bind the answers to *arguments*, with the defaults that were made for this call.
 
-        Without them, or where a look would use them up (iterators), they are checked again.
+        Without them, bind the questions of a tool that runs: to what was sent, whatever it has done to its arguments.
         """
-        from ..schema import canonical_arguments, display_arguments
+        call, tool = self._call, self._tool
+        if arguments is None:
+            arguments = CheckedArguments.read(tool, call, repair=self._repair)
+            bound = arguments.accepted.identity
+        elif (made := self._made_again(arguments)) is not None:
+            arguments, self._made, bound = made, arguments.accepted.complete, arguments.accepted.bound
+        else:
+            bound = arguments.accepted.decided
+        self._digest = call_digest(self._caller, tool, bound)
+        self._arguments = self._text(arguments)
 
-        written = self._call.arguments
-        is_fresh = arguments is not None and not _is_used_up_by_a_look(arguments)
-        checked = arguments if is_fresh and arguments is not None else self._checked()
-        self._digest = call_digest(self._caller, self._tool.spec, canonical_arguments(checked, written))
-        checked = checked if is_fresh else self._checked()
-        defaults = {name: value for name, value in self._tool.spec.defaults().items() if name not in checked}
-        self._arguments = self._redacted(display_arguments(checked | defaults))
+    def _made_again(self, arguments: CheckedArguments) -> CheckedArguments | None:
+        """*arguments* with their made defaults, read from JSON: None without such, or where that gives other values."""
+        accepted = arguments.accepted
+        again = self._read_made(accepted.complete) if accepted.complete else None
+        return again if again is not None and again.accepted.values == accepted.values else None
+
+    def _read_made(self, made: str) -> CheckedArguments | None:
+        try:
+            return CheckedArguments.read(self._tool, replace(self._call, arguments=made), repair=False)
+        except ToolError:
+            return None
+
+    def _text(self, arguments: CheckedArguments) -> str:
+        """*arguments* for a person."""
+        return redacted_json(arguments.accepted.text, self._redaction)
 
     async def ask(
         self,
@@ -213,17 +239,23 @@ class Questions:
     ) -> StoredPending:
         """An answer, which is this call's alone. Raises Suspended where there is none yet."""
         pendings = self._pendings
+        key = self._shown(key)
         if not self._digest:
             self.bind()
         stored = self._taken.get((kind, key)) or await pendings.store.take(
             self._digest, kind, key, now=pendings.clock()
         )
+        shown = self._read_made(stored.made) if stored is not None and stored.made else None
+        if stored is not None and stored.made and (shown is None or self._text(shown) != stored.pending.arguments):
+            stored = None  # what would run is not what was shown
         problem = ""
         if stored is not None and isinstance(stored.answer, Input) and question is not None:
             # Answered where only the JSON Schema was known, or asked for something else by now.
             problem = question.problems(stored.answer.value) or ""
         if stored is None or problem or (others_only and stored.by == self._caller.principal):
-            stored = await self._ask_again(kind, key, f"{problem}\n{message}".strip(), question, others_only)
+            message = redacted(f"{problem}\n{message}" if problem else message, self._redaction).strip()
+            stored, shown = await self._ask_again(kind, key, message, question, others_only), None
+        self.approved = self.approved or shown
         self._taken[kind, key] = stored
         return stored
 
@@ -236,11 +268,13 @@ class Questions:
     async def _ask_again(
         self, kind: PendingKind, key: str, message: str, question: "Elicitation | None", others_only: bool
     ) -> StoredPending:
-        pendings = self._pendings
+        pendings, profile = self._pendings, self._caller.profile
+        if profile != Caller().profile:  # a model may have chosen it
+            message = f"{message}\nFor the profile '{profile}'."
         pending = Pending(
             id=f"pending_{token_urlsafe(16)}",
             kind=kind,
-            message=self._redacted(message),
+            message=message,
             digest=self._digest,
             tool=self._tool.spec.name,
             principal=self._caller.principal,
@@ -248,15 +282,17 @@ class Questions:
             expires_at=pendings.clock() + pendings.within,
             arguments=self._arguments,
             key=key,
-            schema=None if question is None else json.loads(self._redacted(json.dumps(question.schema))),
+            schema=None if question is None else redacted_data(question.schema, self._redaction),
             others_only=others_only,
         )
         if pendings.ask is not None:
             answered = await self._unless_cancelled(pendings.ask_now(pending))
             if answered is not None:
-                return answered
+                return replace(answered, made=self._made)
         now = pendings.clock()
-        stored = await pendings.store.open(replace(pending, expires_at=now + pendings.within), now=now)
+        pending = replace(pending, expires_at=now + pendings.within)
+        made = {"made": self._made} if self._made else {}
+        stored = await pendings.store.open(pending, now=now, **made)
         pendings.remember(stored.id, question)
         raise Suspended(stored)
 
@@ -273,38 +309,15 @@ class Questions:
             task.cancel()
             raise
 
-    def _checked(self) -> dict[str, Any]:
-        # From what was written: the tool may have changed its arguments since.
-        return self._tool.check(self._call.arguments, self._repair)[0]
-
-    def _redacted(self, text: str) -> str:
-        return text if self._redaction is None else self._redaction.redact(text)
-
-
-def _is_used_up_by_a_look(arguments: dict[str, Any]) -> bool:
-    """Whether there are iterators in *arguments*, at any depth."""
-    from ..schema import to_json_values
-
-    found = False
-
-    def note(value: Any) -> Any:
-        nonlocal found
-        found = found or isinstance(value, Iterator)
-        return None
-
-    to_json_values(arguments, note)
-    return found
+    def _shown(self, key: str) -> str:
+        """*key* without secrets. Two that differ in these are told apart by the order in which they are asked."""
+        shown = redacted(key, self._redaction)
+        return key if shown == key else f"{shown} {self._keys.setdefault(key, len(self._keys) + 1)}"
 
 
 def pending_of(raised: BaseException) -> Pending | None:
     """What a call that ended with *raised* waits for: also from a thread, a task group, or a call of its own."""
-    if isinstance(raised, Suspended | StillPending):
-        return raised.pending
-    if isinstance(raised, Escaped):
-        return pending_of(raised.error)
-    if isinstance(raised, BaseExceptionGroup):
-        return next((pending for inner in raised.exceptions if (pending := pending_of(inner)) is not None), None)
-    return None
+    return next((leaf.pending for leaf in leaves(raised) if isinstance(leaf, Suspended | StillPending)), None)
 
 
 def pending_message(tool: str, pending: Pending) -> str:

@@ -1,7 +1,7 @@
 """Every call, in the order in which it runs: resolve, check, approve, authorize, execute, normalize, record."""
 
 import logging
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,6 +12,7 @@ from typing import Any
 from ..core import (
     Ask,
     Call,
+    Checked,
     Content,
     Data,
     Deadline,
@@ -19,6 +20,7 @@ from ..core import (
     Deny,
     Next,
     Policy,
+    Postponed,
     Redaction,
     Repair,
     Result,
@@ -26,15 +28,16 @@ from ..core import (
     Text,
     Tool,
     ToolError,
-    ToolSpec,
     content_of,
     current_deadline,
     log_failure,
+    redacted_content,
 )
+from .accepted import CheckedArguments
 from .approve import approve
 from .authorize import NO_CREDENTIALS, authorize
 from .events import EventStream
-from .execute import execute
+from .execute import execute, finish_check
 from .outcome import failed
 from .pending import Questions
 from .record import record_finished, record_started
@@ -47,13 +50,19 @@ _ANSWERS = {do: Decision(do) for do in ("allow", "deny", "ask")}
 
 
 async def run(
-    call: Call, runtime: Runtime, events: EventStream | None = None, *, tool: Tool | None = None
+    call: Call,
+    runtime: Runtime,
+    events: EventStream | None = None,
+    *,
+    tool: Tool | None = None,
+    seen: list[CheckedArguments] | None = None,
 ) -> Result[Any]:
     """The result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
 
-    Middleware wraps all that follows once the tool is resolved, and goes on by coming back here with the *tool*.
+    Middleware wraps all that follows once the tool is resolved, and goes on by coming back here with the *tool*. What
+    runs is added to *seen*.
     """
-    started_at, sent, is_outermost = datetime.now(UTC), call, tool is None
+    started_at, sent, is_outermost, seen = datetime.now(UTC), call, tool is None, [] if seen is None else seen
     repairs: tuple[Repair, ...] = ()
     limit: Token[Deadline | None] | None = None
     decision: Decision | None = None
@@ -63,19 +72,20 @@ async def run(
         tool = tool or runtime.ready.get(call.tool) or await runtime.resolve(call)
         limit = _set_deadline(tool, call, runtime) if is_outermost else None
         if is_outermost and (runtime.wraps_all or tool.lock is not None):
-            result = await _through(runtime, tool, call, partial(run, call, runtime, events, tool=tool))
+            result = _require(await _through(runtime, tool, call, events, seen))
         else:
             if runtime.handles is not None and (tool.handles is not None or runtime.handles.issued):
                 call, repairs = await _with_values(runtime.handles, tool, call, runtime)
-            arguments, found = tool.check(call.arguments, runtime.repair)
+            arguments, found = now if isinstance(now := _check(tool, call, runtime), tuple) else await now
             repairs = repairs + found if repairs else found
-            if runtime.policy is not None:
-                decision = await _decide(runtime.policy, tool.spec, arguments, runtime)
-                if decision.do != "allow":
-                    decision = await approve(decision, tool, call, arguments, runtime, asked)
+            checked = _checked(arguments, tool, call, runtime)
+            seen += [checked] if checked is not None and call is sent else []  # not what a handle stands for
+            if runtime.policy is not None and checked is not None:
+                decision = await _decide(runtime.policy, checked, runtime)
+                decision = await approve(decision, checked, runtime, asked) if decision.do != "allow" else decision
             credentials = NO_CREDENTIALS if tool.spec.auth is None else await authorize(tool, call, runtime)
             if runtime.records_start:
-                await record_started(sent, runtime, started_at, decision)
+                await record_started(sent, runtime, started_at, decision, seen)
             perform = execute if tool.retries is None and runtime.retries is None else partial(retry, failures)
             value = await perform(tool, arguments, call, runtime, events, credentials, asked)
             content = _normalize(tool, value, runtime.redaction)
@@ -84,14 +94,13 @@ async def run(
             if runtime.handles is not None and not _is_short(content, runtime.handles.limit_chars):
                 await runtime.handles.bound(result, tool.spec.name)
     except BaseException as raised:
-        result = await failed(raised, sent if is_outermost else None, call, runtime, repairs, started_at, asked)
+        result = await failed(raised, sent if is_outermost else None, call, runtime, repairs, started_at, asked, seen)
     finally:
-        if limit is not None:
-            reset(current_deadline, limit)
-    if decision is not None or failures:
-        _add_metadata(result, decision, failures)
+        reset(current_deadline, limit)
+    if decision is not None or failures or result.repairs:
+        _add_metadata(result, decision, failures, runtime.redaction)
     if is_outermost and runtime.recorder is not None:
-        await record_finished(runtime.recorder, sent, runtime, result)
+        await record_finished(runtime.recorder, sent, runtime, result, seen)
     return result
 
 
@@ -103,10 +112,29 @@ async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
         tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
         if runtime.handles is not None:
             call, repairs = await _with_values(runtime.handles, tool, call, runtime)
-        arguments, found = tool.check(call.arguments, runtime.repair)
+        arguments, found = now if isinstance(now := _check(tool, call, runtime), tuple) else await now
     except BaseException as raised:
         return await failed(raised, None, sent, runtime, repairs, started_at, [])
+    if runtime.redaction is not None:
+        repairs, found = _redacted_repairs(repairs, runtime.redaction), _redacted_repairs(found, runtime.redaction)
     return Result(arguments, (), None, repairs + found, started_at, datetime.now(UTC), call.id, call.tool)
+
+
+def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Checked]:
+    """The checked arguments of *call*: at once, or where that would hold the event loop, to be awaited."""
+    try:
+        return tool.check(call.arguments, runtime.repair)
+    except Postponed as postponed:
+        return finish_check(postponed, tool, call)
+
+
+def _checked(arguments: dict[str, Any], tool: Tool, call: Call, runtime: Runtime) -> CheckedArguments | None:
+    """*arguments*, for a policy or a recorder to look at; None where nobody does."""
+    if runtime.policy is None and not runtime.records_content:
+        return None
+    checked = CheckedArguments(arguments)
+    checked.arguments, checked.tool, checked.call = arguments, tool, call
+    return checked
 
 
 def _set_deadline(tool: Tool, call: Call, runtime: Runtime) -> Token[Deadline | None] | None:
@@ -120,19 +148,31 @@ def _set_deadline(tool: Tool, call: Call, runtime: Runtime) -> Token[Deadline | 
     return None if limit_s is None and outer is None else current_deadline.set(Deadline(limit_s, outer))
 
 
-def reset(variable: ContextVar[Any], token: Token[Any]) -> None:
+def reset(variable: ContextVar[Any], token: Token[Any] | None) -> None:
     """Reset *variable*. An abandoned call is closed in a context that is not its own, where nothing is to be reset."""
+    if token is None:
+        return
     try:  # noqa: SIM105 - each call with a deadline comes here, and `suppress` takes as long as the rest
         variable.reset(token)
     except ValueError:
         pass
 
 
-def _through(runtime: Runtime, tool: Tool, call: Call, go_on: Next) -> Awaitable[Result[Any]]:
-    """The result of *go_on*, wrapped in the middleware of *runtime*, the first outermost."""
+def _through(
+    runtime: Runtime, tool: Tool, call: Call, events: EventStream | None, seen: list[CheckedArguments]
+) -> Awaitable[Result[Any]]:
+    """The result of *call*, wrapped in the middleware of *runtime*, the first outermost."""
+    go_on: Next = partial(run, call, runtime, events, tool=tool, seen=seen)
     for wrap in reversed(runtime.middleware):
         go_on = partial(wrap, tool, call, runtime.caller, go_on)
     return go_on()
+
+
+def _require(result: Any) -> Result[Any]:
+    """*result* of middleware. Raises TypeError where it is none."""
+    if not isinstance(result, Result):
+        raise TypeError(f"middleware returned {type(result).__name__}, not a Result")
+    return result
 
 
 async def _with_values(
@@ -143,8 +183,9 @@ async def _with_values(
     return call if arguments is call.arguments else replace(call, arguments=arguments), repairs
 
 
-async def _decide(policy: Policy, spec: ToolSpec, arguments: Mapping[str, Any], runtime: Runtime) -> Decision:
+async def _decide(policy: Policy, arguments: CheckedArguments, runtime: Runtime) -> Decision:
     """The decision of *policy*. Where it raises, or returns nothing or something else: deny."""
+    spec = arguments.tool.spec
     try:
         answer: Any = policy(spec, arguments, runtime.caller)
         if type(answer) is not str and isawaitable(answer):
@@ -187,17 +228,20 @@ def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Con
 
 
 def _redacted(part: Content, redaction: Redaction) -> Content:
-    if isinstance(part, Text):
-        redacted = redaction.redact(part.text)
-        return part if redacted is part.text else Text(redacted)
-    if isinstance(part, Data):
-        redacted = redaction.redact(part.json)
-        return part if redacted is part.json else Data(redacted)
-    return part
+    text = part.json if type(part) is Data else part.text
+    return part if redaction.redact(text) is text else redacted_content(part, redaction)
 
 
-def _add_metadata(result: Result[Any], decision: Decision | None, failures: list[dict[str, Any]]) -> None:
-    """Note what the policy decided, and which attempts failed."""
+def _redacted_repairs(repairs: tuple[Repair, ...], redaction: Redaction) -> tuple[Repair, ...]:
+    return tuple(replace(repair, path=redaction.redact(repair.path)) for repair in repairs)
+
+
+def _add_metadata(
+    result: Result[Any], decision: Decision | None, failures: list[dict[str, Any]], redaction: Redaction | None
+) -> None:
+    """Note what the policy decided, which attempts failed, and where was repaired, secrets redacted."""
+    if redaction is not None:
+        result.repairs = _redacted_repairs(result.repairs, redaction)
     if decision is not None:
         result.metadata["decision"] = _decision_data(decision, result.error)
     if failures:

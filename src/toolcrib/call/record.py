@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any
 
-from ..core import Call, CallRecord, Decision, Recorder, Result, log_failure
+from ..core import Call, CallRecord, Decision, Recorder, Result, ToolError, log_failure, redacted, redacted_json
+from .accepted import CheckedArguments
 from .execute import Resumed
 from .runtime import Runtime
 
@@ -18,7 +20,9 @@ RECORD_S = 5.0
 """How long a call waits for a recorder."""
 
 
-async def record_started(call: Call, runtime: Runtime, started_at: datetime, decision: Decision | None) -> None:
+async def record_started(
+    call: Call, runtime: Runtime, started_at: datetime, decision: Decision | None, seen: Sequence[CheckedArguments]
+) -> None:
     """Record that the work of *call* is about to begin."""
     assert runtime.recorder is not None
     try:
@@ -26,14 +30,16 @@ async def record_started(call: Call, runtime: Runtime, started_at: datetime, dec
         if decision is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
         if runtime.records_content:
-            record.arguments = _arguments(call, runtime)
+            record.arguments = _arguments(call, runtime, seen)
         await _bounded_in_time(runtime.recorder.started(record))
     except BaseException as error:
         _require_failure_of_recorder(error)
         log_failure(f"The start of a call of '{call.tool}' could not be recorded", error, runtime.redaction)
 
 
-async def record_finished(recorder: Recorder, call: Call, runtime: Runtime, result: Result[Any]) -> None:
+async def record_finished(
+    recorder: Recorder, call: Call, runtime: Runtime, result: Result[Any], seen: Sequence[CheckedArguments]
+) -> None:
     """Record how *call* has ended."""
     try:
         error, pending, started_at = result.error, result.pending, result.started_at
@@ -53,7 +59,7 @@ async def record_finished(recorder: Recorder, call: Call, runtime: Runtime, resu
         if decision is not None:
             record.decision, record.rule, record.answered_by = decision["do"], decision.get("rule"), decision.get("by")
         if runtime.records_content:
-            record.arguments = _arguments(call, runtime)
+            record.arguments = _arguments(call, runtime, seen)
             record.result = _bounded(result.text, runtime)
         await _bounded_in_time(recorder.finished(record))
     except BaseException as error:
@@ -84,24 +90,33 @@ def _require_failure_of_recorder(error: BaseException) -> None:
         raise error
 
 
-def _arguments(call: Call, runtime: Runtime) -> str:
-    written = call.arguments
-    if isinstance(written, bytes):
-        written = written.decode(errors="replace")
+def _arguments(call: Call, runtime: Runtime, seen: Sequence[CheckedArguments]) -> str:
+    """What ran, with the defaults that apply; of a call that was refused, what was sent."""
+    with suppress(ToolError):
+        if seen:
+            return _bounded(redacted_json(seen[-1].accepted.text, runtime.redaction), runtime)
+    sent = call.arguments
+    if isinstance(sent, bytes):
+        sent = sent.decode(errors="replace")
     try:
-        text = written if isinstance(written, str) else json.dumps(written or {}, default=_plain, ensure_ascii=False)
+        text = sent if isinstance(sent, str) else _written(sent or {})
     except (TypeError, ValueError, RecursionError):
-        text = f"<{type(written).__name__} that is not JSON>"
-    return _bounded(text, runtime)
+        text = f"<{type(sent).__name__} that is not JSON>"
+    return _bounded(redacted_json(text, runtime.redaction), runtime)
 
 
-def _plain(value: object) -> Any:
-    return dict(value) if isinstance(value, Mapping) else str(value)
+def _written(sent: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(sent, ensure_ascii=False)
+    except TypeError:
+        from ..schema import written
+
+        return json.dumps(written(sent, mask="**********", strict=False), ensure_ascii=False)
 
 
 def _bounded(text: str, runtime: Runtime, chars: int = CONTENT_CHARS) -> str:
     # Redacted before it is cut: half of a secret would not be recognized.
-    text = text if runtime.redaction is None else runtime.redaction.redact(text)
+    text = redacted(text, runtime.redaction)
     text = text if len(text) <= chars else f"{text[:chars]}…"
     # Half of a surrogate pair is valid in JSON, and in no database.
     return text if text.isascii() else text.encode(errors="replace").decode()

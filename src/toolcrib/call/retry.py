@@ -16,13 +16,14 @@ from ..core import (
     Call,
     CancellationToken,
     Deadline,
-    Emitted,
+    Event,
     Progress,
     StillPending,
     Tool,
     ToolError,
     ToolSpec,
     current_deadline,
+    leaves,
 )
 from .events import EventStream
 from .execute import Asked, Credentials, execute
@@ -30,6 +31,7 @@ from .runtime import Retries, Runtime
 
 _log = logging.getLogger("toolcrib")
 
+_FOR_EVER_S = 1e9
 _PASSING = frozenset({"unavailable", "lost", "limited", "failed"})
 _CONNECTION = (ConnectionError, TimeoutError, socket.gaierror)
 
@@ -92,7 +94,7 @@ def may_be_repeated(spec: ToolSpec) -> bool:
 def may_pass(error: BaseException) -> bool:
     """Whether the same work may end better in a while."""
     if isinstance(error, BaseExceptionGroup):
-        return all(may_pass(inner) for inner in error.exceptions)
+        return all(map(may_pass, leaves(error)))
     if isinstance(error, ToolError):
         return error.code in _PASSING and error.retry == "later" and not isinstance(error, StillPending)
     # HTTP clients have their own errors, raised from or while handling the one of the connection.
@@ -112,7 +114,7 @@ def _pause_s(plan: Retries, number: int, error: Exception) -> float:
     # "Full jitter": calls that failed together do not come back together.
     pause_s = random.uniform(0, min(plan.most_s, plan.first_s * 2.0**number))  # noqa: S311 - nothing is guarded by it
     asked_s = error.details.get("retry_after_s") if isinstance(error, ToolError) else None
-    return max(pause_s, float(asked_s)) if isinstance(asked_s, int | float) else pause_s
+    return max(pause_s, float(asked_s)) if isinstance(asked_s, int | float) and asked_s < _FOR_EVER_S else pause_s
 
 
 async def _pause(wait_s: float, tool: str, cancellation: CancellationToken | None) -> None:
@@ -139,9 +141,9 @@ class _Observed(EventStream):
         self._observed = events
         self.has_emitted = False
 
-    async def put(self, emitted: Emitted) -> None:
+    async def put(self, event: Event, /) -> None:
         self.has_emitted = True
-        await self._observed.put(emitted)
+        await self._observed.put(event)
 
     def progress(self, progress: Progress) -> None:
         self._observed.progress(progress)

@@ -99,7 +99,7 @@ class Runtime:
     redaction: Redaction | None = None
     recorder: Recorder | None = None
     overrides: Overrides = field(default_factory=dict[Callable[..., Any], Callable[..., Any]])
-    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     show_errors: bool = False
     error_message: ErrorMessage | None = None
     handles: ResultHandles | None = None

@@ -3,7 +3,6 @@
 An option goes before the environment, and that before the settings: so an option that is left out is None here.
 """
 
-import math
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,11 +11,14 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperArgument, TyperCommand
 
-from ..core import Call
+from ..core import Call, Caller
+from ..workbench.options import FileOptions
 from .arguments import read_arguments, read_words, require_tool, to_json
+from .auth import auth, pending, secrets
 from .call import LiveOutput, answered_call, echo_repairs, require_writable, write_result
-from .complete import complete_source, complete_tool, complete_words
+from .complete import complete_words
 from .interrupts import GRACE_S, Interrupts
+from .options import Config, Host, Json, Port, Source, SourceNames, Stdio, ToolName, ToolNames, call_options
 from .prompts import Prompter
 from .sources import SOURCE_FORMS, open_sources, settings_of, shows_errors
 from .terminal import Output, UsageError, echo, is_rich, is_terminal, log_to_stderr, prints_to_stderr
@@ -33,6 +35,11 @@ app = typer.Typer(
 )
 
 
+app.add_typer(auth, name="auth", no_args_is_help=True)
+app.add_typer(secrets, name="secrets", no_args_is_help=True)
+app.add_typer(pending, name="pending", no_args_is_help=True)
+
+
 class _Command(TyperCommand):
     """A command whose help shows its arguments by their names alone, without Python types."""
 
@@ -46,78 +53,6 @@ class _Command(TyperCommand):
 
 def _command(example: str, name: str | None = None) -> Callable[[Any], Any]:
     return app.command(name, cls=_Command, epilog=f"Example: {example}")
-
-
-def _seconds(value: float | None) -> float | None:
-    if value is not None and not (value > 0 and math.isfinite(value)):
-        raise typer.BadParameter("a number of seconds above 0.")
-    return value
-
-
-def _port_number(value: int | None) -> int | None:
-    if value is not None and not 0 <= value <= 65535:
-        raise typer.BadParameter("a port is a number from 0 to 65535.")
-    return value
-
-
-_SourceNames = Annotated[
-    list[str] | None,
-    typer.Argument(
-        metavar="[SOURCE...]",
-        help=f"Where the tools are. {SOURCE_FORMS}.",
-        show_default=False,
-        autocompletion=complete_source,
-    ),
-]
-_Source = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--source",
-        "-s",
-        metavar="SOURCE",
-        help="A source, in any of these forms; may be repeated.",
-        autocompletion=complete_source,
-    ),
-]
-_ToolName = Annotated[
-    str | None, typer.Option("--tool", metavar="NAME", help="The tool, by any name.", autocompletion=complete_tool)
-]
-_ToolNames = Annotated[
-    list[str] | None,
-    typer.Option("--tool", metavar="NAME", help="Only this tool; may be repeated.", autocompletion=complete_tool),
-]
-_Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
-    ),
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")]
-_Timeout = Annotated[
-    float | None, typer.Option(metavar="SECONDS", callback=_seconds, help="The longest a call may take.")
-]
-_Repair = Annotated[
-    bool | None,
-    typer.Option("--repair/--no-repair", help="Repair arguments where only one reading is possible (the default)."),
-]
-_ShowErrors = Annotated[
-    bool | None, typer.Option("--show-errors", help="Show the text and traceback of an exception in a tool.")
-]
-_Stdio = Annotated[bool, typer.Option("--stdio", help="Serve over standard input and output, not over HTTP.")]
-_Host = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="The loopback address to listen on (default: 127.0.0.1).")
-]
-_Port = Annotated[
-    int | None,
-    typer.Option(metavar="PORT", callback=_port_number, help="The port; 0 takes any free one (default: 8642)."),
-]
-_ServedTimeout = Annotated[
-    float | None,
-    typer.Option(metavar="SECONDS", callback=_seconds, help="The longest a call may take (default: 60)."),
-]
 
 
 def _print_version(requested: bool) -> None:
@@ -145,11 +80,11 @@ def start(
 
 @_command("toolcrib list tools.py more/ --json", "list")
 def list_tools(
-    sources: _SourceNames = None,
-    source: _Source = None,
-    tool: _ToolNames = None,
-    config: _Config = None,
-    as_json: _Json = False,
+    sources: SourceNames = None,
+    source: Source = None,
+    tool: ToolNames = None,
+    config: Config = None,
+    as_json: Json = False,
 ) -> int:
     """List the tools of sources."""
     from .show import write_list
@@ -178,9 +113,9 @@ def show(
             autocompletion=complete_words,
         ),
     ] = None,
-    source: _Source = None,
-    tool: _ToolName = None,
-    config: _Config = None,
+    source: Source = None,
+    tool: ToolName = None,
+    config: Config = None,
     provider: Annotated[
         str | None,
         typer.Option(
@@ -190,7 +125,7 @@ def show(
             "anthropic, gemini, bedrock or mcp.",
         ),
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> int:
     """Show everything about one tool."""
     from .show import write_provider_definition, write_tool
@@ -220,6 +155,7 @@ def show(
 
 
 @_command("toolcrib call tools.py search query=lathe limit=3")
+@call_options
 def call(
     context: typer.Context,
     words: Annotated[
@@ -233,17 +169,18 @@ def call(
             autocompletion=complete_words,
         ),
     ] = None,
-    source: _Source = None,
-    tool: _ToolName = None,
-    config: _Config = None,
-    as_json: _Json = False,
+    source: Source = None,
+    tool: ToolName = None,
+    principal: Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls.")] = "local",
+    profile: Annotated[str, typer.Option("--profile", metavar="NAME", help="Which identity of theirs.")] = "default",
+    config: Config = None,
+    as_json: Json = False,
     save_to: Annotated[
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Save an image, sound, file or text of the result."),
     ] = None,
-    timeout: _Timeout = None,
-    show_errors: _ShowErrors = None,
-    repair: _Repair = None,
+    *,
+    options: FileOptions,
 ) -> int:
     """Call a tool and print its result.
 
@@ -260,7 +197,7 @@ def call(
         require_writable(save_to)
     live = LiveOutput(output, as_json=as_json, is_over=lambda: interrupts.came)
     # At a terminal sits the developer, who is shown where the tool failed.
-    log_to_stderr(tracebacks=shows_errors(settings, show_errors) or is_terminal(2), prepare=live.clear)
+    log_to_stderr(tracebacks=shows_errors(settings, options.get("show_errors")) or is_terminal(2), prepare=live.clear)
     prompter = Prompter(live.clear)
     with prints_to_stderr():
         opened = open_sources(
@@ -270,9 +207,8 @@ def call(
             # A preview is for models, who can read on from it.
             defaults={"max_result_chars": None},
             ask=prompter.ask_at_once,
-            timeout_s=timeout,
-            show_errors=show_errors,
-            repair=repair,
+            caller=Caller(principal, profile),
+            **options,
         )
     opened.echo_problems()
     bench = opened.bench
@@ -298,11 +234,12 @@ def call(
 
 
 @_command("toolcrib chat tools.py --model openai:gpt-5-mini")
+@call_options
 def chat(
     context: typer.Context,
-    sources: _SourceNames = None,
-    source: _Source = None,
-    tool: _ToolNames = None,
+    sources: SourceNames = None,
+    source: Source = None,
+    tool: ToolNames = None,
     model: Annotated[
         str | None,
         typer.Option(
@@ -323,16 +260,13 @@ def chat(
     max_steps: Annotated[
         int, typer.Option(min=1, metavar="NUMBER", help="The most requests to the model in one turn.")
     ] = 25,
-    config: _Config = None,
+    config: Config = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print one line of JSON for each event, and nothing else, to standard output."),
     ] = False,
-    timeout: _Timeout = None,
-    show_errors: Annotated[
-        bool | None, typer.Option("--show-errors", help="Let the model see the text of an exception in a tool.")
-    ] = None,
-    repair: _Repair = None,
+    *,
+    options: FileOptions,
 ) -> int:
     """Chat with a model that uses the tools.
 
@@ -349,7 +283,7 @@ def chat(
         model=model,
         prompt=prompt,
         as_json=as_json,
-        calls={"timeout_s": timeout, "show_errors": show_errors, "repair": repair},
+        calls=options,
         instructions=instructions,
         tool_choice=tool_choice,
         max_steps=max_steps,
@@ -357,19 +291,21 @@ def chat(
 
 
 @_command("toolcrib serve tools.py --port 8642")
+@call_options
 def serve(
     context: typer.Context,
-    sources: _SourceNames = None,
-    source: _Source = None,
-    tool: _ToolNames = None,
-    config: _Config = None,
-    stdio: _Stdio = False,
-    host: _Host = None,
-    port: _Port = None,
-    timeout: _ServedTimeout = None,
+    sources: SourceNames = None,
+    source: Source = None,
+    tool: ToolNames = None,
+    config: Config = None,
+    stdio: Stdio = False,
+    host: Host = None,
+    port: Port = None,
     watch: Annotated[
         bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and notify the clients.")
     ] = True,
+    *,
+    options: FileOptions,
 ) -> int:
     """Serve tools to MCP clients, over HTTP or stdio.
 
@@ -378,21 +314,23 @@ def serve(
     from .serving import Server
 
     named = [*(sources or ()), *(source or ())]
-    server = Server(settings_of(config), named, tool or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
+    server = Server(settings_of(config), named, tool or (), stdio=stdio, host=host, port=port, options=options)
     return server.run(context.obj, example="For example: toolcrib serve toolcrib.demo", follow=watch)
 
 
 @_command("toolcrib dev tools.py")
+@call_options
 def dev(
     context: typer.Context,
-    sources: _SourceNames = None,
-    source: _Source = None,
-    tool: _ToolNames = None,
-    config: _Config = None,
-    stdio: _Stdio = False,
-    host: _Host = None,
-    port: _Port = None,
-    timeout: _ServedTimeout = None,
+    sources: SourceNames = None,
+    source: Source = None,
+    tool: ToolNames = None,
+    config: Config = None,
+    stdio: Stdio = False,
+    host: Host = None,
+    port: Port = None,
+    *,
+    options: FileOptions,
 ) -> int:
     """Serve tools while you write them.
 
@@ -402,16 +340,24 @@ def dev(
     from .serving import Server, log_reloads
 
     named = [*(sources or ()), *(source or ())]
-    server = Server(settings_of(config), named, tool or (), stdio=stdio, host=host, port=port, timeout_s=timeout)
+    server = Server(
+        settings_of(config),
+        named,
+        tool or (),
+        stdio=stdio,
+        host=host,
+        port=port,
+        options={"show_errors": True, **options},
+    )
     log_reloads()
     example = "For example: toolcrib dev tools.py"
-    return server.run(context.obj, example=example, follow=True, may_wait=True, show_errors=True)
+    return server.run(context.obj, example=example, follow=True, may_wait=True)
 
 
 @_command("toolcrib check --config toolcrib.toml")
 def check(
-    config: _Config = None,
-    as_json: _Json = False,
+    config: Config = None,
+    as_json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of the settings, for editors, and check nothing.")
@@ -429,12 +375,12 @@ def dialects(
         list[Path] | None,
         typer.Argument(metavar="[FILE...]", help="Python files and folders. They are not run.", show_default=False),
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> int:
     """Report which imports from other tool layers work here.
 
-    The others are autogen_core, spark, hyperpocket and agent-swarm-kit. For each that works, the replacement is shown;
-    the exit status is 1 where one does not.
+    The others are autogen_core (and autogen_agentchat beside it), spark, hyperpocket and agent-swarm-kit. For each that
+    works, the replacement is shown; the exit status is 1 where one does not.
     """
     from .dialects import read_data, read_programs, write_read
 

@@ -21,6 +21,7 @@ from ..core import (
     Progress,
     Repair,
     Result,
+    ToolAuth,
     ToolcribError,
 )
 from ..workbench import Workbench
@@ -86,7 +87,14 @@ async def answered_call(bench: Workbench, call: Call, prompter: Prompter, live: 
     """The result of *call*; pending only where the person at the terminal cannot or does not answer."""
     while True:
         result = await _streamed(bench, call, live)
-        if result.pending is None or not prompter.can_ask(result.pending):
+        if result.pending is None:
+            return result
+        if result.pending.kind == "authorization":
+            if not await prompter.may_log_in(result.pending):
+                return result
+            await log_in_for(bench, call.tool)
+            continue
+        if not prompter.can_ask(result.pending):
             return result
         answer = await prompter.ask(result.pending)
         if answer is None:
@@ -97,6 +105,24 @@ async def answered_call(bench: Workbench, call: Call, prompter: Prompter, live: 
             echo(str(error))
             if error.reason != "expired":
                 return result
+
+
+async def log_in_for(bench: Workbench, tool: str) -> None:
+    """Have the person at the terminal grant what *tool* requires, one thing after the other. Raises ToolcribError."""
+    from .login import log_in, read_secret
+
+    crib, caller = bench.crib, bench.caller
+    broker = crib.credentials.broker
+    for required in bench.registry.get(tool).spec.requirements:
+        if not await broker.ask_for([required], caller, tool):
+            continue
+        if isinstance(required, ToolAuth):
+            await log_in(crib, required, caller)
+        else:
+            from ..auth import Grant, secret_owner
+
+            owner = secret_owner(caller.principal, caller.profile, required.name)
+            await crib.credentials.save(owner, Grant(read_secret(f"{required.name}: ")))
 
 
 async def _streamed(bench: Workbench, call: Call, live: LiveOutput) -> Result[Any]:
@@ -150,7 +176,9 @@ def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to:
 
 def _echo_pending(pending: Pending) -> None:
     where = f"\nGo to: {pending.url}" if pending.url else ""
-    if pending.others_only:
+    if pending.kind == "authorization":
+        way_out = "Call it again once that is done."
+    elif pending.others_only:
         way_out = "Somebody other than the caller must answer it."
     elif pending.kind in ("approval", "input") and not has_person():
         way_out = "Nobody can be asked here. Run this command at a terminal."

@@ -53,7 +53,7 @@ def run_chat(
     **options: Any,
 ) -> int:
     """All of `toolcrib chat`; *calls* are options of the workbench, *options* of the agent. Returns the status."""
-    log_to_stderr(tracebacks=shows_errors(settings, calls["show_errors"]))
+    log_to_stderr(tracebacks=shows_errors(settings, calls.get("show_errors")))
     output = Output(exclusive=True)
     chosen = _model(model)
     redactor = Redactor(settings.secrets)

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from ..call import may_be_repeated
-from ..core import Caller, ToolSpec, compile_globs
-from ..schema import closest_match
-from ..schema.describe import did_you_mean, display_name
+from ..core import Caller, SetupError, ToolSpec, compile_globs
+from ..schema.describe import closest_match, did_you_mean, display_name
 from ..workbench import Rule
 from ..workbench.config import LoadedSource, load_sources
 from ..workbench.settings import (
@@ -45,25 +44,31 @@ def run_check(config: Path | None, *, as_json: bool, strict: bool, print_schema:
         output.json({"file": str(file), "ok": False, "sources": [], "problems": _problem_data(error.problems)})
         return 1
     sources = load_sources(settings.sources, settings)
-    warnings = [*_warnings(settings, [tool.spec for source in sources for tool in source.tools], sources)]
-    problems = sum(len(source.problems) for source in sources)
+    specs = [tool.spec for source in sources for tool in source.tools]
+    warnings = [*_warnings(settings, specs, sources)]
+    wrong_rules = [*_wrong_rules(settings, specs), *_wrong_clients(settings)]
+    problems = sum(len(source.problems) for source in sources) + len(wrong_rules)
     if as_json:
         output.json(
             {
                 "file": str(file),
                 "ok": not problems,
                 "sources": [*map(_source_data, sources)],
-                "problems": [],
+                "problems": _problem_data(wrong_rules),
                 "warnings": _problem_data(warnings),
             }
         )
     else:
-        _write_report(settings, sources, warnings, output)
+        _write_report(settings, sources, wrong_rules, warnings, output)
     return 1 if problems or (strict and warnings) else 0
 
 
 def _write_report(
-    settings: Settings, sources: Sequence[LoadedSource], warnings: Sequence[SettingsProblem], output: Output
+    settings: Settings,
+    sources: Sequence[LoadedSource],
+    wrong_rules: Sequence[SettingsProblem],
+    warnings: Sequence[SettingsProblem],
+    output: Output,
 ) -> None:
     for source in sources:
         tools = ", ".join(tool.spec.name for tool in source.tools) or "no tools"
@@ -71,6 +76,8 @@ def _write_report(
     problems = [problem for source in sources for problem in source.problems]
     for problem in problems:
         echo(f"Not loaded: {problem}")
+    for wrong in wrong_rules:
+        echo(f"Error: {wrong}")
     for warning in warnings:
         echo(f"Warning: {warning}")
     counts = {
@@ -79,7 +86,7 @@ def _write_report(
         "rule": len(settings.rules),
         "limit": len(settings.limits),
     }
-    found = {"problem": len(problems), "warning": len(warnings)}
+    found = {"problem": len(problems) + len(wrong_rules), "warning": len(warnings)}
     ends = [_count(number, what) for what, number in found.items() if number]
     counted = ", ".join(_count(number, what) for what, number in counts.items())
     output.write(f"{settings.file}: {counted}: {' and '.join(ends) or 'no problems'}.")
@@ -108,6 +115,42 @@ def rules_for(spec: ToolSpec, rules: Iterable[Rule]) -> Iterator[Rule]:
                 return
 
 
+def _wrong_rules(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[SettingsProblem]:
+    """The rules that can never match what their tools take. No workbench starts with them."""
+    for number, rule in enumerate(settings.rules):
+        if found := rule.mismatches(specs):
+            yield _at(settings, f"This rule {rule.problem(found)}", "rule", number, "where")
+
+
+def _wrong_clients(settings: Settings) -> Iterator[SettingsProblem]:
+    """What is wrong with `[auth.PROVIDER]`: a provider or a key that there is not, or a key that is missing."""
+    if not settings.clients and settings.values.providers is None:
+        return
+    try:
+        from ..auth import Client, CredentialBroker, load_catalogue
+
+        file = settings.path(settings.values.providers)
+        catalogue = load_catalogue(None if file is None else Path(file))
+    except SetupError as error:
+        yield _at(settings, str(error), "auth" if settings.values.providers is None else "providers")
+        return
+    for name, table in settings.clients.items():
+        if (entry := catalogue.get(name)) is None:
+            hint = did_you_mean(closest_match(name, catalogue))
+            message = f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
+            yield _at(settings, message, "auth", name)
+            continue
+        known = ("client_id", "client_secret", *entry.settings)
+        for key in table:
+            if key not in known:
+                hint = did_you_mean(closest_match(key, known))
+                message = f"There is no key '{display_name(key)}' in [auth.{name}].{hint} It takes: {', '.join(known)}."
+                yield _at(settings, message, "auth", name, key)
+        broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
+        if absent := broker.missing(name):
+            yield _at(settings, f"[auth.{name}] needs {' and '.join(absent)}.", "auth", name)
+
+
 def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
@@ -125,10 +168,6 @@ def _warnings(
         matched = [spec for spec in specs if [*rules_for(spec, [rule])]]
         if not matched:
             yield _at(settings, f"This rule ({rule.do}) matches no tool.", "rule", number)
-            continue
-        for pointer in rule.where:
-            if message := _unknown_argument(pointer, matched):
-                yield _at(settings, message, "rule", number, "where", pointer)
     for number, limit in enumerate(settings.limits):
         if not any(limit.names.fullmatch(spec.name) for spec in specs):
             yield _at(settings, "This limit matches no tool.", "limit", number)
@@ -145,19 +184,6 @@ def _warnings(
             f"'{display_name(str(keys[-1]))}' is in clear here. Keep a secret elsewhere, and write '${{env:NAME}}'."
         )
         yield _at(settings, message, *keys)
-
-
-def _unknown_argument(pointer: str, specs: Sequence[ToolSpec]) -> str | None:
-    """The message where none of the tools takes the argument that *pointer* leads to."""
-    name = pointer.split("/")[1].replace("~1", "/").replace("~0", "~")
-    schemas = [spec.input_schema for spec in specs]
-    if name == "*" or any(schema.get("additionalProperties") is not False for schema in schemas):
-        return None
-    names = {known for schema in schemas for known in schema.get("properties", ())}
-    if name in names:
-        return None
-    hint = did_you_mean(closest_match(name, sorted(names)))
-    return f"No tool that this rule matches takes '{display_name(name)}'.{hint}"
 
 
 def _plain_secrets(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:

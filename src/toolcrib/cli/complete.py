@@ -49,6 +49,18 @@ def complete_words(context: typer.Context, incomplete: str) -> list[str]:
     return [f"{name}=" for name in spec.input_schema.get("properties", {}) if name not in written]
 
 
+def complete_provider(context: typer.Context, incomplete: str) -> list[str]:
+    """Names of the providers of credentials."""
+    try:
+        from ..auth import load_catalogue
+
+        settings = settings_of(context.params.get("config"))
+        file = settings.path(settings.values.providers)
+        return _starting(load_catalogue(None if file is None else Path(file)), incomplete)
+    except Exception:
+        return []
+
+
 def _starting(names: Iterable[str], incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 

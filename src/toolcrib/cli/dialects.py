@@ -21,13 +21,30 @@ from ..schema.describe import did_you_mean
 from .terminal import Output, UsageError, one_line
 from .terminal import echo as tell
 
+_ADAPTERS = frozenset(
+    f"hyperpocket_{each}"
+    for each in ("openai", "anthropic", "gemini", "langchain", "langgraph", "llamaindex", "crewai")
+)
+"""Packages beside hyperpocket that the dialect leaves out."""
+
 ORIGINALS = {
     "autogen_core": "autogen",
+    "autogen_agentchat": "autogen",
     "spark": "spark",
     "hyperpocket": "hyperpocket",
+    **dict.fromkeys(sorted(_ADAPTERS), "hyperpocket"),
     "agent_swarm_kit": "swarm",
 }
-"""The root modules of the originals, and the dialects that replace them."""
+"""The root modules of the originals, and the dialects that replace them, or meet them."""
+
+_BESIDE = {
+    "autogen_agentchat": "It stays AutoGen's own, and so does the autogen_core below it, which knows nothing of ours.",
+    "autogen_agentchat.agents.AssistantAgent": (
+        "It stays AutoGen's own. It takes a workbench of the dialect (workbench=StaticWorkbench([...])) and plain "
+        "functions (tools=[...]), but not yet the dialect's tools in tools=."
+    ),
+}
+"""What stays as it is beside a dialect, and what works there."""
 
 _DIALECTS = __name__.rpartition(".")[0].rpartition(".")[0] + ".dialects"
 _SKIPPED_FOLDERS = {"__pycache__", "node_modules", "site-packages"}
@@ -288,6 +305,10 @@ def resolve(original: str) -> Found:
     """What replaces the dotted name *original*, followed to the first part that is not a module."""
     root, *rest = original.split(".")
     name = _dialect(root)
+    if root in _ADAPTERS:
+        return Found(original, name, f"{root} is left out. What to write instead: docs/dialects/hyperpocket.md.")
+    if reason := _BESIDE.get(original) or _BESIDE.get(root):
+        return Found(original, name, reason)
     module = _load(name)
     if module is None:
         return Found(original, name, f"There is no dialect for {root} in this version of Toolcrib.")

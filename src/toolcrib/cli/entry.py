@@ -10,7 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import ToolcribError
+from ..core import ToolcribError, ToolError
 from .interrupts import Interrupted, Interrupts
 from .terminal import OutputClosed, UsageError, discard, echo, prepare_streams
 
@@ -65,7 +65,7 @@ def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> i
         return returned if isinstance(returned, int) else 0
     except UsageError as error:
         return _fail(str(error), 2)
-    except ToolcribError as error:
+    except (ToolcribError, ToolError) as error:
         return _fail(str(error), 1)
     except typer.Abort:
         return _fail("Aborted.", 1)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import SetupError
+from ..workbench.options import FileOptions
 from .interrupts import Interrupts
 from .sources import open_sources
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
@@ -33,24 +34,22 @@ class Server:
     stdio: bool = field(kw_only=True)
     host: str | None = field(kw_only=True)
     port: int | None = field(kw_only=True)
-    timeout_s: float | None = field(kw_only=True)
+    options: FileOptions = field(kw_only=True)
 
     def __post_init__(self) -> None:
         at = self.settings.values.server
         _require_loopback(self.host or at.host, option="--host" if self.host else "The host of the settings,")
 
-    def run(self, interrupts: Interrupts, **options: Any) -> int:
+    def run(self, interrupts: Interrupts, **opening: Any) -> int:
         """Serve until the client leaves, or a signal ends it. Returns the exit status.
 
-        *options* are those of `open_sources`.
+        *opening* is how `open_sources` opens the sources.
         """
         log_to_stderr(tracebacks=True)
         settings, names, at = self.settings, self.sources, self.settings.values.server
         defaults = {"timeout_s": _TIMEOUT_S}
         with prints_to_stderr():
-            opened = open_sources(
-                names, settings, only=self.tools, defaults=defaults, timeout_s=self.timeout_s, **options
-            )
+            opened = open_sources(names, settings, only=self.tools, defaults=defaults, **opening, **self.options)
         opened.echo_problems()
         from ..serve import serve_http, serve_stdio
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .. import formats
-from ..core import Hints, ToolSpec
+from ..core import Hints, Requirement, Secret, ToolAuth, ToolSpec
 from ..schema.describe import LIMITS, closest_match, describe, did_you_mean, display_name
 from ..schema.handles import REFERENCE
 from ..tools import Tool
@@ -219,16 +219,22 @@ def _inside(schema: Any, root: Mapping[str, Any], depth: int, seen: tuple[str, .
 
 def _facts(spec: ToolSpec) -> Iterator[tuple[str, str]]:
     yield "Hints", ", ".join(_hints(spec.hints))
-    if spec.auth is not None:
-        scopes = f", with the scopes {' '.join(spec.auth.scopes)}" if spec.auth.scopes else ""
-        handler = f", by {spec.auth.handler}" if spec.auth.handler else ""
-        yield "Needs", f"credentials of {spec.auth.provider}{handler}{scopes}"
+    for number, required in enumerate(spec.requirements):
+        yield "" if number else "Needs", _requirement(required)
     yield "Timeout", "" if spec.timeout_s is None else f"{spec.timeout_s:g} s"
     yield "Version", spec.version or ""
     yield "Tags", ", ".join(sorted(spec.tags))
     yield "Strict", "" if spec.strict is None else "yes" if spec.strict else "no"
     for number, example in enumerate(spec.examples):
         yield "" if number else "Examples", _json(dict(example))
+
+
+def _requirement(required: Requirement) -> str:
+    if isinstance(required, Secret):
+        return f"the secret {required.name}"
+    scopes = f", with the scopes {' '.join(required.scopes)}" if required.scopes else ""
+    handler = f", by {required.handler}" if required.handler else ""
+    return f"credentials of {required.provider}{handler}{scopes}"
 
 
 def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str, str]]:
@@ -253,7 +259,8 @@ def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str,
 
 def _flags(spec: ToolSpec) -> list[str]:
     flags = [name for name in _hints(spec.hints) if not name.startswith("not ")]
-    return [*flags, f"needs {one_line(spec.auth.provider)}"] if spec.auth is not None else flags
+    names = [each.provider if isinstance(each, ToolAuth) else each.name for each in spec.requirements]
+    return [*flags, f"needs {one_line(', '.join(names))}"] if names else flags
 
 
 def _hints(hints: Hints) -> list[str]:

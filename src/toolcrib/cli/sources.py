@@ -6,10 +6,12 @@ The one file of the command that reads settings into a workbench; `check` report
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import ToolcribError
+from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench, filtered
 from .terminal import UsageError, echo
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
     from ..workbench.settings import Settings
 
 SOURCE_FORMS = (
-    "A source is a .py file, a folder of them, or an importable name: 'package.module' or 'package.module:name'"
+    "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, or an importable name: "
+    "'package.module' or 'package.module:name'"
 )
 
 
@@ -33,11 +36,15 @@ class Opened:
 
     @cached_property
     def bench(self) -> Workbench:
-        return Workbench(self._sources, **self._options)
+        bench = Workbench(self._sources, **self._options)
+        bench.crib.own(self._options.get("store"))
+        return bench
 
     @cached_property
     def crib(self) -> Crib:
-        return Crib(self._sources, **self._options)
+        crib = Crib(self._sources, **self._options)
+        crib.own(self._options.get("store"))
+        return crib
 
     def echo_problems(self) -> None:
         for problem in self.problems:
@@ -65,12 +72,13 @@ def open_sources(
     defaults: Mapping[str, Any] | None = None,
     follow: bool = False,
     may_wait: bool = False,
+    store: str | None = None,
     **options: Any,
 ) -> Opened:
     """A workbench of all tools of *sources*, or where there are none, of the *settings*; of these *only* the named.
 
-    *options* go before the settings, and these before *defaults*. With *follow* the workbench keeps up with what is
-    saved in files.
+    *store* and *options* go before the settings, and these before *defaults*. With *follow* the workbench keeps up with
+    what is saved in files.
 
     Raises UsageError, showing *example*, where no source is named, and ToolcribError where none could be loaded; a file
     that is followed *may_wait* until it is repaired.
@@ -89,7 +97,23 @@ def open_sources(
     has_tools = any(one.tools for one in loaded)
     if problems and not has_tools and not (may_wait and any(one.source != () for one in loaded)):
         raise ToolcribError("\n".join(problems))
-    return Opened([one.source for one in loaded], settings.options(defaults, **options), problems)
+    made = settings.options(defaults, **options)
+    return Opened(
+        [one.source for one in loaded], {**_credentials(loaded, settings, store, serves=follow), **made}, problems
+    )
+
+
+def _credentials(
+    loaded: "Sequence[LoadedSource]", settings: "Settings", store: str | None, *, serves: bool
+) -> dict[str, Any]:
+    """The options `store` and `broker`, where a call may need them: importing what they are made of takes a while."""
+    from ..workbench.credentials import configured
+
+    tools = [tool for one in loaded for tool in one.tools]
+    may_wait = serves or bool(settings.values.rule) or any(tool.spec.auth or tool.needs_context for tool in tools)
+    has_extra = all(find_spec(name) is not None for name in ("sqlalchemy", "cryptography", "authlib"))
+    options = {} if store is None else {"store": store}
+    return configured(settings, options, default_store=may_wait and has_extra)
 
 
 def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequence[str]) -> "list[LoadedSource]":
@@ -117,4 +141,8 @@ def _followed(source: Any) -> Any:
         return source
     file, colon, _ = str(source).rpartition(":")
     path = Path(file if colon and file.endswith(".py") and not Path(source).exists() else source)
-    return Watched(source) if path.is_dir() or (path.suffix == ".py" and path.exists()) else source
+    return (
+        Watched(source)
+        if (path.is_dir() and not webassembly_in(path)) or (path.suffix == ".py" and path.exists())
+        else source
+    )

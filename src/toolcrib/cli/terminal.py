@@ -13,7 +13,7 @@ import select
 import sys
 import sysconfig
 import textwrap
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TextIO
@@ -148,6 +148,8 @@ def log_to_stderr(*, tracebacks: bool, prepare: Callable[[], None] = lambda: Non
     """
 
     def begin(record: logging.LogRecord) -> bool:
+        if not tracebacks and getattr(record, "reference", None) is not None:
+            return False
         prepare()
         return True
 
@@ -155,8 +157,6 @@ def log_to_stderr(*, tracebacks: bool, prepare: Callable[[], None] = lambda: Non
     handler.addFilter(begin)
     handler.setFormatter(LogFormatter("%(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.WARNING, handlers=[handler])
-    if not tracebacks:
-        logging.getLogger("toolcrib").addFilter(lambda record: "failed (reference" not in str(record.msg))
 
 
 class LogFormatter(logging.Formatter):
@@ -230,6 +230,24 @@ class Output:
         is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
         text = json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
         return _escaped(text) if self.is_terminal else text
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """Write *rows* under the names of their *columns*; elsewhere than at a terminal, with tabs between them."""
+        plain = [[one_line(cell) for cell in row] for row in rows]
+        if not self.is_rich:
+            if plain:
+                self._write("\n".join("\t".join(row) for row in plain))
+            return
+        from rich.box import SIMPLE_HEAD
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=SIMPLE_HEAD, pad_edge=False)
+        for number, name in enumerate(columns):
+            table.add_column(name, style="" if number else "bold cyan", overflow="fold", no_wrap=not number)
+        for row in plain:
+            table.add_row(*map(Text, row))
+        self.print(table)
 
     def require_reader(self) -> None:
         """Raises OutputClosed where standard output is a pipe that nobody reads any more."""

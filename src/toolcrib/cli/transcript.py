@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..agent import CallEvent, CallFinished, CallStarted, ModelError, Outcome, RunEvent
-from ..core import Call, Progress, Result
+from ..core import Call, Progress, Result, redacted_json
 from ..formats import TextDelta, Usage
 from ..record import Redactor
 from .call import LiveOutput, progress_text
@@ -137,7 +137,9 @@ class JsonTranscript:
         self.pause()
         match event:
             case CallStarted(call):
-                self._write("call", **self._names(call), arguments=self._redact(_arguments_text(call.arguments)))
+                self._write(
+                    "call", **self._names(call), arguments=redacted_json(_arguments_text(call.arguments), self._redact)
+                )
             case CallEvent(call, inner):
                 if isinstance(inner, Progress):
                     progress = {"done": inner.done, "total": inner.total, "message": inner.message}
@@ -158,15 +160,15 @@ class JsonTranscript:
             "text": outcome.text,
             "why": outcome.why or None,
             "pendings": [pending.to_dict() for pending in outcome.pendings] or None,
-            "usage": _usage_data(outcome.usage),
-            "total": _usage_data(total),
+            "usage": outcome.usage.to_dict(),
+            "total": total.to_dict(),
         }
         self._write("turn", **self._redacted(values))
 
     def fail(self, error: ModelError, total: Usage) -> None:
         self.pause()
         values = {"problem": error.problem, "message": str(error), "retry_after_s": error.retry_after_s}
-        self._write("error", **self._redacted(values), total=_usage_data(total))
+        self._write("error", **self._redacted(values), total=total.to_dict())
 
     def _write_words(self, text: str) -> None:
         if text:
@@ -227,7 +229,3 @@ def _arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
 def _tokens_text(usage: Usage) -> str:
     cached = f" ({usage.cached} cached)" if usage.cached else ""
     return f"{usage.input} in{cached}, {usage.output} out"
-
-
-def _usage_data(usage: Usage) -> dict[str, int]:
-    return {"input": usage.input, "output": usage.output, "cached": usage.cached}

@@ -6,7 +6,7 @@ Floor 0: standard library only, no I/O, no other room. What a lower floor needs 
 from .call import Call, Caller
 from .cancel import CancellationToken
 from .content import Audio, Content, Data, File, Image, Text, content_from_dict, content_to_dict
-from .context import Context, Depends, Host, Need, Needs, Overrides, Port, Redaction, Scope
+from .context import HOST_VARIABLES, Context, Depends, Host, Need, Needs, Overrides, Port, Scope, Variables
 from .credentials import Credential
 from .deadline import Deadline, create_lasting_task, current_deadline
 from .decision import Ask, Decision, Do, PolicyAnswer
@@ -20,14 +20,16 @@ from .errors import (
     NameConflictError,
     Retry,
     SetupError,
+    StoreError,
     ToolcribError,
     ToolError,
     UnknownToolError,
 )
 from .events import Emitted, Event, Progress
-from .failure import log_failure, to_tool_error
+from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
+from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
 from .pending import (
     Answer,
     Approve,
@@ -59,13 +61,33 @@ from .protocols import (
     Work,
 )
 from .record import CallRecord
+from .redaction import Redaction, redacted, redacted_content, redacted_data, redacted_json
 from .result import EPOCH, Repair, Result, Status, content_of
-from .semaphore import Permit, Semaphore, SemaphoreFull, held_permits, release_permits, share_permits
+from .semaphore import (
+    Deadlock,
+    Permit,
+    Semaphore,
+    SemaphoreFull,
+    held_permits,
+    release_permits,
+    share_permits,
+    standing_still,
+)
 from .source import Listeners, Source, is_source
-from .spec import Auth, Hints, ToolAuth, ToolSpec
-from .threads import Escaped, in_thread
+from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
+from .threads import Escaped, Postponed, finish_in_thread, finished, in_thread, postpone
 
 __all__ = [
+    "HOST_VARIABLES",
+    "Variables",
+    "Deadlock",
+    "standing_still",
+    "run_on",
+    "is_blocked",
+    "blocking",
+    "await_on",
+    "NotBegun",
+    "LoopEnded",
     "CODES",
     "EPOCH",
     "HANDLE_PREFIX",
@@ -123,6 +145,7 @@ __all__ = [
     "PendingStore",
     "Permit",
     "Policy",
+    "Postponed",
     "PolicyAnswer",
     "Port",
     "Progress",
@@ -140,6 +163,7 @@ __all__ = [
     "Source",
     "Status",
     "StillPending",
+    "StoreError",
     "StoredPending",
     "StoredResult",
     "Suspended",
@@ -162,13 +186,23 @@ __all__ = [
     "current_deadline",
     "definition_digest",
     "held_permits",
+    "finish_in_thread",
+    "finished",
     "in_thread",
     "is_handle",
     "is_source",
+    "leaves",
     "log_failure",
+    "postpone",
     "new_handle",
+    "redacted",
+    "redacted_content",
+    "redacted_data",
+    "redacted_json",
     "release_permits",
     "share_permits",
     "to_tool_error",
     "translate_glob",
+    "Requirement",
+    "Secret",
 ]

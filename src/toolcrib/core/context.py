@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from .call import Call, Caller
 from .cancel import CancellationToken
@@ -13,6 +13,8 @@ from .credentials import Credential
 from .deadline import Deadline
 from .errors import ToolcribError
 from .events import Progress
+from .loops import run_on
+from .redaction import Redaction
 
 T = TypeVar("T")
 
@@ -26,13 +28,7 @@ class Port(Protocol):
     def progress(self, progress: Progress, /) -> None: ...
     async def emit(self, content: Any, /) -> None: ...
     async def ask(self, key: str, schema: Any, message: str, /) -> Any: ...
-
-
-class Redaction(Protocol):
-    """Replaces known secrets in text."""
-
-    def redact(self, text: str, /) -> str: ...
-    def split(self, text: str, /) -> tuple[str, str]: ...
+    def http(self, credential: Credential, /) -> Any: ...
 
 
 class Host(Protocol):
@@ -116,15 +112,30 @@ class Context:
         answer: T = await self.port.ask(key, schema, message)
         return answer
 
+    def http(self, provider: str) -> Any:
+        """An `httpx2.AsyncClient` that sends the credentials of *provider* to that provider's hosts, and nowhere else.
+
+        Requests to other hosts are refused. It is closed when the call ends; the caller of it need not. Raises
+        ToolcribError where the tool does not require such credentials, and SetupError without the extra `net`.
+        """
+        credential = self.credentials.get(provider)
+        if credential is None:
+            has = ", ".join(self.credentials) or "none"
+            raise ToolcribError(
+                f"The tool '{self.call.tool}' has no credentials for '{provider}' (it has: {has}). Declare them: "
+                f'@tool(auth=ToolAuth("{provider}")).'
+            )
+        return self.port.http(credential)
+
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
         """The value of *work*, for sync tools: `ctx.wait(ctx.emit("half way"))`.
 
-        Raises ToolcribError on the event loop itself; use `await` there.
+        Raises ToolcribError on the event loop itself; use `await` there. Raises ToolError `lost` where the loop ends.
         """
         try:
             running = asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+            return run_on(self.loop, work)
         work.close()
         raise ToolcribError(f"ctx.wait() is for sync tools in threads; here, on {running!r}, await it.")
 
@@ -134,7 +145,8 @@ class Depends:
     """Marks a parameter that the host provides: `Annotated[Pool, Depends(get_pool)]`.
 
     *provider* is called for the value: plain, async, or a generator of either kind that yields the value once and
-    cleans up after it. It may itself have `Context` and `Depends` parameters. *scope* is how long the value lives
+    cleans up after it. It may itself have `Caller`, `Variables` and `Depends` parameters, and with the scope `"call"` a
+    `Context`. *scope* is how long the value lives
     and who shares it: `"call"`, `"session"` (one workbench) or `"program"` (all that a host runs;
     a workbench on its own is its own program).
     """
@@ -143,12 +155,25 @@ class Depends:
     scope: Scope = "session"
 
 
+class _HostVariables: ...
+
+
+HOST_VARIABLES = _HostVariables()
+Variables = Annotated[Mapping[str, Any], HOST_VARIABLES]
+"""Annotates a parameter that gets the host's variables. Like `Caller`, a provider of any scope may take them."""
+
+
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a function takes beside its arguments: the Context under one name, values of providers under others."""
+    """What a function takes beside its arguments, by the names of its parameters: values of providers, and others."""
 
     context: str | None = None
     depends: tuple["Need", ...] = ()
+    caller: str | None = None
+    variables: str | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.context or self.depends or self.caller or self.variables)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,10 +18,11 @@ class Deadline:
     Limits of several kinds (the tool's, the workbench's, the call's) are given as the smallest of them.
     """
 
-    __slots__ = ("_due", "_outer", "on_resume")
+    __slots__ = ("_outer", "on_resume", "own_due")
 
     def __init__(self, limit_s: float | None, outer: "Deadline | None" = None) -> None:
-        self._due = inf if limit_s is None else monotonic() + limit_s
+        self.own_due = inf if limit_s is None else monotonic() + limit_s
+        """The moment by its own limit alone."""
         self._outer = outer
         self.on_resume: Callable[[], None] | None = None
         """Called when a pause has ended, by which the deadline has moved."""
@@ -34,7 +35,7 @@ class Deadline:
     @property
     def due(self) -> float:
         """The moment, on the clock of `time.monotonic()`; infinity while a deadline without an outer one is paused."""
-        return self._due if self._outer is None else min(self._due, self._outer.due)
+        return self.own_due if self._outer is None else min(self.own_due, self._outer.due)
 
     @property
     def left_s(self) -> float:
@@ -50,11 +51,11 @@ class Deadline:
     @contextmanager
     def paused(self) -> Generator[None]:
         """Time that does not count, such as starting a worker process. The outer deadline goes on."""
-        left_s, self._due = self._due - monotonic(), inf
+        left_s, self.own_due = self.own_due - monotonic(), inf
         try:
             yield
         finally:
-            self._due = left_s + monotonic()
+            self.own_due = left_s + monotonic()
             if self.on_resume is not None:
                 self.on_resume()
 

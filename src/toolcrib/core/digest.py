@@ -2,9 +2,11 @@
 
 import hashlib
 import json
+from collections.abc import Callable
 from typing import Any
 
 from .call import Caller
+from .protocols import Tool
 from .spec import Hints, ToolSpec
 
 
@@ -16,9 +18,12 @@ def canonical(value: Any) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=True)
 
 
-def definition_digest(spec: ToolSpec) -> str:
-    """A digest of what a tool promises: with another description, schema, hint or requirement it is another tool."""
-    auth = spec.auth
+def definition_digest(spec: ToolSpec, body: str = "") -> str:
+    """A digest of what a tool promises: with another description, schema, hint or requirement it is another tool.
+
+    *body* is the identity of what it does, where that is known.
+    """
+    auth = [each.to_dict() for each in spec.requirements]
     return _sha256(
         spec.name,
         spec.description,
@@ -26,15 +31,17 @@ def definition_digest(spec: ToolSpec) -> str:
         spec.input_schema,
         spec.output_schema,
         {name: getattr(spec.hints, name) for name in Hints.__slots__},
-        auth and {"provider": auth.provider, "handler": auth.handler, "scopes": list(auth.scopes)},
+        auth,
+        body,
     )
 
 
-def call_digest(caller: Caller, spec: ToolSpec, arguments: Any) -> str:
-    """The digest of one call: principal, profile, thread, tool, definition and checked *arguments* (JSON values)."""
-    return _sha256(
-        caller.principal, caller.profile, caller.thread, spec.name, definition_digest(spec), canonical(arguments)
-    )
+def call_digest(caller: Caller, tool: Tool, arguments: str) -> str:
+    """The digest of one call: principal, profile, thread, tool, definition, body, and the text of its *arguments*."""
+    spec = tool.spec
+    body: Callable[[], str] = getattr(tool, "body", str)
+    definition = definition_digest(spec, body())
+    return _sha256(caller.principal, caller.profile, caller.thread, spec.name, definition, arguments)
 
 
 def _sha256(*parts: Any) -> str:

@@ -6,6 +6,7 @@
       UnknownToolError       a name that a registry or workbench does not have (also a KeyError)
       LoadError              a source that cannot be read or imported
       SetupError             a workbench, server or option that cannot work as configured
+      StoreError             a database that cannot be used; a call that needs it ends as `unavailable`
       AnswerError            an answer that nothing waits for, or that is not for this person to give
       ModelError             a model that gave no reply (in `toolcrib.agent`)
     ToolError                for the model: how one call failed
@@ -14,7 +15,8 @@ A ToolError is never a ToolcribError: the first is data in a Result, the second 
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, Literal
+from types import MappingProxyType
+from typing import Any, Final, Literal, Self
 
 Retry = Literal["changed", "later", "never"]
 AnswerProblem = Literal["unknown", "expired", "replayed", "foreign", "invalid"]
@@ -64,6 +66,10 @@ class SetupError(ToolcribError):
     """A workbench, a server or an option that cannot work as configured."""
 
 
+class StoreError(ToolcribError):
+    """A database, or a row of it, that cannot be used. Its text has no statement, value or key in it."""
+
+
 class AnswerError(ToolcribError):
     """An answer that was not accepted. *reason* is why, for programs.
 
@@ -89,6 +95,17 @@ class ToolError(Exception):
     Raises ValueError for a code that is not on the list.
     """
 
+    message: str
+    code: str = "failed"
+    retry: Retry = "later"
+    details: Mapping[str, Any] = MappingProxyType({})
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        # A subclass may not call __init__, and is read all the same.
+        made = super().__new__(cls, *args)
+        made.message = str(args[0]) if args and isinstance(args[0], str) else cls.__name__
+        return made
+
     def __init__(
         self,
         message: str,
@@ -102,8 +119,8 @@ class ToolError(Exception):
             raise ValueError(f"'{code}' is not an error code. The codes are: {', '.join(CODES)}.")
         self.message = message
         self.code = code
-        self.retry: Retry = retry or CODES[code]
-        self.details: Mapping[str, Any] = details or {}
+        self.retry = retry or CODES[code]
+        self.details = details or {}
 
     def __str__(self) -> str:
         return self.message

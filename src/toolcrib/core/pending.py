@@ -94,7 +94,7 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
         case str() if kind not in _ANSWERS:
             from difflib import get_close_matches
 
-            near = get_close_matches(kind[:40].lower(), _ANSWERS, 1)
+            near = get_close_matches(kind[:40].lower(), _ANSWERS)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             kinds = ", ".join(_ANSWERS)
             raise AnswerError(f"{kind[:40]!r} is not a kind of answer.{hint} The kinds are: {kinds}.", "invalid")
@@ -108,12 +108,17 @@ def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class StoredPending:
-    """A pending as a store keeps it: `open`, then `answered` by *by*, then `taken` by the one call that uses it."""
+    """A pending as a store keeps it: `open`, then `answered` by *by*, then `taken` by the one call that uses it.
+
+    Or `expired`: open when the store has seen that it was too late for an answer. *made* are the arguments with the
+    defaults that were made for this call, as JSON text: what was shown, with its secrets, and what is to run.
+    """
 
     pending: Pending
-    state: Literal["open", "answered", "taken"] = "open"
+    state: Literal["open", "answered", "taken", "expired"] = "open"
     answer: Answer | None = None
     by: str | None = None
+    made: str = field(default="", repr=False)
 
 
 class Suspended(BaseException):

@@ -12,7 +12,7 @@ from .pending import Answer, Pending, PendingKind, StoredPending
 from .record import CallRecord
 from .result import Repair, Result
 from .semaphore import Semaphore
-from .spec import ToolAuth, ToolSpec
+from .spec import Requirement, ToolSpec
 
 AtDeadline = Literal["cancelled", "killed", "left_running"]
 """What becomes of work at its deadline: it is cancelled, its process is killed, or a thread goes on with it."""
@@ -41,7 +41,12 @@ class Work(Protocol):
 
 
 class Check(Protocol):
-    """What a model sent, and whether to repair it → arguments. Raises ToolError."""
+    """What a model sent, and whether to repair it → arguments. Raises ToolError, and Postponed where it takes
+    long.
+
+    A check that repairs, or takes a field by several names, has a `document`, a `schema.DocumentReader`. Without it,
+    the document of a call, which rules, people and digests look at, is the JSON as it was sent.
+    """
 
     def __call__(self, arguments: str | bytes | Mapping[str, Any] | None, repair: bool, /) -> Checked: ...
 
@@ -73,12 +78,16 @@ class Tool(Protocol):
     handles: Mapping[str, Any] | None = None
     source: Any = None
 
+    def body(self) -> str:
+        """The identity of what the tool does, as far as it is known: an approval of another body does not count."""
+        return ""
+
 
 class Broker(Protocol):
     """Decides over credentials, between approval and execution: has them, refreshes them, or asks for them."""
 
     async def authorize(
-        self, requirements: Sequence[ToolAuth], caller: Caller, call: Call, /
+        self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
     ) -> Sequence[Credential] | Pending:
         """A credential for each of *requirements*, or what the call waits for.
 
@@ -119,11 +128,14 @@ class PendingStore(Protocol):
     """Stores what calls wait for, and the answers, until they are used or expire.
 
     Every change is a compare-and-set on the state of one row, so that a table can do it: of several that answer, or
-    take, at the same time, exactly one succeeds. *now* is an aware datetime, by the clock of the workbench.
+    take, at the same time, exactly one succeeds. *now* is an aware datetime, by the clock of the workbench. That may
+    step back: what a method has seen expired stays expired.
     """
 
-    async def open(self, pending: Pending, /, *, now: datetime) -> Pending:
-        """Store *pending*. Where one with its digest, kind and key is open and not expired: that one, and not this.
+    async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
+        """Store *pending*, with *made* for its StoredPending.
+
+        Where one with its digest, kind and key is open and not expired: that one, and not this.
 
         Raises ToolError `limited` where there is no room.
         """

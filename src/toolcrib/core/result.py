@@ -37,11 +37,11 @@ class Result(Generic[T_co]):
     """How a call ended. Treat it as a value.
 
     `content` is what may be shown, to a model or a log, with known secrets redacted. `value` is what the tool returned,
-    for the program: it is not redacted. `tool` is the name that was called. Times are in UTC.
+    for the program: it is not redacted, and not in the repr. `tool` is the name that was called. Times are in UTC.
     (Not frozen: one is made for every call, and freezing makes that five times as slow.)
     """
 
-    value: T_co
+    value: T_co = field(repr=False)
     content: tuple[Content, ...]
     error: ToolError | None = None
     repairs: tuple[Repair, ...] = ()

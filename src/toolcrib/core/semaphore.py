@@ -6,8 +6,10 @@ ended, also where the work outlives its answer.
 """
 
 import asyncio
+import itertools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from time import monotonic
 
@@ -23,13 +25,20 @@ class SemaphoreFull(Exception):
         self.is_cancelled = is_cancelled
 
 
+class Deadlock(Exception):
+    """Whoever is inside waits for what the call holds that wants to come in."""
+
+
 class Semaphore:
     """Admits at most *concurrency* at a time, and *burst* at once, which is refilled at *per_s* a second.
 
     None means no such limit. *clock* is the time of the refills, in seconds.
     """
 
-    __slots__ = ("_burst", "_clock", "_held_s", "_lock", "_per_s", "_refilled", "_room", "_size", "_tokens", "_waiting")
+    __slots__ = (
+        *("_burst", "_clock", "_held_s", "_inside", "_lock", "_per_s", "_refilled", "_room", "_size", "_tokens"),
+        "_waiting",
+    )
 
     def __init__(
         self,
@@ -46,37 +55,51 @@ class Semaphore:
         self._clock = clock
         self._refilled = clock()
         self._held_s = 0.0
+        self._inside: dict[Permit, None] = {}
         self._waiting: dict[_Waiter, None] = {}  # in order of arrival
         # Reentrant: an abandoned call releases its permit when it is collected, and that may be at any moment.
         self._lock = threading.RLock()
 
     async def acquire(
-        self, *, patience_s: float | None = None, cancellation: CancellationToken | None = None
+        self,
+        *,
+        patience_s: float | None = None,
+        cancellation: CancellationToken | None = None,
+        outer: "tuple[Permit, ...] | None" = None,
     ) -> "Permit":
-        """A permit, to be released. Waits for it at most *patience_s*. Raises SemaphoreFull."""
+        """A permit, to be released. Waits for it at most *patience_s*. Raises SemaphoreFull.
+
+        *outer* is what the call holds meanwhile. With it, raises Deadlock where waiting would not end by itself.
+        """
         with self._lock:
             if not self._waiting and self._take():
-                return Permit(self)
+                return self._admitted(asyncio.get_running_loop())
             self._refill()
             # Tokens come by the clock alone, so for them it is known when waiting is of no use.
             if patience_s is not None and (patience_s <= 0 or self._tokens_in_s(len(self._waiting) + 1) > patience_s):
                 raise SemaphoreFull(self._room_in_s())
-            waiter = _Waiter()
+            waiter = _Waiter(self)
             self._waiting[waiter] = None
             self._set_alarm()
+        held: tuple[_Held, ...] = () if outer is None else (*outer, *standing_still.get())
         timer = None if patience_s is None else waiter.loop.call_later(patience_s, waiter.end)
         unlink = None if cancellation is None else cancellation.add_callback(lambda: waiter.call_soon(waiter.end))
-        admitted = False
+        permit: Permit | None = None
         try:
+            if held:
+                _begin_wait(waiter, held)
             await waiter.ended
             with self._lock:
-                admitted = waiter.admitted
-                if not admitted:
+                permit = waiter.permit
+                if permit is None:
                     raise SemaphoreFull(
                         self._room_in_s(), is_cancelled=cancellation is not None and cancellation.is_cancelled()
                     )
+                return permit
         finally:
-            if not admitted:
+            if held:
+                _end_wait(waiter, held)
+            if permit is None:
                 self._leave(waiter)
             if timer is not None:
                 timer.cancel()
@@ -84,7 +107,6 @@ class Semaphore:
                 waiter.alarm.cancel()
             if unlink is not None:
                 unlink()
-        return Permit(self)
 
     def share(self, permit: "Permit") -> bool:
         """Hold *permit* once more; False where it has been released already."""
@@ -100,8 +122,16 @@ class Semaphore:
             if permit.holders == 0:
                 held_s = monotonic() - permit.acquired
                 self._held_s = held_s if not self._held_s else 0.8 * self._held_s + 0.2 * held_s
-                self._give_back(unused=unused)
+                self._give_back(permit, unused=unused)
                 self._admit()
+
+    def is_kept_by(self, stays: "Callable[[_Held], bool]", waiter: "_Waiter") -> bool:
+        """Whether *waiter* is not admitted as long as those wait for which *stays* is true."""
+        earlier = itertools.takewhile(lambda each: each is not waiter, tuple(self._waiting))
+        if any(stays(each.loop) for each in earlier):
+            return True
+        inside = tuple(self._inside)
+        return self._room == 0 and bool(inside) and all(stays(each) or stays(each.loop) for each in inside)
 
     def is_idle(self) -> bool:
         """Whether nobody is in or waits, and the rate is refilled: a new semaphore would be the same."""
@@ -121,7 +151,13 @@ class Semaphore:
             self._tokens -= 1
         return True
 
-    def _give_back(self, *, unused: bool) -> None:
+    def _admitted(self, loop: asyncio.AbstractEventLoop) -> "Permit":
+        permit = Permit(self, loop)
+        self._inside[permit] = None
+        return permit
+
+    def _give_back(self, permit: "Permit", *, unused: bool) -> None:
+        del self._inside[permit]
         if self._room is not None:
             self._room += 1
         if self._burst is not None and unused:
@@ -132,9 +168,11 @@ class Semaphore:
         while self._waiting and self._take():
             first = next(iter(self._waiting))
             self._waiting.pop(first, None)
-            first.admitted = first.call_soon(first.end)
-            if not first.admitted:
-                self._give_back(unused=True)
+            permit = self._admitted(first.loop)
+            if first.call_soon(first.end):
+                first.permit = permit
+            else:
+                self._give_back(permit, unused=True)
         self._set_alarm()
 
     def _set_alarm(self) -> None:
@@ -176,8 +214,8 @@ class Semaphore:
 
     def _leave(self, waiter: "_Waiter") -> None:
         with self._lock:
-            if waiter.admitted:
-                self._give_back(unused=True)
+            if waiter.permit is not None:
+                self._give_back(waiter.permit, unused=True)
             else:
                 self._waiting.pop(waiter, None)
             self._admit()
@@ -186,24 +224,27 @@ class Semaphore:
 class Permit:
     """A place inside a semaphore, held by one or by several: it is free when the last one has released it."""
 
-    __slots__ = ("acquired", "holders", "semaphore")
+    __slots__ = ("acquired", "holders", "loop", "semaphore")
 
-    def __init__(self, semaphore: Semaphore) -> None:
+    def __init__(self, semaphore: Semaphore, loop: asyncio.AbstractEventLoop) -> None:
         self.semaphore = semaphore
+        self.loop = loop
         self.holders = 1
         self.acquired = monotonic()
 
 
 class _Waiter:
-    """The semaphore's lock guards `admitted` and `has_alarm`; the rest happens on the waiter's loop."""
+    """The semaphore's lock guards `permit` and `has_alarm`; the rest happens on the waiter's loop."""
 
-    __slots__ = ("admitted", "alarm", "ended", "has_alarm", "loop")
+    __slots__ = ("alarm", "ended", "has_alarm", "loop", "permit", "semaphore")
 
-    def __init__(self) -> None:
+    def __init__(self, semaphore: Semaphore) -> None:
+        self.semaphore = semaphore
         self.loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self.loop.create_future()
         self.alarm: asyncio.TimerHandle | None = None
-        self.admitted = self.has_alarm = False
+        self.permit: Permit | None = None
+        self.has_alarm = False
 
     def call_soon(self, work: Callable[..., None], *args: object) -> bool:
         """Run *work* on the loop of this waiter; False where that loop is closed."""
@@ -218,8 +259,73 @@ class _Waiter:
             self.ended.set_result(None)
 
 
+_Held = Permit | asyncio.AbstractEventLoop
+"""What cannot go on while a call waits: what the call is inside of, and the loops that it blocks."""
+
+
+class _OnLoop:
+    """Work of a call that another event loop does."""
+
+    __slots__ = ("loop",)
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+
+
+_Wait = _Waiter | _OnLoop
+
+_waits: dict[_Held, dict[_Wait, None]] = {}
+_cycles = threading.RLock()
+
+
+@contextmanager
+def waiting_for(loop: asyncio.AbstractEventLoop) -> Generator[None]:
+    """In the block, the running call waits for what *loop* does for it."""
+    held: tuple[_Held, ...] = (*(each for each in held_permits.get() if each.holders), *standing_still.get())
+    wait = _OnLoop(loop)
+    _begin_wait(wait, held)
+    try:
+        yield
+    finally:
+        _end_wait(wait, held)
+
+
+def _begin_wait(wait: _Wait, held: tuple[_Held, ...]) -> None:
+    """Note that *held* waits with *wait*. Raises Deadlock where a waiter waits for *held* in turn."""
+    with _cycles:
+        for each in held:
+            _waits.setdefault(each, {})[wait] = None
+        if isinstance(wait, _Waiter) and _waits_for(wait, frozenset(held), frozenset()):
+            raise Deadlock
+
+
+def _end_wait(wait: _Wait, held: tuple[_Held, ...]) -> None:
+    with _cycles:
+        for each in held:
+            if (waits := _waits.get(each)) is not None:
+                waits.pop(wait, None)
+                if not waits:
+                    del _waits[each]
+
+
+def _waits_for(wait: _Wait, held: frozenset[_Held], path: frozenset[_Wait]) -> bool:
+    """Whether *wait* does not end before *held* goes on. *path* has been followed up to here."""
+    if wait in path:
+        return True
+    path |= {wait}
+
+    def stays(each: _Held) -> bool:
+        return each in held or any(_waits_for(inner, held, path) for inner in tuple(_waits.get(each, ())))
+
+    return stays(wait.loop) if isinstance(wait, _OnLoop) else wait.semaphore.is_kept_by(stays, wait)
+
+
 held_permits: ContextVar[tuple[Permit, ...]] = ContextVar("toolcrib_held_permits", default=())
 """What the running call holds, and the calls that it is a part of."""
+
+
+standing_still: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("toolcrib_standing_still", default=())
+"""The event loops that are blocked until the running call has ended."""
 
 
 def share_permits() -> tuple[Permit, ...]:

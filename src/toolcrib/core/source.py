@@ -1,7 +1,6 @@
 """A group of tools with one life and changing content, and how it reports a change."""
 
 from collections.abc import Callable, Sequence
-from threading import Lock
 from typing import Any, Protocol
 
 
@@ -71,28 +70,23 @@ class Source(Protocol):
 
 
 class Listeners:
-    """Callbacks for a change. `add` and `notify` work from any thread."""
+    """Callbacks for a change. `add` and `notify` work from any thread: each touches the dictionary once."""
 
     def __init__(self) -> None:
-        self._lock = Lock()
         self._callbacks: dict[object, Callable[[], None]] = {}
 
     def add(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Call *callback* from now on. Returns a function that ends that, and may be called any number of times."""
         key = object()
-        with self._lock:
-            self._callbacks[key] = callback
+        self._callbacks[key] = callback
 
         def remove() -> None:
-            with self._lock:
-                self._callbacks.pop(key, None)
+            self._callbacks.pop(key, None)
 
         return remove
 
     def notify(self) -> None:
-        with self._lock:
-            callbacks = list(self._callbacks.values())
-        for callback in callbacks:
+        for callback in list(self._callbacks.values()):
             callback()
 
 

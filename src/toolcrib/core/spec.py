@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .errors import SetupError
+
 
 @dataclass(frozen=True, slots=True)
 class Hints:
@@ -30,8 +32,27 @@ class ToolAuth:
     handler: str | None = None
     scopes: Sequence[str] = ()
 
+    def __post_init__(self) -> None:
+        if isinstance(self.scopes, str):
+            raise SetupError('Scopes are a list: ToolAuth("github", scopes=["repo"]).')
+        object.__setattr__(self, "scopes", tuple(self.scopes or ()))
 
-Auth = ToolAuth | None
+    def to_dict(self) -> dict[str, Any]:
+        return {"provider": self.provider, "handler": self.handler, "scopes": list(self.scopes)}
+
+
+@dataclass(frozen=True, slots=True)
+class Secret:
+    """A secret that a tool needs, by its *name*: the caller's own, or else the one that the operator gave for all."""
+
+    name: str
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"secret": self.name}
+
+
+Requirement = ToolAuth | Secret
+Auth = Requirement | Sequence[Requirement] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +61,7 @@ class ToolSpec:
 
     `input_schema` and `output_schema` are JSON Schema 2020-12; the input's root is an object, and an output schema of
     None promises nothing. `strict` asks model providers for their strict mode. `examples` are arguments that work.
+    `names` are groups of names that a call may use for one member, at any depth: a field's own name and its aliases.
     """
 
     name: str
@@ -54,6 +76,13 @@ class ToolSpec:
     examples: Sequence[Mapping[str, Any]] = ()
     strict: bool | None = None
     timeout_s: float | None = None
+    names: Sequence[frozenset[str]] = ()
+
+    @property
+    def requirements(self) -> tuple[Requirement, ...]:
+        """What `auth` asks for, one after the other."""
+        auth = self.auth
+        return () if auth is None else (auth,) if isinstance(auth, ToolAuth | Secret) else tuple(auth)
 
     def defaults(self) -> dict[str, Any]:
         """The default values of arguments, by name, as far as the input schema has them."""
@@ -70,8 +99,7 @@ class ToolSpec:
             "input_schema": dict(self.input_schema),
             "output_schema": None if self.output_schema is None else dict(self.output_schema),
             "hints": hints or None,
-            "auth": self.auth
-            and {"provider": self.auth.provider, "handler": self.auth.handler, "scopes": list(self.auth.scopes)},
+            "auth": self.auth and _auth_data(self.requirements),
             "tags": sorted(self.tags) or None,
             "version": self.version,
             "examples": [dict(example) for example in self.examples] or None,
@@ -79,3 +107,8 @@ class ToolSpec:
             "timeout_s": self.timeout_s,
         }
         return {name: value for name, value in data.items() if value is not None}
+
+
+def _auth_data(requirements: Sequence[Requirement]) -> Any:
+    data = [each.to_dict() for each in requirements]
+    return data[0] if len(data) == 1 else data

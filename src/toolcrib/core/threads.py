@@ -13,7 +13,8 @@ import queue
 import threading
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from .errors import ToolError
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 _SIZE = 32
 _SPARE = 64
+_NESTED = 256
+_CHECKS = 2
+"""How many threads finish checks. They wait for nothing else, so checks go on where every other thread is taken."""
 
 
 class Escaped(Exception):
@@ -33,17 +37,72 @@ class Escaped(Exception):
         self.error = error
 
 
-def in_thread(work: Callable[[], T]) -> Awaitable[T]:
+class Postponed(Exception):
+    """Raised by a check that would hold the event loop for long. *work* is the rest of it, for `finish_in_thread`.
+
+    *work* is given what says whether to stop, which it asks now and then.
+    """
+
+    def __init__(self, work: Callable[[Callable[[], bool]], Any]) -> None:
+        super().__init__("the check of these arguments takes long")
+        self.work = work
+
+
+def postpone(work: Callable[[Callable[[], bool]], T]) -> T:
+    """Raise Postponed with *work* where an event loop runs; elsewhere, return its value."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return work(lambda: False)
+    raise Postponed(work) from None
+
+
+def finish_in_thread(postponed: Postponed, is_cancelled: Callable[[], bool]) -> Awaitable[Any]:
+    """The value of the rest of a check, run in a thread. To be awaited at once."""
+    work = functools.partial(postponed.work, is_cancelled)
+    postponed.__traceback__ = None
+    del postponed.work  # the arguments are in both, and errors keep their contexts
+    return _checking_threads(os.getpid()).begin(work, is_cleanup=False)
+
+
+def finished(check: Callable[..., T], *arguments: Any) -> T:
+    """The value of *check*, however long that holds the event loop."""
+    try:
+        return check(*arguments)
+    except Postponed as postponed:
+        value: T = postponed.work(lambda: False)
+        return value
+
+
+def in_thread(work: Callable[[], T], *, is_cleanup: bool = False) -> Awaitable[T]:
     """The value of *work*, run in a worker thread under this task's context variables. To be awaited at once.
 
-    Raises what *work* raises; `Escaped` in place of what an event loop cannot carry. Cancelling the wait does not stop
+    Raises what *work* raises; `Escaped` in place of what an event loop cannot carry; ToolError `limited` where too many
+    threads are occupied for ever, but not for what *is_cleanup*. Cancelling the wait does not stop
     the work, and what the call holds is held until the work has ended.
     """
     permits = share_permits()
-    return _holding(work, permits) if permits else _threads(os.getpid()).begin(work)
+    return _holding(work, permits, is_cleanup) if permits else _threads(os.getpid()).begin(work, is_cleanup)
 
 
-async def _holding(work: Callable[[], T], permits: tuple[Permit, ...]) -> T:
+@contextmanager
+def waiting() -> Generator[None]:
+    """In the block, this thread waits for others. If it is a worker thread, another may work in its place."""
+    pool = getattr(_this_thread, "pool", None)
+    if pool is None:
+        yield
+        return
+    pool.change_nested(1)
+    try:
+        yield
+    finally:
+        pool.change_nested(-1)
+
+
+_this_thread = threading.local()
+
+
+async def _holding(work: Callable[[], T], permits: tuple[Permit, ...], is_cleanup: bool) -> T:
     begun = threading.Lock()  # taken once: by the thread that begins, or by the call that ends before it could
 
     def held() -> T:
@@ -55,7 +114,7 @@ async def _holding(work: Callable[[], T], permits: tuple[Permit, ...]) -> T:
             release_permits(permits)
 
     try:
-        return await _threads(os.getpid()).begin(held)
+        return await _threads(os.getpid()).begin(held, is_cleanup)
     finally:
         if begun.acquire(blocking=False):
             release_permits(permits)
@@ -124,30 +183,38 @@ class _Threads:
     """At most *size* threads that somebody waits for, started as they are needed.
 
     A thread whose caller has given up is not counted, so that work that never returns does not exhaust the pool; there
-    may be *spare* of those, and then no more work is begun.
+    may be *spare* of those, and then no more work is begun. Nor is one that waits for what needs threads itself; there
+    may be *nested* of those.
     """
 
-    def __init__(self, size: int, spare: int) -> None:
+    def __init__(self, size: int, spare: int, nested: int) -> None:
         self._size = size
         self._spare = spare
+        self._most_nested = nested
         self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
         self._mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._alive = 0
         self._waiting = 0
         self._abandoned = 0
+        self._nested = 0
 
-    def begin(self, work: Callable[[], T]) -> Awaitable[T]:
+    def begin(self, work: Callable[[], T], is_cleanup: bool) -> Awaitable[T]:
         loop = asyncio.get_running_loop()
         mailbox = self._mailboxes.get(loop)
         if mailbox is None:
             with self._lock:
                 mailbox = self._mailboxes.setdefault(loop, _Mailbox(loop))
         with self._lock:
-            if self._abandoned >= self._spare:
+            if self._abandoned >= self._spare and not is_cleanup:
                 raise ToolError(
                     f"{self._abandoned} calls have never returned, and no thread is left for this one. "
                     "Try again when they have ended.",
+                    "limited",
+                )
+            if self._nested >= self._most_nested and not is_cleanup:
+                raise ToolError(
+                    f"{self._nested} calls wait for calls that they have made, and no thread is left for this one.",
                     "limited",
                 )
             self._waiting += 1
@@ -164,12 +231,19 @@ class _Threads:
                 self._abandoned += 1
                 self._grow()
 
+    def change_nested(self, number: int) -> None:
+        """*number* more threads wait for others."""
+        with self._lock:
+            self._nested += number
+            self._grow()
+
     def _grow(self) -> None:
-        if self._alive < min(self._waiting, self._size + self._abandoned):
+        if self._alive < min(self._waiting, self._size + self._abandoned + self._nested):
             self._alive += 1
             threading.Thread(target=self._serve, name=f"toolcrib-{self._alive}", daemon=True).start()
 
     def _serve(self) -> None:
+        _this_thread.pool = self
         while True:
             job = self._jobs.get()
             value: Any = None
@@ -190,7 +264,7 @@ class _Threads:
                 job.running = False
                 self._waiting -= 1
                 self._abandoned -= job.abandoned
-                leave = self._alive > self._size + self._abandoned
+                leave = self._alive > self._size + self._abandoned + self._nested
                 self._alive -= leave
             job.mailbox.post(job, value, error)
             del job, value, error  # not kept alive while waiting for the next job
@@ -199,6 +273,11 @@ class _Threads:
 
 
 @functools.cache
+def _checking_threads(process: int) -> _Threads:
+    return _Threads(_CHECKS, _SPARE, _NESTED)
+
+
+@functools.cache
 def _threads(process: int) -> _Threads:
     # By process: threads do not survive a fork, and the child needs its own.
-    return _Threads(_SIZE, _SPARE)
+    return _Threads(_SIZE, _SPARE, _NESTED)

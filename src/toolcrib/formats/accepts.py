@@ -32,6 +32,7 @@ OPENAI_STRICT = Accepts(
     max_members=5000,
     max_values=1000,
     max_characters=120_000,
+    large_enum=(250, 15_000),
 )
 
 OPENAI = Accepts(
@@ -79,10 +80,12 @@ ANTHROPIC = Accepts(
 
 GEMINI = Accepts(
     name="Gemini",
+    # Those of the last line are not documented: its API answers 200 to them in recordings.
     source="ai.google.dev: responseJsonSchema, parametersJsonSchema: supported properties; google-genai's types.py",
     keywords=_DESCRIBING
     | {"type", "format", "enum", "items", "prefixItems", "minItems", "maxItems", "minimum", "maximum", "anyOf"}
-    | {"properties", "additionalProperties", "required"},
+    | {"properties", "additionalProperties", "required"}
+    | {"pattern", "minLength", "maxLength", "uniqueItems", "default"},
     not_at_root=_ROOT,
     enum_kinds=frozenset({"string", "integer", "number"}),
     root_reference=False,

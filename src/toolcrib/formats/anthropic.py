@@ -26,7 +26,11 @@ _STOPS: Mapping[str, Stop] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refused",
+    "pause_turn": "paused",
+    "compaction": "paused",
 }
+# Requests of their own, which the counts of the whole do not contain.
+_COUNTED_APART = frozenset({"compaction", "advisor_message"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 _MESSAGE = "Anthropic's message"
 
@@ -38,7 +42,7 @@ class Stream:
         self._offer = offer(specs, ANTHROPIC, strict=strict)
         self._message: dict[str, Any] | None = None
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._inputs: dict[int, str] = {}  # JSON text of the arguments so far, by block
+        self._inputs: dict[int, list[str]] = {}  # JSON text of the arguments so far, by block
         self._ended = False
 
     def add(self, chunk: Any) -> list[TextDelta]:
@@ -47,11 +51,15 @@ class Stream:
         # Unknown events are ignored, as Anthropic asks of its clients; the SDK's own ones repeat what came.
         match event.get("type"):
             case "message_start":
-                self._message = reading.require(event, "message", dict, "Anthropic's message_start")
+                # A gateway that asks again, or asks another model, begins again: what came before does not count.
+                self._message = dict(reading.require(event, "message", dict, "Anthropic's message_start"))
+                self._blocks.clear()
+                self._inputs.clear()
+                self._ended = False
             case "content_block_start":
                 where = "Anthropic's content_block_start"
                 block = reading.require(event, "content_block", dict, where)
-                self._blocks[reading.require(event, "index", int, where)] = dict(block)
+                self._blocks[reading.require(event, "index", int, where)] = reading.json_data(block, where)
                 return reading.deltas(block.get("text")) if block.get("type") == "text" else []
             case "content_block_delta":
                 return self._grow(event)
@@ -80,7 +88,7 @@ class Stream:
             raise reading.IncompleteReply("Anthropic's stream ended in the middle, before 'message_stop'.")
         order = sorted(self._blocks)
         blocks = [self._blocks[index] for index in order]
-        inputs = {number: reading.join_surrogates(self._inputs.get(index, "")) for number, index in enumerate(order)}
+        inputs = {n: reading.join_surrogates("".join(self._inputs.get(index, ()))) for n, index in enumerate(order)}
         return _reply({**self._started(_MESSAGE), "content": blocks}, self._offer, inputs)
 
     def _started(self, where: str) -> dict[str, Any]:
@@ -97,15 +105,18 @@ class Stream:
         block = self._blocks[index]
         match delta.get("type"):
             case "input_json_delta":
-                self._inputs[index] = self._inputs.get(index, "") + reading.require(delta, "partial_json", str, where)
+                self._inputs.setdefault(index, []).append(reading.require(delta, "partial_json", str, where))
             case "citations_delta":
-                block["citations"] = [*(block.get("citations") or ()), delta.get("citation")]
+                if not isinstance(block.get("citations"), list):
+                    block["citations"] = []
+                block["citations"].append(delta.get("citation"))
             case kind:
                 # Text, thinking, signatures, and kinds to come: text is appended, anything else is set.
                 for key, value in delta.items():
-                    if key != "type":
-                        appends = isinstance(value, str) and isinstance(block.get(key), str)
-                        block[key] = block[key] + value if appends else value
+                    if isinstance(value, str) and key != "type":
+                        reading.append_text(block, key, value)
+                    elif key != "type":
+                        block[key] = value
                 return reading.deltas(delta.get("text")) if kind == "text_delta" else []
         return []
 
@@ -122,29 +133,37 @@ def _reply(message: Mapping[str, Any], offered: Offer, inputs: Mapping[int, str]
     used_ids: set[str] = set()
     for number, block in enumerate(content):
         where = f"{place} (content[{number}])"
+        if text := inputs.get(number):  # of a call, or of Anthropic's own tools
+            block["input"] = arguments_object(text)
         if block.get("type") == "text":
             texts.append(reading.require(block, "text", str, where))
         elif block.get("type") == "tool_use":
-            arguments: Mapping[str, Any] | str
-            if text := inputs.get(number):
-                arguments, block["input"] = text, arguments_object(text)
-            else:
-                arguments = reading.optional(block, "input", dict, where) or {}
-            name = reading.require(block, "name", str, where)
+            arguments = text or reading.optional(block, "input", dict, where) or {}
+            reading.require(block, "name", str, where)
             block["id"] = reading.unique_id(reading.require(block, "id", str, where), used_ids)
-            made.append(offered.call(block["id"], name, arguments))
-            block["name"] = offered.name_of(made[-1].tool)  # one that was made up may be one that cannot be sent back
-    usage = reading.optional(message, "usage", dict, place) or {}
-    cached = reading.token_count(usage, "cache_read_input_tokens")
-    # Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
-    uncached = reading.token_count(usage, "input_tokens") + reading.token_count(usage, "cache_creation_input_tokens")
-    return Reply(
+            made.append(offered.read_call(block, block["id"], arguments))
+    reason = message.get("stop_reason")
+    return reading.finished_reply(
         "".join(texts),
-        tuple(made),
-        reading.stop_reason(message.get("stop_reason"), _STOPS),
-        Usage(uncached + cached, reading.token_count(usage, "output_tokens"), cached),
+        made,
+        reading.stop_reason(reason, _STOPS),
+        _usage(reading.optional(message, "usage", dict, place) or {}),
         {"role": "assistant", "content": content},
+        reason=str(reason or ""),
     )
+
+
+def _usage(usage: Mapping[str, Any]) -> Usage:
+    total = Usage()
+    iterations = usage.get("iterations")
+    apart = [i for i in iterations if isinstance(i, dict)] if isinstance(iterations, list) else []
+    for counts in (usage, *(one for one in apart if str(one.get("type")) in _COUNTED_APART)):
+        cached = reading.token_count(counts, "cache_read_input_tokens")
+        written = reading.token_count(counts, "cache_creation_input_tokens")
+        # Anthropic's `input_tokens` are those that are neither read from the cache nor written to it.
+        sent = reading.token_count(counts, "input_tokens") + cached + written
+        total += Usage(sent, reading.token_count(counts, "output_tokens"), cached, written)
+    return total
 
 
 # Turns as messages, and messages as turns
@@ -211,8 +230,8 @@ class _Anthropic(BlockFormat):
                 ids = [block.get("id") for block in blocks if block["type"] == "tool_use"]
                 if ids != [call.id for call in turn.calls]:
                     return None
-                # An answer may be empty, and may end in an empty text; neither can be sent.
-                return [block for block in blocks if block["type"] != "text" or block.get("text")]
+                # An answer may be empty, and may end in a blank text; neither can be sent.
+                return [block for block in blocks if block["type"] != "text" or str(block.get("text")).strip()]
             case _:
                 return None
 

@@ -10,14 +10,21 @@ calls or results; Converse has no choice for "no tools", see `without_tools`. To
 images and documents, have a `status`, and are together in the next message.
 """
 
-from base64 import b64decode
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..core import Call, Content, Result, SetupError, ToolError, ToolSpec
 from . import history, reading
 from .accepts import BEDROCK
-from .bedrock_blocks import blocks_of, read_block, with_unique_names
+from .bedrock_blocks import (
+    add_delta,
+    blocks_of,
+    read_block,
+    start_block,
+    whole_block,
+    with_bytes,
+    with_unique_names,
+)
 from .content import arguments_object, arguments_of, json_text
 from .format import BlockFormat, Object
 from .history import ToolOutput
@@ -32,6 +39,8 @@ _STOPS: Mapping[str, Stop] = {
     "model_context_window_exceeded": "length",
     "guardrail_intervened": "refused",
     "content_filtered": "refused",
+    "malformed_model_output": "malformed",
+    "malformed_tool_use": "malformed",
 }
 _ANSWER = "Bedrock's answer"
 
@@ -42,7 +51,7 @@ class Stream:
     def __init__(self, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> None:
         self._offer = offer(specs, BEDROCK, strict=strict)
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._inputs: dict[int, str] = {}  # JSON text of the arguments so far, by block
+        self._inputs: dict[int, list[str]] = {}  # JSON text of the arguments so far, by block
         self._end: dict[str, Any] = {}
 
     def add(self, chunk: Any) -> list[TextDelta]:
@@ -53,12 +62,14 @@ class Stream:
             if str(name).endswith("Exception"):
                 message = value.get("message") if isinstance(value, Mapping) else value
                 raise reading.IncompleteReply(f"Bedrock broke off its answer: {name}: {message}", name)
-            if name == "contentBlockStart":
+            if name == "messageStart":  # a gateway that asks again begins again
+                self._blocks.clear()
+                self._inputs.clear()
+                self._end.clear()
+            elif name == "contentBlockStart":
                 started = reading.require(event, name, dict, where)
-                start = reading.require(started, "start", dict, where)
-                self._blocks[reading.require(started, "contentBlockIndex", int, where)] = reading.json_data(
-                    start, where
-                )
+                block = start_block(reading.require(started, "start", dict, where), where)
+                self._blocks[reading.require(started, "contentBlockIndex", int, where)] = block
             elif name == "contentBlockDelta":
                 return self._grow(reading.require(event, name, dict, where), where)
             elif name == "messageStop":
@@ -73,9 +84,9 @@ class Stream:
         """The whole reply. Raises ValueError where the stream ended before the message did."""
         if "stopReason" not in self._end:
             raise reading.IncompleteReply("Bedrock's stream ended in the middle, before 'messageStop'.")
-        order = sorted(self._blocks)
-        inputs = {number: reading.join_surrogates(self._inputs.get(index, "")) for number, index in enumerate(order)}
-        message = {"role": "assistant", "content": [self._blocks[index] for index in order]}
+        order = sorted(index for index, block in self._blocks.items() if block)
+        inputs = {n: reading.join_surrogates("".join(self._inputs.get(index, ()))) for n, index in enumerate(order)}
+        message = {"role": "assistant", "content": [whole_block(self._blocks[index]) for index in order]}
         return _reply(message, self._end, self._offer, inputs)
 
     def _grow(self, change: Mapping[str, Any], where: str) -> list[TextDelta]:
@@ -86,16 +97,10 @@ class Stream:
             if "toolUse" not in block:
                 raise ValueError(f"{where} is malformed: the call of block {index} was never started.")
             piece = reading.require(reading.require(delta, "toolUse", dict, where), "input", str, where)
-            self._inputs[index] = self._inputs.get(index, "") + piece
-        elif "text" in delta:
-            text = reading.require(delta, "text", str, where)
-            block["text"] = block.get("text", "") + text
-            return reading.deltas(text)
-        elif "reasoningContent" in delta:
-            _add_reasoning(
-                block.setdefault("reasoningContent", {}), reading.require(delta, "reasoningContent", dict, where)
-            )
-        return []
+            self._inputs.setdefault(index, []).append(piece)
+        else:
+            add_delta(block, delta, where)
+        return reading.deltas(delta.get("text"))
 
 
 # An answer as a Reply
@@ -127,35 +132,25 @@ def _reply(
             arguments = (inputs.get(number) or "{}") if number in inputs else use.get("input", {})
             use["input"] = arguments_object(arguments)
             if _is_call(block):
-                name = reading.require(use, "name", str, where)
+                reading.require(use, "name", str, where)
                 if not isinstance(arguments, (str, dict)):
                     arguments = json_text(arguments)
                 use["toolUseId"] = reading.unique_id(reading.require(use, "toolUseId", str, where), used_ids)
-                made.append(offered.call(use["toolUseId"], name, arguments))
-                use["name"] = offered.name_of(made[-1].tool)  # one that was made up may be one that cannot be sent back
+                made.append(offered.read_call(use, use["toolUseId"], arguments))
     usage = reading.optional(whole, "usage", dict, _ANSWER) or {}
     cached = reading.token_count(usage, "cacheReadInputTokens")
     # `inputTokens` are those that are neither read from the cache nor written to it.
-    uncached = reading.token_count(usage, "inputTokens") + reading.token_count(usage, "cacheWriteInputTokens")
-    return Reply(
+    written = reading.token_count(usage, "cacheWriteInputTokens")
+    sent = reading.token_count(usage, "inputTokens") + cached + written
+    reason = whole.get("stopReason")
+    return reading.finished_reply(
         "".join(texts),
-        tuple(made),
-        reading.stop_reason(whole.get("stopReason"), _STOPS),
-        Usage(uncached + cached, reading.token_count(usage, "outputTokens"), cached),
+        made,
+        reading.stop_reason(reason, _STOPS),
+        Usage(sent, reading.token_count(usage, "outputTokens"), cached, written),
         {"role": "assistant", "content": content},
+        reason=str(reason or ""),
     )
-
-
-def _add_reasoning(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Reasoning is streamed flat, and is nested in a message: text and its signature together."""
-    for key in ("text", "signature"):
-        if isinstance(delta.get(key), str):
-            whole = block.setdefault("reasoningText", {"text": ""})
-            whole[key] = whole.get(key, "") + delta[key]
-    hidden = delta.get("redactedContent")
-    if isinstance(hidden, str | bytes):
-        more = hidden if isinstance(hidden, bytes) else b64decode(hidden)
-        block["redactedContent"] = block.get("redactedContent", b"") + more
 
 
 # Turns as messages, and messages as turns
@@ -170,16 +165,6 @@ def _is_call(block: Mapping[str, Any]) -> bool:
     return isinstance(use, Mapping) and use.get("type") != "server_tool_use"
 
 
-def _with_bytes(block: dict[str, Any]) -> dict[str, Any]:
-    match block:
-        case {"reasoningContent": {"redactedContent": str(text)}}:
-            return {"reasoningContent": {"redactedContent": b64decode(text)}}
-        case {"image": {"format": form, "source": {"bytes": str(text)}}}:
-            return {"image": {"format": form, "source": {"bytes": b64decode(text)}}}
-        case _:
-            return block
-
-
 def without_tools(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """*messages* with their calls and results as text: for a request without `toolConfig`."""
     return [
@@ -192,8 +177,8 @@ def _as_text(block: Mapping[str, Any]) -> list[dict[str, Any]]:
     match block:
         case {"toolUse": {"name": name, "input": arguments}}:
             return [{"text": f"[I called the tool {name} with {json_text(arguments)}]"}]
-        case {"toolResult": {"content": [*inner], "status": status}}:
-            how = "failed" if status == "error" else "answered"
+        case {"toolResult": {"content": [*inner], **rest}}:
+            how = "failed" if rest.get("status") == "error" else "answered"
             shown = [{"text": json_text(block["json"])} if "json" in block else block for block in inner]
             return [{"text": f"[The tool {how}:]"}, *shown]
         case _:
@@ -249,8 +234,8 @@ class _Bedrock(BlockFormat):
                 ids = [block["toolUse"].get("toolUseId") for block in blocks if _is_call(block)]
                 if ids != [call.id for call in turn.calls]:
                     return None
-                # An answer may have empty text; it cannot be sent.
-                return [_with_bytes(block) for block in blocks if block.get("text") != ""]
+                # An answer may have blank text; it cannot be sent.
+                return [with_bytes(block) for block in blocks if str(block.get("text", "-")).strip()]
             case _:
                 return None
 

@@ -1,6 +1,7 @@
-"""Content blocks of Bedrock Converse: text, JSON, images, audio and documents, to them and back."""
+"""Content blocks of Bedrock Converse: text, JSON, images, audio and documents, to them and back; blocks in pieces."""
 
 import re
+from base64 import b64decode
 from collections.abc import Mapping
 from typing import Any
 
@@ -79,15 +80,94 @@ def read_block(block: Mapping[str, Any], where: str) -> Content:
     return Image(data, media_type) if kind == "image" else Audio(data, media_type)
 
 
+# The model's own blocks, which are streamed in pieces
+
+
+def start_block(start: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The block that begins with *start*."""
+    block: dict[str, Any] = reading.json_data(start, where)
+    if "toolResult" in block:  # of a tool of Bedrock's own
+        result = reading.require(block, "toolResult", dict, where)
+        result["content"] = reading.object_list(result, "content", where)
+    return block
+
+
+def add_delta(block: dict[str, Any], delta: Mapping[str, Any], where: str) -> None:
+    """Add *delta* to *block*, as far as it has been streamed. Raises ValueError, with the place."""
+    if "text" in delta:
+        reading.append_text(block, "text", reading.require(delta, "text", str, where))
+    elif "citation" in delta:
+        block.setdefault("citations", []).append(reading.require(delta, "citation", dict, where))
+    elif "image" in delta and "image" in block:
+        block["image"] = {
+            **reading.require(block, "image", dict, where),
+            **reading.require(delta, "image", dict, where),
+        }
+    elif "toolResult" in delta and "toolResult" in block:
+        content = block["toolResult"]["content"]
+        for part in reading.object_list(delta, "toolResult", where):
+            if "text" in part and content and "text" in content[-1]:
+                reading.append_text(content[-1], "text", reading.require(part, "text", str, where))
+            else:
+                content.append(dict(part))
+    elif "reasoningContent" in delta:
+        reasoning = reading.require(delta, "reasoningContent", dict, where)
+        _add_reasoning(block.setdefault("reasoningContent", {}), reasoning, where)
+
+
+def _add_reasoning(block: dict[str, Any], delta: Mapping[str, Any], where: str) -> None:
+    """Reasoning is streamed flat, and is nested in a message: text and its signature together."""
+    for key in ("text", "signature"):
+        if isinstance(delta.get(key), str):
+            reading.append_text(block.setdefault("reasoningText", {"text": ""}), key, delta[key])
+    if isinstance(delta.get("redactedContent"), str | bytes):
+        block.setdefault("redactedContent", bytearray()).extend(decoded(delta, "redactedContent", where))
+
+
+def whole_block(block: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A streamed *block* as it is in a message: text that has citations is a block of another kind."""
+    if "citations" not in block:
+        return block
+    text = [{"text": block["text"]}] if "text" in block else []
+    return {"citationsContent": {"content": text, "citations": block["citations"]}}
+
+
+def with_bytes(value: Any) -> Any:
+    """*value*, a block of JSON data, with bytes where Converse has them."""
+    match value:
+        case list():
+            return [with_bytes(inner) for inner in value]
+        case dict():
+            return {name: _member(name, inner) for name, inner in value.items()}
+        case _:
+            return value
+
+
+def _member(name: str, value: Any) -> Any:
+    if name in ("bytes", "redactedContent") and isinstance(value, str):
+        try:
+            return b64decode(value)
+        except ValueError:
+            return value
+    return value if name in ("input", "json") else with_bytes(value)  # these are a model's and a tool's own JSON
+
+
 def with_unique_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """*messages* with numbers added to repeated names of documents: Bedrock refuses repeated names in a request."""
     seen: dict[str, int] = {}
     for message in messages:
         for block in message["content"]:
-            for inner in block["toolResult"]["content"] if "toolResult" in block else [block]:
-                if "document" in inner:
-                    name = inner["document"]["name"]
-                    seen[name] = number = seen.get(name, 0) + 1
-                    if number > 1:
-                        inner["document"]["name"] = f"{name} ({number})"
+            match block:
+                case {"toolResult": {"content": [*blocks]}}:
+                    pass
+                case _:
+                    blocks = [block]
+            for inner in blocks:
+                match inner:
+                    case {"document": {"name": str(name)} as document}:
+                        seen[name] = number = seen.get(name, 0) + 1
+                        if number > 1:
+                            document["name"] = f"{name} ({number})"
+                    case _:
+                        pass
     return messages

@@ -91,10 +91,12 @@ class Format(ABC):
             match turn:
                 case User(content):
                     messages += self.user_messages(content)
-                case Reply():
+                case Reply() if not turn.is_empty:
                     messages += self.reply_messages(turn, offered)
                 case Results(results):
                     messages += self.result_messages(history.identified(results), offered)
+                case _:
+                    pass
         return self.request(self.joined(messages), instructions)
 
     def read_conversation(

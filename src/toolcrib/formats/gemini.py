@@ -28,6 +28,7 @@ _STOPS: Mapping[str, Stop] = {
     "STOP": "end",
     "MAX_TOKENS": "length",
     "CONTINUATION": "length",
+    **dict.fromkeys(("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL"), "malformed"),
     **dict.fromkeys(
         (
             "SAFETY",
@@ -61,6 +62,7 @@ class Stream:
         self._parts: list[dict[str, Any]] = []
         self._usage: Mapping[str, Any] = {}
         self._stop: str | None = None
+        self._message = ""
         self._id = ""
 
     def add(self, chunk: Any) -> list[TextDelta]:
@@ -80,6 +82,7 @@ class Stream:
             return []
         where = f"{_ANSWER} (candidates[0])"
         self._stop = reading.optional(candidates[0], "finishReason", str, where) or self._stop
+        self._message = reading.optional(candidates[0], "finishMessage", str, where) or self._message
         content = reading.optional(candidates[0], "content", dict, where) or {}
         added: list[TextDelta] = []
         for number, data in enumerate(reading.object_list(content, "parts", f"{where}.content")):
@@ -94,13 +97,13 @@ class Stream:
             raise reading.IncompleteReply(
                 "Gemini's answer ended in the middle: none of its candidates has a 'finishReason'."
             )
-        return _reply(self._parts, self._offer, self._id, self._stop, self._usage)
+        return _reply(self._parts, self._offer, self._id, self._stop, self._usage, self._message)
 
     def _append(self, part: dict[str, Any], *, continues: bool) -> None:
         last = self._parts[-1] if self._parts else {}
         text = part.get("text")
         if continues and _is_text(part) and _is_text(last) and last.get("thought") == part.get("thought"):
-            last["text"] += text
+            reading.append_text(last, "text", part["text"])
         elif text != "" or len(part) > 1:
             self._parts.append(part)  # a signature may come in a part of its own, without text
 
@@ -134,6 +137,7 @@ def _reply(
     response_id: str = "",
     stop: str = "STOP",
     usage: Mapping[str, Any] | None = None,
+    message: str = "",
 ) -> Reply:
     native: list[dict[str, Any]] = reading.json_data(parts, _ANSWER)
     prefix = f"{_OWN_ID}{reading.join_surrogates(response_id) or uuid4().hex}"
@@ -142,26 +146,27 @@ def _reply(
     for number, call in enumerate(part["functionCall"] for part in native if "functionCall" in part):
         if call.get("id"):
             call["id"] = reading.unique_id(call["id"], used_ids)
-        made.append(offered.call(call.get("id") or f"{prefix}:{number}", call["name"], call.get("args") or {}))
-        call["name"] = offered.name_of(made[-1].tool)  # one that was made up may be one that cannot be sent back
+        made.append(offered.read_call(call, call.get("id") or f"{prefix}:{number}", call.get("args") or {}))
     usage = usage or {}
-    return Reply(
+    return reading.finished_reply(
         "".join(part["text"] for part in native if "text" in part and not part.get("thought")),
-        tuple(made),
+        made,
         # Gemini gives "STOP" for an answer with calls, too.
         "calls" if made and stop == "STOP" else _STOPS.get(stop, "other"),
         Usage(
             reading.token_count(usage, "promptTokenCount") + reading.token_count(usage, "toolUsePromptTokenCount"),
             reading.token_count(usage, "candidatesTokenCount") + reading.token_count(usage, "thoughtsTokenCount"),
             reading.token_count(usage, "cachedContentTokenCount"),
+            reasoning=reading.token_count(usage, "thoughtsTokenCount"),
         ),
         {"role": "model", "parts": native},
+        reason=f"{stop}: {message}" if message else stop,
     )
 
 
 def _is_text(part: Mapping[str, Any]) -> bool:
     """Whether *part* is text and nothing else: one with a signature stays as it came."""
-    return isinstance(part.get("text"), str) and part.keys() <= {"text", "thought"}
+    return isinstance(part.get("text"), str | reading.Pieces) and part.keys() <= {"text", "thought"}
 
 
 # Turns as contents, and contents as turns

@@ -89,15 +89,10 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"result": inner}, "required": ["result"], **shared}
 
 
-def call_result(
-    result: Result[Any],
-    output_schema: Mapping[str, Any] | None = None,
-    *,
-    whole: tuple[Content, ...] | None = None,
-) -> dict[str, Any]:
+def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """*result* as a `tools/call` result, with structured content where *output_schema* promises it.
 
-    *whole* is the full content of a large result; the structured content is made from it. `_meta` has, for programs,
+    Of a result that is too large to be shown there is no structured content either. `_meta` has, for programs,
     `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`, `toolcrib/pending`,
     `{"id", "kind"}`, and `toolcrib/handle` of a large result.
     """
@@ -108,11 +103,16 @@ def call_result(
     failed = error is not None or result.pending is not None
     if not failed and output_schema is not None:
         try:
-            structured = _structured(output_schema, result.content if whole is None else whole)
+            if "size_chars" in result.metadata:
+                error = _too_large(result.tool)
+            else:
+                structured = _structured(output_schema, result.content)
         except ValueError:
+            error = _unpresentable(result.tool)
+        if error is not None:
             # Structured content that was promised must be there, so for MCP this call has failed. What may be shown of
             # its result still is.
-            failed, error = True, _unpresentable(result.tool)
+            failed = True
             shown.insert(0, {"type": "text", "text": error.message})
     meta = _meta(result, error)
     return {
@@ -155,6 +155,11 @@ def _structured(schema: Mapping[str, Any], content: tuple[Content, ...]) -> dict
     if not is_valid(schema, value):
         raise ValueError
     return value if _is_object(schema) else {"result": value}
+
+
+def _too_large(tool: str) -> ToolError:
+    message = f"Tool '{tool}' has run; do not call it again. Its result is too large to be shown at once, and follows:"
+    return ToolError(message, "too_large", retry="never")
 
 
 def _unpresentable(tool: str) -> ToolError:

@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from ..core import Call, NameConflictError, ToolSpec
+from ..schema.dialect import heaviest_first
 from ..schema.lower import Accepts, Lift, Loss, Lowered, lower
 
 
@@ -43,7 +44,7 @@ class Offer:
         names = _names([spec.name for spec in specs], accepts)
         lowered = _within_limits([_lowered(spec, accepts, strict) for spec in specs], specs, accepts)
         self.tools: tuple[Offered, ...] = tuple(
-            Offered(spec, names[spec.name], spec.description, low.schema, low.strict, low.losses)
+            Offered(spec, names[spec.name], spec.description, low.schema, low.strict, heaviest_first(low.losses))
             for spec, low in zip(specs, lowered, strict=True)
         )
         self._accepts = accepts
@@ -77,6 +78,15 @@ class Offer:
         tool = self.tool_of(name)
         lift = self._lifts.get(tool)
         return Call(tool, arguments if lift is None else _lifted(arguments, lift), call_id)
+
+    def read_call(self, native: dict[str, Any], call_id: str, arguments: str | Mapping[str, Any] | None) -> Call:
+        """The call of the tool that *native* has the provider's name of.
+
+        A name that the model has made up may be one that cannot be sent back; *native* then gets one that can.
+        """
+        call = self.call(call_id, native["name"], arguments)
+        native["name"] = self.name_of(call.tool)
+        return call
 
 
 def offer(specs: Iterable[ToolSpec], accepts: Accepts, *, strict: bool | None = None) -> Offer:
@@ -135,7 +145,7 @@ def _within_limits(lowered: list[Lowered], specs: Sequence[ToolSpec], accepts: A
                         "so the tool is sent without strict mode."
                     )
                     loose = lower(spec.input_schema, accepts)
-                    low = replace(loose, losses=(*loose.losses, Loss("", "strict", meaning)))
+                    low = replace(loose, losses=(*loose.losses, Loss("", "strict", meaning, "high")))
                     break
             else:
                 tools, optional, unions = tools + 1, optional + low.optional, unions + low.unions

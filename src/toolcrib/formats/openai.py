@@ -28,11 +28,19 @@ _ANSWER = "OpenAI's answer"
 _STOPS: Mapping[str, Stop] = {
     "stop": "end",
     "eos": "end",
+    "eos_token": "end",
+    "stop_sequence": "end",
+    "end_turn": "end",
     "tool_calls": "calls",
     "function_call": "calls",
+    "tool_use": "calls",
     "length": "length",
+    "max_tokens": "length",
     "model_length": "length",
     "content_filter": "refused",
+    "tool_use_failed": "malformed",
+    "function_call_filter: malformed_function_call": "malformed",
+    "function_call_filter: unexpected_tool_call": "malformed",
 }
 # What an answer has and a request may not have, or not in the same form.
 _ANSWER_ONLY = frozenset({"annotations", "audio", "function_call", "parsed", "tool_calls", "role"})
@@ -46,15 +54,20 @@ class Stream:
         self._offer = offer(specs, OPENAI, strict=strict)
         self._deltas = MessageDeltas()
         self._finish: str | None = None
+        self._failure = ""
+        self._done = False
         self._usage: Mapping[str, Any] | None = None
 
     def add(self, chunk: Any) -> list[TextDelta]:
         """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
         if chunk == "[DONE]":
-            return []
+            self._done = True
+            return reading.deltas(self._deltas.end())
         where = "OpenAI's chunk"
         data = reading.as_mapping(chunk, where)
-        _refuse_error(data)
+        if failure := _failed_call(data):
+            self._finish, self._failure = "tool_use_failed", failure
+            return []
         # The last count is the total, also where a server sends one with every chunk.
         self._usage = reading.optional(data, "usage", dict, where) or self._usage
         for choice in reading.object_list(data, "choices", where):
@@ -62,33 +75,47 @@ class Stream:
                 continue  # of several choices, the first
             self._finish = reading.optional(choice, "finish_reason", str, f"{where} (choices[0])") or self._finish
             delta = reading.optional(choice, "delta", dict, f"{where} (choices[0])")
-            return reading.deltas(self._deltas.add(delta)) if delta else []
+            text = self._deltas.add(delta) if delta else ""
+            return reading.deltas(text + self._deltas.end() if self._finish else text)
         return []
 
     def reply(self) -> Reply:
         """The whole reply. Raises ValueError where the stream ended before the answer did."""
-        if self._finish is None:
+        if self._finish is None and not self._done:  # some servers give no reason, but all end with "[DONE]"
             raise reading.IncompleteReply("OpenAI's stream ended in the middle, before any 'finish_reason'.")
-        return _reply(self._deltas.message(), self._finish, self._usage, self._offer, "OpenAI's streamed message")
+        message, where = self._deltas.message(), "OpenAI's streamed message"
+        return _reply(message, self._finish, self._usage, self._offer, where, self._failure)
 
 
 # An answer as a Reply
 
 
-def _refuse_error(whole: Mapping[str, Any]) -> None:
-    # Some gateways answer with status 200 and an error inside.
-    if error := whole.get("error"):
+def _failed_call(whole: Mapping[str, Any]) -> str:
+    """What Groq reports of a call that its model wrote wrong. Raises IncompleteReply for any other error in *whole*.
+
+    Some gateways answer with status 200 and an error inside.
+    """
+    error = whole.get("error")
+    if isinstance(error, Mapping) and error.get("code") == "tool_use_failed":
+        return f"{error.get('message')} {error.get('failed_generation') or ''}".strip()
+    if error:
         raise shared.error_from(error)
+    return ""
 
 
 def _reply(
-    message: Mapping[str, Any], finish: Any, usage: Mapping[str, Any] | None, offered: Offer, where: str
+    message: Mapping[str, Any],
+    finish: Any,
+    usage: Mapping[str, Any] | None,
+    offered: Offer,
+    where: str,
+    failure: str = "",
 ) -> Reply:
     message = reading.json_data(message, where)
     native_calls, made = _calls(message, offered, where)
-    text = _text(message.get("content"), where)
+    text = shared.without_thoughts(_text(message.get("content"), where))
     refusal = reading.optional(message, "refusal", str, where)
-    stop = "end" if finish is None else reading.stop_reason(finish, _STOPS)
+    stop = reading.stop_reason(str(finish).lower(), _STOPS) if finish else "end"
     if made and stop in ("end", "other"):
         stop = "calls"  # several servers say "stop" beside calls
     elif refusal or (stop == "calls" and not made):
@@ -99,7 +126,14 @@ def _reply(
     native = {"role": "assistant", "content": None if made else "", **native}
     if native_calls:
         native["tool_calls"] = native_calls
-    return Reply(text or refusal or "", tuple(made), stop, _usage(usage or {}), native)
+    return reading.finished_reply(
+        text or refusal or "",
+        made,
+        stop,
+        _usage(usage or {}),
+        native,
+        reason=f"{finish}: {failure}" if failure else str(finish or ""),
+    )
 
 
 def _calls(message: Mapping[str, Any], offered: Offer, where: str) -> tuple[list[dict[str, Any]], list[Call]]:
@@ -115,13 +149,11 @@ def _calls(message: Mapping[str, Any], offered: Offer, where: str) -> tuple[list
         if call.get("type") not in (None, "", "function"):
             continue
         function = reading.require(call, "function", dict, place)
-        name = reading.require(function, "name", str, f"{place}.function")
+        reading.require(function, "name", str, f"{place}.function")
         call_id = reading.unique_id(reading.optional(call, "id", str, place), used_ids)
         arguments = shared.read_arguments(function.get("arguments"))
-        made.append(offered.call(call_id, name, arguments))
-        # A name that the model has made up may be one that cannot be sent back.
-        name = offered.name_of(made[-1].tool)
-        function = {**function, "name": name, "arguments": shared.arguments_text(arguments)}
+        made.append(offered.read_call(function, call_id, arguments))
+        function["arguments"] = shared.arguments_text(arguments)
         native.append({**call, "id": call_id, "type": "function", "function": function})
         native[-1].pop("index", None)
     return native, made
@@ -136,9 +168,7 @@ def _text(content: Any, where: str) -> str:
 
 
 def _usage(usage: Mapping[str, Any]) -> Usage:
-    details = usage.get("prompt_tokens_details")
-    cached = reading.token_count(details, "cached_tokens") if isinstance(details, Mapping) else 0
-    return Usage(reading.token_count(usage, "prompt_tokens"), reading.token_count(usage, "completion_tokens"), cached)
+    return reading.openai_usage(usage, "prompt_tokens", "completion_tokens")
 
 
 # Turns as messages
@@ -261,17 +291,22 @@ class _Chat(Format):
 
     def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
         whole = reading.as_mapping(answer, _ANSWER)
-        _refuse_error(whole)
+        offered = offer(specs, OPENAI, strict=strict)
+        if failure := _failed_call(whole):
+            return _reply({}, "tool_use_failed", None, offered, _ANSWER, failure)
         choices = reading.object_list(whole, "choices", _ANSWER)  # of several, the first
         if not choices:
             raise ValueError(
                 f"{_ANSWER} is malformed: 'choices' is empty or missing. Is this a Chat Completions address?"
             )
         where = f"{_ANSWER} (choices[0])"
-        message = reading.require(choices[0], "message", dict, where)
+        finish = choices[0].get("finish_reason")
+        if finish == "content_filter":  # Azure leaves the message out
+            message = reading.optional(choices[0], "message", dict, where) or {}
+        else:
+            message = reading.require(choices[0], "message", dict, where)
         usage = reading.optional(whole, "usage", dict, _ANSWER)
-        offered = offer(specs, OPENAI, strict=strict)
-        return _reply(message, choices[0].get("finish_reason"), usage, offered, f"{where}.message")
+        return _reply(message, finish, usage, offered, f"{where}.message")
 
     def user_messages(self, content: Sequence[Content]) -> list[Object]:
         parts = [_part(part) for part in content]

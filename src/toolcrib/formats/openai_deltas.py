@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from . import reading
+from .openai_parts import LeadingThoughts
 
 _WHERE = "OpenAI's chunk (choices[0].delta)"
 
@@ -17,11 +18,12 @@ class MessageDeltas:
     """A message, as far as it has been streamed."""
 
     def __init__(self) -> None:
+        self._thoughts = LeadingThoughts()
         self._message: dict[str, Any] = {}
         self._calls: list[dict[str, Any]] = []
 
     def add(self, delta: Mapping[str, Any]) -> str:
-        """The text that *delta* adds. Raises ValueError where it is malformed."""
+        """The text that *delta* adds, without thoughts. Raises ValueError where it is malformed."""
         for number, delta_call in enumerate(reading.object_list(delta, "tool_calls", _WHERE)):
             self._add_to_call(delta_call, f"{_WHERE}.tool_calls[{number}]")
         _merge(self._message, {name: value for name, value in delta.items() if name not in ("tool_calls", "role")})
@@ -31,7 +33,13 @@ class MessageDeltas:
             parts = reading.object_list(delta, "content", _WHERE)
             texts = [part for part in parts if part.get("type") == "text"]
             content = "".join(reading.optional(part, "text", str, _WHERE) or "" for part in texts)
-        return content if isinstance(content, str) and content else refusal if isinstance(refusal, str) else ""
+        if isinstance(content, str) and content:
+            return self._thoughts.add(content)
+        return refusal if isinstance(refusal, str) else ""
+
+    def end(self) -> str:
+        """The text that was held back, as it could have been the beginning of a thought."""
+        return self._thoughts.end()
 
     def message(self) -> dict[str, Any]:
         """The message, as a whole answer has it."""
@@ -53,9 +61,8 @@ class MessageDeltas:
         if isinstance(arguments, Mapping):
             whole["arguments"] = json.dumps(reading.json_data(arguments, where))
         else:
-            whole["arguments"] = whole.get("arguments", "") + (
-                reading.optional(function, "arguments", str, where) or ""
-            )
+            piece = reading.optional(function, "arguments", str, where) or ""
+            reading.append_text(whole, "arguments", piece)
         _merge(whole, {n: v for n, v in function.items() if n not in ("name", "arguments")})
 
     def _new_call(self, delta_call: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,10 +84,12 @@ class MessageDeltas:
         return call
 
 
-def _is_whole(arguments: str) -> bool:
+def _is_whole(arguments: str | reading.Pieces) -> bool:
+    last = (arguments.pieces[-1] if isinstance(arguments, reading.Pieces) else arguments).rstrip()
     try:
-        return isinstance(json.loads(arguments), dict)
-    except ValueError:
+        # The last piece alone decides nearly always, however many there are.
+        return last[-1:] in ("", "}") and isinstance(json.loads(str(arguments)), dict)
+    except (ValueError, RecursionError):
         return False
 
 
@@ -90,13 +99,15 @@ def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
         current = message.get(name)
         if value is None:
             continue
-        if isinstance(value, str) and isinstance(current, str):
-            message[name] = current + value
-        elif isinstance(value, list) and isinstance(current, list):
-            message[name] = [*current, *value]
-        elif isinstance(value, list) and isinstance(current, str):
-            message[name] = [{"type": "text", "text": current}, *value] if current else value
-        elif isinstance(value, str) and isinstance(current, list):
-            message[name] = [*current, {"type": "text", "text": value}] if value else current
+        if isinstance(value, str):
+            if not isinstance(current, list):
+                reading.append_text(message, name, value)
+            elif value:
+                current.append({"type": "text", "text": value})
+        elif isinstance(value, list):
+            if not isinstance(current, list):
+                text = str(current) if isinstance(current, reading.Pieces) else ""
+                message[name] = current = [{"type": "text", "text": text}] if text else []
+            current.extend(value)
         else:
             message[name] = value

@@ -4,7 +4,7 @@ import json
 import mimetypes
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from ..core import CODES, Audio, Call, Content, File, Image, Result, Text, ToolError
 from . import reading
@@ -15,6 +15,8 @@ AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/m
 PDF = "application/pdf"
 
 _AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+_THOUGHTS = "<think>", "</think>"
+_MAX_BLANK = 100  # how much blank space may come before thoughts
 _ERROR = re.compile(r"Error \((\w+)\): ?(.*)", re.DOTALL)
 
 
@@ -26,6 +28,44 @@ def error_from(error: Any) -> reading.IncompleteReply:
     return reading.IncompleteReply(
         f"OpenAI broke off its answer: {prefix}{str(details.get('message'))[:500]}", str(code)
     )
+
+
+class LeadingThoughts:
+    """Removes the thoughts that some servers put before a text, as `<think>...</think>`, whole or in pieces."""
+
+    def __init__(self) -> None:
+        self._place: Literal["before", "inside", "after", "text"] = "before"
+        self._held = ""
+
+    def add(self, piece: str) -> str:
+        """The text that *piece* adds."""
+        held, self._held = self._held + piece, ""
+        if self._place == "before":
+            begun = held.lstrip()
+            if begun.startswith(_THOUGHTS[0]):
+                self._place = "inside"
+            elif len(held) > _MAX_BLANK or not _THOUGHTS[0].startswith(begun):
+                self._place = "text"
+        if self._place == "inside":
+            thoughts, closed, held = held.partition(_THOUGHTS[1])
+            self._place = "after" if closed else "inside"
+            self._held = "" if closed else thoughts[-len(_THOUGHTS[1]) :]
+        if self._place == "after":
+            held = held.lstrip()
+            self._place = "text" if held else "after"
+        if self._place == "before":
+            self._held = held
+        return held if self._place == "text" else ""
+
+    def end(self) -> str:
+        """The text that was held back, as it could have become a tag."""
+        return self._held if self._place == "before" else ""
+
+
+def without_thoughts(text: str) -> str:
+    """*text* without the thoughts that it begins with."""
+    thoughts = LeadingThoughts()
+    return thoughts.add(text) + thoughts.end()
 
 
 def choice_parameters(kind: str, tool: Any, parallel: bool) -> dict[str, Any]:

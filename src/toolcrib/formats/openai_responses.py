@@ -53,17 +53,21 @@ class Stream:
 
     def add(self, chunk: Any) -> list[TextDelta]:
         """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        if chunk == "[DONE]":  # some gateways end every stream with it
+            return []
         event = reading.as_mapping(chunk, _EVENT)
         # Unknown events are ignored: there are dozens, for OpenAI's own tools too.
         match event.get("type"):
+            case "response.created":  # a gateway that asks again begins again
+                self._items.clear()
+                self._response = None
             case "response.output_text.delta" | "response.refusal.delta":
                 return reading.deltas(reading.require(event, "delta", str, _EVENT))
             case "response.output_item.added" | "response.output_item.done":
                 self._items[self._index(event)] = dict(reading.require(event, "item", dict, _EVENT))
             case "response.function_call_arguments.delta":
                 item = self._items.setdefault(self._index(event), {"type": "function_call"})
-                before = reading.optional(item, "arguments", str, f"{_EVENT} (item)") or ""
-                item["arguments"] = before + reading.require(event, "delta", str, _EVENT)
+                reading.append_text(item, "arguments", reading.require(event, "delta", str, _EVENT))
             case "response.function_call_arguments.done":
                 item = self._items.setdefault(self._index(event), {"type": "function_call"})
                 item["arguments"] = reading.require(event, "arguments", str, _EVENT)
@@ -108,10 +112,9 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], off
         if item.get("type") == "function_call":
             call_id = reading.unique_id(reading.optional(item, "call_id", str, where), used_ids)
             arguments = shared.read_arguments(item.get("arguments"))
-            made.append(offered.call(call_id, reading.require(item, "name", str, where), arguments))
-            # A name that the model has made up may be one that cannot be sent back.
-            name = offered.name_of(made[-1].tool)
-            own |= {"call_id": call_id, "name": name, "arguments": shared.arguments_text(arguments)}
+            reading.require(item, "name", str, where)
+            own |= {"call_id": call_id, "arguments": shared.arguments_text(arguments)}
+            made.append(offered.read_call(own, call_id, arguments))
         elif item.get("type") == "message" or item.get("role") == "assistant":
             parts: list[dict[str, Any]] = []
             if place != _ANSWER and isinstance(item.get("content"), str):  # a request may have the text alone
@@ -127,7 +130,16 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], off
             native.append(own)
     if response.get("store") is False:
         native = _without_stored(native)
-    return Reply("".join(texts), tuple(made), _stop(response, bool(made), refused), _usage(response), native)
+    details = response.get("incomplete_details")
+    reason = details.get("reason") if isinstance(details, Mapping) else None
+    return reading.finished_reply(
+        "".join(texts),
+        made,
+        _stop(response, reason, bool(made), refused),
+        _usage(response),
+        native,
+        reason=str(reason or "incomplete"),
+    )
 
 
 def _without_stored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -139,10 +151,9 @@ def _without_stored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def _stop(response: Mapping[str, Any], has_calls: bool, refused: bool) -> Stop:
+def _stop(response: Mapping[str, Any], reason: Any, has_calls: bool, refused: bool) -> Stop:
     if response.get("status") == "incomplete":
-        details = response.get("incomplete_details")
-        match details.get("reason") if isinstance(details, Mapping) else None:
+        match reason:
             case "max_output_tokens":
                 return "length"
             case "content_filter":
@@ -156,9 +167,7 @@ def _stop(response: Mapping[str, Any], has_calls: bool, refused: bool) -> Stop:
 
 def _usage(response: Mapping[str, Any]) -> Usage:
     usage = reading.optional(response, "usage", dict, _ANSWER) or {}
-    details = usage.get("input_tokens_details")
-    cached = reading.token_count(details, "cached_tokens") if isinstance(details, Mapping) else 0
-    return Usage(reading.token_count(usage, "input_tokens"), reading.token_count(usage, "output_tokens"), cached)
+    return reading.openai_usage(usage, "input_tokens", "output_tokens")
 
 
 # Turns as items

@@ -2,19 +2,21 @@
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from math import isfinite
 from random import getrandbits
 from typing import Any, TypeVar, cast
 
-from ..core import SetupError, ToolSpec
+from ..core import Call, SetupError, ToolSpec
 from ..schema import closest_match
-from .turns import Reply, ReplyStream, Stop, TextDelta
+from .turns import Reply, ReplyStream, Stop, TextDelta, Usage
 
 T = TypeVar("T")
 
 _MAX_DEPTH = 200
 """How deep an answer may be nested. Python's own JSON parser gives up at a depth that changes with the stack."""
+
+_MAX_REASON = 2000
 
 _KINDS: Mapping[type, str] = {dict: "an object", list: "a list", str: "text", int: "an integer", bool: "true or false"}
 
@@ -25,6 +27,27 @@ class IncompleteReply(ValueError):
     def __init__(self, message: str, code: str = "cut") -> None:
         super().__init__(message)
         self.code = code
+
+
+class Pieces:
+    """A text while it is streamed: a piece is added in constant time. `json_data` makes it text."""
+
+    __slots__ = ("pieces",)
+
+    def __init__(self, text: str) -> None:
+        self.pieces = [text]
+
+    def __str__(self) -> str:
+        return "".join(self.pieces)
+
+
+def append_text(data: dict[str, Any], key: str, piece: str) -> None:
+    """Add *piece* to the text `data[key]`; anything else that is there is replaced."""
+    text = data.get(key)
+    if isinstance(text, Pieces):
+        text.pieces += [piece] if piece else []
+    else:
+        data[key] = Pieces(text + piece if isinstance(text, str) else piece)
 
 
 def as_mapping(answer: Any, where: str) -> dict[str, Any]:
@@ -85,7 +108,9 @@ def _json_data(value: Any, where: str, depth: int) -> Any:
             return {join_surrogates(str(key)): _json_data(inner, where, depth - 1) for key, inner in value.items()}
         case list() | tuple():
             return [_json_data(inner, where, depth - 1) for inner in value]
-        case bytes():
+        case Pieces():
+            return join_surrogates(str(value))
+        case bytes() | bytearray():
             return b64encode(value).decode()
         case _:
             raise ValueError(f"{where} is malformed: a value in it is {kind_of(value)}, which is not JSON.")
@@ -132,9 +157,31 @@ def token_count(data: Mapping[str, Any], key: str) -> int:
     return count if type(count) is int and count > 0 else 0
 
 
+def openai_usage(usage: Mapping[str, Any], sent: str, received: str) -> Usage:
+    """The tokens that both formats of OpenAI count, the one under other names than the other."""
+    of_sent, of_received = (usage.get(f"{name}_details") for name in (sent, received))
+    return Usage(
+        token_count(usage, sent),
+        token_count(usage, received),
+        token_count(of_sent, "cached_tokens") if isinstance(of_sent, Mapping) else 0,
+        reasoning=token_count(of_received, "reasoning_tokens") if isinstance(of_received, Mapping) else 0,
+    )
+
+
 def stop_reason(value: Any, reasons: Mapping[str, Stop]) -> Stop:
     """Why the model stopped, from the provider's own word for it."""
     return reasons.get(value, "other") if isinstance(value, str) else "other"
+
+
+def finished_reply(text: str, calls: Sequence[Call], stop: Stop, usage: Usage, native: Any, *, reason: str) -> Reply:
+    """The reply of an answer that was read. *reason* is the provider's own word for *stop*.
+
+    A malformed answer has no calls: those of them that could be read may not be what the model wrote.
+    """
+    if stop == "malformed":
+        calls, native = (), None
+    reason = join_surrogates(reason)[:_MAX_REASON] if stop in ("malformed", "other") else ""
+    return Reply(text, tuple(calls), stop, usage, native, reason)
 
 
 def deltas(text: Any) -> list[TextDelta]:

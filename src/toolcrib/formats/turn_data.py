@@ -29,7 +29,7 @@ def turn_to_dict(turn: Turn) -> dict[str, Any]:
     match turn:
         case User(content):
             return {"kind": "user", "content": [content_to_dict(part) for part in content]}
-        case Reply(text, calls, stop, usage, native):
+        case Reply(text, calls, stop, usage, native, reason, server):
             return {
                 "kind": "reply",
                 "text": text,
@@ -37,6 +37,8 @@ def turn_to_dict(turn: Turn) -> dict[str, Any]:
                 "stop": stop,
                 "usage": usage.to_dict(),
                 "native": native,
+                **({"reason": reason} if reason else {}),
+                **({"server": server} if server else {}),
             }
         case Results(results):
             return {"kind": "results", "results": [_result_to_dict(result) for result in results]}
@@ -54,8 +56,9 @@ def turn_from_dict(data: Mapping[str, Any]) -> Turn:
                 require(turn, "text", str, "turn"),
                 tuple(_call(call, where) for call, where in _items(turn, "calls", "turn")),
                 _one_of(turn, "stop", get_args(Stop), "turn"),
-                Usage(*(optional(usage, name, int, "turn.usage") or 0 for name in ("input", "output", "cached"))),
+                Usage(*(optional(usage, name, int, "turn.usage") or 0 for name in Usage.__slots__)),
                 turn.get("native"),
+                *(optional(turn, name, str, "turn") or "" for name in ("reason", "server")),
             )
         case "results":
             return Results(tuple(_result(result, where) for result, where in _items(turn, "results", "turn")))

@@ -1,13 +1,13 @@
 """Where work runs that must be stoppable: worker processes of our own. `sandbox.worker` is their own side of it."""
 
-from .processes import Codec, Processes, ProcessWork
+from .processes import Codec, GuestProcesses, Processes, ProcessWork
 from .wire import TooLarge
-from .workers import Limits, OutputTooLarge, Worker, WorkerGone, Workers
+from .workers import Limits, Worker, WorkerGone, Workers
 
 __all__ = [
     "Codec",
+    "GuestProcesses",
     "Limits",
-    "OutputTooLarge",
     "ProcessWork",
     "Processes",
     "TooLarge",

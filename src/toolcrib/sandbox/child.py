@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from .wire import Frames, pack
+from .wire import READ_BYTES, Frames, pack
 
 
 class Channel:
@@ -37,10 +37,7 @@ class Channel:
         while True:
             while (message := frames.take()) is not None:
                 yield message
-            try:
-                data = await loop.sock_recv(self._sock, 2**18)
-            except ConnectionError:
-                return
+            data = await loop.sock_recv(self._sock, READ_BYTES)
             if not data:
                 return
             frames.feed(data)
@@ -56,8 +53,6 @@ class Channel:
                     poll = select.poll()
                     poll.register(self._sock, select.POLLOUT)
                     poll.poll()
-                except ConnectionError:
-                    return  # the host has hung up, and the guard is about to end us
 
 
 Serve = Callable[[Channel], Awaitable[None]]
@@ -72,7 +67,6 @@ def main(settings: Mapping[str, Any]) -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, errors="backslashreplace")
     faulthandler.enable()
-    _limit(resource.RLIMIT_CORE, 0)
     if settings["memory_bytes"]:
         _limit(resource.RLIMIT_AS, settings["memory_bytes"])
     with contextlib.suppress(OSError):

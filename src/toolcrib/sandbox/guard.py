@@ -1,9 +1,9 @@
 """Stands between a worker and its host, and ends everything that came of the worker when either of them is gone.
 
-Run as a script in a new interpreter, before anything else is imported. It forks once, while it is small and has one
-thread, lets the child become the worker, and waits. What a tool starts, and what that starts, stays below the guard,
-which adopts orphans (Linux), so a session of its own takes nothing out of reach. A worker that hangs in native code, is
-stopped or is killed cannot keep the guard from its work.
+Run as a script in a new interpreter, before anything else is imported. It forks, while it is small and has one thread,
+a second guard below itself, which does the same, lets its child become the worker, and waits. What a tool starts, and
+what that starts, stays below the guards, which adopt orphans (Linux), so a session of its own takes nothing out of
+reach. A worker that hangs in native code, is stopped or is killed cannot keep a guard from its work.
 """
 
 import contextlib
@@ -21,30 +21,32 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 def main(settings: dict[str, object]) -> None:
     """Start the worker below this process and see to its end. *settings* are those of `child.main`, and `host`."""
-    channel = settings["channel"]
+    channel, parent = settings["channel"], settings["host"]
     assert isinstance(channel, int)
-    awake, wake = os.pipe()
-    os.set_blocking(awake, False)
-    os.set_blocking(wake, False)
-    ending: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _: ending.append(number))
-    signal.signal(signal.SIGCHLD, lambda *_: None)
-    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-    end_with_parent(signal.SIGTERM)
-    adopt_orphans()
-    if os.getppid() != settings["host"]:
-        os._exit(0)  # the host ended before it could be watched
-    guard = os.getpid()
-    worker = os.fork()
-    if worker:
-        _watch(worker, channel, awake, ending)
-    signal.set_wakeup_fd(-1)
+    assert isinstance(parent, int)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # Two guards on Linux, each in a session of its own: a tool that kills one of them, or its own group, leaves a
+    # guard to end everything that came of it.
+    for _ in range(2 if sys.platform == "linux" else 1):
+        awake, wake = os.pipe()
+        os.set_blocking(wake, False)
+        ending: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _, ending=ending: ending.append(number))  # type: ignore[misc]
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        belong_to(parent, signal.SIGTERM)
+        parent = os.getpid()
+        below = os.fork()
+        if below:
+            _watch(below, channel, awake, ending)
+        signal.set_wakeup_fd(-1)
+        os.close(awake)
+        os.close(wake)
+        if sys.platform == "linux":
+            os.setsid()
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    end_with_parent(signal.SIGKILL)
-    adopt_orphans()
-    if os.getppid() != guard:
-        os._exit(0)
+    belong_to(parent, signal.SIGKILL)
     # By its full name: a script is in no package.
     from toolcrib.sandbox.child import main as work
 
@@ -60,22 +62,16 @@ def _watch(worker: int, channel: int, awake: int, ending: list[int]) -> None:
     while (status := _reap(worker)) is None and not ending:
         if any(fd == channel for fd, _ in poll.poll()):
             break
-        with contextlib.suppress(BlockingIOError):
-            os.read(awake, 4096)
+        os.read(awake, 4096)
     kill_below(os.getpid())
-    while status is None:
-        try:
-            pid, ended = os.waitpid(worker, 0)
-        except ChildProcessError:
-            break
-        status = ended if pid == worker else None
-    if status is not None and os.WIFSIGNALED(status):
+    if status is None:
+        _, status = os.waitpid(worker, 0)
+    if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        if number not in (signal.SIGKILL, signal.SIGSTOP):
+        if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
-    os._exit(os.waitstatus_to_exitcode(status) if status else 0)
+    os._exit(os.waitstatus_to_exitcode(status))
 
 
 def _reap(worker: int) -> int | None:
@@ -85,7 +81,7 @@ def _reap(worker: int) -> int | None:
         try:
             pid, ended = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return 0 if status is None else status
+            return status
         if pid == 0:
             return status
         if pid == worker:
@@ -141,21 +137,16 @@ def descendants(pid: int) -> Iterator[int]:
         waiting += children.get(child, ())
 
 
-def adopt_orphans() -> None:
-    """From now on, descendants whose parent has ended become children of this process (Linux)."""
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-
-
-def end_with_parent(number: int) -> None:
-    """Have the kernel send *number* to this process when the thread that started it ends (Linux)."""
-    _prctl(_PR_SET_PDEATHSIG, number)
-
-
-def _prctl(option: int, value: int) -> None:
+def belong_to(parent: int, number: int) -> None:
+    """Get the signal *number* when the thread of *parent* ends that started this process; adopt orphans (Linux)."""
     if sys.platform == "linux":
         import ctypes  # only where there is something to guard
 
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+        prctl = ctypes.CDLL(None).prctl
+        prctl(_PR_SET_PDEATHSIG, number)
+        prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    if os.getppid() != parent:
+        os._exit(0)  # it ended before it could be watched
 
 
 if __name__ == "__main__":

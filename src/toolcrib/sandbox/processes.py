@@ -8,15 +8,27 @@ gets to a worker, is its `Codec`'s business.
 import asyncio
 import itertools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import fields
 from time import monotonic
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from ..core import Context, Overrides, Progress, Redaction, ToolError, content_from_dict, log_failure
+from ..core import (
+    Context,
+    Credential,
+    LoopEnded,
+    Overrides,
+    Progress,
+    Redaction,
+    ToolError,
+    await_on,
+    content_from_dict,
+    log_failure,
+)
 from .printed import PrintedOutput
 from .wire import TooLarge
-from .workers import Limits, OutputTooLarge, Worker, WorkerGone, Workers
+from .workers import Limits, Worker, WorkerGone, Workers
 
 _log = logging.getLogger("toolcrib")
 
@@ -80,14 +92,11 @@ class Processes:
 
     async def close(self) -> None:
         """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""
-        here = asyncio.get_running_loop()
         while self._pools:
             loop, pool = self._pools.popitem()
-            if loop is here:
-                await pool.close()
-            elif loop.is_running():
-                await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(pool.close(), loop))
-            else:
+            try:
+                await await_on(loop, pool.close())
+            except LoopEnded:
                 pool.abandon()
 
     async def __aenter__(self) -> Self:
@@ -99,17 +108,28 @@ class Processes:
         await self.close()
 
 
+class GuestProcesses(Processes):
+    """Worker processes for WebAssembly, which share none with other tools.
+
+    Each module has a limit of its own. Their address space has none: a memory of theirs reserves much, and uses little.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(limits=Limits(memory_bytes=None))
+
+
 class ProcessWork:
     """The work of a tool that runs in a worker process, stopped at the deadline with everything it started.
 
     Waiting for a worker counts toward the deadline; starting one, and importing the tool in it, does not.
     """
 
-    def __init__(self, codec: Codec) -> None:
+    def __init__(self, codec: Codec, processes: Callable[[], Processes] = Processes) -> None:
         self._codec = codec
+        self._processes = processes
 
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
-        lease = WorkerLease(self._codec, context, context.host.resource(Processes).pool())
+        lease = WorkerLease(self._codec, context, context.host.resource(self._processes).pool())
         try:
             await lease.wait()
             if lease.needs_preparation():
@@ -123,7 +143,7 @@ class ProcessWork:
             lease.release()
 
 
-_numbers = itertools.count(1)
+_numbers = itertools.count()
 
 
 class WorkerLease:
@@ -147,14 +167,14 @@ class WorkerLease:
 
     def needs_preparation(self) -> bool:
         """Take a worker; whether it has yet to import the tool."""
-        return not self._knows(self._take())
+        return self._key not in self._take().known
 
     async def prepare(self) -> None:
         """Until a worker has imported the tool. Raises ToolError."""
         due = monotonic() + self._pool.limits.start_s
         for left in reversed(range(_TRIES)):
             worker = self._worker or self._take()
-            if self._knows(worker):
+            if self._key in worker.known:
                 return
             is_fresh = not worker.known
             # Not by asyncio.timeout: its way out is a cancellation of the task, which means something else here.
@@ -181,7 +201,6 @@ class WorkerLease:
             else:
                 if reply["type"] == "ready":
                     worker.known.add(self._key)
-                    self._is_sound = True
                     return
                 # A worker that has served before may know a file as it was.
                 if is_fresh or not left:
@@ -195,7 +214,6 @@ class WorkerLease:
 
         Cancelled, it stops the work and everything that it started.
         """
-        self._is_sound = False
         message = self._message(arguments)
         for left in reversed(range(_TRIES)):
             worker = self._worker
@@ -207,8 +225,6 @@ class WorkerLease:
                 raise  # nothing can be waited for now
             except TooLarge as error:
                 raise ToolError(f"The arguments of '{self._name}' are {error}.", "too_large") from None
-            except OutputTooLarge as error:
-                raise ToolError(f"Tool '{self._name}' {error}. Ask for less.", "too_large") from None
             except WorkerGone as gone:
                 if self._has_begun or not left:
                     raise ToolError(
@@ -222,20 +238,18 @@ class WorkerLease:
                 await self._wind_down(worker)
                 raise
             else:
-                return self._end(worker, reply)
+                return self._end(reply)
         raise AssertionError("the last try has returned or raised")
 
     def release(self) -> None:
         """Give the worker back. What is not known to have ended well is stopped."""
         self._give_back()
         if self._has_turn:
-            self._has_turn = False
             self._pool.leave()
 
     # Inside
 
     def _take(self) -> Worker:
-        self._is_sound = False
         try:
             self._worker = self._pool.take(self._key)
         except WorkerGone as gone:
@@ -249,10 +263,6 @@ class WorkerLease:
             self._worker.used_by[id(redaction)] = redaction
         self._redactions = list(self._worker.used_by.values())
         return self._worker
-
-    def _knows(self, worker: Worker) -> bool:
-        self._is_sound = self._key in worker.known
-        return self._is_sound
 
     def _give_back(self) -> None:
         worker, self._worker = self._worker, None
@@ -281,9 +291,7 @@ class WorkerLease:
             "call_id": context.call.id,
             "data": None if context.call.data is None else _sendable(context.call.data),
             "caller": [caller.principal, caller.profile, caller.thread],
-            "credentials": [
-                [each.provider, each.secret, each.kind, list(each.scopes)] for each in context.credentials.values()
-            ],
+            "credentials": [_credential_data(each) for each in context.credentials.values()],
             "variables": sent,
             "withheld": withheld,
             "due": due,
@@ -329,17 +337,15 @@ class WorkerLease:
     async def _answer(self, worker: Worker, message: Mapping[str, Any], **more: Any) -> None:
         await worker.send({"do": "answer", "call": self._call, "number": message["number"], **more})
 
-    def _end(self, worker: Worker, message: Mapping[str, Any]) -> Any:
+    def _end(self, message: Mapping[str, Any]) -> Any:
         # With children left behind, or out of memory, the worker is not used again: nothing of a call outlives it.
         self._is_sound = bool(message["clean"])
-        worker.drain()
         if (error := message.get("error")) is not None:
             raise ToolError(error["message"], error["code"], retry=error["retry"], details=error.get("details", {}))
         return self._codec.read_value(message["value"])
 
     async def _wind_down(self, worker: Worker) -> None:
         """The call is cancelled: let the tool clean up for a moment. Whatever it does, it is stopped after that."""
-        self._is_sound = False
         timer = asyncio.get_running_loop().call_later(_GRACE_S, worker.kill)
         try:
             await worker.send({"do": "cancel", "call": self._call})
@@ -367,6 +373,13 @@ class WorkerLease:
         for redaction in self._redactions:
             text = redaction.redact(text)
         return text
+
+
+def _credential_data(credential: Credential) -> dict[str, Any]:
+    data = {one.name: getattr(credential, one.name) for one in fields(Credential)}
+    expires_at = credential.expires_at and credential.expires_at.isoformat()
+    lists = {"scopes": list(credential.scopes), "hosts": list(credential.hosts), "allow": list(credential.allow)}
+    return {**data, **lists, "detail": dict(credential.detail), "expires_at": expires_at}
 
 
 def _sendable(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:

@@ -10,6 +10,8 @@ from typing import Any
 
 _HEAD = struct.Struct(">I")
 LIMIT_BYTES = 64 * 1024 * 1024
+READ_BYTES = 262_144
+"""How much is read at once."""
 
 
 class TooLarge(ValueError):

@@ -11,6 +11,7 @@ import itertools
 import logging
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
 from functools import partial, reduce
 from typing import Any, Protocol, TypeVar
 
@@ -55,9 +56,10 @@ async def serve(channel: Channel) -> None:
 
 
 class _Worker:
+    call: int
+
     def __init__(self, channel: Channel) -> None:
         self.channel = channel
-        self.call = 0
         self._loaders: dict[str, Loader] = {}
         self._tools: dict[str, Callable[[str, Context], Awaitable[dict[str, Any]]]] = {}
         self._running: asyncio.Task[None] | None = None
@@ -119,7 +121,6 @@ class _Worker:
             self.send("ended", **outcome, clean=clean)
         except (TooLarge, MemoryError) as error:
             self.send("ended", error=self._error(error, message), clean=False)
-        self._port = None
 
     async def _value(
         self,
@@ -131,10 +132,7 @@ class _Worker:
         name, due = message["name"], message["due"]
         # The clock of `time.monotonic` is one for all processes of a machine.
         deadline = None if due is None else Deadline.due_at(due)
-        credentials = [
-            Credential(provider, secret, kind, tuple(scopes))
-            for provider, secret, kind, scopes in message["credentials"]
-        ]
+        credentials = [_credential(data) for data in message["credentials"]]
         overrides = {_imported(provider): _imported(by) for provider, by in message["overrides"]}
         data = None if message["data"] is None else Variables(*message["data"], kind="entry")
         context = Context(
@@ -149,9 +147,9 @@ class _Worker:
         current_deadline.set(deadline)
         try:
             return await tool(message["arguments"], context)
-        except asyncio.CancelledError:
-            cancellation.cancel()
-            raise
+        finally:
+            while port.clients:
+                await port.clients.pop().aclose()
 
     def _error(self, raised: BaseException, message: Mapping[str, Any]) -> dict[str, Any]:
         name = message["name"]
@@ -193,6 +191,11 @@ class _Host:
         return self._resources.setdefault(factory, factory())  # type: ignore[no-any-return]
 
 
+def _credential(data: dict[str, Any]) -> Credential:
+    expires_at = data.pop("expires_at")
+    return Credential(**data, expires_at=None if expires_at is None else datetime.fromisoformat(expires_at))
+
+
 class _Port:
     """Carries what a tool reports to the host, and the answers back."""
 
@@ -203,6 +206,7 @@ class _Port:
         self._progress: Progress | None = None
         self._numbers = itertools.count()
         self._waiting: dict[int, asyncio.Future[Mapping[str, Any]]] = {}
+        self.clients: list[Any] = []
 
     def progress(self, progress: Progress, /) -> None:
         is_waiting, self._progress = self._progress is not None, progress
@@ -227,6 +231,12 @@ class _Port:
         question = Elicitation(schema)
         self.flush()
         return question.read((await self._request("ask", key=key, schema=question.schema, message=message))["value"])
+
+    def http(self, credential: Credential, /) -> Any:
+        from ..net import authorized
+
+        self.clients.append(authorized(credential))
+        return self.clients[-1]
 
     def receive_answer(self, message: Mapping[str, Any]) -> None:
         waiting = self._waiting.pop(message["number"], None)

@@ -17,20 +17,23 @@ import weakref
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
+from math import inf
+from time import monotonic
 from typing import Any
 
 from . import guard
-from .wire import LIMIT_BYTES, Frames, TooLarge, pack
+from .wire import LIMIT_BYTES, READ_BYTES, Frames, TooLarge, pack
 
 Sink = Callable[[bytes], None]
+
+_LOOK_S = 0.005
+"""How often is looked whether a worker is gone."""
+_PATIENCE_S = 2.0
+"""How long that may take before the host kills what its guard has left."""
 
 
 class WorkerGone(Exception):
     """The worker ended, or broke the rules of the channel. Its text completes the sentence "its worker ..."."""
-
-
-class OutputTooLarge(WorkerGone):
-    """The worker sent more at once than its limit, and is not listened to any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,7 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        if self._stopping or self._process.poll() is not None:
-            return False
+        """Whether it has not hung up."""
         try:
             return self._sock.recv(1, socket.MSG_PEEK) != b""
         except BlockingIOError:
@@ -97,11 +99,11 @@ class Worker:
             raise WorkerGone(await self._epitaph()) from None
 
     async def receive(self) -> dict[str, Any]:
-        """The next message of the worker. Raises WorkerGone, OutputTooLarge."""
+        """The next message of the worker. Raises WorkerGone."""
         try:
             while (message := self._frames.take()) is None:
                 try:
-                    data = self._sock.recv(2**18)
+                    data = self._sock.recv(READ_BYTES)
                 except BlockingIOError:
                     await self._ready(self._loop.add_reader, self._loop.remove_reader)
                     continue
@@ -111,8 +113,8 @@ class Worker:
         except OSError:
             raise WorkerGone(await self._epitaph()) from None
         except TooLarge as error:
-            raise OutputTooLarge(f"gave {error.size_bytes} bytes; the limit is {error.limit_bytes}") from None
-        except ValueError as error:
+            raise WorkerGone(f"sent {error.size_bytes} bytes at once; the limit is {error.limit_bytes}") from None
+        except (ValueError, RecursionError) as error:
             raise WorkerGone(f"sent what is no message ({type(error).__name__})") from None
         return message
 
@@ -126,7 +128,7 @@ class Worker:
         """Hand on some of what has been printed; whether there was any."""
         if self._output.closed:
             return False
-        data = self._output.read(2**16)
+        data = self._output.read(READ_BYTES)
         if data:
             self.sink(data)
         elif data == b"":
@@ -135,16 +137,14 @@ class Worker:
 
     def kill(self) -> None:
         """End the worker and every process that came of it, without waiting for it: see `ended`."""
-        if not self._stopping:
-            self._stopping = True
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)  # the guard's business; it does nothing else
+        self._stopping = True
+        self._process.terminate()  # the guard's business; it does nothing else
 
     async def ended(self) -> None:
         """Wait until the worker and what came of it are gone."""
-        if not await self._ended(1):
+        if not await self._ended():
             self.insist()
-            await self._ended(5)
+            await self._ended()
 
     @property
     def gone(self) -> bool:
@@ -155,13 +155,6 @@ class Worker:
         if not self.gone:
             guard.kill_tree(self.pid)
 
-    def let_go(self) -> None:
-        """Let go of all that was held for a worker that is gone. For whoever holds it alone."""
-        self.drain()
-        self._loop.remove_reader(self._output)
-        self._output.close()
-        self.abandon()
-
     async def _ready(self, add: Callable[..., object], remove: Callable[..., object]) -> None:
         ready = self._loop.create_future()
         add(self._sock, _wake, ready)
@@ -170,19 +163,17 @@ class Worker:
         finally:
             remove(self._sock)
 
-    async def _ended(self, at_most_s: float) -> bool:
-        pause_s = 0.001
-        while not self.gone and at_most_s > 0:
-            await asyncio.sleep(pause_s)
-            at_most_s -= pause_s
-            pause_s = min(pause_s * 2, 0.02)
+    async def _ended(self) -> bool:
+        due = monotonic() + _PATIENCE_S
+        while not self.gone and monotonic() < due:  # noqa: ASYNC110 - nothing reports it
+            await asyncio.sleep(_LOOK_S)
         return self.gone
 
     async def _epitaph(self) -> str:
         if self._stopping:
             return "was stopped"
         # The guard hangs up last, when everything else is gone.
-        if not await self._ended(2):
+        if not await self._ended():
             return "closed its channel"
         code: int = self._process.returncode
         return f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with status {code}"
@@ -231,8 +222,8 @@ class Workers:
     def give_back(self, worker: Worker, *, sound: bool) -> None:
         """Done with *worker*. It is kept if it is *sound*; else it is ended with all that came of it."""
         self._busy.discard(worker)
+        worker.drain()
         if sound and not self._closed and worker not in self._outdated:
-            worker.drain()
             self._idle.append(worker)
         else:
             self._outdated.discard(worker)
@@ -268,32 +259,28 @@ class Workers:
             worker.kill()
         # Those that serve are let go of by whoever they serve.
         await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
-        for worker in [*self._ending]:
-            self._bury(worker)
 
     def abandon(self) -> None:
         """`close`, for when the event loop has ended: it waits for the processes and for nothing else."""
         self._closed = True
         for worker in (*self._idle, *self._busy, *self._ending):
             worker.abandon()
-        self._idle.clear()
-        self._ending.clear()
 
     def _stop(self, worker: Worker) -> None:
         worker.kill()
         self._ending.add(worker)
-        self._bury(worker)
+        self._bury(worker, monotonic() + _PATIENCE_S)
 
-    def _bury(self, worker: Worker, looks: int = 0) -> None:
+    def _bury(self, worker: Worker, due: float) -> None:
         """Let go of *worker* when it is gone. Looks again by a timer: a task could outlive the event loop."""
-        if worker in self._ending and (worker.gone or self._closed):
+        if worker.gone or self._closed:
             self._ending.discard(worker)
-            worker.let_go()
-        elif worker in self._ending:
-            if looks == 50:
+            worker.abandon()
+        else:
+            if monotonic() > due:
                 worker.insist()
-            pause_s = min(0.001 * 2**looks, 0.02)
-            asyncio.get_running_loop().call_later(pause_s, self._bury, worker, looks + 1)
+                due = inf
+            asyncio.get_running_loop().call_later(_LOOK_S, self._bury, worker, due)
 
     def _start(self) -> Worker:
         ours, theirs = socket.socketpair()
@@ -357,10 +344,10 @@ def _end(
         else:
             loop.call_soon_threadsafe(_stop_reading, output, loop)
     try:
-        process.wait(2)
+        process.wait(_PATIENCE_S)
     except subprocess.TimeoutExpired:
         guard.kill_tree(process.pid)
-        process.wait(5)
+        process.wait(_PATIENCE_S)
 
 
 def _stop_reading(output: io.FileIO, loop: asyncio.AbstractEventLoop) -> None:

@@ -1,6 +1,7 @@
 """JSON Schema from Python types; validation, repair and errors of what a model sent; schemas for providers."""
 
-from .canonical import canonical_arguments, display_arguments, to_json_values
+from .accepted import AcceptedDocument
+from .canonical import display_arguments, to_json_values
 from .dereference import inlined
 from .describe import closest_match, display_name
 from .docstring import Doc, read_docstring
@@ -8,27 +9,34 @@ from .document import SchemaNames, schema_names
 from .elicitation import Elicitation
 from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
-from .json_schema_validator import is_valid, require_schema
+from .json_schema_validator import is_valid
 from .models import ModelReader, arguments_model, model_check, read_arguments
+from .names import accepted_names
+from .required import require_schema
 from .serialize import has_no_schema, return_serializer, serialize_any
 from .signature import EMPTY, Parameter, Signature, read_signature, returns_awaitable, unwrap_partials
-from .validate import RawArguments, arguments_check, json_schema_check
+from .to_model import model_from_schema
+from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
+from .written import written
 
 __all__ = [
+    "AcceptedDocument",
     "EMPTY",
     "Arguments",
     "Doc",
+    "DocumentReader",
     "Elicitation",
     "ModelReader",
     "Parameter",
     "RawArguments",
     "SchemaNames",
     "Signature",
+    "accepted_names",
     "arguments_check",
     "arguments_model",
-    "canonical_arguments",
     "closest_match",
     "display_arguments",
+    "document_of",
     "display_name",
     "handle_parameters",
     "has_no_schema",
@@ -36,6 +44,7 @@ __all__ = [
     "is_valid",
     "json_schema_check",
     "model_check",
+    "model_from_schema",
     "object_members",
     "read_arguments",
     "read_docstring",
@@ -47,5 +56,7 @@ __all__ = [
     "serialize_any",
     "to_json_values",
     "unwrap_partials",
+    "with_documents",
     "with_handles",
+    "written",
 ]

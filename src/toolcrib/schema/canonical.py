@@ -16,11 +16,8 @@ from pydantic import BaseModel, RootModel, SecretBytes, SecretStr
 Other = Callable[[Any], Any]
 
 
-def to_json_values(value: Any, other: Other, *, set_only: bool = False) -> Any:
-    """Return *value* as JSON values, names as in its JSON Schema; *other* converts a value that JSON cannot carry.
-
-    *set_only*: of a model, only the fields that were set. What a default fills in may differ each time.
-    """
+def to_json_values(value: Any, other: Other) -> Any:
+    """Return *value* as JSON values, names as in its JSON Schema; *other* converts a value that JSON cannot carry."""
 
     def walk(value: Any) -> Any:
         if value is None or type(value) in (bool, int, float, str):
@@ -32,7 +29,7 @@ def to_json_values(value: Any, other: Other, *, set_only: bool = False) -> Any:
         if isinstance(value, RootModel):
             return walk(value.root)
         if isinstance(value, BaseModel):
-            return {name: walk(inner) for name, inner in _fields(value, set_only)}
+            return {name: walk(inner) for name, inner in _fields(value)}
         if isinstance(value, Mapping):
             return {_key(walk(key)): walk(inner) for key, inner in value.items()}
         if isinstance(value, list | tuple):
@@ -55,10 +52,10 @@ def to_json_values(value: Any, other: Other, *, set_only: bool = False) -> Any:
     return walk(value)
 
 
-def _fields(model: BaseModel, set_only: bool) -> Iterator[tuple[str, Any]]:
+def _fields(model: BaseModel) -> Iterator[tuple[str, Any]]:
     fields = type(model).model_fields
     for name, value in vars(model).items():
-        if name in fields and (not set_only or name in model.model_fields_set):
+        if name in fields:
             alias = fields[name].validation_alias
             yield (alias if isinstance(alias, str) else name), value
     yield from (model.model_extra or {}).items()
@@ -68,39 +65,9 @@ def _key(key: Any) -> str:
     return key if isinstance(key, str) else json.dumps(key, sort_keys=True)
 
 
-def canonical_arguments(arguments: Mapping[str, Any], raw: str | bytes | Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return checked *arguments* as JSON values that are equal only for the same call. Exhausts iterators among them.
-
-    *raw* is what they were read from: it replaces values of types that only their own validator knows.
-    """
-
-    def other(value: Any) -> Any:
-        if isinstance(value, Iterator):
-            return [to_json_values(inner, other, set_only=True) for inner in value]
-        raise _Opaque
-
-    found: dict[str, Any] = {}
-    for name, value in arguments.items():
-        try:
-            found[name] = to_json_values(value, other, set_only=True)
-        except _Opaque:
-            written = _read(raw)
-            found[name] = {"as written": written.get(name, written) if isinstance(written, dict) else written}
-    return found
-
-
 def display_arguments(arguments: Mapping[str, Any]) -> str:
     """Return checked *arguments* as JSON text for a person, values of secret types masked. Exhausts iterators."""
     values = pydantic_core.to_jsonable_python(
         arguments, by_alias=True, serialize_unknown=True, bytes_mode="base64", inf_nan_mode="strings"
     )
     return json.dumps(values, ensure_ascii=False)
-
-
-class _Opaque(Exception):
-    pass
-
-
-def _read(raw: str | bytes | Mapping[str, Any] | None) -> Any:
-    text = raw if isinstance(raw, str | bytes) else pydantic_core.to_json(raw or {}, by_alias=True)
-    return pydantic_core.from_json(text) if text.strip() else {}

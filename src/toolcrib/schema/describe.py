@@ -4,6 +4,8 @@ import difflib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from heapq import nlargest
+from itertools import islice
 from typing import Any
 
 from .document import Document
@@ -13,6 +15,9 @@ SHOWN = 20
 
 ANY = "any value"
 _DEEPEST = 6
+_MOST_COMPARED = 5_000
+_MOST_ALIKE = 100
+"""Of how many names the closest is looked for, and how many of these are compared letter by letter."""
 
 
 def describe(schema: Any, root: Mapping[str, Any]) -> str:
@@ -22,6 +27,13 @@ def describe(schema: Any, root: Mapping[str, Any]) -> str:
 
 def describe_at(document: Document, place: str, *, depth: int = 0) -> str:
     """Describe in a few words what is expected at *place*."""
+    words = document.words.get((place, depth))
+    if words is None:
+        words = document.words[place, depth] = _described(document, place, depth)
+    return words
+
+
+def _described(document: Document, place: str, depth: int) -> str:
     *beside, place = document.chain(place)
     schema = document.at(place)
     if document.forbids(place):
@@ -32,7 +44,7 @@ def describe_at(document: Document, place: str, *, depth: int = 0) -> str:
         return one_of(choices(document, place))
     for union in ("anyOf", "oneOf"):
         if union in schema:
-            branches = list(document.alternatives(place, union))
+            branches = document.alternatives(place, union)
             words = [describe_at(document, branch, depth=depth + 1) for branch in branches]
             if len(set(words)) < len(words):
                 words = [_with_keys(document, *pair) for pair in zip(branches, words, strict=True)]
@@ -59,18 +71,13 @@ def _with_keys(document: Document, place: str, words: str) -> str:
     return f"{words} {{{', '.join(map(display_name, keys[:6]))}}}" if keys else words
 
 
-def choices(document: Document, place: str, *, depth: int = 0) -> list[Any]:
+def choices(document: Document, place: str) -> list[Any]:
     """List the values that are named at *place* as admitted, in unions too."""
     place = document.resolved(place)
-    schema = document.at(place)
-    if depth > _DEEPEST:
-        return []
-    if "const" in schema:
-        return [schema["const"]]
-    listed = list(schema.get("enum", ()))
-    for union in ("anyOf", "oneOf"):
-        for branch in document.branches(place, union):
-            listed += choices(document, branch, depth=depth + 1)
+    unions = [branch for word in ("anyOf", "oneOf") for branch in document.alternatives(place, word)]
+    listed: list[Any] = []
+    for schema in map(document.at, [place, *unions]):
+        listed += [schema["const"]] if "const" in schema else schema.get("enum", ())
     return listed
 
 
@@ -109,9 +116,17 @@ def display_name(name: str) -> str:
 
 
 def closest_match(name: str, names: Iterable[str]) -> str | None:
-    """Return the one of *names* that *name* is probably a misspelling of."""
-    known = {candidate.lower().replace("-", "_"): candidate for candidate in names}
-    close = difflib.get_close_matches(name.lower().replace("-", "_")[:100], known, n=1, cutoff=0.6)
+    """Return the one of *names* that *name* is probably a misspelling of. Of very many, the first are looked at."""
+    known = {candidate.lower().replace("-", "_"): candidate for candidate in islice(names, _MOST_COMPARED)}
+    folded = name.lower().replace("-", "_")[:100]
+    if folded in known:
+        return known[folded]
+    likely: Iterable[str] = known
+    if len(known) > _MOST_ALIKE:
+        # To compare two texts takes as long as to count the pairs of letters that thirty have in common with one.
+        pairs = {folded[at : at + 2] for at in range(len(folded) - 1)}
+        likely = nlargest(_MOST_ALIKE, known, key=lambda other: sum(pair in other for pair in pairs) / (len(other) + 1))
+    close = difflib.get_close_matches(folded, likely, n=1, cutoff=0.6)
     return known[close[0]] if close else None
 
 
@@ -140,3 +155,28 @@ LIMITS: Mapping[str, Callable[[Any], str]] = {
     "maxProperties": _count("at most", "property", "properties"),
 }
 """Keywords that hold a limit, and how each is worded."""
+
+
+def in_words(keyword: str, value: Any) -> list[str]:
+    """A demand as sentences for the description of a schema that cannot make it; none where they would be long."""
+    match keyword:
+        case "pattern":
+            found = [f"text that matches `{value}`"]
+        case "format":
+            found = [f"format `{value}`"]
+        case "enum":
+            found = [one_of(value)]
+        case "not" if isinstance(value, dict) and len(value) == 1 and value.keys() <= {"const", "enum"}:
+            found = [f"not {one_of(value.get('enum', [value.get('const')]))}"]
+        case "dependentRequired" | "dependencies":
+            needed = [(name, names) for name, names in value.items() if isinstance(names, list) and names]
+            found = [f"if '{name}' is given, {' and '.join(map(repr, names))} must be too" for name, names in needed]
+        case _:
+            found = [LIMITS[keyword](value)] if keyword in LIMITS else []
+    return [f"{words[0].upper()}{words[1:]}." for words in found if len(words) <= 300]
+
+
+def with_sentences(description: Any, sentences: Iterable[str]) -> str:
+    """*description* with *sentences* behind it, each once."""
+    text = description.rstrip() if isinstance(description, str) else ""
+    return " ".join([*([text if text[-1] in ".!?:;" else f"{text}."] if text else []), *dict.fromkeys(sentences)])

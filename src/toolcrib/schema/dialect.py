@@ -4,11 +4,15 @@ The table of providers is in `formats.accepts`.
 """
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 Recursion = Literal["any", "optional", "none"]
 """Where a schema may refer to itself: anywhere; only below optional members; nowhere."""
+
+
+Weight = Literal["high", "medium", "low"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +28,7 @@ class Accepts:
     other type beside it. *closed*: an object lists its members and takes no others; *all_required*: and all of them
     must be written, so that null stands for absent. *member_names*: a regular expression for the names of arguments.
     *names*, *name_length*: for names of tools. *max_...*: for one schema; *most_...*: for all strict tools together.
+    *large_enum*: an `enum` of more values than the first number has texts of at most the second number of characters.
     *strictly*: what it accepts in its strict mode; None: it has none.
     """
 
@@ -48,6 +53,7 @@ class Accepts:
     max_members: int | None = None
     max_values: int | None = None
     max_characters: int | None = None
+    large_enum: tuple[int, int] | None = None
     most_tools: int | None = None
     most_optional: int | None = None
     most_unions: int | None = None
@@ -65,15 +71,23 @@ class Loss:
     """A demand of a schema that its lowered form does not make.
 
     *path* is a JSON pointer to the place in the original schema, *keyword* what stands there, *meaning* one sentence.
+    *weight*: `high` where a part of the schema is missing, or strict mode that was asked for; `medium` for a demand
+    that the model does not see as one; `low` where hardly any call is affected.
     """
 
     path: str
     keyword: str
     meaning: str
+    weight: Weight = "medium"
 
     def to_dict(self) -> dict[str, str]:
         """The loss as JSON data."""
-        return {"path": self.path, "keyword": self.keyword, "meaning": self.meaning}
+        return {"path": self.path, "keyword": self.keyword, "meaning": self.meaning, "weight": self.weight}
+
+
+def heaviest_first(losses: Iterable[Loss]) -> tuple[Loss, ...]:
+    """*losses* by weight, so that what nearly every tool loses hides nothing."""
+    return tuple(sorted(losses, key=lambda loss: ("high", "medium", "low").index(loss.weight)))
 
 
 def omitted(path: str, keyword: str, value: Any) -> str:

@@ -4,8 +4,11 @@ Repair and errors go through a schema place by place. Asking only for validity a
 every error of every branch of nested unions doubles with each level.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import Any
 from urllib.parse import quote, unquote
 
@@ -27,6 +30,9 @@ class Document:
         self._registry: jsonschema_rs.Registry | None = None
         self._validators: dict[tuple[str, str, bool], Validator | None] = {}
         self._kinds: dict[str, frozenset[str]] = {}
+        self._parts: dict[str, Any] = {}
+        self.words: dict[tuple[str, int], str] = {}
+        """What `describe_at` has described: the branches of unions meet again."""
         # Where a part has an `$id` of its own, pointers from the root do not mean what they seem to.
         self.walkable = not any(_renamed_inside(part) for part in self._root.values())
 
@@ -40,6 +46,11 @@ class Document:
         return self._part(place) is False
 
     def _part(self, place: str) -> Any:
+        if place not in self._parts:
+            self._parts[place] = self._found(place)
+        return self._parts[place]
+
+    def _found(self, place: str) -> Any:
         part: Any = self._root
         for step in place.split("/")[1:]:
             if isinstance(part, list):
@@ -74,16 +85,26 @@ class Document:
         listed = self.at(place).get(keyword)
         return [f"{place}/{keyword}/{index}" for index in range(len(listed))] if isinstance(listed, list) else []
 
-    def alternatives(self, place: str, keyword: str, *, depth: int = 0) -> Iterator[str]:
-        """The branches of a union, and those of the unions that are all that a branch is, `$ref`s followed."""
-        for branch in self.branches(place, keyword):
-            resolved = self.resolved(branch)
-            schema = self.at(resolved)
-            inner = [word for word in ("anyOf", "oneOf") if word in schema]
-            if len(inner) == 1 and "type" not in schema and depth < 8:
-                yield from self.alternatives(resolved, inner[0], depth=depth + 1)
-            else:
-                yield resolved
+    def alternatives(self, place: str, keyword: str) -> list[str]:
+        """The branches of a union, and those of the unions that are all that a branch is, `$ref`s followed; each once.
+
+        Without that, two branches that lead to one union double what is found at each level.
+        """
+        found: dict[str, bool] = {}  # in order, and whether it is only a union of others
+
+        def add(place: str, keyword: str, depth: int) -> None:
+            for branch in self.branches(place, keyword):
+                resolved = self.resolved(branch)
+                if resolved in found:
+                    continue
+                schema = self.at(resolved)
+                inner = [word for word in ("anyOf", "oneOf") if word in schema]
+                found[resolved] = len(inner) == 1 and "type" not in schema and depth < 8
+                if found[resolved]:
+                    add(resolved, inner[0], depth + 1)
+
+        add(place, keyword, 0)
+        return [branch for branch, only_union in found.items() if not only_union]
 
     def kinds(self, place: str) -> frozenset[str]:
         """The JSON types that are named at *place*, directly or by what is listed; none where none is named."""
@@ -99,7 +120,7 @@ class Document:
 
     def satisfies(self, value: Any, place: str, keyword: str) -> bool:
         """Whether *value* satisfies one keyword of the schema at *place*, the others aside."""
-        validator = self._validator((keyword, place), {keyword: self.at(place)[keyword]}, self._formats)
+        validator = self._validator((keyword, place), lambda: {keyword: self.at(place)[keyword]}, self._formats)
         return validator is None or validator.is_valid(value)
 
     def member_places(self, name: str, place: str) -> list[str]:
@@ -107,14 +128,14 @@ class Document:
         schema = self.at(place)
         fits = [f"{place}/properties/{token(name)}"] if name in schema.get("properties", ()) else []
         for pattern in schema.get("patternProperties", ()):
-            validator = self._validator(("pattern", pattern), {"pattern": pattern}, False)
+            validator = self._validator(("pattern", pattern), functools.partial(dict, pattern=pattern), False)
             if validator is None or validator.is_valid(name):
                 fits.append(f"{place}/patternProperties/{token(pattern)}")
         return fits or ([f"{place}/additionalProperties"] if "additionalProperties" in schema else [])
 
     def wrong_items(self, items: Sequence[Any], place: str) -> Iterator[int]:
         """The indexes of *items* that are not valid at *place*, found by halves, since of many items most are valid."""
-        every = self._validator(("every", place), {"items": {"$ref": self._ref(place)}}, self._formats)
+        every = self._validator(("every", place), lambda: {"items": {"$ref": self._ref(place)}}, self._formats)
         ranges = [(0, len(items))]
         while ranges:
             start, stop = ranges.pop()
@@ -128,19 +149,22 @@ class Document:
 
     def validator_at(self, place: str, *, formats: bool | None = None) -> Validator | None:
         """The validator of the schema at *place*. None where the part cannot be taken by itself."""
-        return self._validator(("", place), {"$ref": self._ref(place)}, self._formats if formats is None else formats)
+        judged = self._formats if formats is None else formats
+        return self._validator(("", place), lambda: {"$ref": self._ref(place)}, judged)
 
     def _ref(self, place: str) -> str:
         return f"{self._base}#{quote(place, safe='/~')}"
 
-    def _validator(self, purpose: tuple[str, str], schema: dict[str, Any], formats: bool) -> Validator | None:
+    def _validator(
+        self, purpose: tuple[str, str], schema: Callable[[], dict[str, Any]], formats: bool
+    ) -> Validator | None:
         key = *purpose, formats
         if key not in self._validators:
             try:
                 if self._registry is None:
                     self._registry = jsonschema_rs.Registry([(self._base, self._root)])
                 self._validators[key] = Validator(
-                    schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value"
+                    schema(), registry=self._registry, validate_formats=formats, offline=True, mask="the value"
                 )
             except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
                 self._validators[key] = None
@@ -190,10 +214,20 @@ def names_at(document: Document, place: str, seen: dict[str, SchemaNames]) -> Sc
     return seen[place]
 
 
-class Budget:
-    """How much may still be looked at, so that no schema and no data make a search long."""
+def _no_pause() -> None: ...
 
-    def __init__(self, allowed: int, *, each: int) -> None:
+
+class Budget:
+    """How much may still be looked at, so that no schema and no data make a search long.
+
+    *pause* is called at every look, also where nothing is counted; it may raise, which ends the search.
+    """
+
+    def __init__(
+        self, allowed: int, *, each: int, pause: Callable[[], None] = _no_pause, most_s: float = math.inf
+    ) -> None:
+        self.pause = pause
+        self._due = monotonic() + most_s
         self._left = allowed
         self._each = each
         self._weights: dict[int, int] = {}
@@ -201,8 +235,9 @@ class Budget:
 
     def take(self, value: Any) -> bool:
         """Whether *value* may be looked at once more."""
+        self.pause()
         self._left -= self._each + (self._weigh(value) if isinstance(value, dict | list | str) else 0)
-        return self._left >= 0
+        return self._left >= 0 and monotonic() < self._due
 
     def _weigh(self, value: Any) -> int:
         if isinstance(value, str):

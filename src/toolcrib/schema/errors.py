@@ -8,14 +8,14 @@ No sentence here quotes a value: only names, kinds, and what the schema itself s
 is removed.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
 from ..core import ToolError
+from .author_message import validator_message
 from .describe import (
     ANY,
     LIMITS,
@@ -35,7 +35,10 @@ _MOST = 50
 """How many problems are looked for."""
 
 _MOST_ERRORS = 10_000
-"""More errors of pydantic than these are not gone through one by one."""
+"""More errors of pydantic than these are not gone through one by one: listing them takes longer than the check."""
+
+_MOST_COMPARED = 2 * SHOWN
+"""For how many names and values of one call the closest match is looked for."""
 
 _BUDGET = 2_000_000
 _EACH = 10
@@ -63,8 +66,8 @@ class Problem:
         return {name: value for name, value in {**asdict(self), "choices": list(self.choices)}.items() if value != []}
 
 
-def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_arguments") -> ToolError:
-    """Return the one error for a call whose arguments have *problems*."""
+def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_arguments", remark: str = "") -> ToolError:
+    """Return the one error for a call whose arguments have *problems*. *remark* is a sentence about all of them."""
     listed = problems[:SHOWN]
     if len(problems) == 1:
         sentence = listed[0].sentence
@@ -76,32 +79,45 @@ def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_argu
         lines = "".join(f"\n- {problem.sentence}" for problem in listed)
         message = f"Tool '{tool}': {count} problems with its arguments.{lines}"
         message += f"\n- and {rest}." if len(problems) > SHOWN else ""
+    message += f"\n{remark}" if remark else ""
     return ToolError(message, code, details={"problems": [problem.to_dict() for problem in listed]})
 
 
-def problems(document: Document, value: Any, error: ValidationError | None = None) -> list[Problem]:
+def error_details(error: ValidationError, *, inputs: bool = False) -> Sequence[Mapping[str, Any]] | None:
+    """Return the errors in pydantic's *error*, with *inputs* the refused values too; None where there are too many."""
+    if error.error_count() > _MOST_ERRORS:
+        return None
+    return error.errors(include_url=False, include_input=inputs)
+
+
+def problems(
+    document: Document, value: Any, error: ValidationError | None = None, *, budget: Budget | None = None
+) -> list[Problem]:
     """Return what is wrong with *value*, each thing once, at most 50.
 
     *error* is pydantic's, where pydantic decides. Without it, the schema alone does: nothing is returned for a value
-    that is valid, or where looking for what is wrong would take too long.
+    that is valid, or where looking for what is wrong would take more than *budget*.
     """
     found: list[Problem] = []
     if document.walkable and not document.valid(value, ""):
-        found = _Walk(document).problems(value, "", ())
-    if error is None or error.error_count() > _MOST_ERRORS:
+        found = _Walk(document, budget or Budget(_BUDGET, each=_EACH)).problems(value, "", ())
+    details = None if error is None else error_details(error)
+    if details is None:
         return found
     refused: dict[str, tuple[Path, Any, list[Any]]] = {}
     places: set[str] = set()
-    for detail in error.errors(include_url=False, include_input=False):
+    for detail in details:
         path, part = locate(detail["loc"], value)
         refused.setdefault(pointer(path), (path, part, []))[2].append(detail)
         places.add(pointer((*path, detail["loc"][-1]) if detail["type"] == "missing" else path))
     above = {place[:end] for place in places for end, sign in enumerate(place) if sign == "/"}
     found = [p for p in found if p.path in above or any(_is_within(p.path, place) for place in places)]
     explained = [problem.path for problem in found]
-    for place, (path, part, details) in refused.items():
-        if len(found) < _MOST and not any(_is_within(p, place) or _is_within(place, p) for p in explained):
-            found.append(_from_validator(path, part, details))
+    for place, (path, part, of_place) in refused.items():
+        if len(found) >= _MOST:
+            break
+        if not any(_is_within(p, place) or _is_within(place, p) for p in explained):
+            found.append(_from_validator(path, part, of_place, value))
     return found
 
 
@@ -126,9 +142,10 @@ def _is_within(place: str, outer: str) -> bool:
 class _Walk:
     """Explains one value, place by place. What was found at a place is remembered: branches meet again."""
 
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: Document, budget: Budget) -> None:
         self._document = document
-        self._budget = Budget(_BUDGET, each=_EACH)
+        self._budget = budget
+        self._compared = 0
         self._known: dict[tuple[Path, str], list[Problem]] = {}
         self._depth = 0
         self._gave_up = False
@@ -186,9 +203,14 @@ class _Walk:
     def _another_kind(self, value: Any, place: str, path: Path) -> Problem:
         """That *value* is of another kind than is expected, or none of the choices."""
         listed = choices(self._document, place)
-        match = closest_match(value, [c for c in listed if isinstance(c, str)]) if isinstance(value, str) else None
+        match = self._closest(value, [c for c in listed if isinstance(c, str)]) if isinstance(value, str) else None
         expected = describe_at(self._document, place)
         return _expected(path, expected, value, listed=listed, hint=did_you_mean(match, '"'))
+
+    def _closest(self, name: str, names: Iterable[str]) -> str | None:
+        self._budget.pause()
+        self._compared += 1
+        return closest_match(name, names) if self._compared <= _MOST_COMPARED else None
 
     def _union(self, value: Any, place: str, keyword: str, path: Path) -> Iterator[Problem]:
         document = self._document
@@ -245,7 +267,7 @@ class _Walk:
         elif isinstance(tag, str) and tag in by_tag:
             yield from self.problems(value, by_tag[tag], path)
         else:
-            match = closest_match(tag, by_tag) if isinstance(tag, str) else None
+            match = self._closest(tag, by_tag) if isinstance(tag, str) else None
             yield _expected(here, expected, tag, listed=list(by_tag), hint=did_you_mean(match, '"'))
 
     def _object(self, value: dict[str, Any], schema: Mapping[str, Any], place: str, path: Path) -> Iterator[Problem]:
@@ -282,7 +304,7 @@ class _Walk:
         for candidates in (missing, free):
             for name in unknown[:SHOWN]:
                 left = [candidate for candidate in candidates if candidate not in matches.values()]
-                if name not in matches and (near := closest_match(name, left)) is not None:
+                if name not in matches and (near := self._closest(name, left)) is not None:
                     matches[name] = near
         lost = [name for name in missing if name not in matches.values()]
         over = [name for name in unknown if name not in matches]
@@ -301,7 +323,7 @@ class _Walk:
                 unknown = [name for name in error.kind.value if name in value]
                 takes = names_at(self._document, place, {}).known
                 free = [name for name in takes if name not in value]
-                matches = {name: near for name in unknown[:SHOWN] if (near := closest_match(name, free)) is not None}
+                matches = {name: near for name in unknown[:SHOWN] if (near := self._closest(name, free)) is not None}
                 yield from _unknown(unknown, matches, takes, path)
 
     def _array(self, value: list[Any], schema: Mapping[str, Any], place: str, path: Path) -> Iterator[Problem]:
@@ -372,51 +394,9 @@ def _admits_kind(kinds: frozenset[str], value: Any) -> bool:
     )
 
 
-def _from_validator(path: Path, value: Any, details: Sequence[Mapping[str, Any]]) -> Problem:
-    """The problem of a value that the schema admits, and a validator refuses."""
+def _from_validator(path: Path, value: Any, details: Sequence[Mapping[str, Any]], arguments: Any) -> Problem:
+    """The problem of a value that the schema admits, and a validator refuses: nothing of *arguments* is quoted."""
     # Each branch of a union has an error of its own. That a branch expects another type is the least helpful.
     telling = [detail for detail in details if not detail["type"].endswith("_type")] or details
-    expected = either(_validator_message(detail, value) for detail in telling[:SHOWN])
+    expected = either(validator_message(detail, value, arguments) for detail in telling[:SHOWN])
     return Problem(pointer(path), expected, kind(value), f"{display_path(path)}: {expected}.")
-
-
-_QUOTING = {
-    "uuid_parsing": "expected a valid UUID",
-    "timezone_offset": "expected another timezone offset",
-    "zoneinfo_str": "expected a valid timezone name",
-    "import_error": "expected something that can be imported",
-    "union_tag_invalid": "expected one of the known tags",
-    "url_parsing": "expected a valid URL",
-}
-"""pydantic's errors whose own messages quote the value."""
-
-
-def _validator_message(error: Mapping[str, Any], value: Any) -> str:
-    """The message of pydantic or of a validator's author, to stand in a sentence, with the value removed."""
-    if (own := _QUOTING.get(error["type"])) is not None:
-        return own
-    if type(error.get("ctx", {}).get("error")).__module__ == "ipaddress":
-        return "expected a valid IP address or network"
-    message = " ".join(str(error["msg"]).removeprefix("Value error,").removeprefix("Assertion failed,").split())
-    message = message[:_LONGEST].rstrip(".") or "refused"
-    for beginning, better in _BEGINNINGS.items():
-        message = re.sub(f"^{beginning}", better, message)
-    for text in sorted(_texts(value), key=len, reverse=True):
-        # As a word by itself only where it is long enough to be no word of the sentence.
-        bare = rf"|(?<!\w){re.escape(text)}(?!\w)" if len(text) >= 4 else ""
-        message = re.sub(rf"(?<=['\"]){re.escape(text)}(?=['\"]){bare}", "…", message)
-    return message if message[1:2].isupper() else f"{message[:1].lower()}{message[1:]}"
-
-
-_LONGEST = 500
-_BEGINNINGS = {
-    "Input should be in ": "expected text in ",
-    "Input should be ": "expected ",
-    "Input should have ": "expected it to have ",
-}
-
-
-def _texts(value: Any) -> list[str]:
-    """Texts in a value, as far as an author is likely to quote them."""
-    members = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else [value]
-    return [member for member in members[:50] if isinstance(member, str) and 0 < len(member) <= 1000]

@@ -35,11 +35,16 @@ def finite(adapter: "TypeAdapter[Any]") -> tuple[Any, bool]:
                 config.get("extra_fields_behavior"),
             ):
                 sure = False
-        changed = {key: part if key in _NO_PLAN else without(part) for key, part in plan.items()}
+        changed = {key: part if key in _NO_PLAN else inside(key, part) for key, part in plan.items()}
         if kind not in ("float", "decimal"):
             return changed
         numbers = True
         return {**changed, "allow_inf_nan": False}
+
+    def inside(key: str, part: Any) -> Any:
+        if key in ("fields", "choices") and isinstance(part, dict):  # their names are a user's
+            return {name: without(inner) for name, inner in part.items()}
+        return without(part)
 
     try:
         plan = without(adapter.core_schema)

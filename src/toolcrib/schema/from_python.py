@@ -16,6 +16,7 @@ from typing_extensions import TypedDict, Unpack
 from ..core import DefinitionError
 from .finite import finite
 from .json_schema_validator import is_valid
+from .plan import Plan
 from .signature import EMPTY, Parameter
 
 
@@ -69,7 +70,8 @@ class Arguments:
     `Field` fills in defaults, or reads one name into two. `finite` where no NaN or infinity can get through. `aliases`
     are names that stand in the text in place of the parameters' own. `fields` are the types by name, `NotRequired`
     where an argument may be left out; `extra` is the type of all others, None where there are none. `adapter` is
-    pydantic's, for callers that need the types. *closed*: an unknown argument is refused; else it is left out.
+    pydantic's, for callers that need the types. `plan` is how it reads the names and numbers. `defaults` are those of
+    the function, by the names in the text. *closed*: an unknown argument is refused; else it is left out.
     """
 
     def __init__(
@@ -101,6 +103,13 @@ class Arguments:
         read = _fields_read(self.adapter.core_schema)
         self.countable = all(field["schema"]["type"] != "default" and not _alias(field) for field in read.values())
         self.aliases = {name: alias for name, field in read.items() if isinstance(alias := _alias(field), str)}
+        self.plan = Plan(self.adapter.core_schema)
+        named = {parameter.name: parameter.default for parameter in parameters}
+        self.defaults = {
+            self.aliases.get(name, name): default
+            for name, default in named.items()
+            if default is not EMPTY and not isinstance(default, FieldInfo)
+        }
         self._show_defaults(parameters)
 
     def _show_defaults(self, parameters: Sequence[Parameter]) -> None:

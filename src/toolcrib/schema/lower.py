@@ -83,14 +83,15 @@ def _lower(text: str, accepts: Accepts, strict: bool) -> Lowered:
 
 def _unreadable(why: str) -> Lowered:
     meaning = f"The schema for the provider is any object: the schema of the tool {why}."
-    return Lowered({"type": "object", "properties": {}}, (Loss("", "$schema", meaning),))
+    return Lowered({"type": "object", "properties": {}}, (Loss("", "$schema", meaning, "high"),))
 
 
 def _without_strict(low: Lowered, grave: list[Loss], accepts: Accepts) -> Lowered:
-    why = [Loss(loss.path, "strict", f"{loss.meaning} So the tool is sent without strict mode.") for loss in grave]
+    so = "So the tool is sent without strict mode."
+    why = [Loss(loss.path, "strict", f"{loss.meaning} {so}", "high") for loss in grave]
     if not why:
         meaning = f"Strict mode was asked for, and the tool is sent without it: {accepts.name} has none for this tool."
-        why = [Loss("", "strict", meaning)]
+        why = [Loss("", "strict", meaning, "high")]
     return replace(low, losses=(*low.losses, *why))
 
 
@@ -106,7 +107,7 @@ def _shallow(schema: dict[str, Any]) -> tuple[dict[str, Any], list[Loss]]:
     else:
         schema, paths = {"type": "object", "properties": {}}, [""]
     meaning = "The schema for the provider omits what is inside: it is nested too deeply; Toolcrib still checks it."
-    return schema, [Loss(path, "nesting", meaning) for path in paths]
+    return schema, [Loss(path, "nesting", meaning, "high") for path in paths]
 
 
 def _nesting(value: Any) -> int:
@@ -123,12 +124,12 @@ def _inside(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _rewritten(schema: dict[str, Any], accepts: Accepts) -> tuple[Lowered, list[Loss]]:
-    """*schema* lowered, and those of its losses that rule strict mode out."""
+def _rewritten(schema: dict[str, Any], accepts: Accepts, *, unrolled: int = 3) -> tuple[Lowered, list[Loss]]:
+    """*schema* lowered, and those of its losses that rule strict mode out. *unrolled* is as for `Walk`."""
     if _fits(schema, accepts):
         as_it_is = {key: value for key, value in schema.items() if key != "$schema"}
         return Lowered({"type": "object", "properties": {}, **as_it_is}), []
-    rewrite = Rewrite(schema, accepts)
+    rewrite = Rewrite({"type": "object", **schema}, accepts, unrolled=unrolled)
     whole = rewrite.run()
     out = _renamed(whole, rewrite, accepts)
     definitions = dict(rewrite.definitions)
@@ -140,6 +141,9 @@ def _rewritten(schema: dict[str, Any], accepts: Accepts) -> tuple[Lowered, list[
     used = _referred(final, definitions)
     if used:
         final = {**final, "$defs": {name: each for name, each in definitions.items() if name in used}}
+    too_large = rewrite.unrolls and len(json.dumps(final)) >= 2 * len(json.dumps(schema))
+    if unrolled > 1 and (too_large or rewrite.crowded):  # rather all of the first level than more of one branch
+        return _rewritten(schema, accepts, unrolled=1)
     lifts = undoes(out.plan, rewrite.plans)
     lift: Lift = Restore(out.plan, rewrite.definitions, rewrite.plans) if lifts else _as_it_is
     optional, unions = _measure(final, rewrite, accepts)
@@ -152,15 +156,15 @@ def _fits(schema: dict[str, Any], accepts: Accepts) -> bool:
     if accepts.keywords is not None or accepts.not_at_root & schema.keys() or schema.get("type", "object") != "object":
         return False
     places = Places(schema)
-    for part in within(places.root):
+    for part in places.all():
         schema_here = part.schema if isinstance(part.schema, dict) else {}
         listless = "array" in schema_here.get("type", ()) and not isinstance(schema_here.get("items"), dict)
-        if (accepts.needs_items and listless) or (part.refers and places.target(part) is None):
+        if (accepts.needs_items and listless) or places.leads_out(part):
             return False
     return all(re.fullmatch(accepts.member_names or "(?s:.*)", name) for name in schema.get("properties", ()))
 
 
-_OF_NAMES = ("if", "dependentSchemas", "dependentRequired", "propertyNames", "patternProperties")
+_OF_NAMES = ("if", "dependencies", "dependentSchemas", "dependentRequired", "propertyNames", "patternProperties")
 _COMPOSED = ("allOf", "anyOf", "oneOf")
 
 
@@ -198,7 +202,7 @@ def _renamed(out: Out, rewrite: Rewrite, accepts: Accepts) -> Out:
             if new != name:
                 place = root.at("properties", name) if name in root.schema.get("properties", ()) else root
                 meaning = f"The provider's name for '{name}' is '{new}', so no other argument can have that name."
-                rewrite.lose(place, "properties", meaning)
+                rewrite.lose(place, "properties", meaning, weight="low")
     old = out.plan.of if isinstance(out.plan, Members) else {}
     plan = {new: replace(old.get(name, Member(name)), name=name) for name, new in names.items()}
     return Out(schema, Members(plan))
@@ -228,7 +232,7 @@ def _with_root_references(schema: Any, ref: str) -> Any:
 
 def _measure(schema: dict[str, Any], rewrite: Rewrite, accepts: Accepts) -> tuple[int, int]:
     """The numbers of optional members and of members of several types. Reports a schema that is too large."""
-    optional = unions = members = values = characters = deepest = 0
+    optional = unions = members = values = characters = deepest = longest = 0
     waiting = [(Part("", schema), 0)]
     while waiting:
         part, depth = waiting.pop()
@@ -241,6 +245,8 @@ def _measure(schema: dict[str, Any], rewrite: Rewrite, accepts: Accepts) -> tupl
         deepest = max(deepest, depth)
         members += len(own)
         values += len(listed)
+        if accepts.large_enum is not None and len(listed) > accepts.large_enum[0]:
+            longest = max(longest, sum(len(value) for value in listed if isinstance(value, str)))
         names = [*own, *listed, *part.schema.get("$defs", ()), part.schema.get("const", "")]
         characters += sum(len(str(word)) for word in names)
         waiting.extend((inner, depth) for _, inner in below(part))
@@ -249,6 +255,7 @@ def _measure(schema: dict[str, Any], rewrite: Rewrite, accepts: Accepts) -> tupl
         (members, accepts.max_members, "members"),
         (values, accepts.max_values, "listed values"),
         (characters, accepts.max_characters, "characters in names and values"),
+        (longest, (accepts.large_enum or (0, None))[1], "characters in a long list of values"),
     ):
         if most is not None and found > most:
             meaning = f"The provider takes at most {most} {what} in one schema, and this one has {found}."

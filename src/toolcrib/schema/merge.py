@@ -9,13 +9,13 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, product
+from itertools import chain, combinations, product
 from typing import Any
 
-from .json_schema_validator import is_valid
+from .json_schema_validator import Validator, validator
 from .places import ASSERTIONS, CONDITIONS, IN_PLACE, Conj, Either, Part, Places, is_annotation
 
-_BY_VALUE = ("anyOf", "oneOf", "if", "dependentSchemas")
+_BY_VALUE = ("anyOf", "oneOf", "if", "dependentSchemas", "dependencies")
 _TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
     **dict.fromkeys(("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties"), max),
     **dict.fromkeys(("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties"), min),
@@ -23,7 +23,9 @@ _TIGHTER: Mapping[str, Callable[[Any, Any], Any]] = {
     "required": lambda a, b: [*a, *(name for name in b if name not in a)],
     "dependentRequired": lambda a, b: {n: list(dict.fromkeys([*a.get(n, ()), *b.get(n, ())])) for n in {**a, **b}},
 }
-_MAX_BRANCHES = 64
+_MAX_BRANCHES = 64  # of several unions together, or where each branch repeats what stands beside the union
+_MAX_ALTERNATIVES = 1000  # of one union with nothing beside it
+_MAX_QUESTIONS = 1000  # how many conjunctions are looked at, to find out which exclude each other
 
 Lose = Callable[[Part, str], None]
 """Called with a part and its keyword that is left out."""
@@ -53,6 +55,7 @@ class Merged:
     """What a conjunction demands. Each demand has the part it comes from, for the report of its loss.
 
     *keywords* are assertions, listed values and annotations; *conditions* the places of keywords in `CONDITIONS`.
+    *notes* are the sentences for a description that stand for demands without a form in the dialect.
     """
 
     parts: list[Part]
@@ -65,6 +68,7 @@ class Merged:
     items: tuple[Conj, Part] | None = None
     unions: list[Union] = field(default_factory=list)
     conditions: list[tuple[Part, str]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def get(self, keyword: str, default: Any = None) -> Any:
         """The value of an assertion."""
@@ -79,15 +83,15 @@ class Merged:
         """Whether one of the parts has *keyword*."""
         return any(keyword in part.schema for part in self.parts)
 
+    def values(self) -> list[Any] | None:
+        """The values that one of the parts lists; None where none lists any."""
+        values: list[Any] | None = [self.get("const")] if "const" in self.keywords else self.get("enum")
+        return values
+
     def listed(self, places: Places) -> list[Any] | None:
         """The valid ones of the values that a part lists; None where none lists any."""
-        if "const" in self.keywords:
-            values = [self.get("const")]
-        elif "enum" in self.keywords:
-            values = self.get("enum")
-        else:
-            return None
-        return [value for value in values if places.valid(value, tuple(self.parts))]
+        values = self.values()
+        return values and [value for value in values if places.valid(value, tuple(self.parts))]
 
 
 def merge(conj: Conj, places: Places, lose: Lose) -> Merged | None:
@@ -180,10 +184,10 @@ def _members(merged: Merged, closures: list[_Closure], lose: Lose) -> None:
             if name in part.schema.get("properties", ()):
                 demand[part.at("properties", name)] = None
             for pattern in part.schema.get("patternProperties", ()):
-                if _matches(name, pattern):
+                if matches(name, pattern):
                     demand[part.at("patternProperties", pattern)] = None
         for closure in closures:
-            if name not in closure.names and not any(_matches(name, pattern) for pattern in closure.patterns):
+            if name not in closure.names and not any(matches(name, pattern) for pattern in closure.patterns):
                 demand[closure.demand] = None
         merged.properties[name] = tuple(demand)
     for pattern in patterns:
@@ -240,9 +244,14 @@ def _common(kinds: tuple[str, ...] | None, others: tuple[str, ...]) -> tuple[str
     return tuple(found)
 
 
-@lru_cache(maxsize=4096)
-def _matches(name: str, pattern: str) -> bool:
-    return is_valid({"pattern": pattern}, name)
+def matches(name: str, pattern: str) -> bool:
+    """Whether a `patternProperties` of *pattern* is about *name*."""
+    return _pattern(pattern).is_valid(name)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(pattern: str) -> Validator:
+    return validator({"pattern": pattern}, formats=False)
 
 
 def bare(part: Part) -> Part:
@@ -256,19 +265,48 @@ def bare(part: Part) -> Part:
 
 def branches(merged: Merged) -> list[Conj] | None:
     """The unions of *merged* as one: for each choice of branches a conjunction of all that holds. None: too many."""
-    if math.prod(len(union.branches) for union in merged.unions) > _MAX_BRANCHES:
-        return None
     base = [part for part in map(bare, merged.parts) if part.schema]
+    alone = len(merged.unions) == 1 and all(part.schema.keys() == {"type"} for part in base)
+    most = _MAX_ALTERNATIVES if alone else _MAX_BRANCHES
+    if math.prod(len(union.branches) for union in merged.unions) > most:
+        return None
     choices = product(*(union.branches for union in merged.unions))
     return [tuple(dict.fromkeys(chain(base, *chosen))) for chosen in choices]
 
 
+def apart(branches: list[Conj], places: Places, known: dict[Conj, bool]) -> bool:
+    """Whether surely no value is valid under two of *branches*. *known* is for `impossible`."""
+    views = [view for branch in branches if (view := merge(branch, places, ignore)) is not None]
+    if _different([view.values() for view in views]):
+        return True
+    names = [name for name in views[0].get("required", ()) if all(name in view.properties for view in views)]
+    if all(view.kinds == ("object",) and set(names) <= set(view.get("required", ())) for view in views):
+        for name in names:
+            members = [merge(view.properties[name], places, ignore) for view in views]
+            if _different([None if member is None else member.values() for member in members]):
+                return True
+    return all(impossible(one + other, places, known) for one, other in combinations(branches, 2))
+
+
+def _different(groups: list[list[Any] | None]) -> bool:
+    """Whether no two of *groups* have a value in common; False where that is not certain."""
+    seen: set[Any] = set()
+    for group in groups:
+        if group is None or not all(isinstance(value, str | int | float | None) for value in group):
+            return False
+        own = {(isinstance(value, bool), value) for value in group}  # in Python, 1 is True and 1.0
+        if own & seen:
+            return False
+        seen |= own
+    return True
+
+
 def impossible(conj: Conj, places: Places, known: dict[Conj, bool], *, depth: int = 0) -> bool:
     """Whether surely no value is valid under *conj*; False where that is not certain. *known* keeps the answers."""
-    if conj not in known:
+    if conj not in known and len(known) < _MAX_QUESTIONS:
         known[conj] = False  # the answer where the conjunction is met again inside itself
         known[conj] = depth < 12 and _impossible(conj, places, known, depth)
-    return known[conj]
+    return known.get(conj, False)
 
 
 def _impossible(conj: Conj, places: Places, known: dict[Conj, bool], depth: int) -> bool:

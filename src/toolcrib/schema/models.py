@@ -15,20 +15,35 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Root
 from pydantic.fields import FieldInfo
 
 from ..core import Check, Checked
+from .accepted import AcceptedDocument, exact_decimals, require_one_name_each
 from .docstring import read_docstring
 from .from_python import Arguments, stripped
 from .parse import JSONError, parse_json
+from .plan import Plan
 from .signature import Parameter, read_signature, unwrap_partials
-from .validate import RawArguments, Recovery, to_json_text, unreadable
+from .validate import (
+    RawArguments,
+    Recovery,
+    document_reader,
+    require_json_values,
+    to_json_text,
+    unreadable,
+    with_documents,
+)
 
 
 def arguments_model(
-    fn: Callable[..., Any], *, name: str | None = None, without: Collection[str] = ()
+    fn: Callable[..., Any],
+    *,
+    name: str | None = None,
+    without: Collection[str] = (),
+    docs: Mapping[str, str] | None = None,
 ) -> type[BaseModel]:
     """Return a pydantic model of the arguments that a model fills in for *fn*: the parameters but those *without*.
 
     Its fields, aliases, defaults and descriptions are those of the tool's input schema: `*args` is a list under its own
-    name, `**kwargs` admits other names, what the host provides is left out. A parameter whose name a model cannot have
+    name, `**kwargs` admits other names, what the host provides is left out. *docs* are descriptions by name, in place
+    of those in the docstring. A parameter whose name a model cannot have
     for a field (`schema`, `_x`) is the alias of one. `read_arguments` returns the arguments in a value of the model.
 
     Raises DefinitionError where *fn* cannot be a tool.
@@ -36,7 +51,7 @@ def arguments_model(
     own_name = getattr(unwrap_partials(fn), "__name__", type(fn).__name__)
     label = f"Function '{own_name}'"
     signature = read_signature(fn, label=label)
-    docs = read_docstring(signature.doc).parameters
+    docs = read_docstring(signature.doc).parameters if docs is None else docs
     parameters = [parameter for parameter in signature.parameters if parameter.name not in without]
     shown = Arguments(parameters, docs, label=label, names=signature.names)
     written = {parameter.name: parameter for parameter in parameters}
@@ -103,6 +118,7 @@ def model_check(
     takes them.
     """
     read_model = ModelReader(model)
+    plan = read_model.plan
 
     def accept(value: Any) -> dict[str, Any]:
         return arguments(read_model.of_text(pydantic_core.to_json(value).decode(), value))
@@ -113,7 +129,7 @@ def model_check(
         try:
             if type(raw) is dict or isinstance(raw, Mapping):
                 return arguments(read_model(raw)), ()
-            text = to_json_text(tool, raw)
+            text = exact_decimals(tool, plan, to_json_text(tool, raw))
             return arguments(read_model.of_text(text, parse_json(text))), ()
         except ValidationError as error:
             return recover(to_json_text(tool, raw), repairs, error)
@@ -122,7 +138,12 @@ def model_check(
                 return recover(text, repairs, None)
             raise unreadable(tool, error) from None
 
-    return check
+    def read_document(raw: RawArguments, checked: Mapping[str, Any], /) -> AcceptedDocument:
+        require_json_values(raw)
+        value = next((value for value in checked.values() if type(value) is model), checked)
+        return document_reader(tool, plan, {})(raw, checked, value)
+
+    return with_documents(check, read_document)
 
 
 class ModelReader:
@@ -131,22 +152,29 @@ class ModelReader:
     Raises pydantic's ValidationError.
     """
 
-    __slots__ = ("_names", "model")
+    __slots__ = ("_names", "model", "plan")
 
     def __init__(self, model: type[BaseModel]) -> None:
         self.model = model
         self._names = _names_of(model)
+        self.plan = Plan(model.__pydantic_core_schema__)
 
     def __call__(self, raw: Mapping[str, Any]) -> BaseModel:
         if self._names is None or not isinstance(raw, Mapping) or self._names.issuperset(raw):
-            return self.model.model_validate(raw)
-        return self.model.model_validate(raw, extra="forbid")
+            read = self.model.model_validate(raw)
+        else:
+            read = self.model.model_validate(raw, extra="forbid")
+        require_one_name_each(self.plan, raw, read)
+        return read
 
     def of_text(self, text: str, value: Any) -> BaseModel:
         """The model in *text*, whose JSON value is *value*."""
         if self._names is None or not isinstance(value, dict) or self._names.issuperset(value):
-            return self.model.model_validate_json(text)
-        return self.model.model_validate_json(text, extra="forbid")
+            read = self.model.model_validate_json(text)
+        else:
+            read = self.model.model_validate_json(text, extra="forbid")
+        require_one_name_each(self.plan, value, read)
+        return read
 
 
 def _names_of(model: type[BaseModel]) -> frozenset[str] | None:

@@ -15,6 +15,10 @@ LIMIT_BYTES = 4 * 1024 * 1024
 """The longest arguments that are read."""
 
 
+LONG_CHARS = 32 * 1024
+"""Longer arguments are read in steps, so that other threads get their turn, or in another thread."""
+
+
 class JSONError(ValueError):
     """JSON text that is refused. Its message gives the place and the reason, and never quotes a value."""
 
@@ -29,15 +33,70 @@ def parse_json(text: str | bytes) -> Any:
     Raises BadText, TooLong.
     """
     data = _encoded(text)
-    if len(data) > LIMIT_BYTES:
-        raise JSONTooLong(f"{len(data)} bytes of JSON are over the limit of {LIMIT_BYTES} bytes")
+    _require_size(data)
+    is_long = len(data) > LONG_CHARS
     try:
-        value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=True)
+        # Of a long text, it would take seconds in one step.
+        value = jiter.from_json(data, allow_inf_nan=False, catch_duplicate_keys=not is_long)
     except ValueError as error:
         raise JSONError(_reason(str(error), data)) from None
+    if is_long:
+        refuse_repeated_names(data)
     if b"e" in data or b"E" in data or len(data) > 300:
         _refuse_infinities(value)
     return value
+
+
+def require_size(text: str) -> None:
+    """Raise JSONTooLong where *text* is over `LIMIT_BYTES`, before anything is read of it."""
+    if len(text) > LIMIT_BYTES // 4:
+        _require_size(text.encode(errors="surrogatepass"))
+
+
+def _require_size(data: bytes) -> None:
+    if len(data) > LIMIT_BYTES:
+        raise JSONTooLong(f"{len(data)} bytes of JSON are over the limit of {LIMIT_BYTES} bytes")
+
+
+def refuse_misread(text: str) -> None:
+    """Raise JSONError for what pydantic reads in *text*, and `parse_json` refuses.
+
+    No value is made of it: making millions of objects at once holds every thread.
+    """
+    data = _encoded(text)
+    refuse_repeated_names(data)
+    if any(found.lastindex is None and _SUSPICIOUS.search(found[0]) for found in _NAMES.finditer(data)):
+        parse_json(text)
+
+
+def refuse_repeated_names(data: bytes) -> None:
+    """Raise JSONError where a name stands twice in an object of *data*, which is JSON in UTF-8.
+
+    Raises IndexError or ValueError, or nothing, where it is not.
+    """
+    objects: list[set[bytes]] = []
+    for found in _NAMES.finditer(data):
+        if found.lastindex == _OPENING:
+            objects.append(set())
+        elif found.lastindex == _CLOSING:
+            objects.pop()
+        elif found.lastindex == _NAME:
+            name = found[1]
+            if b"\\" in name:
+                name = json.loads(b'"%b"' % name).encode(errors="surrogatepass")
+            if name in objects[-1]:
+                line, column = (
+                    data.count(b"\n", 0, found.end()) + 1,
+                    found.start() - data.rfind(b"\n", 0, found.start()),
+                )
+                raise JSONError(_repeated(name.decode(errors="replace"), f"at line {line} column {column}"))
+            objects[-1].add(name)
+
+
+_NAMES = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)"\s*(:)?|(\{)|(\})|[^"{}]+', re.DOTALL)
+_NAME, _OPENING, _CLOSING = 2, 3, 4
+_SUSPICIOUS = re.compile(rb"\d[eE]|(?<!\d)\d{300}|[NI]")
+"""Outside of strings: a number that may be infinite, or that is none."""
 
 
 def respelled(text: str | bytes) -> dict[str, set[str]]:
@@ -85,7 +144,7 @@ def _reason(message: str, data: bytes) -> str:
     place = f"at line {line} column {len(text_line[: max(column - 1, 0)].decode(errors='replace')) + 1}"
     if "duplicate key" in reason.lower():
         name = reason.partition('"')[2].rstrip('"')
-        return f"the name '{name[:64]}' appears twice in an object, {place}"
+        return _repeated(name, place)
     for sign, better, advice in _REASONS:
         if re.search(sign, reason, re.I):
             return f"{better} {place}{advice}"
@@ -96,6 +155,10 @@ def _reason(message: str, data: bytes) -> str:
         if name in _JSON_WORDS:
             return f"{name} is not JSON, {place}; JSON has {_JSON_WORDS[name]}"
     return f"{reason} {place}"
+
+
+def _repeated(name: str, place: str) -> str:
+    return f"the name '{name[:64]}' appears twice in an object, {place}"
 
 
 _PLACE = re.compile(r" at line (\d+) column (\d+)$")

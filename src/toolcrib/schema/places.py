@@ -1,5 +1,6 @@
 """A JSON Schema taken apart: the places in it, where references lead, and which values are valid at a place."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
@@ -22,16 +23,19 @@ ASSERTIONS: Mapping[str, tuple[str, ...]] = {
 CONDITIONS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(("not", "if"), KINDS),
     **dict.fromkeys(("contains", "unevaluatedItems"), _ARRAY),
-    **dict.fromkeys(("propertyNames", "dependentSchemas", "unevaluatedProperties"), _OBJECT),
+    **dict.fromkeys(("propertyNames", "dependentSchemas", "dependencies", "unevaluatedProperties"), _OBJECT),
 }
 """Keywords that only a dialect with all keywords takes, and the JSON types of which they demand something."""
 
-IN_PLACE = ("allOf", "$ref", "$dynamicRef", "anyOf", "oneOf", "if", "dependentSchemas")
+IN_PLACE = ("allOf", "$ref", "$dynamicRef", "anyOf", "oneOf", "if", "dependentSchemas", "dependencies")
 """Keywords that apply other schemas to the same value, which `unevaluated...` then takes into account."""
 
 _WITH_SCHEMA = frozenset({*CONDITIONS, "additionalProperties", "items", "then", "else", "contentSchema"})
 _WITH_SCHEMAS = frozenset({"allOf", "anyOf", "oneOf", "prefixItems"})
-_WITH_NAMED_SCHEMAS = frozenset({"$defs", "definitions", "dependentSchemas", "patternProperties", "properties"})
+# `dependencies` is of older drafts. jsonschema-rs checks it, so it counts; some of what it names are lists of names.
+_WITH_NAMED_SCHEMAS = frozenset(
+    {"$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"}
+)
 _DEMANDS = frozenset(
     {*ASSERTIONS, *CONDITIONS, *IN_PLACE, "type", "enum", "const", "minContains", "maxContains", "then", "else"}
     | {"properties", "patternProperties", "additionalProperties", "prefixItems", "items"}
@@ -131,6 +135,8 @@ class Places:
         self.root = Part("", root, identity.partition("#")[0] if isinstance(identity, str) else "")
         self._resources = {self.root.base: self.root, "": self.root}
         self._anchors: dict[tuple[str, str], Part] = {}
+        self._dynamic: Counter[str] = Counter()
+        self._targets: dict[Part, Part | None] = {}
         self._documents: dict[Part | None, Document] = {}
         for part in within(self.root):
             if isinstance(part.schema, dict):
@@ -139,13 +145,21 @@ class Places:
                 for keyword in ("$anchor", "$dynamicAnchor"):
                     if isinstance(name := part.schema.get(keyword), str):
                         self._anchors.setdefault((part.base, name), part)
+                        self._dynamic[name] += keyword == "$dynamicAnchor"
 
     def target(self, part: Part) -> Part | None:
-        """The place that the reference at *part* leads to; None where that is not in this schema.
+        """The one place that the reference at *part* leads to; None where that is not in this schema.
 
-        A `$dynamicRef` leads where a `$ref` would: within one schema an anchor has one place.
+        None also where there is more than one: beside a `$ref` a `$dynamicRef`, or several anchors that this may mean.
         """
-        ref = part.schema.get("$ref", part.schema.get("$dynamicRef"))
+        if part not in self._targets:
+            refs = [part.schema[word] for word in ("$ref", "$dynamicRef") if word in part.schema]
+            unclear = len(refs) > 1 or ("$ref" not in part.schema and self._dynamic[refs[0].partition("#")[2]] > 1)
+            self._targets[part] = None if unclear else self.place(part, refs[0])
+        return self._targets[part]
+
+    def place(self, part: Part, ref: str) -> Part | None:
+        """The place that *ref* at *part* leads to; None where that is not in this schema."""
         uri, _, fragment = ref.partition("#")
         resource = self._resources.get(urljoin(part.base, uri) if uri else part.base)
         fragment = unquote(fragment)
@@ -162,24 +176,59 @@ class Places:
                 return None
         return found if isinstance(found.schema, dict | bool) else None
 
-    def reach(self, start: Part, *, follow: "Follow | None" = None) -> set[Part]:
-        """The places inside *start* and those that references lead to, as far as *follow* goes."""
+    def all(self) -> "set[Part]":
+        """All places in the schema, and those that references lead to under keywords that nobody knows."""
+        places = list(within(self.root))
+        return {*places, *self.reach(*places)}
+
+    def leads_out(self, part: Part) -> bool:
+        """Whether a reference at *part* leads out of this schema."""
+        refs = [part.schema[word] for word in ("$ref", "$dynamicRef") if word in part.schema] if part.refers else ()
+        return any(self.place(part, ref) is None for ref in refs)
+
+    def reach(self, *starts: Part, follow: "Follow | None" = None) -> set[Part]:
+        """The places inside *starts*, and those that references lead to, as far as *follow* goes."""
         seen: set[Part] = set()
-        waiting = [start]
+        waiting = list(starts)
         while waiting:
-            part = waiting.pop()
-            inner = [
-                place
-                for keyword, place in below(part)
-                if keyword not in ("$defs", "definitions")
-                and (follow is None or follow(part, keyword, place.path[len(part.path) + len(keyword) + 2 :]))
-            ]
-            if part.refers and (target := self.target(part)) is not None:
-                inner.append(target)
-            new = set(inner) - seen
-            seen |= new
-            waiting.extend(new)
+            for place in self._next(waiting.pop(), follow):
+                if place not in seen:
+                    seen.add(place)
+                    waiting.append(place)
         return seen
+
+    def cyclic(self, *, follow: "Follow | None" = None) -> set[Part]:
+        """The places that contain themselves, as far as *follow* goes."""
+        onward: dict[Part, list[Part]] = {}
+        backward: dict[Part, list[Part]] = {}
+        for part in self.all():
+            onward[part] = self._next(part, follow)
+            for place in onward[part]:
+                backward.setdefault(place, []).append(part)
+        found: set[Part] = set()
+        left: set[Part] = set(onward)
+        for start in reversed(_finished(onward)):  # Kosaraju: what leads back to the start, of what is left
+            group, waiting = {start}, [start] if start in left else []
+            left.discard(start)
+            while waiting:
+                new = {place for place in backward.get(waiting.pop(), ()) if place in left}
+                left -= new
+                group |= new
+                waiting.extend(new)
+            if len(group) > 1 or start in onward[start]:
+                found |= group
+        return found
+
+    def _next(self, part: Part, follow: "Follow | None" = None) -> list[Part]:
+        """The places directly inside *part*, and where its reference leads."""
+        inside = [
+            place
+            for keyword, place in below(part)
+            if keyword not in ("$defs", "definitions")
+            and (follow is None or follow(part, keyword, place.path[len(part.path) + len(keyword) + 2 :]))
+        ]
+        target = self.target(part) if part.refers else None
+        return inside if target is None else [*inside, target]
 
     def valid(self, value: Any, conj: Conj) -> bool:
         """Whether *value* is valid under *conj*; True where that cannot be found out."""
@@ -198,6 +247,25 @@ class Places:
             more = {"$defs": {**root.get("$defs", {}), "-": part.schema}} if part.bare else {}
             self._documents[own] = Document({**root, **more}, formats=False)
         return self._documents[own].valid(value, "/$defs/-" if part.bare else part.path)
+
+
+def _finished(graph: Mapping[Part, list[Part]]) -> list[Part]:
+    """The nodes of *graph*, each after those that it leads to, cycles aside."""
+    order: list[Part] = []
+    seen: set[Part] = set()
+    for start in graph:
+        stack = [] if start in seen else [(start, iter(graph[start]))]
+        seen.add(start)
+        while stack:
+            part, more = stack[-1]
+            place = next((place for place in more if place not in seen), None)
+            if place is None:
+                order.append(part)
+                stack.pop()
+            else:
+                seen.add(place)
+                stack.append((place, iter(graph[place])))
+    return order
 
 
 def below(part: Part) -> Iterator[tuple[str, Part]]:

@@ -9,7 +9,7 @@ where more than one reading is valid, none is taken. Valid data is never touched
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import chain
 from typing import Any
@@ -22,10 +22,6 @@ from .parse import JSONError, parse_json, respelled
 
 Reading = tuple[Any, tuple[Repair, ...]]
 
-_BUDGET = 2_000_000
-_EACH = 100
-"""Together at most 20,000 places, fewer where they are large. Ordinary calls look at tens."""
-
 _DEEPEST = 64
 
 _PARSED = frozenset({"object", "array", "number", "integer", "boolean"})
@@ -33,24 +29,28 @@ _PARSED = frozenset({"object", "array", "number", "integer", "boolean"})
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """Arguments after repair. *written* maps places in *value* to those they were written at, if they moved."""
+    """Arguments after repair. *written* maps places in *value* to those they were written at, if they moved.
+
+    `gave_up` where it would have taken too long to tell whether they can be repaired.
+    """
 
     value: Any
     repairs: tuple[Repair, ...]
     written: Mapping[tuple[str, str | int], str]
     respelled: Mapping[str, set[str]]
+    gave_up: bool = False
 
 
 class _Ambiguous(Exception):
     """More than one reading is valid, or it would take too long to tell."""
 
 
-def repair(value: Any, text: str, document: Document, *, refused: frozenset[str] | None) -> Repaired:
+def repair(value: Any, text: str, document: Document, *, refused: frozenset[str] | None, budget: Budget) -> Repaired:
     """Repair each argument of *value*, read from *text*, for which there is one reading; others stay as they are.
 
     *refused* are the names of the arguments in question. Where that is not known (None), the schema decides.
     """
-    search = _Search(document, respelled(text) if text.strip() else {})
+    search = _Search(document, respelled(text) if text.strip() else {}, budget)
     noted: tuple[Repair, ...] = ()
     if isinstance(value, str):
         inner, numbers = search.parsed(value)
@@ -60,7 +60,7 @@ def repair(value: Any, text: str, document: Document, *, refused: frozenset[str]
     if isinstance(value, dict) and document.walkable:
         value, repairs = search.arguments(value, document.resolved(""), refused)
         noted += repairs
-    return Repaired(value, noted, search.written, search.all_numbers)
+    return Repaired(value, noted, search.written, search.all_numbers, search.gave_up)
 
 
 def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> Repaired:
@@ -80,7 +80,7 @@ def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> 
             repairs.append(Repair(written, "number", "integer"))
     if not repairs:
         return repaired
-    return Repaired(value, (*repaired.repairs, *repairs), repaired.written, repaired.respelled)
+    return replace(repaired, value=value, repairs=(*repaired.repairs, *repairs))
 
 
 def _is_whole(number: float, respelled: Mapping[str, set[str]]) -> bool:
@@ -93,9 +93,10 @@ def _is_whole(number: float, respelled: Mapping[str, set[str]]) -> bool:
 class _Search:
     """The search for readings of one call. Each value is read once at a place: the branches of unions meet again."""
 
-    def __init__(self, document: Document, numbers: dict[str, set[str]]) -> None:
+    def __init__(self, document: Document, numbers: dict[str, set[str]], budget: Budget) -> None:
         self._document = document
-        self._budget = Budget(_BUDGET, each=_EACH)
+        self._budget = budget
+        self.gave_up = False
         self._texts: dict[str, tuple[Any, dict[str, set[str]]]] = {}
         self._known: dict[tuple[int, str, str], list[Reading]] = {}
         self.numbers = numbers
@@ -115,14 +116,18 @@ class _Search:
                 self.all_numbers[again] = self.all_numbers.get(again, set()) | spelled
         return found
 
+    def _require(self, value: Any, depth: int = 0) -> None:
+        if depth > _DEEPEST or not self._budget.take(value):
+            self.gave_up = True
+            raise _Ambiguous
+
     def readings(self, value: Any, place: str, path: str, depth: int) -> list[Reading]:
         """Return the one valid reading of *value*, or none where there is none. Raises _Ambiguous for more than one."""
         # The values live as long as the search, in the arguments or among the parsed texts, so an id means one value.
         key = id(value), place, path
         found = self._known.get(key)
         if found is None:
-            if depth > _DEEPEST or not self._budget.take(value):
-                raise _Ambiguous
+            self._require(value, depth)
             if self._document.valid(value, place):
                 found = [(value, ())]
             else:
@@ -156,8 +161,7 @@ class _Search:
                 yield from self._one_item(value, place, path, depth)
 
     def _in_text(self, text: str, place: str, path: str, depth: int) -> Iterator[Reading]:
-        if not self._budget.take(text):
-            raise _Ambiguous
+        self._require(text, depth)
         value, numbers = self.parsed(text)
         if value is None or isinstance(value, str):
             return
@@ -255,8 +259,7 @@ class _Search:
     def _one_or_none(self, value: Any, proposed: list[Reading], place: str) -> list[Reading]:
         distinct: dict[str, Reading] = {}
         for reading in proposed:
-            if not self._budget.take(value):
-                raise _Ambiguous
+            self._require(value)
             if self._document.valid(reading[0], place):
                 written = json.dumps(reading[0], sort_keys=True) if len(proposed) > 1 else ""
                 known = distinct.setdefault(written, reading)

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from math import floor
 from typing import Any
 
+from .describe import in_words, with_sentences
 from .dialect import subject
 from .document import kind
-from .merge import Merged
+from .merge import Merged, ignore, matches, merge
 from .places import ASSERTIONS, CONDITIONS, KINDS, Conj, Part, either, is_annotation, says_nothing, verdict
 from .restore import KEY, VALUE, Entries, Items, Member, Members, Plan
 from .walk import Out, Walk
@@ -34,6 +35,13 @@ class Rewrite(Walk):
         """What *merged* demands, in the dialect; None where no value can be valid."""
         if merged.unions:
             return self.spread_unions(merged, depth)
+        out = self._emit(merged, depth, root=root)
+        if out is None or not merged.notes or not self.accepts.takes("description"):
+            return out
+        description = with_sentences(out.schema.get("description"), merged.notes)
+        return Out({**out.schema, "description": description}, out.plan)
+
+    def _emit(self, merged: Merged, depth: int, *, root: bool) -> Out | None:
         around = self.annotations(merged.plain)
         values = merged.listed(self.places)
         if values is not None and not self._keeps_listed(merged):
@@ -64,7 +72,8 @@ class Rewrite(Walk):
         if "object" in kinds:
             shaped = self._object(merged, depth, root=root)
             if shaped is None:
-                return None
+                others = tuple(kind for kind in kinds if kind != "object")
+                return self._of_kinds(merged, others, depth, root=root) if others else None
             out |= shaped.schema
             plan = shaped.plan
         if "array" in kinds:
@@ -97,6 +106,7 @@ class Rewrite(Walk):
                 return
         if self._matters(merged, keyword):
             self.lose_all(merged, keyword)
+            merged.notes += in_words(keyword, value)
 
     def _matters(self, merged: Merged, keyword: str) -> bool:
         """Whether an assertion demands anything."""
@@ -119,6 +129,7 @@ class Rewrite(Walk):
                 out |= self.copy(part.only([keyword, *(("then", "else") if keyword == "if" else ())]))
             else:
                 self.lose(part, keyword)
+                merged.notes += in_words(keyword, part.schema[keyword])
 
     # -- listed values ---------------------------------------------------------------------------------------------
 
@@ -157,6 +168,7 @@ class Rewrite(Walk):
             group = [value for value in values if kind(value) == named]
             pieces.append({"type": named, "enum": group} if named in allowed else {"type": named})
             whole &= named in allowed or named == "null" or (named == "boolean" and len(set(group)) == 2)
+        merged.notes += [] if whole else in_words("enum", values)
         for keyword in dict.fromkeys(word for part in merged.parts for word in part.schema):
             if not whole and not is_annotation(keyword) and keyword not in ("type", "allOf", "$ref", "$dynamicRef"):
                 self.lose_all(merged, keyword)
@@ -255,8 +267,14 @@ class Rewrite(Walk):
         additional, patterns = merged.additional, merged.patterns
         free = True if additional is None else verdict(additional[0])
         if patterns and self.accepts.takes("patternProperties"):
-            lows = {p: self.lower(demand, depth + 1) or self.nothing(demand) for p, (demand, _) in patterns.items()}
-            out["patternProperties"] = {pattern: low.schema for pattern, low in lows.items()}
+            shown: dict[str, Any] = {}
+            for pattern, (demand, part) in patterns.items():
+                own = tuple(each for each in demand if additional is None or each not in additional[0])
+                if own != demand and any(matches(name, pattern) for name in merged.properties):
+                    self.lose(part, "patternProperties")  # what holds for others would also hold for those listed
+                    demand = own
+                shown[pattern] = (self.lower(demand, depth + 1) or self.nothing(demand)).schema
+            out["patternProperties"] = shown
         elif patterns:
             demands = [demand for demand, _ in patterns.values()]
             if free is not True or not all(map(verdict, demands)):
@@ -291,14 +309,16 @@ class Rewrite(Walk):
                 if free
                 else f"The model can give {what} no members but those listed, though the schema would take others."
             )
-            self.lose(part, "additionalProperties", meaning, grave=free)
+            self.lose(part, "additionalProperties", meaning, grave=free, weight="low")
         elif verdict(merged.additional[0]) is not False:
             meaning = f"In strict mode {what} could have no other members than those listed, and it takes others."
             self.lose(merged.additional[1], "additionalProperties", meaning, grave=True)
 
     def _optional(self, out: Out, demand: Conj, name: str, part: Part) -> tuple[Out, bool]:
         """*out* with null for absent, and whether null has to be left out again."""
-        if not demand or not self.places.valid(None, demand):
+        merged = merge(demand, self.places, ignore)
+        typed = merged is None or "null" not in (merged.kinds or ("null",))
+        if not demand or typed or not self.places.valid(None, demand):
             return Out(_nullable(out.schema), out.plan), True
         schema = next((e.schema for e in demand if isinstance(e, Part) and isinstance(e.schema, dict)), {})
         if schema.get("default", ...) is not None:
@@ -324,9 +344,10 @@ class Rewrite(Walk):
             f"The members of {subject(part.path)} are asked for as a list of entries, and the schema for the provider "
             "omits that no name may be there twice; Toolcrib still checks it."
         )
-        self.lose(part, "additionalProperties", meaning)
+        self.lose(part, "additionalProperties", meaning, weight="low")
         if "dependentRequired" in merged.keywords and self._matters(merged, "dependentRequired"):
             self.lose_all(merged, "dependentRequired")
+            merged.notes += in_words("dependentRequired", merged.get("dependentRequired"))
         entry = {
             "type": "object",
             "properties": {KEY: key, VALUE: value.schema},
@@ -341,6 +362,7 @@ class Rewrite(Walk):
                     out[other] = count
                 else:
                     self.lose_all(merged, keyword)
+                    merged.notes += in_words(keyword, count)
         return Out(out, Entries(value.plan))
 
     def _key(self, merged: Merged) -> dict[str, Any]:
@@ -365,8 +387,8 @@ def _is_idle(schema: Mapping[str, Any], keyword: str) -> bool:
             return "then" not in schema and "else" not in schema
         case "contains":
             return schema.get("minContains") == 0 and "maxContains" not in schema
-        case "dependentSchemas":
-            return all(map(says_nothing, schema[keyword].values()))
+        case "dependentSchemas" | "dependencies":
+            return all(inner == [] or says_nothing(inner) for inner in schema[keyword].values())
         case _:
             return says_nothing(schema[keyword])
 

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-from ..core import Context, DefinitionError, Depends, Need, Needs, Scope
+from ..core import HOST_VARIABLES, Caller, Context, DefinitionError, Depends, Need, Needs, Scope
 
 EMPTY: Any = inspect.Parameter.empty
 """Stands for a default or an annotation that was not written."""
@@ -64,30 +64,30 @@ def read_signature(
     hints = _hints(plain, written, label, local)
     decided = _decided_by_partial(fn)
     visible: list[Parameter] = []
-    context: str | None = None
+    of_call: dict[str, str] = {}  # by what it is: the parameter's name
     depends: list[Need] = []
     for name, parameter in written.parameters.items():
         if name in decided:
             continue
         annotation = hints.get(name, EMPTY)
-        is_context, how = _is_context(annotation), _dependency(annotation, label, name)
+        kind, how = _of_call(annotation), _dependency(annotation, label, name)
         if isinstance(parameter.default, Depends):
             raise DefinitionError(
                 f"{label}: parameter '{name}' has Depends as its default. "
                 f"Write it as an annotation: {name}: Annotated[..., Depends(...)]."
             )
-        if (is_context or how) and parameter.kind not in _BY_NAME:
+        if (kind or how) and parameter.kind not in _BY_NAME:
             raise DefinitionError(
                 f"{label}: parameter '{name}' is provided by name; write it after the '/', and without '*'."
             )
-        if is_context:
-            if context is not None:
-                raise DefinitionError(
-                    f"{label} has two Context parameters, '{context}' and '{name}'. Keep one: both are the same."
-                )
-            context = name
-        elif how:
+        if how:
             depends.append(_need(name, how, label, names, within))
+        elif kind:
+            if kind in of_call:
+                raise DefinitionError(
+                    f"{label} has two {kind} parameters, '{of_call[kind]}' and '{name}'. Keep one: both are the same."
+                )
+            of_call[kind] = name
         else:
             visible.append(Parameter(name, parameter.kind, annotation, parameter.default))
     is_async, returns = returns_awaitable(fn), hints.get("return", EMPTY)
@@ -95,7 +95,7 @@ def read_signature(
         is_async, returns = True, get_args(returns)[-1]
     return Signature(
         tuple(visible),
-        Needs(context, tuple(depends)),
+        Needs(of_call.get("Context"), tuple(depends), of_call.get("Caller"), of_call.get("Variables")),
         returns,
         is_async,
         _doc(fn),
@@ -120,7 +120,7 @@ def _need(name: str, how: Depends, label: str, names: Mapping[str, Any] | None, 
     if required := [p.name for p in provider.parameters if p.default is EMPTY and p.kind not in _VARIADIC]:
         raise DefinitionError(
             f"{label}: the provider of '{name}' takes {', '.join(required)}, and nobody provides that. "
-            "A provider's parameters are Context or Depends themselves, or have defaults."
+            "A provider's parameters are Caller, Variables, Context or Depends themselves, or have defaults."
         )
     _require_long_enough_scopes(how, provider.needs, label, name)
     return Need(name, how, provider.needs)
@@ -267,11 +267,17 @@ def _require_long_enough_scopes(how: Depends, needs: Needs, label: str, name: st
 _SCOPES: tuple[Scope, ...] = ("call", "session", "program")
 
 
-def _is_context(annotation: Any) -> bool:
+def _of_call(annotation: Any) -> str | None:
+    """What of the call the annotation asks for: "Context", "Caller" or "Variables"; None where it is nothing."""
     origin = get_origin(annotation)
     if origin is Annotated:
-        return _is_context(get_args(annotation)[0])
-    return annotation is Context or (origin in (Union, types.UnionType) and any(map(_is_context, get_args(annotation))))
+        is_variables = any(extra is HOST_VARIABLES for extra in annotation.__metadata__)
+        return "Variables" if is_variables else _of_call(get_args(annotation)[0])
+    if annotation is Context or annotation is Caller:
+        return str(annotation.__name__)
+    if origin in (Union, types.UnionType):
+        return next(filter(None, map(_of_call, get_args(annotation))), None)
+    return None
 
 
 def _dependency(annotation: Any, label: str, name: str) -> Depends | None:

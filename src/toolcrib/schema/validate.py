@@ -5,30 +5,64 @@ with arguments and what was repaired in them, or with an error.
 """
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
 from typing import Any
 
 import pydantic_core
 from pydantic import ValidationError
 
-from ..core import Check, Checked, Repair, ToolError
-from .document import Document, kind
+from ..core import Check, Checked, Repair, ToolError, postpone
+from .accepted import AcceptedDocument, exact_decimals, one_name_each
+from .document import Budget, Document, kind
 from .duplicate_keys import unique_keys_test
-from .errors import Path, Problem, locate, problems, refusal
+from .errors import Path, Problem, error_details, locate, problems, refusal
+from .exact_json import parse_exact
 from .from_python import Arguments
 from .json_schema_validator import Validator, validator
-from .parse import LIMIT_BYTES, JSONError, JSONTooLong, parse_json
+from .parse import LONG_CHARS, JSONError, JSONTooLong, parse_json, refuse_misread, require_size
+from .plan import Plan
+from .reading import ABSENT
 from .repair import repair, with_integers
+from .written import NotWritten, is_plain, written
 
 RawArguments = str | bytes | Mapping[str, Any] | None
 
-_SURELY_SHORT = LIMIT_BYTES // 4
-"""As many characters have at most `LIMIT_BYTES` bytes."""
+DocumentReader = Callable[[RawArguments, Mapping[str, Any]], AcceptedDocument]
+"""What a model sent, and the arguments that were made of it → its document."""
+
+
+class RepairedArguments(dict[str, Any]):
+    """Arguments by name, with the JSON values that they were made of after repair."""
+
+    def __init__(self, arguments: Mapping[str, Any], document: Any) -> None:
+        super().__init__(arguments)
+        self.document = document
+
+
+_SLICE_S = 0.01
+_FEW_ERRORS = 500
+"""How long refused arguments may hold the event loop, and with how many errors, before a thread goes on with them."""
+
+_REPAIRED = 20_000_000
+_REPAIRED_EACH = 100
+_EXPLAINED = 200_000_000
+_EXPLAINED_EACH = 1000
+"""At most 200,000 places are looked at for repairs, and for what is wrong, fewer where they are large. Ordinary calls
+look at tens."""
+
+_MOST_S = 5.0
+"""How long a thread looks for repairs, and for what is wrong."""
+
+_SHOWN_OF_LARGE = 50
+_TOO_LARGE_TO_REPAIR = "There is too much in them to repair it: send them exactly as the schema has them."
 
 
 def arguments_check(tool: str, arguments: Arguments) -> Check:
     """Return the check of a function's *arguments*, validated by pydantic straight from JSON text."""
-    validate = arguments.validator.validate_json
+    plan = arguments.plan
+    validate = one_name_each(plan, arguments.validator.validate_json)
     has_unique_keys = unique_keys_test(arguments.annotations)
     always_read = not arguments.countable or _takes_anything(arguments.schema)
     # What is always read, or refused by every float, need not be searched for what is not a number. In a name that
@@ -39,10 +73,19 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
         try:
-            if len(text) > _SURELY_SHORT or (searched and ("NaN" in text or "Infinity" in text)):
-                parse_json(text)
+            is_long = len(text) > LONG_CHARS
+            if is_long:
+                require_size(text)
+            if plan.decimals:
+                text = exact_decimals(tool, plan, text)
             checked = validate(text, strict=True)
-            if always_read or not has_unique_keys(text, checked):
+            if (
+                always_read
+                or (searched and ("NaN" in text or "Infinity" in text))
+                or not has_unique_keys(text, checked)
+            ):
+                if is_long:
+                    return postpone(functools.partial(_read_again, tool, text, checked))
                 parse_json(text)  # perhaps a key appears twice, or a number is too large
             return checked, ()
         except ValidationError as error:
@@ -50,7 +93,15 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
         except JSONError as error:
             raise unreadable(tool, error) from None
 
-    return check
+    return with_documents(check, document_reader(tool, plan, arguments.defaults))
+
+
+def _read_again(tool: str, text: str, checked: dict[str, Any], _: Callable[[], bool]) -> Checked:
+    try:
+        refuse_misread(text)
+    except JSONError as error:
+        raise unreadable(tool, error) from None
+    return checked, ()
 
 
 def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
@@ -64,17 +115,73 @@ def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
+        if len(text) > LONG_CHARS:
+            return postpone(functools.partial(read, text, repairs))
+        return read(text, repairs, None)
+
+    def read(text: str, repairs: bool, is_cancelled: Callable[[], bool] | None) -> Checked:
         try:
             value = parse_json(text)
         except JSONError as error:
-            if not text.strip():
-                return recover(text, repairs, None)
-            raise unreadable(tool, error) from None
-        if isinstance(value, dict) and accepts.is_valid(value):
-            return value, ()
-        return recover(text, repairs, None)
+            if text.strip():
+                raise unreadable(tool, error) from None
+        else:
+            if (accepted := accept(value)) is not None:
+                return accepted, ()
+        return recover(text, repairs, None, is_cancelled)
 
+    return with_documents(check, document_reader(tool, None, _defaults(schema)))
+
+
+def document_reader(tool: str, plan: Plan | None, defaults: Mapping[str, Any]) -> Callable[..., AcceptedDocument]:
+    """Return the reader of the documents that a check accepts, by *plan*.
+
+    The value that the plan made may be given apart from the arguments.
+    """
+
+    def read(raw: RawArguments, checked: Mapping[str, Any], value: Any = None, /) -> AcceptedDocument:
+        if isinstance(checked, RepairedArguments):
+            text = pydantic_core.to_json(checked.document).decode()
+        else:
+            text = to_json_text(tool, raw)
+            text = text if plan is None else exact_decimals(tool, plan, text)
+        value = ABSENT if plan is None else checked if value is None else value
+        return AcceptedDocument(parse_exact(text), value, plan, defaults=defaults)
+
+    return read
+
+
+def with_documents(check: Check, read: DocumentReader | None) -> Check:
+    """Return *check* with the reader of the documents that it accepts."""
+    check.document = read  # type: ignore[attr-defined]
     return check
+
+
+def document_of(check: Check, raw: RawArguments, checked: Mapping[str, Any]) -> AcceptedDocument:
+    """Return the document of *raw*, of which *check* has made *checked*. Raises ToolError.
+
+    Of a check without documents, it is the JSON as it was sent.
+    """
+    read: DocumentReader | None = getattr(check, "document", None)
+    if read is not None:
+        return read(raw, checked)
+    require_json_values(raw)
+    text = to_json_text("", raw)
+    return AcceptedDocument(parse_exact(text if text.strip() else "{}"))
+
+
+def require_json_values(raw: RawArguments) -> None:
+    """Raises ToolError for Python values that reach a tool as they are: a document could not tell all of them apart."""
+    if isinstance(raw, Mapping) and not is_plain(dict(raw)):
+        raise ToolError(
+            "A person or a rule decides on these arguments, and they have values that are not JSON. Pass JSON values.",
+            "invalid_arguments",
+        )
+
+
+def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
 
 
 class Recovery:
@@ -101,19 +208,40 @@ class Recovery:
     def _document(self) -> Document:
         return Document(self._schema, formats=self._formats)
 
-    def __call__(self, text: str, repairs: bool, error: ValidationError | None) -> Checked:
+    def __call__(
+        self,
+        text: str,
+        repairs: bool,
+        error: ValidationError | None,
+        is_cancelled: Callable[[], bool] | None = None,
+    ) -> Checked:
+        """*is_cancelled* in a thread, where this may take long. Raises Postponed where it would, and ToolError."""
+        if is_cancelled is not None:
+            return self._recovered(text, repairs, error, functools.partial(_stop_if, is_cancelled))
+        if len(text) <= LONG_CHARS and (error is None or error.error_count() <= _FEW_ERRORS):
+            with suppress(_TakesLong):
+                pause = functools.partial(_stop_at, monotonic() + _SLICE_S)
+                return self._recovered(text, repairs, error, pause)
+        return postpone(lambda is_cancelled: self(text, repairs, error, is_cancelled))
+
+    def _recovered(self, text: str, repairs: bool, error: ValidationError | None, pause: Callable[[], None]) -> Checked:
         empty = repairs and not text.strip()
         try:
             value = {} if empty else parse_json(text)
         except JSONError as bad:
             raise unreadable(self._tool, bad) from None
+        pause()
         if not repairs:
-            raise self._refusal(value, error)
-        repaired = repair(value, text, self._document, refused=_refused_names(error))
+            raise self._refusal(value, error, pause)
+        details = None if error is None else error_details(error, inputs=True)
+        budget = Budget(_REPAIRED, each=_REPAIRED_EACH, pause=pause, most_s=_MOST_S)
+        repaired = repair(value, text, self._document, refused=_refused_names(details), budget=budget)
+        gave_up = repaired.gave_up or (error is not None and details is None)
         arguments = None
         if empty or repaired.repairs or error is None:
             arguments, error = self._accepted(repaired.value)
-        if error is not None and (places := _integers_expected(error, repaired.value)):
+            details = None if error is None else error_details(error, inputs=True)
+        if details is not None and (places := _integers_expected(details, repaired.value)):
             # The schema that the model was shown takes 1.0 for an integer; strict reading does not.
             whole = with_integers(repaired, places)
             if whole is not repaired:
@@ -121,8 +249,9 @@ class Recovery:
                 arguments, error = self._accepted(repaired.value)
         if arguments is None:
             # What could be repaired is no problem.
-            raise self._refusal(repaired.value, error)
-        return arguments, ((Repair("", "empty", "object"),) if empty else ()) + repaired.repairs
+            raise self._refusal(repaired.value, error, pause, _TOO_LARGE_TO_REPAIR if gave_up else "")
+        noted = ((Repair("", "empty", "object"),) if empty else ()) + repaired.repairs
+        return RepairedArguments(arguments, repaired.value), noted
 
     def _accepted(self, value: Any) -> tuple[dict[str, Any] | None, ValidationError | None]:
         try:
@@ -130,23 +259,52 @@ class Recovery:
         except ValidationError as error:
             return None, error
 
-    def _refusal(self, value: Any, error: ValidationError | None) -> ToolError:
-        found = problems(self._document, value, error)
+    def _refusal(
+        self, value: Any, error: ValidationError | None, pause: Callable[[], None], remark: str = ""
+    ) -> ToolError:
+        found = problems(self._document, value, error, budget=_explained(pause))
+        if not found and error is not None and error_details(error) is None:
+            # pydantic alone knows what is wrong, and finds too much. Of the beginnings of lists, it finds less.
+            beginning = _beginning(value)
+            _, fewer = self._accepted(beginning)
+            found = problems(self._document, beginning, fewer, budget=_explained(pause)) if fewer is not None else []
+            found = [problem for problem in found if problem.received not in ("array", "object")]
         unknown = Problem("", "other arguments", kind(value), "the arguments do not match its schema.")
-        return refusal(self._tool, found or [unknown])
+        return refusal(self._tool, found or [unknown], remark=remark)
 
 
-def _refused_names(error: ValidationError | None) -> frozenset[str] | None:
+def _explained(pause: Callable[[], None]) -> Budget:
+    return Budget(_EXPLAINED, each=_EXPLAINED_EACH, pause=pause, most_s=_MOST_S)
+
+
+def _beginning(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _beginning(member) for name, member in value.items()}
+    return [_beginning(item) for item in value[:_SHOWN_OF_LARGE]] if isinstance(value, list) else value
+
+
+class _TakesLong(Exception):
+    """Refused arguments need more than a slice of the event loop."""
+
+
+def _stop_at(due: float) -> None:
+    if monotonic() > due:
+        raise _TakesLong
+
+
+def _stop_if(is_cancelled: Callable[[], bool]) -> None:
+    if is_cancelled():
+        raise ToolError("The call has ended before its arguments were checked.", "cancelled")
+
+
+def _refused_names(details: Sequence[Mapping[str, Any]] | None) -> frozenset[str] | None:
     """The arguments that pydantic refused, by name. None where it could be any."""
-    if error is None or error.error_count() > 10_000:
-        return None
-    places = [detail["loc"] for detail in error.errors(include_url=False, include_input=False)]
-    return frozenset(str(place[0]) for place in places) if all(places) else None
+    places = [detail["loc"] for detail in details or ()]
+    return frozenset(str(place[0]) for place in places) if places and all(places) else None
 
 
-def _integers_expected(error: ValidationError, value: Any) -> list[Path]:
-    """The places of those numbers in *value* that should be integers, by *error*."""
-    details = error.errors(include_url=False, include_context=False)
+def _integers_expected(details: Sequence[Mapping[str, Any]], value: Any) -> list[Path]:
+    """The places of those numbers in *value* that should be integers, by pydantic's *details*."""
     floats = (detail for detail in details if detail["type"] == "int_type" and isinstance(detail["input"], float))
     return [locate(detail["loc"], value)[0] for detail in floats]
 
@@ -160,13 +318,22 @@ def to_json_text(tool: str, raw: RawArguments) -> str:
             return str(raw)
         if isinstance(raw, bytes | bytearray | memoryview):
             return bytes(raw).decode()
-        return pydantic_core.to_json(raw, by_alias=True, fallback=_as_dict).decode()
+        return pydantic_core.to_json(_plain(raw), fallback=_as_dict).decode()
     except UnicodeDecodeError as error:
         raise unreadable(tool, JSONError(f"byte {error.start + 1} of it is not UTF-8")) from None
+    except NotWritten as error:
+        raise _invalid(tool, f"{error}, so it cannot be passed as a Python value. Pass its fields in a dict.") from None
     except (ValueError, RecursionError) as error:
         message = str(error).removeprefix("Error serializing to JSON: ").removeprefix("ValueError: ")
         reason = next((better for sign, better in _NO_JSON.items() if sign in message), message)
         raise _invalid(tool, f"the arguments have no JSON form: {reason}. Send one JSON object.") from None
+
+
+def _plain(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        return raw if is_plain(raw) else written(raw)
+    except RecursionError:  # pydantic distinguishes what contains itself from what is nested too deeply
+        return raw
 
 
 def _as_dict(value: Any) -> dict[Any, Any]:

@@ -4,12 +4,13 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import combinations
 from typing import Any
 
-from .dialect import Accepts, Loss, omitted, subject
+from .describe import either as either_of
+from .describe import with_sentences
+from .dialect import Accepts, Loss, Weight, omitted, subject
 from .document import token
-from .merge import Merged, Union, bare, branches, ignore, impossible, merge
+from .merge import Merged, Union, apart, bare, branches, ignore, merge
 from .places import (
     IN_PLACE,
     KINDS,
@@ -22,13 +23,12 @@ from .places import (
     is_annotation,
     rebuilt,
     says_nothing,
-    within,
 )
 from .restore import OneOf, Plan, Ref, undoes
 
-_UNROLLED = 2  # how often a schema that contains itself is written out where it may not refer to itself
 _MAX_DEPTH = 40
 _MAX_NODES = 4000
+_WHOLE = ("$ref", "$dynamicRef", "nesting", "false")  # with which all that a place demands is lost
 
 
 @dataclass(slots=True)
@@ -42,11 +42,12 @@ class Out:
 class Walk:
     """The walk over one schema, for one dialect. Use it once. A subclass says what becomes of one place.
 
+    *unrolled* is how often what contains itself is written out inside itself, where it may not refer to itself.
     `run` returns the root. The definitions it needs are in `definitions` and `plans`, the losses in `losses`; *grave*
-    are those with which a strict mode would change what the tool takes.
+    are those with which a strict mode would change what the tool takes. `crowded` says that not all of it fits.
     """
 
-    def __init__(self, schema: Mapping[str, Any], accepts: Accepts) -> None:
+    def __init__(self, schema: Mapping[str, Any], accepts: Accepts, *, unrolled: int) -> None:
         self.places = Places(schema)
         if accepts.keywords is None and not _can_be_copied(self.places, accepts):
             # What is left out below `not`, `if` or `oneOf` would make a schema narrower: these are left out as well.
@@ -60,7 +61,11 @@ class Walk:
         self._waiting: list[tuple[str, Conj]] = []
         self._active: dict[Conj, int] = {}
         self._nodes = 0
-        self._cyclic: dict[Part, bool] = {}
+        self._size = len(self.places.all())
+        self._unrolled = unrolled
+        self._written: set[Conj] = set()
+        self.crowded = False
+        self._cyclic: set[Part] | None = None
         self._choices: list[tuple[list[Union], Part, list[Out]]] = []
 
     def run(self) -> Out:
@@ -72,6 +77,11 @@ class Walk:
             self.definitions[name], self.plans[name] = out.schema, out.plan
         self._compare_branches()
         return root
+
+    @property
+    def unrolls(self) -> bool:
+        """Whether something that contains itself is written out."""
+        return bool(self._written)
 
     @property
     def root_name(self) -> str | None:
@@ -87,28 +97,34 @@ class Walk:
         if self.accepts.keywords is None:
             return Out(self._verbatim(conj))
         self._nodes += 1
-        active = self._active.get(conj, 0)
+        only = conj[0] if len(conj) == 1 and isinstance(conj[0], Part) else None
+        target = self.places.target(only) if only is not None and only.refers else None
+        inlined = target is not None and not self._takes_reference(target) and self._is_cyclic(target)
+        key = (target,) if target is not None and inlined else conj
+        active = self._active.get(key, 0)
         if depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
             return self._cut(conj)
         if active and self.accepts.references and self.accepts.recursion == "any":
             return self._reference(conj)
-        if active >= _UNROLLED:
+        if active >= self._unrolled or (inlined and self._is_enough(key)):
             return self._cut(conj)
-        only = conj[0] if len(conj) == 1 else None
-        if isinstance(only, Part) and (out := self._referring(only)) is not None:
+        if only is not None and (out := self._referring(only)) is not None:
             return out
-        self._active[conj] = active + 1
+        self._active[key] = active + 1
         merged = merge(conj, self.places, self.lose)
         out = None if merged is None else self.emit(merged, depth)
-        self._active[conj] = active
+        self._active[key] = active
         return out
 
-    def lose(self, part: Part, keyword: str, meaning: str | None = None, *, grave: bool = False) -> None:
+    def lose(
+        self, part: Part, keyword: str, meaning: str | None = None, *, grave: bool = False, weight: Weight = "medium"
+    ) -> None:
         """Report that *keyword* at *part* is left out."""
         key = part.path, keyword
         if key not in self.losses or (grave and key not in self.grave):
             value = part.schema.get(keyword) if isinstance(part.schema, dict) else None
-            self.losses[key] = Loss(part.path, keyword, meaning or omitted(part.path, keyword, value))
+            weight = "high" if keyword in _WHOLE else weight
+            self.losses[key] = Loss(part.path, keyword, meaning or omitted(part.path, keyword, value), weight)
         if grave:
             self.grave.add(key)
 
@@ -159,6 +175,7 @@ class Walk:
         """*merged* with the unions that the root may not have as one object that has the members of all branches."""
         if not self.accepts.not_at_root & {union.keyword for union in merged.unions}:
             return merged
+        bare_parts = tuple(map(self._bare, merged.parts))
         choices = branches(merged)
         found = [merge(conj, self.places, self.lose) for conj in choices or ()]
         views = [view for view in found if view is not None and "object" in (view.kinds or KINDS)]
@@ -166,10 +183,11 @@ class Walk:
             return None
         if len(views) == 1 and not views[0].unions:
             return views[0]
-        flat = merge(tuple(self._bare(part) for part in merged.parts), self.places, self.lose)
+        flat = merge(bare_parts, self.places, self.lose)
         if flat is None:
             return None
         flat.keywords |= {key: value for key, value in merged.keywords.items() if is_annotation(key)}
+        flat.notes += self._groups(views)
         for union in merged.unions:
             meaning = (
                 "The schema for the provider has all members together, and omits which of them go together or are "
@@ -190,6 +208,12 @@ class Walk:
             flat.additional = (either([demand for demand, _ in closed]), closed[0][1]) if whole else None
         return flat
 
+    def _groups(self, views: list[Merged]) -> list[str]:
+        """In words, which members the branches require, if they differ."""
+        groups = [" and ".join(map(repr, view.get("required", ()))) for view in views]
+        text = f"Give {either_of(groups)}."
+        return [text] if all(groups) and len(set(groups)) > 1 and len(text) <= 300 else []
+
     # -- unions ----------------------------------------------------------------------------------------------------
 
     def _bare(self, part: Part) -> Part:
@@ -203,7 +227,7 @@ class Walk:
     def spread_unions(self, merged: Merged, depth: int) -> Out | None:
         """*merged* as one union, each branch of which has all demands."""
         choices = branches(merged)
-        if choices is None:
+        if choices is None or self._nodes + len(choices) * len(merged.properties) > _MAX_NODES:
             for union in merged.unions:
                 self.lose(union.part, union.keyword, grave=True)
             merged.unions = []
@@ -219,7 +243,8 @@ class Walk:
     def joined(self, outs: list[Out], around: dict[str, Any], unions: list[Union], part: Part) -> Out:
         """One of *outs*, described by *around*."""
         self._choices.append((unions, part, outs))
-        different = [out for i, out in enumerate(outs) if all(out.schema != o.schema for o in outs[:i])]
+        # By their text: to Python 1 and true are equal.
+        different = list({json.dumps(out.schema, sort_keys=True): out for out in reversed(outs)}.values())[::-1]
         only = different[0]
         if len(different) == 1 and (not around or "$ref" not in only.schema or self.accepts.siblings):
             return Out({**only.schema, **around}, only.plan)
@@ -242,14 +267,16 @@ class Walk:
         unions_of = [{"anyOf": [out.schema for out in outs]} for _, _, outs, _ in choices]
         places = Places({"$defs": self.definitions, "anyOf": unions_of})
         known: dict[Conj, bool] = {}
+        own: dict[Conj, bool] = {}
         for index, (unions, part, outs, planned) in enumerate(choices):
             parts = [places.root.at("anyOf", index, "anyOf", each) for each in range(len(outs))]
-            if all(impossible(pair, places, known) for pair in combinations(parts, 2)):
-                continue
+            different = apart([(each,) for each in parts], places, known)
             for union in unions:
-                if union.keyword == "oneOf":
+                # What is written apart may be the same once it is restored: {"a": null} and {"b": null} are both {}.
+                exclusive = different and (not planned or apart(union.branches, self.places, own))
+                if union.keyword == "oneOf" and not exclusive:
                     self.lose(union.part, "oneOf")
-            if planned:
+            if planned and not different:
                 meaning = "In strict mode the arguments would not show which of several descriptions they follow."
                 self.lose(part, "anyOf", meaning, grave=True)
 
@@ -272,12 +299,22 @@ class Walk:
         return Out({**around, **inner}, out.plan)
 
     def _takes_reference(self, target: Part) -> bool:
-        if not self.accepts.references or self.accepts.recursion == "any":
-            return self.accepts.references
-        if target not in self._cyclic:
-            follow = _is_required if self.accepts.recursion == "optional" else None
-            self._cyclic[target] = target in self.places.reach(target, follow=follow)
-        return not self._cyclic[target]
+        return self.accepts.references and (self.accepts.recursion == "any" or not self._is_cyclic(target))
+
+    def _is_cyclic(self, target: Part) -> bool:
+        """Whether *target* contains itself in a way that the dialect does not take."""
+        if self._cyclic is None:
+            only_required = self.accepts.references and self.accepts.recursion == "optional"
+            self._cyclic = self.places.cyclic(follow=_is_required if only_required else None)
+        return target in self._cyclic
+
+    def _is_enough(self, conj: Conj) -> bool:
+        """Whether not to write out *conj*, which contains itself, again: as much as the whole schema is written."""
+        if conj not in self._written:
+            self._written.add(conj)
+            return False
+        self.crowded |= self._nodes > self._size
+        return self._nodes > self._size
 
     def _reference(self, conj: Conj) -> Out:
         """A reference to the definition of *conj*, which is made if there is none yet."""
@@ -323,7 +360,7 @@ class Walk:
         default = plain.get("default")
         if default is not None and "default" not in out and self.accepts.takes("description"):
             text = f"Default: {json.dumps(default, ensure_ascii=False)}."
-            out["description"] = f"{out['description']} {text}" if out.get("description") else text
+            out["description"] = with_sentences(out.get("description"), [text])
         return out
 
     # -- dialects that take all keywords ---------------------------------------------------------------------------
@@ -356,7 +393,7 @@ class Walk:
 
 def _can_be_copied(places: Places, accepts: Accepts) -> bool:
     """Whether a dialect with all keywords can take each place as it stands."""
-    for part in within(places.root):
+    for part in places.all():
         if part.refers and places.target(part) is None:
             return False
         schema = part.schema if accepts.needs_items and isinstance(part.schema, dict) else {}

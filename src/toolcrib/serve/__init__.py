@@ -3,6 +3,7 @@
 from ..core import SetupError
 
 try:
+    from .authorization import callback_app
     from .callers import Identify, local_caller
     from .http import serve_http
     from .mcp import server
@@ -15,4 +16,4 @@ except ModuleNotFoundError as missing:
         f"Serving tools needs the package '{package}', which is missing: pip install 'toolcrib[serve]'"
     ) from missing
 
-__all__ = ["Identify", "local_caller", "serve_http", "serve_stdio", "server"]
+__all__ = ["Identify", "callback_app", "local_caller", "serve_http", "serve_stdio", "server"]

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from ..core import SetupError
 from ..workbench import Crib
+from .authorization import authorization_routes
 from .callers import Identify, local_caller
 from .mcp import server
 
@@ -41,6 +42,9 @@ async def serve_http(
     Starts *crib*, and stops it at the end. Each request runs for the Caller that *identify* returns for its headers.
     Port 0 takes any free one. *ready* is called with the URL as soon as clients can connect.
 
+    With a broker, it has the pages of authorizations, too. There, *identify* is given what the browser sends, such as a
+    cookie of your login, and nobody completes what another principal has begun.
+
     Unless *identify* refuses it, any client that reaches the port may call the tools. So another *host* than loopback
     is refused without *allowed_hosts*, the names by which clients reach it, as in the `Host` header:
     `["crib.example:8642"]`.
@@ -62,10 +66,13 @@ async def serve_http(
         ),
     )
     with _listening(host, port) as listener:
+        base_url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        if crib.options["broker"] is not None:
+            app.routes.extend(authorization_routes(crib, base_url, identify))
+            app.router.redirect_slashes = False  # it would lead to whatever host the request names
         async with crib, _serving(app, listener) as serving:
             if ready is not None:
-                shown = f"[{host}]" if ":" in host else host
-                ready(f"http://{shown}:{listener.getsockname()[1]}{path}")
+                ready(f"{base_url}{path}")
             await asyncio.shield(serving)
 
 
@@ -110,5 +117,5 @@ def _listening(host: str, port: int) -> socket.socket:
             f"Cannot listen on {host}, port {port}: {error}. Choose another port; 0 takes any free one."
         ) from None
     # Connections inherit it. Without it, the body of an answer waits 40 ms for the client to acknowledge its head.
-    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
     return listener

@@ -12,12 +12,14 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
+from starlette.applications import Starlette
 
 from ..core import Call, ToolError
 from ..formats import mcp as form
 from ..workbench import Crib, Workbench
 from .callers import Callers, Identify, local_caller
 from .changes import Changes, following
+from .messages import ExactMessages, arguments_of
 
 _Context = ServerRequestContext[Changes, Any]
 
@@ -49,15 +51,13 @@ def server(
         bench = await _bench(callers, context)
         # Before the call: a tool may be replaced while it runs.
         tool = crib.registry.find(params.name)
-        result = await bench.call(Call(params.name, params.arguments))
-        whole = result.content
+        result = await bench.call(Call(params.name, arguments_of(params)))
         if "handle" in result.metadata:
             context.lifespan_context.check()  # with the first handle comes the tool that reads results
-            whole = await bench.stored_result(result.metadata["handle"])
         if result.error is not None and result.error.code == "unknown_tool":
             raise _unknown(result.error)
         output_schema = None if tool is None else tool.spec.output_schema
-        return wire.CallToolResult.model_validate(form.call_result(result, output_schema, whole=whole))
+        return wire.CallToolResult.model_validate(form.call_result(result, output_schema))
 
     def input_schema(name: str) -> Mapping[str, Any] | None:
         tool = crib.registry.find(name)
@@ -93,6 +93,11 @@ class _Server(Server[Changes]):
     ) -> InitializationOptions:
         options = notification_options or NotificationOptions(tools_changed=True)
         return super().create_initialization_options(options, *args, **kwargs)
+
+    def streamable_http_app(self, *args: Any, **kwargs: Any) -> Starlette:
+        app = super().streamable_http_app(*args, **kwargs)
+        app.add_middleware(ExactMessages)
+        return app
 
 
 async def _bench(callers: Callers, context: _Context) -> Workbench:

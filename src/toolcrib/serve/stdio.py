@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from ..core import Caller
 from ..workbench import Crib
 from .mcp import server
+from .messages import read as read_message
 
 
 async def serve_stdio(
@@ -66,7 +67,6 @@ def _prints_to_stderr() -> Generator[None]:
     # The SDK diverts the descriptor. What Python holds back in its buffer would come out when that is over, after the
     # last message: so it is written at once, and what was held back before and by others at the end.
     stdout = sys.stdout
-    stdout.flush()
     try:
         with redirect_stdout(sys.stderr):
             yield
@@ -75,20 +75,33 @@ def _prints_to_stderr() -> Generator[None]:
 
 
 async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
+    """The lines for the SDK. In the place of one that is refused here comes its answer, marked as no JSON."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[bytes] = asyncio.Queue(1)
+    queue: asyncio.Queue[str] = asyncio.Queue(1)
 
     def read() -> None:
         line = b"\n"
-        with suppress(RuntimeError):  # the loop has ended
-            while line:
-                line = stdin.readline()
-                asyncio.run_coroutine_threadsafe(queue.put(line), loop).result()
+        while line:
+            line = stdin.readline()
+            passed, answer = read_message(line.decode(errors="replace").encode())
+            text = passed.decode()
+            if answer is not None:
+                text = f"{_ANSWER}{answer.model_dump_json(by_alias=True)}\n"
+            put = queue.put(text)
+            try:
+                asyncio.run_coroutine_threadsafe(put, loop).result()
+            except RuntimeError:  # the loop has ended
+                put.close()
+                return
 
     # A daemon: a read that never returns must not keep the process from ending.
     threading.Thread(target=read, name="toolcrib-stdin", daemon=True).start()
-    while line := await queue.get():
-        yield line.decode(errors="replace")
+    while text := await queue.get():
+        yield text
+
+
+_ANSWER = "\0"
+"""Begins a line that is an answer. A line of the client with this character is refused."""
 
 
 async def _relay(incoming: Any, send: Any, outgoing: Any) -> None:
@@ -104,6 +117,8 @@ async def _relay(incoming: Any, send: Any, outgoing: Any) -> None:
 
 def _refusal(problem: Exception) -> wire.JSONRPCError:
     # JSON-RPC 2.0 §5.1: the id is null where it is not known.
+    if isinstance(problem, ValidationError) and str(line := problem.errors()[0]["input"]).startswith(_ANSWER):
+        return wire.JSONRPCError.model_validate_json(str(line)[1:])
     if isinstance(problem, ValidationError) and problem.errors()[0]["type"] != "json_invalid":
         error = wire.ErrorData(code=wire.INVALID_REQUEST, message="This line is not a JSON-RPC 2.0 message.")
     else:

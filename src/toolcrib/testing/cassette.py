@@ -7,15 +7,33 @@ nor replayed. Others are recorded with their checked arguments, so a repaired ca
 import difflib
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Self, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-from ..core import Call, Caller, Next, Repair, Result, SetupError, Tool, ToolcribError, ToolError, ToolSpec
+from ..core import (
+    Call,
+    Caller,
+    Next,
+    Repair,
+    Result,
+    SetupError,
+    Tool,
+    ToolcribError,
+    ToolError,
+    ToolSpec,
+    finished,
+    redacted_data,
+)
 from ..record import Redactor
 from .tape import HIDDEN, RecordedCall, Tape, TapeError, difference, schemas_of
+
+if TYPE_CHECKING:
+    from ..schema.places import Part
+
+_LEAST_SECRET = 4  # what a Redactor takes
 
 Record = Literal["once", "always", "never"]
 """Record if there is no file yet; record always; only replay."""
@@ -37,7 +55,8 @@ class Cassette:
     CassetteError. The file is written when the block ends, unless it ends with an exception.
 
     - *record*: `"once"`, as above; `"always"`, which replaces the file; `"never"`, which requires it.
-    - *secrets*: text that is redacted in arguments and results. Arguments of secret types are always masked.
+    - *secrets*: text that is redacted in arguments and results. Arguments of secret types are always masked, and so
+      are results that repeat them.
 
     On replay a result's `value` is the JSON value of its content. Calls that end pending are not recorded.
 
@@ -73,7 +92,7 @@ class Cassette:
     async def __call__(self, tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
         repairs: tuple[Repair, ...] = ()
         try:
-            checked, repairs = tool.check(call.arguments, True)
+            checked, repairs = finished(tool.check, call.arguments, True)
             arguments: Any = self._plain(tool, checked)
         except ToolError:
             if tool.handles is None:
@@ -121,15 +140,20 @@ class Cassette:
         return f'To record it again: Cassette({str(self.path)!r}, record="always"), or delete the file.'
 
     def _plain(self, tool: Tool, checked: Mapping[str, Any]) -> Any:
-        from ..schema import display_arguments
+        from ..schema import display_arguments, to_json_values
 
-        written = display_arguments({name: _ordered(value) for name, value in checked.items()})
-        return _masked(json.loads(self._redactor.redact(written)), tool.spec.input_schema)
+        values = {name: _ordered(value) for name, value in checked.items()}
+        found: set[str] = set()
+        _masked(to_json_values(values, lambda _: None), tool.spec.input_schema, found)
+        written = _masked(json.loads(display_arguments(values)), tool.spec.input_schema, set())
+        for secret in found:
+            self._redactor.add(secret)  # results may repeat it
+        return redacted_data(written, self._redactor)
 
     def _as_written(self, call: Call) -> Any:
         written = call.arguments
         text = written if isinstance(written, str | bytes) else json.dumps(dict(written or {}), default=str)
-        return json.loads(self._redactor.redact(text.decode() if isinstance(text, bytes) else text))
+        return redacted_data(json.loads(text), self._redactor)
 
     def finish(self) -> None:
         """Write what was recorded. Raises CassetteError if calls were not in the file."""
@@ -166,15 +190,67 @@ def _ordered(value: Any) -> Any:
             return value
 
 
-def _masked(value: Any, schema: Any) -> Any:
-    """*value* without the secrets, as *schema* marks them."""
-    if not isinstance(schema, Mapping):
+def _masked(value: Any, schema: Mapping[str, Any], found: set[str]) -> Any:
+    """*value* without the secrets, as *schema* marks them at any place. Their texts are added to *found*."""
+
+    from ..schema.places import Places, below
+
+    def at(value: Any, part: "Part", seen: "frozenset[Part]") -> Any:
+        """*value* without what *part* and all that applies to the same value mark in it."""
+        if part in seen or not isinstance(part.schema, Mapping):
+            return value
+        if part.schema.get("format") == "password" or part.schema.get("writeOnly") is True:
+            if value is not None and value != HIDDEN:
+                found.update(_texts(value))
+            return value if value is None else HIDDEN
+        target = places.target(part) if part.refers else None
+        for same in [*([target] if target else ()), *(inner for word, inner in below(part) if word in _SAME_VALUE)]:
+            value = at(value, same, seen | {part})
+        if isinstance(value, dict):
+            return {name: _each(inner, _members(part, name), at) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [_each(inner, _items(part, index), at) for index, inner in enumerate(value)]
         return value
-    if schema.get("format") == "password" or schema.get("writeOnly") is True:
-        return HIDDEN
-    properties = schema.get("properties")
-    if isinstance(value, dict) and isinstance(properties, Mapping):
-        return {name: _masked(inner, properties.get(name)) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_masked(inner, schema.get("items")) for inner in value]
+
+    places = Places(schema)
+    return at(value, places.root, frozenset())
+
+
+_SAME_VALUE = frozenset(("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"))
+
+
+def _each(value: Any, parts: "Iterable[Part]", at: "Callable[[Any, Part, frozenset[Part]], Any]") -> Any:
+    for part in parts:
+        value = at(value, part, frozenset())
     return value
+
+
+def _members(part: "Part", name: str) -> "list[Part]":
+    named = part.schema.get("properties", {})
+    if name in named:
+        return [part.at("properties", name)]
+    others = [part.at("patternProperties", pattern) for pattern in part.schema.get("patternProperties", {})]
+    more = [part.at(word) for word in ("additionalProperties", "unevaluatedProperties") if word in part.schema]
+    return [*others, *more]
+
+
+def _items(part: "Part", index: int) -> "list[Part]":
+    if index < len(part.schema.get("prefixItems", ())):
+        return [part.at("prefixItems", index)]
+    return [part.at(word) for word in ("items", "contains", "unevaluatedItems") if word in part.schema]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """The texts in a masked value that are long enough to be found again."""
+    match value:
+        case str():
+            if len(value) >= _LEAST_SECRET:
+                yield value
+        case dict():
+            for inner in value.values():
+                yield from _texts(inner)
+        case list():
+            for inner in value:
+                yield from _texts(inner)
+        case _:
+            pass

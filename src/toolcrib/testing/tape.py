@@ -1,5 +1,6 @@
 """The file of a cassette: calls with their results, as readable JSON in an order that concurrency does not change."""
 
+import base64
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,8 @@ from ..core import (
     canonical,
     content_from_dict,
     content_to_dict,
+    redacted_data,
+    redacted_json,
 )
 
 VERSION = 1
@@ -51,7 +54,7 @@ class RecordedCall:
     def with_result(self, result: Result[Any], redact: Callable[[str], str]) -> "RecordedCall":
         """The same call with *result*, in which *redact* is applied to each text."""
         content = tuple(_redacted_content(part, redact) for part in result.content)
-        error = None if result.error is None else _error(_redacted(result.error.to_dict(), redact))
+        error = None if result.error is None else _error(redacted_data(result.error.to_dict(), redact))
         return replace(self, content=content, error=error)
 
     def result(self, call: Call, repairs: tuple[Repair, ...]) -> Result[Any]:
@@ -150,20 +153,20 @@ def difference(one: Any, other: Any, place: str = "") -> str | None:
     return None if canonical(one) == canonical(other) else place
 
 
-def _redacted(value: Any, redact: Callable[[str], str]) -> Any:
-    match value:
-        case str():
-            return redact(value)
-        case dict():
-            return {redact(name): _redacted(inner, redact) for name, inner in value.items()}
-        case list():
-            return [_redacted(inner, redact) for inner in value]
-        case _:
-            return value
-
-
 def _redacted_content(part: Content, redact: Callable[[str], str]) -> Content:
-    return content_from_dict(_redacted(content_to_dict(part), redact)) if isinstance(part, Text | Data) else part
+    match part:
+        case Text(text):
+            return Text(redact(text))
+        case Data():
+            return Data(redacted_json(part.json, redact))
+        case _:
+            data = content_to_dict(part)
+            written = data.get("data")
+            if isinstance(written, str) and redact(written) != written:
+                # Inside the bytes, so that what is left of them is base64.
+                inside = redact(base64.b64decode(written).decode("latin-1")).encode("latin-1")
+                return content_from_dict({**data, "data": base64.b64encode(inside).decode()})
+            return part
 
 
 def _error(data: Mapping[str, Any]) -> ToolError:

@@ -1,6 +1,6 @@
 """Kinds of tool, and how any source becomes tools."""
 
-from .depends import Dependencies
+from .depends import Dependencies, Replacements
 from .from_schema import from_schema
 from .function import Definition, Tool, as_tool, is_tool, tool
 from .load import Loaded, imported, load, offered_by
@@ -17,6 +17,7 @@ __all__ = [
     "LoadProblem",
     "Loaded",
     "ObjectSource",
+    "Replacements",
     "Runs",
     "StatefulTool",
     "Tool",

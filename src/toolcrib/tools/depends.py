@@ -5,32 +5,98 @@ Each value is opened and closed in one task of its own, on one event loop: what 
 """
 
 import asyncio
+import functools
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
+import logging
+import os
+import sys
+import threading
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ..core import (
     Context,
+    Escaped,
     Need,
     Needs,
     Overrides,
     Redaction,
     Suspended,
     ToolcribError,
+    ToolError,
     Work,
     create_lasting_task,
     in_thread,
     log_failure,
+    release_permits,
+    share_permits,
 )
 
-_open: set[asyncio.Task[None]] = set()
+_log = logging.getLogger("toolcrib")
+
+_PATIENCE_S = 5.0
+"""How long a provider may take to end when what it opens is not needed any more."""
+
+# An event loop does not keep its tasks: what nobody waits for is kept here until it has ended.
+_running: set[asyncio.Task[Any]] = set()
+
+
+class Replacements(Mapping[Callable[..., Any], Callable[..., Any]]):
+    """*overrides*, which find a provider by where it is defined, too.
+
+    A `.py` file that is loaded by its path is a module of its own: its provider is another object than the one that a
+    test imports from the same file.
+    """
+
+    def __init__(self, overrides: Overrides) -> None:
+        self._overrides = dict(overrides)
+        self._places = {place: each for each in self._overrides if (place := _place_of(each)) is not None}
+
+    def __getitem__(self, provider: Callable[..., Any]) -> Callable[..., Any]:
+        return self._overrides[self._key(provider)]
+
+    def __iter__(self) -> Iterator[Callable[..., Any]]:
+        return iter(self._overrides)
+
+    def __len__(self) -> int:
+        return len(self._overrides)
+
+    def unused(self, needs: Iterable[Needs | None]) -> list[Callable[..., Any]]:
+        """The providers that nothing with these *needs* uses, with replacements or without."""
+        used: set[Callable[..., Any]] = set()
+        waiting = [need for each in needs if each is not None for need in each.depends]
+        while waiting:
+            need = waiting.pop()
+            key = self._key(need.how.provider)
+            replaced = self._overrides.get(key)
+            used.add(key)
+            waiting += (*need.needs.depends, *(() if replaced is None else _needs_of(replaced).depends))
+        return [provider for provider in self._overrides if provider not in used]
+
+    def _key(self, provider: Callable[..., Any]) -> Callable[..., Any]:
+        if provider in self._overrides or (place := _place_of(provider)) is None:
+            return provider
+        return self._places.get(place, provider)
+
+
+def _place_of(provider: Callable[..., Any]) -> tuple[str, str, int] | None:
+    """File, name and line of a function or class at the top of a module; None for what has no place of its own."""
+    name, code = getattr(provider, "__qualname__", "<"), getattr(inspect.unwrap(provider), "__code__", None)
+    if "<" in name or inspect.ismethod(provider):
+        return None
+    if code is not None:
+        return os.path.realpath(code.co_filename), name, code.co_firstlineno
+    file = getattr(sys.modules.get(getattr(provider, "__module__", "")), "__file__", None)
+    return (os.path.realpath(file), name, 0) if file and isinstance(provider, type) else None
 
 
 class Dependencies:
     """The values of some *scopes* on one event loop.
 
     *outer* has the longer-lived scopes; *overrides* puts other providers in the place of some; *redaction* is for what
-    is logged.
+    is logged. *variables* are given where several callers share the values: then a provider that takes the Caller has
+    one value for each of them, and these variables.
     """
 
     def __init__(
@@ -39,79 +105,135 @@ class Dependencies:
         overrides: Overrides | None = None,
         outer: "Dependencies | None" = None,
         redaction: Redaction | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> None:
         self._scopes = frozenset(scopes)
         self._redaction = redaction
         self._overrides = overrides or {}
         self._outer = outer
-        self._values: dict[Callable[..., Any], _Value] = {}
-        self._opened: list[_Value] = []  # in the order in which they can be relied on
+        self._variables = variables
+        self._values: dict[Any, Value] = {}
+        self._opened: list[Value] = []  # in the order in which they can be relied on
 
-    async def arguments(self, needs: Needs, context: Context | None) -> dict[str, Any]:
+    async def arguments(self, needs: Needs, context: Context) -> dict[str, Any]:
         """The values of *needs* by parameter name. Raises what a provider raises."""
-        values: dict[str, Any] = {need.name: await self._value(need, context) for need in needs.depends}
-        if needs.context is not None:
-            values[needs.context] = context
-        return values
+        values: dict[str, Any] = {need.name: await self.value(need, context) for need in needs.depends}
+        return {**values, **provided(needs, context, self._variables)}
+
+    async def value(self, need: Need, context: Context) -> Any:
+        """The value of *need*. Raises what its provider raises."""
+        if need.how.scope not in self._scopes:
+            if self._outer is None:
+                raise ToolcribError(f"Nothing here holds values for as long as a {need.how.scope}.")
+            return await self._outer.value(need, context)
+        key: Any = need.how.provider
+        if self._variables is not None and _takes_caller(need.needs):
+            key = (key, context.caller)
+        value = self._values.get(key)
+        if value is None:
+            provider, needs = overridden(need, self._overrides)
+            # What lives longer than the call does not have its deadline.
+            is_lasting = need.how.scope != "call"
+            value = self._open(key, provider, self.arguments(needs, context), is_lasting=is_lasting)
+        try:
+            return await value.value()
+        except BaseException:
+            if value.failed and self._values.get(key) is value:
+                del self._values[key]
+            raise
+
+    async def open_for_call(self, provider: Callable[..., Any], arguments: dict[str, Any]) -> "Value":
+        """What *provider* opens, given *arguments*."""
+        value = self._open(provider, provider, _done(arguments), is_lasting=False)
+        await value.value()
+        return value
 
     async def close(self) -> None:
         """Close what was opened, the newest first. One that fails to close is logged, and the others are closed."""
         opening = [value for value in self._values.values() if value not in self._opened]
         self._values.clear()
-        for value in (*opening, *reversed(self._opened)):
-            await value.close(self._redaction)
-        self._opened.clear()
+        await asyncio.gather(*(value.close(self._redaction) for value in opening))
+        while self._opened:
+            await self._opened.pop().close(self._redaction)
 
-    async def _value(self, need: Need, context: Context | None) -> Any:
-        if need.how.scope not in self._scopes:
-            if self._outer is None:
-                raise ToolcribError(f"Nothing here holds values for as long as a {need.how.scope}.")
-            return await self._outer._value(need, context)
-        provider = need.how.provider
-        replaced = self._overrides.get(provider)
-        value = self._values.get(provider)
-        if value is None:
-            needs = need.needs if replaced is None else _needs_of(replaced)
-            arguments = self.arguments(needs, context)
-            # What lives longer than the call does not have its deadline.
-            create = asyncio.create_task if need.how.scope == "call" else create_lasting_task
-            value = self._values[provider] = _Value(replaced or provider, arguments, self._opened.append, create)
-        try:
-            return await value.value()
-        except BaseException:
-            if value.failed and self._values.get(provider) is value:
-                del self._values[provider]
-            raise
+    def is_used(self) -> bool:
+        return bool(self._values)
+
+    def _open(
+        self, key: Any, provider: Callable[..., Any], arguments: Awaitable[dict[str, Any]], *, is_lasting: bool
+    ) -> "Value":
+        value = self._values[key] = Value(provider, arguments, self._opened.append, is_lasting=is_lasting)
+        return value
+
+
+def provided(needs: Needs, context: Context, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """What *needs* takes of the call itself, by parameter name."""
+    values: dict[str, Any] = {}
+    if needs.context is not None:
+        values[needs.context] = context
+    if needs.caller is not None:
+        values[needs.caller] = context.caller
+    if needs.variables is not None:
+        values[needs.variables] = context.variables if variables is None else variables
+    return values
 
 
 async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any], context: Context) -> Any:
     """The value of *work*, with what it *needs* besides its arguments; what is opened for the call is closed."""
     host = context.host
-    dependencies = Dependencies("call", overrides=host.overrides, outer=host.session())
+    dependencies = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
+    is_left = False
     try:
         return await work({**arguments, **await dependencies.arguments(needs, context)}, context)
+    except GeneratorExit:
+        is_left = True  # nothing can be waited for now
+        raise
     finally:
-        await dependencies.close()
+        if dependencies.is_used():
+            await until_closed(dependencies.close, context, is_left=is_left)
 
 
-class _Value:
+async def until_closed(close: Callable[[], Coroutine[Any, Any, None]], context: Context, *, is_left: bool) -> None:
+    """Until *close* is done, which it also is where nobody waits for it, and so holds what the call holds."""
+    permits = share_permits()
+
+    async def work() -> None:
+        try:
+            await close()
+        finally:
+            release_permits(permits)
+
+    def begin() -> asyncio.Task[None]:
+        task = create_lasting_task(work())
+        _keep(task)
+        return task
+
+    if is_left:
+        with suppress(RuntimeError):  # the loop is closed
+            context.loop.call_soon_threadsafe(begin)
+    else:
+        await asyncio.shield(begin())
+
+
+class Value:
     """One value: opened, kept and closed by a task of its own."""
 
     def __init__(
         self,
         provider: Callable[..., Any],
-        arguments: Coroutine[Any, Any, dict[str, Any]],
-        on_open: Callable[["_Value"], None],
-        create_task: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
+        arguments: Awaitable[dict[str, Any]],
+        on_open: Callable[["Value"], None],
+        *,
+        is_lasting: bool,
     ) -> None:
         self._provider = provider
         self._on_open = on_open
+        self._is_lasting = is_lasting
         self._opened: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._closing = asyncio.Event()
-        self._task = create_task(self._live(arguments))
         # Kept alive until it is closed, also where a workbench was dropped without being stopped.
-        _open.add(self._task)
-        self._task.add_done_callback(_open.discard)
+        self._task = (create_lasting_task if is_lasting else asyncio.create_task)(self._live(arguments))
+        _keep(self._task)
 
     @property
     def failed(self) -> bool:
@@ -122,60 +244,156 @@ class _Value:
         return await asyncio.shield(self._opened)
 
     async def close(self, redaction: Redaction | None) -> None:
+        """Until it is closed. What is still being opened is cancelled, and waited for, but not for long."""
+        if self._closing.is_set():
+            return
         self._closing.set()
-        try:
-            await self._task
-        except Exception as error:
-            log_failure(f"The provider {self._provider!r} failed to close", error, redaction)
+        if not self._opened.done():
+            self._task.cancel()
+            if not (await asyncio.wait({self._task}, timeout=_PATIENCE_S))[0]:
+                _log.warning("The provider %r was cancelled and goes on opening all the same", self._provider)
+            return
+        await asyncio.wait({self._task})
+        if not self._task.cancelled() and (error := self._task.exception()) is not None:
+            log_close(self._provider, error, redaction)
 
-    async def _live(self, arguments: Coroutine[Any, Any, dict[str, Any]]) -> None:
+    async def _live(self, arguments: Awaitable[dict[str, Any]]) -> None:
         try:
-            opened = await self._call(await arguments)
-            value = await _first(opened)
+            opened, value = await self._open(await arguments)
+        except GeneratorExit:
+            raise
         except BaseException as error:
             # A provider may ask too, and then it is the call that waits.
             is_reported = isinstance(error, Exception | Suspended)
-            self._opened.set_exception(error if is_reported else RuntimeError(type(error).__name__))
+            self._opened.set_exception(error if is_reported else self._stopped(error))
             self._opened.exception()  # seen, also when nobody waits any more
-            if not is_reported:
+            if isinstance(error, asyncio.CancelledError | KeyboardInterrupt):
                 raise
             return
         self._on_open(self)
         self._opened.set_result(value)
-        await self._closing.wait()
-        await _last(opened, self._provider)
+        while not self._closing.is_set():
+            try:
+                await self._closing.wait()
+            except asyncio.CancelledError:
+                if self._is_lasting:
+                    raise
+                # The loop ends. What was opened for a call is closed with the call, in order; where the call was
+                # closing already, it was cancelled in the middle of that, and nobody comes any more.
+                asyncio.get_running_loop().call_later(_PATIENCE_S, self._closing.set)
+        try:
+            await _last(opened, self._provider)
+        except (asyncio.CancelledError, KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as error:
+            raise Escaped(error) from None  # a `sys.exit` ends no event loop
 
-    async def _call(self, arguments: dict[str, Any]) -> Any:
-        provider = self._provider
-        if inspect.iscoroutinefunction(provider) or inspect.isasyncgenfunction(provider):
-            opened = provider(**arguments)
+    def _stopped(self, error: BaseException) -> Exception:
+        if isinstance(error, asyncio.CancelledError):
+            return ToolError("What the tool needs was closed before it was open. Try again later.", "unavailable")
+        return Escaped(error)
+
+    async def _open(self, arguments: dict[str, Any]) -> tuple[Any, Any]:
+        """What the provider returned, and the value."""
+        if is_async(self._provider):
+            opened = self._provider(**arguments)
         else:
-            opened = await in_thread(lambda: provider(**arguments))
-        return await opened if inspect.isawaitable(opened) else opened
+            opened, value = await _opened_in_thread(self._provider, arguments)
+            if isinstance(opened, Generator):
+                return opened, value
+        if inspect.isawaitable(opened):
+            opened = await opened
+        return opened, await anext(opened) if isinstance(opened, AsyncGenerator) else opened
 
 
+async def _opened_in_thread(provider: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
+    """What plain *provider* returned, and its first value. Cancelled, what the thread opens all the same is closed."""
+    turn = threading.Lock()  # taken once: by the thread that hands it over, or by the task that waits no more
+    handed: list[Any] = []
+
+    def open_() -> tuple[Any, Any]:
+        opened = provider(**arguments)
+        value = next(opened) if isinstance(opened, Generator) else opened
+        handed.append(opened)
+        if not turn.acquire(blocking=False):
+            _end_late(opened, provider)
+        return opened, value
+
+    try:
+        return await in_thread(open_)
+    except asyncio.CancelledError:
+        if not turn.acquire(blocking=False):
+            await in_thread(lambda: _end_late(handed[0], provider), is_cleanup=True)
+        raise
+
+
+def overridden(need: Need, overrides: Overrides) -> tuple[Callable[..., Any], Needs]:
+    """The provider of *need*, or what takes its place, and what that needs."""
+    replaced = overrides.get(need.how.provider)
+    return (need.how.provider, need.needs) if replaced is None else (replaced, _needs_of(replaced))
+
+
+@functools.lru_cache(maxsize=256)
 def _needs_of(provider: Callable[..., Any]) -> Needs:
     from ..schema import read_signature
 
     return read_signature(provider, label=f"The override {getattr(provider, '__name__', provider)!r}").needs
 
 
-async def _first(opened: Any) -> Any:
-    if isinstance(opened, AsyncGenerator):
-        return await anext(opened)
-    if isinstance(opened, Generator):
-        return await in_thread(lambda: next(opened))
-    return opened
+def _takes_caller(needs: Needs) -> bool:
+    return needs.caller is not None or any(_takes_caller(need.needs) for need in needs.depends)
+
+
+def is_async(provider: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(provider) or inspect.isasyncgenfunction(provider)
 
 
 async def _last(opened: Any, provider: Callable[..., Any]) -> None:
     if isinstance(opened, AsyncGenerator):
         async for _ in opened:
             await opened.aclose()
-            raise ToolcribError(f"The provider {provider!r} yields more than once. Yield one value, then clean up.")
-    elif isinstance(opened, Generator) and await in_thread(lambda: next(opened, _END)) is not _END:
-        opened.close()
-        raise ToolcribError(f"The provider {provider!r} yields more than once. Yield one value, then clean up.")
+            raise _yields_twice(provider)
+    elif isinstance(opened, Generator):
+        await in_thread(lambda: end(opened, provider), is_cleanup=True)
+
+
+def end(opened: Iterator[Any], provider: Callable[..., Any]) -> None:
+    if next(opened, _END) is not _END:
+        opened.close()  # type: ignore[attr-defined]
+        raise _yields_twice(provider)
+
+
+def _end_late(opened: Any, provider: Callable[..., Any]) -> None:
+    """Close what nobody waits for any more."""
+    if isinstance(opened, Generator):
+        try:
+            end(opened, provider)
+        except BaseException as error:
+            log_close(provider, error, None)
+
+
+def _yields_twice(provider: Callable[..., Any]) -> ToolcribError:
+    return ToolcribError(f"The provider {provider!r} yields more than once. Yield one value, then clean up.")
+
+
+def log_close(provider: Callable[..., Any], error: BaseException, redaction: Redaction | None) -> None:
+    error = error.error if isinstance(error, Escaped) else error
+    log_failure(f"The provider {provider!r} failed to close", error, redaction)
+
+
+def _keep(task: asyncio.Task[Any]) -> None:
+    _running.add(task)
+    task.add_done_callback(_forget)
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _running.discard(task)
+    if not task.cancelled():
+        task.exception()  # seen, also when nobody waits any more
+
+
+async def _done(value: Any) -> Any:
+    return value
 
 
 _END = object()

@@ -6,7 +6,7 @@ Everything that can be found out about a function is found out here, once, when 
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from types import ModuleType
@@ -22,8 +22,10 @@ from ..core import (
     Semaphore,
     ToolSpec,
     Work,
+    finished,
 )
 from ..core import Tool as AnyTool
+from .body import body_digest
 from .options import ToolOptions, protecting, require_fit, require_options
 from .process_codec import ProcessCodec, reference, require_importable
 from .spec import output_of, require_name, spec_of
@@ -57,9 +59,9 @@ class Tool(Generic[P, R]):
     """
 
     __slots__ = (
-        *("_aliases", "_check_as", "_encode_as", "_wrap", "at_deadline", "available", "check", "codec", "encode", "fn"),
-        *("handles", "home", "isolation", "lock", "needs", "needs_context", "origin", "ref", "retries", "runs"),
-        *("source", "spec", "work"),
+        *("_aliases", "_check_as", "_code", "_encode_as", "_wrap", "at_deadline", "available", "check", "codec"),
+        *("encode", "fn", "handles", "home", "isolation", "lock", "needs", "needs_context", "origin", "ref"),
+        *("retries", "runs", "source", "spec", "work"),
     )
 
     spec: ToolSpec
@@ -73,7 +75,7 @@ class Tool(Generic[P, R]):
     """Its name where it was defined: a view may have given it another one."""
     ref: str | None
     runs: Runs
-    isolation: Literal["process"] | None
+    isolation: Literal["process", "wasm"] | None
     codec: ProcessCodec | None
     needs: Needs | None
     needs_context: bool
@@ -87,6 +89,7 @@ class Tool(Generic[P, R]):
     _encode_as: Callable[[str], Encode]
     _aliases: Mapping[str, str]
     _wrap: Callable[[Work], Work] | None
+    _code: tuple[Any, ...]
 
     def __init__(self, fn: "Callable[P, R] | Parts", /, **options: Unpack[ToolOptions]) -> None:
         if isinstance(fn, Parts):
@@ -120,6 +123,7 @@ class Tool(Generic[P, R]):
         signature = schema.read_signature(fn, label=label, names=names)
         doc = schema.read_docstring(signature.doc)
         aliases: Mapping[str, str] = {}
+        code: Sequence[Any] = ()
         check_as: Callable[[str], Check]
         adapter: TypeAdapter[dict[str, Any]] | None = None
         if (parameters := options.get("parameters")) is not None:
@@ -128,19 +132,23 @@ class Tool(Generic[P, R]):
         else:
             arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
             input_schema, aliases, adapter = arguments.schema, arguments.aliases, arguments.adapter
+            code = arguments.plan.code
             check_as = functools.partial(schema.arguments_check, arguments=arguments)
         if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
             check_as = functools.partial(protecting, signature.hidden, check_as)
         handles = schema.handle_parameters(signature.parameters, input_schema, label=label)
         runs: Runs = generates(fn) or ("async" if signature.is_async else "sync")
         returns = yielded(signature.returns) if "generator" in runs else signature.returns
-        needs = signature.needs if signature.needs.context or signature.needs.depends else None
+        needs = signature.needs or None
         output_schema, encode_as = output_of(replace(signature, returns=returns), name)
-        spec = spec_of(name, options, doc.description, schema.with_handles(input_schema, handles), output_schema)
+        accepted = () if adapter is None else schema.accepted_names(adapter)
+        shown = schema.with_handles(input_schema, handles)
+        spec = spec_of(name, options, doc.description, shown, output_schema, accepted)
 
         work = work_of(by_name(fn, signature, label), runs, needs)
         self._set(Parts(spec, fn, check_as, encode_as, work, self.home))
         self.ref = reference(fn)
+        self._code = (fn, *code)
         self.runs, self.needs, self.needs_context = runs, needs, needs_context(runs, needs)
         self.at_deadline = "left_running" if runs in ("sync", "generator") else "cancelled"
         self.available, self.retries, self.handles = options.get("available"), options.get("retries"), handles
@@ -163,7 +171,7 @@ class Tool(Generic[P, R]):
             self.work, self.needs_context, self.at_deadline = ProcessWork(self.codec), True, "killed"
         for number, example in enumerate(self.spec.examples, 1):
             try:
-                self.check(example, False)
+                finished(self.check, example, False)
             except Exception as error:
                 raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
 
@@ -174,7 +182,7 @@ class Tool(Generic[P, R]):
         self.check, self.encode, self.work = parts.check(spec.name), parts.encode(spec.name), parts.work
         self.runs, self.needs, self.needs_context, self.at_deadline = "async", None, True, "cancelled"
         self.isolation = self.codec = self.available = self.lock = self.retries = self.handles = self.source = None
-        self._aliases, self._wrap = {}, None
+        self._aliases, self._wrap, self._code = {}, None, (parts.fn,)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
@@ -187,6 +195,10 @@ class Tool(Generic[P, R]):
             if parameter.kind is _VAR_KEYWORD:
                 arguments |= arguments.pop(parameter.name, {})
         return {self._aliases.get(name, name): value for name, value in arguments.items()}
+
+    def body(self) -> str:
+        """The identity of what it does: a digest of its code, its validators', and of the file that it comes from."""
+        return body_digest(self._code)
 
     def named(self, name: str, description: str | None = None) -> "Tool[P, R]":
         """The same tool under another name, which its errors mention; None keeps its description.
@@ -207,6 +219,7 @@ class Tool(Generic[P, R]):
         """The same tool with the function and the work of *other*: what it is of an object or for a caller."""
         made: Tool[..., Any] = copy.copy(self)
         made.fn, made.ref, made.lock, made.source = other.fn, other.ref, other.lock, other.source
+        made._code = other._code
         made.work = other.work if self._wrap is None else self._wrap(other.work)
         return made
 

@@ -23,11 +23,12 @@ from .modules import (
     importing,
     module_name_of,
     siblings_of,
+    webassembly_in,
     without_module_names,
 )
 from .stateful import ObjectSource, StatefulTool, marked_methods, tools_of_object
 
-TEXT_SOURCES = "a .py file or a folder of them, 'package.module' or 'package.module:name'"
+TEXT_SOURCES = "a .py or .wasm file, a folder of either or with a tool.toml, 'package.module' or 'package.module:name'"
 SOURCES = f"a function, a Tool, an object or class with methods that are tools, {TEXT_SOURCES}"
 
 Errors = Sequence[tuple[Any, DefinitionError]]
@@ -94,16 +95,48 @@ def reload_files(files: Sequence[Path], name: str = "", *, stale: Collection[Pat
 def imported(ref: str, *, trusted: Sequence[str] | None = None) -> Any:
     """Import what the reference `module:qualified.name` names.
 
-    Importing runs a module's code: with *trusted* packages, no other is imported. Raises LoadError.
+    Importing runs a module's code: with *trusted* packages, no other is imported, and only what they define themselves
+    is returned. Raises LoadError.
     """
+    if isinstance(trusted, str):
+        raise LoadError(f"'trusted' is a list of the names of packages: trusted=[{trusted!r}].")
     module_name, colon, path = ref.partition(":")
     if not colon or not all(part.isidentifier() for part in (*module_name.split("."), *path.split("."))):
         raise LoadError(f"'{ref[:100]}' is not a reference, which has the form module:name.")
-    if trusted is not None and not any(module_name == name or module_name.startswith(f"{name}.") for name in trusted):
+    if trusted is not None and not _is_inside(module_name, trusted):
         raise LoadError(
             f"'{ref}' is outside the trusted packages ({', '.join(trusted) or 'none'}), so it is not imported."
         )
-    return _attribute(_import_module(module_name, ref), path, ref)
+    module = _import_module(module_name, ref)
+    if trusted is None:
+        return _attribute(module, path, ref)
+    # Only classes on the way: of a function, `__wrapped__` and `__globals__` lead to what its module does not offer.
+    holder, _, name = path.rpartition(".")
+    is_own = not holder or isinstance(_attribute(module, holder, ref), type)
+    value = _attribute(module, path, ref) if is_own else None
+    if not is_own or not _is_inside(_home(value), trusted):
+        raise LoadError(
+            f"'{ref}' is not defined in the trusted packages ({', '.join(trusted)}): '{name}' comes from elsewhere."
+        )
+    return value
+
+
+def _is_inside(module: str | None, packages: Sequence[str]) -> bool:
+    return module is not None and any(module == name or module.startswith(f"{name}.") for name in packages)
+
+
+def _home(value: Any) -> str | None:
+    """The name of the module that defines *value*: a tool, a function, or a class; None for anything else."""
+    if isinstance(value, type):
+        return value.__module__
+    if isinstance(marked := _marked(value), Tool | Definition):
+        return marked.home
+    while isinstance(value, functools.partial):
+        value = value.func
+    if callable(value) and not inspect.isroutine(value) and not hasattr(value, "__wrapped__"):
+        value = type(value).__call__
+    value = inspect.unwrap(getattr(value, "__func__", value))
+    return value.__module__ if inspect.isfunction(value) else None
 
 
 def tools_of_source(source: Any) -> list[AnyTool]:
@@ -153,12 +186,21 @@ def identity(tool: AnyTool) -> Any:
 
 def _load_object(source: Any) -> Loaded:
     try:
+        source = _source_behind(source)
         tools = _tools_of(source)
     except DefinitionError as error:
         if (place := _place_of_error(source)) is not None:
             error.add_note(f"It is defined at {place}.")
         raise
     return Loaded(tools, source=source if is_source(source) and not isinstance(source, ObjectSource) else None)
+
+
+def _source_behind(value: Any) -> Any:
+    """The Source that an object's own `__toolcrib__()` returns, as workbenches of dialects do; else *value* itself."""
+    offer = getattr(value, "__toolcrib__", None)
+    if offer is None or isinstance(value, type) or isinstance(offer, Definition) or is_source(value) or is_tool(value):
+        return value
+    return offered if is_source(offered := offer()) else value
 
 
 def _tools_of(source: Any) -> list[AnyTool]:
@@ -209,7 +251,7 @@ def _load_text(source: str) -> Loaded:
     if not source.strip():
         raise LoadError(f"An empty text is not a source of tools. In text, a source is {TEXT_SOURCES}.")
     path, name = split_name(source)
-    if path.is_dir() or path.suffix == ".py" or "/" in source:
+    if path.is_dir() or path.suffix in (".py", ".wasm") or "/" in source:
         return _load_path(path, name)
     if not _DOTTED.fullmatch(source):
         raise LoadError(
@@ -255,6 +297,10 @@ def split_name(source: str | Path) -> tuple[Path, str]:
 
 
 def _load_path(path: Path, name: str = "") -> Loaded:
+    if paths := webassembly_in(path):
+        from .wasm import wasm_tools
+
+        return Loaded(*wasm_tools(paths))
     if path.is_dir():
         return _load_folder(path)
     if not path.is_file():

@@ -14,6 +14,7 @@ from pathlib import Path
 from types import ModuleType
 
 from ..core import LoadError
+from .body import CONTENT
 
 importing = threading.RLock()
 """Held while sources are imported: `sys.path` and `sys.modules` are the same for all threads."""
@@ -51,6 +52,7 @@ def import_file(file: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    setattr(module, CONTENT, hashlib.sha256(file.read_bytes()).hexdigest())
     before = sys.modules.get(name)
     sys.modules[name] = module  # pydantic and pickle look a class's module up by name
     try:
@@ -124,3 +126,15 @@ def import_problem(error: BaseException, place: str) -> LoadProblem:
 
 def _is_internal(filename: str) -> bool:
     return filename.startswith("<") or filename == importlib.__file__ or Path(filename).parent == _HERE
+
+
+def webassembly_in(path: Path) -> list[Path]:
+    """The WebAssembly tools at *path*: a `.wasm` file, a folder with a `tool.toml`, or those that are in a folder.
+
+    None where the folder has `.py` files too.
+    """
+    if path.suffix == ".wasm" or (path / "tool.toml").is_file():
+        return [path]
+    if any(path.glob("*.py")):
+        return []
+    return sorted([*path.glob("*.wasm"), *(file.parent for file in path.glob("*/tool.toml"))])

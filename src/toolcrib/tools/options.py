@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
-from ..core import Availability, Check, Checked, DefinitionError, ToolAuth, ToolError
+from ..core import Auth, Availability, Check, Checked, DefinitionError, Secret, ToolAuth, ToolError
 
 if TYPE_CHECKING:
     from ..schema import Signature
@@ -53,7 +53,7 @@ class ToolOptions(TypedDict, total=False):
     isolation: Literal["process"] | None
     available: Availability | None
     strict: bool | None
-    auth: ToolAuth | None
+    auth: Auth
 
 
 def require_options(options: ToolOptions, label: str) -> None:
@@ -93,6 +93,12 @@ def _is_tags(value: object) -> bool:
     return not isinstance(value, str) and isinstance(value, Collection) and all(map(_is_text, value))
 
 
+def _is_auth(value: object) -> bool:
+    if isinstance(value, str | ToolAuth | Secret) or not isinstance(value, Sequence):
+        return isinstance(value, ToolAuth | Secret)
+    return bool(value) and all(isinstance(each, ToolAuth | Secret) for each in value)
+
+
 def _are_examples(value: object) -> bool:
     return isinstance(value, Sequence) and all(isinstance(example, Mapping) for example in value)
 
@@ -110,7 +116,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "retries": (_is_count, "how often a failed call is made again: 0 or more"),
     "isolation": (lambda value: value == "process", '"process", or None to run it in this one'),
     "available": (callable, "a function that is given the Caller"),
-    "auth": (lambda value: isinstance(value, ToolAuth), 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"])'),
+    "auth": (_is_auth, 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"]), a Secret, or a list of them'),
 }
 
 
@@ -159,4 +165,6 @@ def protecting(hidden: frozenset[str], check_as: Callable[[str], Check], tool: s
             raise ToolError(f"Tool '{tool}' takes no argument '{taken[0]}'. Leave it out.", "invalid_arguments")
         return arguments, repairs
 
-    return protected
+    from ..schema import with_documents
+
+    return with_documents(protected, getattr(check, "document", None))

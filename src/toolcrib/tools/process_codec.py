@@ -282,7 +282,8 @@ def _excluded_in(schema: Any, name: str = "") -> str | None:
     if isinstance(schema, Mapping):
         if schema.get("serialization_exclude") is True:
             return name
-        inner = ((key, value) for key, value in schema.items() if key != "metadata")
+        # Of a plan's own keys; in `fields` they are the names of a user's.
+        inner = ((key, value) for key, value in schema.items() if key != "metadata" or name == "fields")
         return next((hit for key, value in inner if (hit := _excluded_in(value, str(key))) is not None), None)
     if isinstance(schema, list | tuple):
         return next((hit for value in schema if (hit := _excluded_in(value, name)) is not None), None)

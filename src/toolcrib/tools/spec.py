@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, Encode, Hints, ToolSpec
@@ -30,6 +30,7 @@ def spec_of(
     description: str,
     input_schema: Mapping[str, Any],
     output_schema: Mapping[str, Any] | None,
+    names: Sequence[frozenset[str]] = (),
 ) -> ToolSpec:
     """The spec of a tool with these *options*. *description* is its docstring's."""
     return ToolSpec(
@@ -51,6 +52,7 @@ def spec_of(
         examples=tuple(options.get("examples") or ()),
         strict=options.get("strict"),
         timeout_s=options.get("timeout_s"),
+        names=names,
     )
 
 

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from ..core import CancellationToken, Context, DefinitionError, Needs, Port, Work, in_thread
-from .depends import with_dependencies
+from ..core import CancellationToken, Context, DefinitionError, Needs, Port, Work, in_thread, run_on
+from .depends import provided, with_dependencies
+from .one_thread import Body, in_one_thread
 
 if TYPE_CHECKING:
     from ..schema import Signature
@@ -20,14 +21,17 @@ Runs = Literal["async", "sync", "async_generator", "generator"]
 
 def work_of(fn: Callable[..., Any], runs: Runs, needs: Needs | None) -> Work:
     """The work that calls *fn* with checked arguments by name, and with its *needs*."""
+    body = _BODIES.get(runs)
+    if body is not None and needs is not None and needs.depends:
+        return partial(in_one_thread, body(fn), needs)
     work = _KINDS[runs](fn)
     if needs is None:
         return work
-    if not needs.depends:
-        name = needs.context
-        assert name is not None
+    if needs.depends:
+        return partial(with_dependencies, work, needs)
+    if needs.caller is None and needs.variables is None and (name := needs.context) is not None:
         return lambda arguments, context: work({**arguments, name: context}, context)
-    return partial(with_dependencies, work, needs)
+    return lambda arguments, context: work({**arguments, **provided(needs, context)}, context)
 
 
 def needs_context(runs: Runs, needs: Needs | None) -> bool:
@@ -53,11 +57,16 @@ def _async_generator(fn: Callable[..., Any]) -> Work:
 
 
 def _generator(fn: Callable[..., Any]) -> Work:
+    body = _generator_body(fn)
+
     async def work(arguments: dict[str, Any], context: Context) -> Any:
-        port, loop, cancellation = context.port, context.loop, context.cancellation
-        return await in_thread(lambda: _last_in_thread(fn(**arguments), port, loop, cancellation))
+        return await in_thread(partial(body, arguments, context))
 
     return work
+
+
+def _generator_body(fn: Callable[..., Any]) -> Body:
+    return lambda arguments, context: _last_in_thread(fn(**arguments), context.port, context.loop, context.cancellation)
 
 
 _KINDS: dict[Runs, Callable[[Callable[..., Any]], Work]] = {
@@ -65,6 +74,11 @@ _KINDS: dict[Runs, Callable[[Callable[..., Any]], Work]] = {
     "sync": _sync,
     "async_generator": _async_generator,
     "generator": _generator,
+}
+
+_BODIES: dict[Runs, Callable[[Callable[..., Any]], Body]] = {
+    "sync": lambda fn: lambda arguments, _: fn(**arguments),
+    "generator": _generator_body,
 }
 
 
@@ -90,7 +104,7 @@ def _last_in_thread(items: Any, port: Port, loop: asyncio.AbstractEventLoop, can
             if cancellation.is_cancelled():
                 break  # nobody waits for the rest of it
             if not is_first:
-                asyncio.run_coroutine_threadsafe(port.emit(last), loop).result()
+                run_on(loop, port.emit(last))
             last, is_first = item, False
     finally:
         items.close()

@@ -7,7 +7,19 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..call import Bounded
-from ..core import Call, Caller, SetupError, Tool, ToolcribError, ToolError, ToolSpec, current_deadline, log_failure
+from ..core import (
+    Call,
+    Caller,
+    Redaction,
+    SetupError,
+    Tool,
+    ToolcribError,
+    ToolError,
+    ToolSpec,
+    current_deadline,
+    log_failure,
+    redacted,
+)
 from ..tools import ObjectSource, as_tool, offered_by
 from . import sync
 from .lifespan import name_of
@@ -41,6 +53,8 @@ class CallerTools:
         self.lifespan = crib.new_lifespan(self._is_in_use, self._changed, ended)
         self._crib = crib
         self._registry = crib.registry
+        self.redaction: Redaction | None = crib.redaction
+        """That of the caller, once the workbench has made it."""
         self._caller = caller
         self._start = start
         self._opened: dict[int, tuple[Any, Any]] = {}  # by source: the source, and what it opened for this caller
@@ -72,7 +86,8 @@ class CallerTools:
         except TimeoutError:
             raise ToolError(f"Tool '{call.tool}' did not become ready in time.", "timeout") from None
         except ToolcribError as error:
-            _log.error("Tool '%s' is not ready: %s", call.tool, self._crib.describe(error))
+            reason = redacted(self._crib.describe(error), self.redaction)
+            _log.error("Tool '%s' is not ready: %s", call.tool, reason)
             raise ToolError(
                 f"Tool '{call.tool}' is not available now: what it needs could not be started. Try again later.",
                 "unavailable",
@@ -187,4 +202,4 @@ class CallerTools:
 
     def _log_unknown(self, tool: Tool, error: Exception) -> None:
         what = f"Whether '{tool.spec.name}' is available could not be found out; it is taken not to be"
-        log_failure(what, error, self._crib.redaction)
+        log_failure(what, error, self.redaction)

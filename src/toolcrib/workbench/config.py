@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core import LoadError, ToolcribError, compile_globs
 from ..tools import Tool, load
+from .credentials import configured
 from .options import Options
 from .settings import NamedSource, Settings, find_settings, read_settings
 from .views import View, filtered, loaded_from
@@ -32,11 +33,15 @@ class LoadedSource:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """What a Crib is made of: `Crib(config.sources, **config.options)`. *problems* are of sources that are left out."""
+    """What a Crib is made of: `Crib(config.sources, **config.options)`. *problems* are of sources that are left out.
+
+    *own_store* is the store among the options, where it was made for this: the crib closes it.
+    """
 
     sources: list[Any]
     options: Options
     problems: tuple[str, ...] = ()
+    own_store: Any = None
 
 
 def config_of(
@@ -54,9 +59,11 @@ def config_of(
     loaded = load_sources(settings.sources, settings)
     if failed := [problem for one in loaded if one.named.required and not one.tools for problem in one.problems]:
         raise LoadError("\n".join(failed))
-    chosen: Any = {**settings.options(), **(options or {})}
+    made = configured(settings, options or {})
+    chosen: Any = {**settings.options(), **(options or {}), **made}
     chosen["secrets"] = (*settings.secrets, *(options or {}).get("secrets", ()))
-    return Config([one.source for one in loaded], chosen, tuple(problem for one in loaded for problem in one.problems))
+    problems = tuple(problem for one in loaded for problem in one.problems)
+    return Config([one.source for one in loaded], chosen, problems, made.get("store"))
 
 
 def load_sources(

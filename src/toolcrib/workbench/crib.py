@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ..core import Answer, Asker, Caller, Pending, SetupError, answer_from
 from . import sync
@@ -11,6 +11,9 @@ from .options import Options
 from .registry import Registry
 from .runtime import CribRuntime
 from .workbench import Workbench
+
+if TYPE_CHECKING:
+    from ..auth import Completed
 
 
 class Crib(CribRuntime):
@@ -43,7 +46,9 @@ class Crib(CribRuntime):
         from .config import config_of
 
         found = config_of(path, options)
-        return cls(found.sources, **found.options)
+        crib = cls(found.sources, **found.options)
+        crib.own(found.own_store)
+        return crib
 
     def workbench(
         self, caller: Caller | None = None, *, ask: Asker | None = None, variables: Mapping[str, Any] | None = None
@@ -66,6 +71,31 @@ class Crib(CribRuntime):
     async def pendings(self) -> Sequence[Pending]:
         """What waits for an answer, the oldest first, of all callers."""
         return await self.pending.store.waiting(now=self.pending.clock())
+
+    async def authorize(self, tools: Iterable[str], caller: Caller) -> list[Pending]:
+        """What *caller* has yet to grant before all of *tools*, by name, can run: one pending a provider.
+
+        The scopes of a provider are united. Raises ToolError `unauthorized`, naming a setting that is missing,
+        UnknownToolError, and SetupError without a CredentialBroker.
+        """
+        requirements = (required for name in tools for required in self.registry.get(name).spec.requirements)
+        return await self.credentials.ask_for(dict.fromkeys(requirements), caller)
+
+    async def complete(self, url: str, *, caller: Caller | None = None) -> "Completed":
+        """Complete an authorization with *url*, the address that a provider sent somebody back to, with its query.
+
+        For hosts that have a web server of their own; `toolcrib.serve.callback_app` is one to mount. Give *caller*
+        where you know who is at the browser: then nobody completes what somebody else has begun (RFC 6749, 10.12).
+        Raises CallbackError, whose text is for that person.
+        """
+        return await self.credentials.complete(url, caller)
+
+    async def wait_for(self, pending: Pending, *, timeout_s: float | None = None) -> bool:
+        """Wait until *pending* is answered, or what it asks for is granted, by anybody in any process.
+
+        False where that does not happen within *timeout_s*, or before it expires, and where a grant is refused.
+        """
+        return await self.credentials.wait_for(pending, timeout_s)
 
     async def __aenter__(self) -> Self:
         try:

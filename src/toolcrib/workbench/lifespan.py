@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core import SetupError, Source, create_lasting_task
+from ..core import LoopEnded, SetupError, Source, await_on, create_lasting_task
 from .shared_task import SharedTask
 
 _log = logging.getLogger("toolcrib")
@@ -283,12 +283,9 @@ class SourceLife:
 
     async def stop(self) -> None:
         """Until it is stopped. Where that fails, it is logged."""
-        if self._loop is asyncio.get_running_loop():
-            self._closing.set()
-            await asyncio.wait({self._task})
-        elif self._loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.stop(), self._loop))
-        else:
+        try:
+            await await_on(self._loop, self._close())
+        except LoopEnded:
             await self._stop()  # nobody is there to do it where it was started
 
     async def abandon(self) -> None:
@@ -298,9 +295,11 @@ class SourceLife:
 
     async def on_loop(self, work: Callable[[], Any]) -> Any:
         """The value of *work*, plain or async, where the source runs."""
-        if self._loop is not asyncio.get_running_loop() and self._loop.is_running():
-            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_value(work), self._loop))
-        return await _value(work)
+        return await (await_on(self._loop, _value(work)) if self._loop.is_running() else _value(work))
+
+    async def _close(self) -> None:
+        self._closing.set()
+        await asyncio.wait({self._task})
 
     async def _live(self) -> None:
         try:
@@ -362,15 +361,13 @@ def name_of(source: Any) -> str:
 
 async def close_on_each_loop(values: dict[asyncio.AbstractEventLoop, Any]) -> None:
     """Close what was opened on each event loop, there, the newest first."""
-    here = asyncio.get_running_loop()
     while values:
         loop, value = values.popitem()
-        if loop is here:
-            await value.close()
-        elif loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(value.close(), loop))
-        else:
-            _log.warning("What Depends opened on an event loop that has ended cannot be closed any more.")
+        try:
+            await await_on(loop, value.close())
+        except LoopEnded:
+            if value.is_used():
+                _log.warning("What Depends opened on an event loop that has ended cannot be closed any more.")
 
 
 async def _stop_lost(life: SourceLife) -> None:
@@ -383,12 +380,12 @@ async def _stop_lost(life: SourceLife) -> None:
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
-    loop = task.get_loop()
-    if loop is asyncio.get_running_loop():
+    async def cancel() -> None:
         task.cancel()
         await asyncio.wait({task})
-    elif loop.is_running():
-        await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(_cancel(task), loop))
+
+    with suppress(LoopEnded):
+        await await_on(task.get_loop(), cancel())
 
 
 async def _value(work: Callable[[], Any]) -> Any:

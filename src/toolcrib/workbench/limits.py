@@ -18,6 +18,7 @@ from ..call import Retries
 from ..core import (
     Call,
     Caller,
+    Deadlock,
     Globs,
     Middleware,
     Next,
@@ -200,7 +201,14 @@ async def _acquire_lock(lock: Semaphore, tool: Tool, call: Call, outer: tuple[Pe
         )
     try:
         patience_s = None if deadline is None else deadline.left_s
-        return await lock.acquire(patience_s=patience_s, cancellation=call.cancellation)
+        return await lock.acquire(patience_s=patience_s, cancellation=call.cancellation, outer=outer)
+    except Deadlock:
+        raise ToolError(
+            f"Tool '{name}' runs one call at a time, and the call that is running waits for the one that has made this "
+            "call. Try again later.",
+            "conflict",
+            retry="later",
+        ) from None
     except SemaphoreFull as full:
         raise _refusal(full, tool, f"Tool '{name}' runs one call at a time, and its turn did not come.") from None
 

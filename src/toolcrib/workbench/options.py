@@ -6,7 +6,8 @@ Both constructors unpack them. Those that are plain values are also keys of `too
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
-from typing import Annotated, Any, Literal, TypedDict, cast
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
 from annotated_doc import Doc
 from annotated_types import Ge, Gt
@@ -27,6 +28,11 @@ from ..core import (
 )
 from ..sandbox import Processes
 from .limits import Limit, Limiter
+
+if TYPE_CHECKING:
+    from ..store import Store
+else:
+    Store = Any  # it needs an extra, and those who read the annotations below do not
 
 LEAST_RESULT_CHARS = 1000
 """The least room that a preview of a large result needs."""
@@ -107,6 +113,13 @@ class Options(FileOptions, total=False):
         PendingStore | None,
         Doc("The store of pending calls; in memory by default. Those who share it share what waits."),
     ]
+    store: Annotated[
+        Store | str | Path | None,
+        Doc(
+            "A database, or the path or URL of one, for what waits and for large results, where `pendings` and "
+            "`results` are not given: what is in it survives a restart, and is shared by all processes that use it."
+        ),
+    ]
     processes: Annotated[
         Processes | None,
         Doc(
@@ -136,6 +149,7 @@ DEFAULTS: Options = {
     "ask": None,
     "may_answer": None,
     "pendings": None,
+    "store": None,
     "processes": None,
     "clock": partial(datetime.now, UTC),
 }
@@ -220,3 +234,10 @@ def _listed(value: Any, kind: type, expected: str) -> tuple[Any, ...]:
     if wrong := [one for one in listed if not isinstance(one, kind)]:
         raise SetupError(f"{expected}, not {type(wrong[0]).__name__}.")
     return listed
+
+
+def of_view(options: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The *ask* and *variables* of a workbench of a crib. Raises SetupError for options of the crib."""
+    if foreign := [name for name in options if name not in ("ask", "variables")]:
+        raise SetupError(f"'{foreign[0]}' is an option of the crib. A workbench of it takes ask and variables.")
+    return options.get("ask"), options.get("variables")

@@ -3,6 +3,7 @@
 A preview is never longer than the room that it gets. This file does no I/O.
 """
 
+from itertools import islice
 from typing import Any
 
 from ..core import ToolError
@@ -20,7 +21,15 @@ def preview(content: ResultContent, *, room: int, handle: str | None, reader: st
 
     *beside* where images and files are shown beside it.
     """
-    value = _value(content)
+    try:
+        return _preview(content, _value(content), room, handle, reader, beside)
+    except ValueError:  # a part that was not JSON after all
+        return _preview(content, None, room, handle, reader, beside)
+
+
+def _preview(
+    content: ResultContent, value: Any, room: int, handle: str | None, reader: str | None, beside: bool
+) -> str:
     intro = _intro(content.text, 0 if beside else content.data_bytes, value, handle, reader, room // 3)
     room_left = room - len(intro) - 1
     body = _first_and_last_items(value, room_left) if isinstance(value, list) else None
@@ -71,7 +80,7 @@ def _shape(value: Any) -> str:
             return f", a JSON list of {len(value)} items{_item_kinds(value[:_ITEMS_EXAMINED])}"
         case dict():
             keys = [
-                f"{display_name(key)} ({kind_of(member)})" for key, member in list(value.items())[: _KEYS_SHOWN + 1]
+                f"{display_name(key)} ({kind_of(member)})" for key, member in islice(value.items(), _KEYS_SHOWN + 1)
             ]
             return f", a JSON object with {len(value)} keys: {_listed(keys)}"
         case str():

@@ -1,11 +1,12 @@
 """The tool that reads stored results: slices, pages, JSON pointers, searches. What it returns is bounded itself."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from ..core import RESULT_CHARS, Semaphore, Text, Tool, ToolError
+from ..core import RESULT_CHARS, Semaphore, Text, Tool, ToolError, in_thread
 from ..tools import Tool as FunctionTool
 from . import slices
 from .search import Matches, search
@@ -56,7 +57,8 @@ def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, l
                 return await _search(content, pointer, search, regex, offset, limit, room)
             finally:
                 searches.release(turn)
-        part = _slice(content, pointer, by, offset, limit, room)
+        cut = partial(_slice, content, pointer, by, offset, limit, room)
+        part = await in_thread(cut) if len(content.text) > slices.LONG_CHARS else cut()
         return [Text(f"[{_header(part, pointer)}]"), Text(part.text)]
 
     return FunctionTool(read, name=name, title="Read a large result", read_only=True, idempotent=True, open_world=False)
@@ -70,7 +72,7 @@ def _slice(content: ResultContent, pointer: str, by: Unit | None, offset: int, l
     text = content.text
     if pointer or by == "items" or (by is None and content.looks_like_json):
         try:
-            value = slices.at_pointer(content.value(), pointer)
+            value = content.at(pointer)
         except ToolError:
             if pointer or by == "items":
                 raise
@@ -84,9 +86,10 @@ def _slice(content: ResultContent, pointer: str, by: Unit | None, offset: int, l
                 return slices.items(value, offset, limit or len(value), room, pointer=pointer)
             text = slices.as_text(value) if pointer else text
     if by == "lines":
-        return slices.lines(text, offset, limit or len(text), room)
-    cut = slices.utf8_bytes if by == "bytes" else slices.characters
-    return cut(text, offset, min(limit or room, room))
+        return content.lines(text, offset, limit or len(text), room)
+    if by == "bytes":
+        return content.utf8_bytes(text, offset, min(limit or room, room))
+    return slices.characters(text, offset, min(limit or room, room))
 
 
 def _header(part: Slice, pointer: str) -> str:
@@ -104,7 +107,7 @@ async def _search(
 ) -> list[Text]:
     if content.data is not None:
         raise _binary()
-    value = slices.at_pointer(content.value(), pointer) if pointer else None
+    value = await in_thread(lambda: content.at(pointer)) if pointer else None
     text = slices.as_text(value) if pointer else content.text
     is_json = not isinstance(value, str) if pointer else content.looks_like_json
     matches = await search(

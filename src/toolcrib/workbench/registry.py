@@ -131,8 +131,9 @@ class Registry:
     def from_dict(cls, data: Mapping[str, Any], *, trusted: Sequence[str] | None = None) -> "Registry":
         """The registry that `to_dict` wrote. Its modules are imported; no source text is ever executed.
 
-        Importing runs a module's code: for *data* from elsewhere, name the *trusted* packages, and no other is
-        imported. Raises LoadError, naming the entry at fault; nothing is registered then.
+        Importing runs a module's code: for *data* from elsewhere, name the *trusted* packages. No other is imported,
+        and only what these define themselves is registered, not what they import. Raises LoadError, naming the entry at
+        fault; nothing is registered then.
         """
         entries = data.get("tools")
         if not isinstance(entries, list):

@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from pydantic_core import to_json
@@ -31,6 +32,7 @@ from ..core import (
     Text,
     Tool,
     ToolError,
+    in_thread,
     is_handle,
     log_failure,
     new_handle,
@@ -40,7 +42,7 @@ from ..schema.parse import LIMIT_BYTES
 from .options import LEAST_RESULT_CHARS
 from .preview import preview, shortened
 from .read_result import read_result
-from .slices import ResultContent, as_json, at_pointer, escaped
+from .slices import LONG_CHARS, ResultContent, as_json, escaped
 
 if TYPE_CHECKING:
     from .registry import Registry
@@ -55,9 +57,11 @@ _READERS = ("read_result", "toolcrib_read_result")
 
 
 class MemoryResults:
-    """Stores results in memory: at most *max_count* of them and *max_bytes* in all, each for *max_age_s* seconds.
+    """Stores results in memory: of each principal at most *max_count* and *max_bytes*, each for *max_age_s* seconds.
 
-    What was not used for the longest time makes room for what is new. *clock* is in seconds.
+    What was not used for the longest time makes room for what is new of the same principal. Of all principals together
+    there are at most *max_total_bytes*; nobody makes room for somebody else, so when these are full, what is new is not
+    stored. *clock* is in seconds.
     """
 
     def __init__(
@@ -66,13 +70,17 @@ class MemoryResults:
         max_bytes: int = 64 * 1024 * 1024,
         max_count: int = 200,
         max_age_s: float = 3600.0,
+        max_total_bytes: int = 1024 * 1024 * 1024,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        if max_bytes < 1 or max_count < 1 or not max_age_s > 0:
-            raise SetupError("The bounds of MemoryResults, max_bytes, max_count and max_age_s, are above 0.")
+        if max_bytes < 1 or max_count < 1 or max_total_bytes < 1 or not max_age_s > 0:
+            raise SetupError(
+                "The bounds of MemoryResults, max_bytes, max_count, max_age_s and max_total_bytes, are above 0."
+            )
         self._max_bytes = max_bytes
         self._max_count = max_count
         self._max_age_s = max_age_s
+        self._max_total_bytes = max_total_bytes
         self._clock = clock
         self._lock = threading.Lock()
         self._entries: OrderedDict[str, tuple[StoredResult, int, float]] = (
@@ -82,12 +90,19 @@ class MemoryResults:
 
     async def store(self, stored: StoredResult, /) -> bool:
         size = stored.size_bytes
-        if size > self._max_bytes:
-            return False
         with self._lock:
             self._drop_expired()
-            while len(self._entries) >= self._max_count or self._bytes + size > self._max_bytes:
-                self._drop(next(iter(self._entries)))
+            # The one that was not used for the longest time is the first.
+            own = [(one.handle, of) for one, of, _ in self._entries.values() if one.principal == stored.principal]
+            own_bytes = sum(of for _, of in own)
+            room = min(self._max_bytes, self._max_total_bytes - self._bytes + own_bytes) - size
+            if room < 0:
+                return False
+            for dropped, (handle, of) in enumerate(own):
+                if len(own) - dropped < self._max_count and own_bytes <= room:
+                    break
+                self._drop(handle)
+                own_bytes -= of
             self._entries[stored.handle] = (stored, size, self._clock() + self._max_age_s)
             self._bytes += size
         return True
@@ -95,8 +110,10 @@ class MemoryResults:
     async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
         with self._lock:
             self._drop_expired()
-            found, _, _ = self._entries.get(handle, (None, 0, 0.0))
-            if found is None or (found.principal, found.thread) != (principal, thread):
+            if handle not in self._entries:
+                return None
+            found, _, _ = self._entries[handle]
+            if (found.principal, found.thread) != (principal, thread):
                 return None
             self._entries.move_to_end(handle)
             return found
@@ -153,6 +170,8 @@ class Results:
             store = self._own = MemoryResults()
         self._store: ResultStore = store
         self._readers: dict[str, Tool] = {}
+        # The last long one, so that each page need not find its place again.
+        self._viewed: tuple[str, object, ResultContent] | None = None
 
     # For a call
 
@@ -176,7 +195,8 @@ class Results:
         if room < LEAST_RESULT_CHARS:
             beside, room = [], limit
         whole = ResultContent(content, self._redaction)
-        text = preview(whole, room=room, handle=handle, reader=self.reader_name(), beside=bool(beside))
+        show = partial(preview, whole, room=room, handle=handle, reader=self.reader_name(), beside=bool(beside))
+        text = await in_thread(show) if size > LONG_CHARS else show()
         result.content = (Text(text), *beside)
 
     def shorten(self, error: ToolError, /) -> ToolError:
@@ -225,6 +245,9 @@ class Results:
         except Exception as error:
             log_failure("The store of results could not be read", error, self._redaction)
             raise ToolError("Stored results cannot be read at the moment. Try again later.", "unavailable") from None
+        version = None if self._redaction is None else self._redaction.version
+        known = self._viewed
+        self._viewed = None
         if found is None:
             raise ToolError(
                 "There is no result under this handle: it is misspelled, or the result is no longer stored. Copy it "
@@ -232,7 +255,12 @@ class Results:
                 "unavailable",
                 retry="changed",
             )
-        return ResultContent(found.content, self._redaction)
+        if found.size_bytes <= LONG_CHARS:
+            return ResultContent(found.content, self._redaction)
+        if known is None or known[:2] != (handle, version):
+            known = handle, version, await in_thread(partial(ResultContent, found.content, self._redaction))
+        self._viewed = known
+        return known[2]
 
     # For the workbench
 
@@ -261,6 +289,7 @@ class Results:
 
     def forget(self) -> None:
         """Forget what was stored here; the host's store is left alone."""
+        self._viewed = None
         if self._own is not None:
             self._own.clear()
             self.issued = False
@@ -288,8 +317,10 @@ class Results:
                 text = as_json(encoded)
             elif content.data is not None:
                 raise ToolError("The result is an image or a file, and this argument takes none.", "invalid_arguments")
+            elif len(content.text) > LONG_CHARS:
+                text = await in_thread(partial(content.json_text, pointer))
             else:
-                text = as_json(at_pointer(content.value(), pointer)) if pointer else content.json_text()
+                text = content.json_text(pointer)
             if len(text) > LIMIT_BYTES:
                 raise ToolError(
                     f"The result has {len(text)} characters of JSON, and arguments have at most {LIMIT_BYTES}. "

@@ -1,29 +1,28 @@
 """Rules as data: the first that matches a call decides whether it runs.
 
 Where a rule cannot be compared with a call (an amount that is text, a value that has no JSON form), a rule that allows
-does not match, and one that denies or asks does. So an odd call never gets further than a plain one.
+does not match, and one that denies or asks does. So an odd call never gets further than a plain one. A rule that can
+match none of its tools is refused (`GuardedRules`), so that a typing error in it lets nothing through.
 """
 
-import operator as operators
-import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal, InvalidOperation
-from functools import lru_cache
 from typing import Annotated, Any, Literal, get_args
 
 from annotated_doc import Doc
 from annotated_types import MinLen
 
-from ..core import Caller, Decision, Do, Hints, SetupError, ToolSpec, translate_glob
-from ..schema import display_name, to_json_values
+from ..call import CheckedArguments
+from ..core import Caller, Decision, Do, Hints, SetupError, ToolSpec
+from ..schema import closest_match, display_name, to_json_values
 from ..schema.declared import from_rows, require_fields
+from ..schema.describe import did_you_mean
+from .conditions import ANYWHERE, OPAQUE, Place, can_hold, compare, is_like, names_of, place_of, steps, values_at
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
 Names = Annotated[str, MinLen(1)] | Annotated[Sequence[Annotated[str, MinLen(1)]], MinLen(1)]
 
-_OPAQUE = object()
 _NUMBER_OR_TEXT = "a number or a text"
 _OPERATORS: Mapping[str, tuple[tuple[type, ...], str]] = {
     "eq": ((object,), ""),
@@ -75,19 +74,59 @@ class Rule:
 
     def matches(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Whether the rule matches this call. *arguments* are the checked ones."""
-        if not (
-            any(_like(pattern, spec.name, tool=True) for pattern in _each(self.tools))
-            and any(_like(pattern, caller.principal) for pattern in _each(self.principals))
-            and (not self.tags or not spec.tags.isdisjoint(_each(self.tags)))
-            and (self.hint is None or _hinted(self.hint, spec.hints))
-        ):
+        if not (self.is_about(spec) and any(p == "*" or is_like(p, caller.principal) for p in _each(self.principals))):
             return False
         if not self.where:
             return True
         # An argument that a call leaves out has its default, so that is what a condition compares.
-        written = {**spec.defaults(), **to_json_values(arguments, lambda _: _OPAQUE)}
+        if isinstance(arguments, CheckedArguments):
+            # The items of an iterator are validated when the tool takes them: what it will get is not known yet.
+            unknown = {name: OPAQUE for name, value in arguments.items() if isinstance(value, Iterator)}
+            written = {**arguments.document, **unknown}
+        else:
+            written = {**spec.defaults(), **to_json_values(arguments, lambda _: OPAQUE)}
         in_doubt = self.do != "allow"
-        return all(_holds(written, pointer, condition, in_doubt) for pointer, condition in self.where.items())
+        return all(_holds(written, spec, pointer, condition, in_doubt) for pointer, condition in self.where.items())
+
+    def is_about(self, spec: ToolSpec) -> bool:
+        """Whether the rule is for this tool, for some of its calls by some callers."""
+        return (
+            any(pattern == "*" or is_like(pattern, spec.name, tool=True) for pattern in _each(self.tools))
+            and (not self.tags or not spec.tags.isdisjoint(_each(self.tags)))
+            and (self.hint is None or _hinted(self.hint, spec.hints))
+        )
+
+    def mismatches(self, specs: Iterable[ToolSpec]) -> dict[str, str]:
+        """The tools that the rule is for and can never match, by name, each with the reason.
+
+        Of tools that a pattern names, none where it can match another one: a rule for '*' is about the tools that have
+        the argument.
+        """
+        about = [spec for spec in specs if self.is_about(spec)] if self.where else []
+        found = {spec.name: reason for spec in about if (reason := self._mismatch(spec)) is not None}
+        if len(found) < len(about):
+            found = {name: reason for name, reason in found.items() if name in _each(self.tools)}
+        return found
+
+    def problem(self, mismatches: Mapping[str, str]) -> str:
+        """The sentence about *mismatches* of the rule."""
+        first, *others = mismatches.values()
+        more = f" So it is with {len(others)} other tool{'s' * (len(others) > 1)}." if others else ""
+        return f"({self.do}) can never match: {first}{more}"
+
+    def _mismatch(self, spec: ToolSpec) -> str | None:
+        for pointer, condition in self.where.items():
+            tests, place = _tests(condition), _place(spec, pointer)
+            if place is None and not all(map(_holds_without, tests.items())):
+                return f"'{spec.name}' takes nothing at '{display_name(pointer)}'.{_nearest(spec, pointer)}"
+            if place is not None and not can_hold(place, tests):
+                types = " or ".join(sorted(place.types or ())) or "value"
+                what = "one of a few values" if place.constants is not None else f"of type {types}"
+                return (
+                    f"what '{spec.name}' takes at '{display_name(pointer)}' is {what}, which is never "
+                    "what the rule compares it with."
+                )
+        return None
 
 
 class Rules:
@@ -105,16 +144,24 @@ class Rules:
                 f"'default' of Rules is one of {', '.join(get_args(Do))}, not '{display_name(str(default))}'."
             )
         self._default = Decision(default, "default")
-        self._decisions = tuple(
-            Decision(rule.do, rule.name or f"rule {number}", rule.message, rule.others_only)
+        self._decided = tuple(
+            (rule, Decision(rule.do, rule.name or f"rule {number}", rule.message, rule.others_only))
             for number, rule in enumerate(self._rules, 1)
         )
 
     def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
-        for rule, decided in zip(self._rules, self._decisions, strict=True):
+        for rule, decided in self._decided:
             if rule.matches(spec, arguments, caller):
                 return decided
         return self._default
+
+    def guarded(self, specs: Callable[[], Sequence[ToolSpec]]) -> "GuardedRules":
+        """The same policy for the tools that *specs* returns, which denies those that a rule can never match."""
+        return GuardedRules(self, specs)
+
+    def named(self) -> Iterator[tuple[str, Rule]]:
+        """The rules, each with the name under which its decision is recorded."""
+        yield from ((str(decided.rule), rule) for rule, decided in self._decided)
 
     def __iter__(self) -> Iterator[Rule]:
         return iter(self._rules)
@@ -154,82 +201,85 @@ def _each(names: str | Sequence[str]) -> Sequence[str]:
     return (names,) if isinstance(names, str) else names
 
 
+def _tests(condition: Any) -> Mapping[str, Any]:
+    """*condition* as operators with what they compare with."""
+    if isinstance(condition, Mapping):
+        return condition
+    return {"like" if isinstance(condition, str) else "eq": condition}
+
+
+def _holds(root: Any, spec: ToolSpec, pointer: str, condition: Any, in_doubt: bool) -> bool:
+    tests, found = _tests(condition), [*values_at(root, steps(pointer), spec)]
+    if not found:
+        return all(map(_holds_without, tests.items()))
+    place = _place(spec, pointer) or ANYWHERE
+
+    def holds(value: Any, op: str, bound: Any) -> bool:
+        result = compare(place, op, value, bound)
+        return in_doubt if result is None else result
+
+    return any(all(holds(value, op, bound) for op, bound in tests.items()) for value in found)
+
+
+def _holds_without(test: tuple[str, Any]) -> bool:
+    """Whether a test is true of a value that is not there."""
+    op, bound = test
+    return (op == "exists" and bound is False) or op == "ne"
+
+
+def _place(spec: ToolSpec, pointer: str) -> Place | None:
+    known = _places.get((id(spec), pointer))
+    if known is None:
+        if len(_places) >= _MOST_PLACES:
+            _places.clear()
+        # With the spec, so that no other one gets its id meanwhile.
+        known = _places[id(spec), pointer] = spec, place_of(spec, pointer)
+    return known[1]
+
+
+_places: dict[tuple[int, str], tuple[ToolSpec, Place | None]] = {}
+_MOST_PLACES = 10_000
+
+
+def _nearest(spec: ToolSpec, pointer: str) -> str:
+    known = [*spec.input_schema.get("properties", ())]
+    first = steps(pointer)[0]
+    return "" if any(name in known for name in names_of(first, spec)) else did_you_mean(closest_match(first, known))
+
+
+class GuardedRules:
+    """The policy *rules* over tools that come and go: what a rule can never match is denied.
+
+    *specs* returns the tools that are there. `problems` names the rules that withhold tools from calls.
+    """
+
+    def __init__(self, rules: Rules, specs: Callable[[], Sequence[ToolSpec]]) -> None:
+        self._rules = rules
+        self._specs = specs
+        self._known: dict[str, ToolSpec] = {}
+        self._withheld: dict[str, Decision] = {}
+        self.problems: tuple[str, ...] = ()
+
+    def check(self, *more: ToolSpec) -> Sequence[str]:
+        """Find out again which tools are withheld. Returns the problems."""
+        specs = {spec.name: spec for spec in (*self._specs(), *more)}
+        withheld: dict[str, Decision] = {}
+        problems: list[str] = []
+        for label, rule in self._rules.named():
+            if found := rule.mismatches(specs.values()):
+                problems.append(f"{label} {rule.problem(found)}")
+                denied = Decision("deny", label, "a rule over it can never match.")
+                withheld = dict.fromkeys(found, denied) | withheld
+        self._withheld, self._known, self.problems = withheld, specs, tuple(problems)
+        return self.problems
+
+    def __call__(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> Decision:
+        if self._known.get(spec.name) is not spec:
+            self.check(spec)
+        return self._withheld.get(spec.name) or self._rules(spec, arguments, caller)
+
+
 def _hinted(hint: str, hints: Hints) -> bool:
     if hint.startswith("not "):
         return getattr(hints, hint.removeprefix("not ")) is not True
     return getattr(hints, hint) is True
-
-
-def _like(pattern: str, text: str, *, tool: bool = False) -> bool:
-    return _compiled(pattern, tool).fullmatch(text) is not None
-
-
-@lru_cache(maxsize=1024)
-def _compiled(pattern: str, tool: bool) -> re.Pattern[str]:
-    return re.compile(translate_glob(pattern, tool=tool), re.DOTALL)
-
-
-def _holds(root: Any, pointer: str, condition: Any, in_doubt: bool) -> bool:
-    found = list(_at(root, [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]))
-    tests = condition if isinstance(condition, Mapping) else {"like" if isinstance(condition, str) else "eq": condition}
-    if not found:
-        # Nothing else is true of a value that is not there.
-        return all((op == "exists" and bound is False) or op == "ne" for op, bound in tests.items())
-    return any(all(_true(op, value, bound, in_doubt) for op, bound in tests.items()) for value in found)
-
-
-def _at(value: Any, parts: Sequence[str]) -> Iterator[Any]:
-    if not parts or value is _OPAQUE:
-        yield value
-        return
-    part, rest = parts[0], parts[1:]
-    if isinstance(value, Mapping):
-        for inner in value.values() if part == "*" else [value[part]] if part in value else ():
-            yield from _at(inner, rest)
-    elif isinstance(value, list):
-        indexes = range(len(value)) if part == "*" else [int(part)] if part.isascii() and part.isdigit() else ()
-        for index in indexes:
-            if index < len(value):
-                yield from _at(value[index], rest)
-
-
-def _true(operator: str, value: Any, bound: Any, in_doubt: bool) -> bool:
-    if operator == "exists":
-        return bound is True
-    if value is _OPAQUE:
-        return in_doubt
-    match operator:
-        case "eq":
-            return _same(value, bound)
-        case "ne":
-            return not _same(value, bound)
-        case "in":
-            return any(_same(value, each) for each in bound)
-        case "like":
-            return _like(bound, value) if isinstance(value, str) else in_doubt and isinstance(value, list | dict)
-        case _:
-            ordered = _ordered(value, bound)
-            if ordered is None:
-                return in_doubt
-            return bool(getattr(operators, operator)(*ordered))
-
-
-def _same(value: Any, bound: Any) -> bool:
-    if isinstance(value, bool) or isinstance(bound, bool):
-        return value is bound
-    if isinstance(bound, tuple):
-        bound = list(bound)
-    return bool(value == bound)
-
-
-def _ordered(value: Any, bound: Any) -> tuple[Any, Any] | None:
-    """Both as numbers or both as text; None where they have no order."""
-    if isinstance(bound, str):
-        return (value, bound) if isinstance(value, str) else None
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        return None
-    try:
-        left, right = Decimal(str(value)), Decimal(str(bound))
-    except InvalidOperation:
-        return None
-    return None if left.is_nan() or right.is_nan() else (left, right)

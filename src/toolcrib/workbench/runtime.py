@@ -5,16 +5,20 @@ import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 
 from ..call import PendingCalls, Resources, Runtime
-from ..core import Asker, Caller, Recorder, ResultStore, SetupError, ToolcribError
+from ..core import Asker, Caller, PendingStore, Recorder, ResultStore, SetupError, ToolcribError
 from ..record import Redactor
+from ..record.log_lines import redact_log
 from ..sandbox import Processes
-from ..tools import Dependencies, LoadProblem, ObjectSource, Tool
+from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool
 from . import state
+from .credentials import Credentials
 from .lifespan import Lifespan, close_on_each_loop, name_of
 from .limits import Limiter
 from .options import require_options
@@ -23,6 +27,9 @@ from .registry import Registry
 from .sources import Sources
 
 _log = logging.getLogger("toolcrib")
+
+_MOST_GIVEN = 200
+"""So many of the secrets that a principal was given are redacted for them: those that were given last."""
 
 
 class CallerView(Protocol):
@@ -48,26 +55,39 @@ class CribRuntime:
         if isinstance(sources, str) or callable(sources) or not isinstance(sources, Iterable):
             raise SetupError(f"{of} takes a list of sources: {of}([add]).")
         self.options: Mapping[str, Any] = {**require_options(options, of=of)}
+        self._own_store: Any = None
+        if isinstance(store := self.options["store"], str | Path):
+            from ..store import Store
+
+            self._own_store = Store(store)
+            self.options = {**self.options, "store": self._own_store}
         self.problems: list[LoadProblem] = []
         self.registry = sources if isinstance(sources, Registry) else Registry()
+        policy = self.options["policy"]
+        self._rules = None if (guarded := getattr(policy, "guarded", None)) is None else guarded(self.registry.specs)
+        self._rule_problems: list[LoadProblem] = []
+        self._overrides = Replacements(self.options["overrides"] or {})
         self.resources = Resources()
         self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
         secrets = tuple(self.options["secrets"])
         self.redaction = Redactor(secrets) if secrets or self.options["broker"] is not None else None
+        if self.redaction is not None:
+            redact_log(self.redaction)
         self.is_stopped = False
         self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
+        self._given: dict[str, dict[str, None]] = {}  # the secrets that were given out, by principal
         self._processes = self.options["processes"]
         if self._processes is not None:
             self.resources.set(Processes, self._processes)
-        store = self.options["pendings"]
         self.pending = PendingCalls(
-            store=MemoryPendings() if store is None else store,
+            store=self._pending_store(),
             ask=self.options["ask"],
             may_answer=self.options["may_answer"],
             within=timedelta(seconds=self.options["pending_s"]),
             clock=self.options["clock"],
             redaction=self.redaction,
         )
+        self.credentials = Credentials(self.options["broker"], self.pending)
         self._results = self.options["results"]
         self._lock = threading.Lock()
         self._views: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -105,13 +125,13 @@ class CribRuntime:
         around = tuple(options["around"])
         redaction = self._redactor_for(caller)
         return Runtime(
-            pending=self.pending if ask is None else self.pending.asking(ask),
+            pending=replace(self.pending, ask=ask or self.pending.ask, redaction=redaction),
             resources=self.resources,
             caller=caller,
             middleware=(*around, self.limiter.middleware()),
             wraps_all=bool(around or self.limiter.limits),
             repair=options["repair"],
-            policy=options["policy"],
+            policy=self._rules or options["policy"],
             broker=options["broker"],
             timeout_s=options["timeout_s"],
             retries=tuple(options["retries"]) or None,
@@ -119,11 +139,11 @@ class CribRuntime:
             recorder=recorder,
             records_start=getattr(type(recorder), "started", None) not in (None, Recorder.started),
             records_content=bool(getattr(recorder, "with_content", False)),
-            overrides=options["overrides"] or {},
+            overrides=self._overrides,
             variables={**(options["variables"] or {}), **(variables or {})},
             show_errors=options["show_errors"],
             error_message=options["error_message"],
-            redact_also=partial(_add_secrets, redaction),
+            redact_also=partial(self._redact_also, caller.principal, redaction),
             **parts,
         )
 
@@ -132,10 +152,23 @@ class CribRuntime:
         from .results import MemoryResults  # brings pydantic: with the first crib, and not with the package
 
         if self._results is None:
+            database = self.options["store"]
             with self._lock:
+                if self._results is None and database is not None:
+                    from ..store import DatabaseResults
+
+                    self._results = DatabaseResults(database)
                 self._results = self._results or MemoryResults()
         store: ResultStore = self._results
         return store
+
+    def _pending_store(self) -> PendingStore:
+        given, database = self.options["pendings"], self.options["store"]
+        if given is None and database is not None:
+            from ..store import DatabasePendings
+
+            return DatabasePendings(database)
+        return MemoryPendings() if given is None else given
 
     def add_view(self, view: CallerView) -> None:
         with self._lock:
@@ -158,7 +191,10 @@ class CribRuntime:
         if program is None:
             self.require_open()
             program = self._programs[loop] = Dependencies(
-                "program", overrides=self.options["overrides"], redaction=self.redaction
+                "program",
+                overrides=self._overrides,
+                redaction=self.redaction,
+                variables=self.options["variables"] or {},
             )
         return program
 
@@ -197,7 +233,7 @@ class CribRuntime:
         if self._is_started:
             return
         sources = [source for source in self._sources.order() if hasattr(source, "start")]
-        await self.lifespan.start(sources, self._follow)
+        await self.lifespan.start(sources, self._begin)
         if not self.is_stopped:
             self.home = asyncio.get_running_loop()
             self._is_started = True
@@ -215,11 +251,19 @@ class CribRuntime:
                 except Exception:
                     _log.exception("The workbench of '%s' failed to stop", view.caller.principal)
             await close_on_each_loop(self._programs)
+            if (settle := getattr(self.options["broker"], "settle", None)) is not None:
+                await settle()
         self._is_started = False
         self._unfollow()
         await self.lifespan.stop(for_good=for_good)
         if for_good:
             await self.close_resources()
+            if self._own_store is not None:
+                await asyncio.to_thread(self._own_store.close)  # which waits for what is being written
+
+    def own(self, store: Any) -> None:
+        """Close *store* with the crib, if it is one: it was made for it."""
+        self._own_store = store or self._own_store
 
     async def reset(self) -> None:
         """Back to the state right after `start`, for the sources and what was opened for the program.
@@ -251,6 +295,35 @@ class CribRuntime:
                 await close()
 
     # Changes
+
+    def _begin(self) -> None:
+        """The sources run. Raises SetupError for rules that none of their tools can match."""
+        self._follow()
+        problems = [*(self._rules.check() if self._rules is not None else ()), *self._unused_overrides()]
+        if problems:
+            self._unfollow()
+            raise SetupError("\n".join(problems))
+
+    def _unused_overrides(self) -> list[str]:
+        # A source that is not required may come later, with the tools that use them.
+        if not self._overrides or not all(getattr(source, "required", True) for source in self._sources.order()):
+            return []
+        return [
+            f"No tool uses the provider {getattr(provider, '__qualname__', repr(provider))!r} of 'overrides', so what "
+            "it stands for would not be replaced. Name the function that is in Depends(...)."
+            for provider in self._overrides.unused(tool.needs for tool in self.registry)
+        ]
+
+    def _check_rules(self) -> None:
+        """Note the rules that withhold tools which have come later."""
+        if self._rules is None or not self._is_started:
+            return
+        for problem in self._rule_problems:
+            self.problems.remove(problem)
+        self._rule_problems = [LoadProblem("policy", problem) for problem in self._rules.check()]
+        self.problems += self._rule_problems
+        for problem in self._rule_problems:
+            _log.error("A tool is withheld: %s", problem.reason)
 
     def _follow(self) -> None:
         if self._end_following is None:
@@ -284,6 +357,7 @@ class CribRuntime:
         return not isinstance(source, ObjectSource) or any(tool.source is source for tool in self.registry)
 
     def _invalidate(self) -> None:
+        self._check_rules()
         with self._lock:
             views = list(self._views)
         for view in views:
@@ -304,11 +378,29 @@ class CribRuntime:
         with self._lock:
             redactor = self._redactors.get(caller.principal)
             if redactor is None:
-                redactor = self._redactors[caller.principal] = self.redaction.copy()
+                given = self._given.get(caller.principal, {})
+                redactor = self._redactors[caller.principal] = self.redaction.copy(given)
+                if given:
+                    redact_log(redactor)
             return redactor
 
+    def _redact_also(self, principal: str, redactor: Redactor | None, secrets: Iterable[str]) -> None:
+        """Redact *secrets* for *principal* too, as long as the crib runs: a workbench may be gone before.
 
-def _add_secrets(redactor: Redactor | None, secrets: Iterable[str]) -> None:
-    if redactor is not None:
-        for secret in secrets:
-            redactor.add(secret)
+        Of those that were given last, so many are kept: tokens are rotated again and again.
+        """
+        if redactor is None:
+            return
+        with self._lock:
+            if (given := self._given.get(principal)) is None:
+                given = self._given[principal] = {}
+                redact_log(redactor)
+            for secret in secrets:
+                redactor.add(secret)
+                given.pop(secret, None)
+                given[secret] = None  # last of all
+            if len(given) > _MOST_GIVEN:
+                oldest = [*given][: len(given) - _MOST_GIVEN]
+                redactor.remove({*oldest} - {*self.options["secrets"]})
+                for secret in oldest:
+                    del given[secret]

@@ -21,11 +21,11 @@ from ..record import Redactor
 from ..schema.declared import Keys, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.document import kind
+from ..schema.toml_lines import lines_of
 from .limits import Limit
 from .options import TAKES, FileOptions, option_error
 from .rules import Rule, Rules
 from .tables import Document, Environment, File, variables
-from .toml_lines import lines_of
 
 NAME = "toolcrib.toml"
 PROJECT = "pyproject.toml"
@@ -34,7 +34,9 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 
 _CONFIG = "TOOLCRIB_CONFIG"
 _SOURCES = "TOOLCRIB_SOURCES"
-_OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE",)  # read where AutoGen configurations are loaded, and never from a file
+_WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store")
+# Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
+_OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
 _AT = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -89,6 +91,10 @@ class Settings:
     limits: tuple[Limit, ...] = ()
     retries: tuple[Retries, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], repr=False)
+    named_secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    store_url: str | None = field(default=None, repr=False)
+    store_key: str | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
     lines: Mapping[Keys, int] = field(default_factory=dict[Keys, int], repr=False)
 
@@ -109,6 +115,12 @@ class Settings:
             "secrets": self.secrets,
         }
         return dict(unless_set or {}) | chosen | {name: value for name, value in options.items() if value is not None}
+
+    def path(self, written: str | None) -> str | None:
+        """The path *written* in the file, which is relative to its folder; URLs stay."""
+        if written is None or "://" in written or self.file is None:
+            return written
+        return str(self.file.parent / Path(written).expanduser())
 
     def redact(self, text: str) -> str:
         """*text* without the secrets."""
@@ -203,6 +215,10 @@ class _Reader:
             limits=tuple(self._made("limit", values.limit, Limit)),
             retries=tuple(self._made("retry", values.retry, Retries)),
             variables=self._resolved(values.variables, ("variables",)),
+            clients=self._clients(values),
+            named_secrets=self._named_secrets(values),
+            store_url=self._resolved(values.store.url, ("store", "url")),
+            store_key=self._resolved(values.store.key, ("store", "key")),
             secrets=self._known_secrets(values),
             lines=self._lines,
         )
@@ -258,11 +274,10 @@ class _Reader:
             return None
 
     def _require_no_references(self, data: Mapping[str, Any]) -> None:
-        for keys, text in _texts({name: part for name, part in data.items() if name not in ("variables", "secrets")}):
+        for keys, text in _texts({name: part for name, part in data.items() if name not in _WITH_REFERENCES}):
             if "${" in text:
-                self._add(
-                    keys, f"{display_path(keys)}: references like '${{env:NAME}}' work in [variables] and secrets only."
-                )
+                places = ", ".join(_WITH_REFERENCES)
+                self._add(keys, f"{display_path(keys)}: references like '${{env:NAME}}' work in {places} only.")
 
     def _environment_sources(self) -> tuple[NamedSource, ...] | None:
         if not (words := self._environ.get(_SOURCES, "").strip()):
@@ -296,16 +311,32 @@ class _Reader:
                 self._add((name, number), str(error))
         return made
 
+    def _clients(self, values: File) -> dict[str, dict[str, str]]:
+        for name, table in values.auth.items():
+            if "client_secret" in table:
+                self._require_reference(table["client_secret"], ("auth", name, "client_secret"))
+        clients: dict[str, dict[str, str]] = self._resolved(values.auth, ("auth",))
+        return clients
+
+    def _named_secrets(self, values: File) -> dict[str, str]:
+        for name, text in values.secret.items():
+            self._require_reference(text, ("secret", name))
+        return {name: self._resolved(text, ("secret", name)) for name, text in values.secret.items()}
+
+    def _require_reference(self, text: str, keys: Keys) -> bool:
+        whole = _REFERENCE.fullmatch(text)
+        is_reference = whole is not None and not whole["escaped"]
+        if not is_reference:
+            self._add(
+                keys,
+                f"{display_path(keys)} is not a reference. The secret itself must not be in this file: write "
+                "'${env:NAME}' or '${file:PATH}'.",
+            )
+        return is_reference
+
     def _known_secrets(self, values: File) -> tuple[str, ...]:
         for number, text in enumerate(values.secrets):
-            whole = _REFERENCE.fullmatch(text)
-            if whole is None or whole["escaped"]:
-                self._add(
-                    ("secrets", number),
-                    f"{display_path(('secrets', number))} is not a reference. The secret itself must not be in this "
-                    "file: write '${env:NAME}' or '${file:PATH}'.",
-                )
-            else:
+            if self._require_reference(text, ("secrets", number)):
                 self._resolved(text, ("secrets", number))
         return tuple(self._secrets)
 

@@ -4,9 +4,10 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 
-from ..core import SetupError, create_lasting_task
+from ..core import LoopEnded, SetupError, await_on, create_lasting_task
 
 
 class SharedTask:
@@ -29,11 +30,16 @@ class SharedTask:
                 # Not in the task itself: one that is cancelled before it begins never gets to report its end.
                 shared.task.add_done_callback(partial(self._done, shared))
             shared.waiters += 1
-        is_last = False
         try:
-            done = asyncio.wrap_future(shared.done)
-            done.add_done_callback(_retrieve)  # also when nobody waits any more
-            await asyncio.shield(done)
+            await await_on(shared.loop, shared.ended())
+            shared.done.result()
+        except LoopEnded:
+            if shared.loop.is_running():
+                raise SetupError("It is being started on an event loop that waits for this call.") from None
+            with self._lock:
+                if self._current is shared:
+                    self._current = None
+            raise SetupError("The event loop on which it was being started has ended.") from None
         finally:
             with self._lock:
                 shared.waiters -= 1
@@ -50,7 +56,8 @@ class SharedTask:
 
     def _done(self, shared: "_Shared", task: asyncio.Task[None]) -> None:
         with self._lock:
-            self._current = None
+            if self._current is shared:
+                self._current = None
         if task.cancelled():
             shared.done.set_exception(SetupError("The start was cancelled."))
         elif (error := task.exception()) is not None:
@@ -67,20 +74,20 @@ class _Shared:
         self.waiters = 0
         self._is_cancelled = False
 
-    async def cancel(self) -> None:
+    async def ended(self) -> None:
         assert self.task is not None
-        if self.loop is asyncio.get_running_loop():
-            if not self._is_cancelled:
-                self._is_cancelled = True
-                self.task.cancel()  # once: a second time, it would not wait for what it is stopping
-            await asyncio.wait({self.task})
-        elif self.loop.is_running():
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self.cancel(), self.loop))
+        await asyncio.wait({self.task})
 
+    async def cancel(self) -> None:
+        with suppress(LoopEnded):
+            await await_on(self.loop, self._cancel())
 
-def _retrieve(done: asyncio.Future[None]) -> None:
-    if not done.cancelled():
-        done.exception()
+    async def _cancel(self) -> None:
+        assert self.task is not None
+        if not self._is_cancelled:
+            self._is_cancelled = True
+            self.task.cancel()  # once: a second time, it would not wait for what it is stopping
+        await self.ended()
 
 
 async def _awaited(work: Callable[[], Awaitable[None]]) -> None:

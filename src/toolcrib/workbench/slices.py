@@ -6,14 +6,22 @@ This file does no I/O. Known secrets are redacted before anything is cut.
 import base64
 import json
 import re
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from ..core import Content, Data, Redaction, Text, ToolError
+from ..core import Content, Data, Redaction, Text, ToolError, redacted_content
 from ..schema import closest_match, display_name
+from ..schema.parse import LIMIT_BYTES
+from .long_json import LongList, LongObject
+from .long_json import parse as parse_long
+
+LONG_CHARS = 1024 * 1024
+"""What is longer is read in a thread: on the event loop it would hold up everything else."""
 
 _NAMES_SHOWN = 20
 _TEXT_TYPES = re.compile(r"text/|application/(json|xml|octet-stream|[\w.-]+\+(json|xml))\b")
@@ -27,6 +35,10 @@ class ResultContent:
         self._original = tuple(content)
         self._parts = tuple(self._redacted(_decoded(part)) for part in content)
         self.text = "\n".join(part.text for part in self._parts)
+        # What the last page was cut from: the next one is mostly of the same.
+        self._place: tuple[str, Any] | None = None
+        self._lines: tuple[str, array[int]] | None = None
+        self._bytes: tuple[str, bytes] | None = None
 
     @property
     def data(self) -> bytes | None:
@@ -64,16 +76,51 @@ class ResultContent:
             case parts:
                 return [_parsed(part.json) if isinstance(part, Data) else part.text for part in parts]
 
-    def json_text(self) -> str:
-        """The value as JSON text, where one text is a string. Raises ToolError where it is not valid JSON."""
+    def at(self, pointer: str) -> Any:
+        """The value at *pointer*. Raises ToolError."""
+        known = self._place
+        if known is None or known[0] != pointer:
+            whole = self._whole if pointer else self.value()
+            known = (pointer, at_pointer(whole, pointer))
+            self._place = known if len(self.text) > LONG_CHARS else None
+        return known[1]
+
+    @cached_property
+    def _whole(self) -> Any:
+        return self.value()
+
+    def lines(self, text: str, offset: int, limit: int, room: int) -> "Slice":
+        """Lines of *text*, which is this or a part of it."""
+        known = self._lines
+        if known is None or known[0] is not text:
+            known = self._lines = (text, _line_starts(text))
+        return lines(text, known[1], offset, limit, room)
+
+    def utf8_bytes(self, text: str, offset: int, limit: int) -> "Slice":
+        """Bytes of *text*, which is this or a part of it."""
+        known = self._bytes
+        if known is None or known[0] is not text:
+            known = self._bytes = (text, text.encode(errors="surrogatepass"))
+        return utf8_bytes(known[1], offset, limit)
+
+    def json_text(self, pointer: str) -> str:
+        """The value at *pointer* as JSON text, where one text is a string. Raises ToolError where it is not JSON."""
         match self._parts:
-            case (Data(text),):
-                _parsed(text)  # what is not JSON could add other arguments to those that it is put into
-                return text
-            case (Text(text),):
+            case (Data(text),) if not pointer:
+                written = text
+            case (Text(text),) if not pointer:
                 return as_json(text)
             case _:
-                return as_json(self.value())
+                value = at_pointer(self.value(), pointer)
+                written = as_json(value)
+                if not isinstance(value, LongList | LongObject):
+                    return written
+        if len(written) <= LIMIT_BYTES:  # longer text is not used
+            try:
+                from_json(written)  # what is not JSON could add other arguments to those that it is put into
+            except ValueError:
+                raise _not_json() from None
+        return written
 
     def base64(self) -> str | None:
         """The bytes of a single image or file, text or not."""
@@ -81,9 +128,7 @@ class ResultContent:
         return None if only is None or isinstance(only, Text | Data) else only.base64
 
     def _redacted(self, part: Content) -> Content:
-        if self._redaction is None or not isinstance(part, Text | Data):
-            return part
-        return type(part)(self._redaction.redact(part.text))
+        return redacted_content(part, self._redaction)
 
 
 def at_pointer(value: Any, pointer: str) -> Any:
@@ -102,7 +147,10 @@ def at_pointer(value: Any, pointer: str) -> Any:
                 f"'{display_name(pointer)}' is not a JSON pointer: in a name, write '~' as '~0' and '/' as '~1'.",
                 "invalid_arguments",
             )
-        value = _member(value, token.replace("~1", "/").replace("~0", "~"), walked)
+        try:
+            value = _member(value, token.replace("~1", "/").replace("~0", "~"), walked)
+        except ValueError:
+            raise _not_json() from None
         walked += "/" + token
     return value
 
@@ -136,6 +184,8 @@ def as_text(value: Any) -> str:
 
 
 def as_json(value: Any) -> str:
+    if isinstance(value, LongList | LongObject):
+        return value.json
     try:
         return to_json(value).decode()
     except ValueError:
@@ -187,9 +237,8 @@ def characters(text: str, offset: int, limit: int) -> Slice:
     return Slice(text[start:end], start, end, len(text), "characters")
 
 
-def utf8_bytes(text: str, offset: int, limit: int) -> Slice:
-    """The characters of *text* whose first byte in UTF-8 is one of *limit* bytes, from *offset* on."""
-    data = text.encode(errors="surrogatepass")
+def utf8_bytes(data: bytes, offset: int, limit: int) -> Slice:
+    """The characters of *data*, text in UTF-8, whose first byte is one of *limit* bytes, from *offset* on."""
     start, end = _bounds(offset, limit, len(data))
     cut = data[_character_start(data, start) : _character_start(data, end)]
     return Slice(cut.decode(errors="surrogatepass"), start, end, len(data), "bytes")
@@ -201,16 +250,17 @@ def base64_bytes(data: bytes, offset: int, limit: int) -> Slice:
     return Slice(base64.b64encode(data[start:end]).decode(), start, end, len(data), "bytes in base64")
 
 
-def lines(text: str, offset: int, limit: int, room: int) -> Slice:
-    """At most *limit* lines with their ends, from line *offset* on (the first is 0), and at most *room* characters."""
-    total = text.count("\n") + bool(text and not text.endswith("\n"))
+def lines(text: str, starts: Sequence[int], offset: int, limit: int, room: int) -> Slice:
+    """At most *limit* lines with their ends, from line *offset* on (the first is 0), and at most *room* characters.
+
+    *starts* is where the lines of *text* begin.
+    """
+    total = len(starts)
     start, last = _bounds(offset, limit, total)
-    at = 0
-    for _ in range(start if start < total else 0):
-        at = text.index("\n", at) + 1
-    end, stop = start, at
+    at = stop = starts[start] if start < total else 0
+    end = start
     while end < last:
-        line_end = text.find("\n", stop) + 1 or len(text)
+        line_end = starts[end + 1] if end + 1 < total else len(text)
         if line_end - at > room and end > start:
             break
         if line_end - at > room:
@@ -249,6 +299,15 @@ def escaped(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 
+def _line_starts(text: str) -> "array[int]":
+    starts = array("Q")
+    at = 0
+    while at < len(text):
+        starts.append(at)
+        at = text.find("\n", at) + 1 or len(text)
+    return starts
+
+
 def _bounds(offset: int, limit: int, total: int) -> tuple[int, int]:
     start = min(offset, total)
     return start, min(start + limit, total)
@@ -274,8 +333,8 @@ def _decoded(part: Content) -> Content:
 
 def _parsed(text: str) -> Any:
     try:
-        return from_json(text)
-    except ValueError:
+        return parse_long(text) if len(text) > LONG_CHARS else from_json(text)
+    except (ValueError, RecursionError):
         raise _not_json() from None
 
 

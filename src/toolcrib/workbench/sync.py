@@ -1,4 +1,4 @@
-"""The one way from sync code to async: an event loop of our own, in a thread of its own.
+"""The one way from sync code to async: event loops of our own, each in a thread of its own.
 
 It works from plain code, from a thread, and from inside a running loop, which is blocked meanwhile and never
 re-entered.
@@ -8,23 +8,30 @@ import asyncio
 import functools
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import suppress
 from typing import Any, TypeVar
+
+from ..core import NotBegun, ToolError, blocking, is_blocked, run_on
 
 T = TypeVar("T")
 
+_MOST = 64
+"""How many loops of our own there may be: one for each loop that is blocked by a call, and one."""
+
 
 def run(work: Coroutine[Any, Any, T], *, home: asyncio.AbstractEventLoop | None = None) -> T:
-    """The value of *work*, run on *home* if that loop runs in another thread, else on the loop of our own.
+    """The value of *work*, run on *home* if that loop is free in another thread, else on a loop of our own.
 
-    Ctrl-C cancels the work, waits for it to end, and is raised.
+    Ctrl-C cancels the work, and is raised. Raises ToolError `lost` where the loop ends before the work, and `limited`
+    where calls are nested too deep.
     """
-    here = _running_here()
-    if home is not None and home is not here and home.is_running():
-        return _wait(work, home)
-    # A tool may come here again from that loop: one level deeper, so that it does not wait for itself.
-    level = getattr(threading.current_thread(), "toolcrib_level", -1) + 1 if here is not None else 0
-    return _wait(work, _loop(os.getpid(), level))
+    with blocking(_running_here()):
+        for loop in _free(home):
+            with suppress(NotBegun):
+                return run_on(loop, work, or_elsewhere=True)
+    work.close()
+    raise ToolError(f"Sync calls of async tools are nested more than {_MOST} deep.", "limited", retry="never")
 
 
 def _running_here() -> asyncio.AbstractEventLoop | None:
@@ -34,26 +41,26 @@ def _running_here() -> asyncio.AbstractEventLoop | None:
         return None
 
 
-def _wait(work: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop) -> T:
-    future = asyncio.run_coroutine_threadsafe(work, loop)
-    try:
-        return future.result()
-    except BaseException:
-        if not future.done():
-            future.cancel()
-        raise
+def _free(home: asyncio.AbstractEventLoop | None) -> Iterator[asyncio.AbstractEventLoop]:
+    """The loops that do not wait for anything that is called now, *home* first."""
+    if home is not None and home.is_running() and not is_blocked(home):
+        yield home
+    for number in range(_MOST):
+        loop = _loop(os.getpid(), number)
+        if not is_blocked(loop):
+            yield loop
 
 
 @functools.cache
-def _loop(process: int, level: int) -> asyncio.AbstractEventLoop:
+def _loop(process: int, number: int) -> asyncio.AbstractEventLoop:
     # By process: a thread does not survive a fork.
     loop = asyncio.new_event_loop()
 
     def serve() -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while True:  # also after somebody's `sys.exit` in a task
+            with suppress(SystemExit):
+                loop.run_forever()
 
-    thread = threading.Thread(target=serve, name=f"toolcrib-sync-{level}", daemon=True)
-    thread.toolcrib_level = level  # type: ignore[attr-defined]
-    thread.start()
+    threading.Thread(target=serve, name=f"toolcrib-sync-{number}", daemon=True).start()
     return loop

@@ -5,7 +5,8 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, get_origin
 
 from pydantic import Field, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, SettingsConfigDict
@@ -19,6 +20,8 @@ from .rules import Hint, Names, Rule
 from .views import filtered, prefixed, renamed
 
 Globs = str | list[str]
+
+_PATHS = frozenset({"toolcrib_store_url", "toolcrib_store_key", "toolcrib_providers"})
 
 
 class SourceTable(Strict):
@@ -71,6 +74,29 @@ class ServerTable(Strict):
 
     host: str = Field(default="127.0.0.1", description="A loopback address.")
     port: int = Field(default=8642, ge=0, le=65535, description="The port; 0 takes any free one.")
+    public_base_url: str | None = Field(
+        default=None,
+        description="The address by which browsers reach it, where that is another one: 'https://tools.example.com'.",
+    )
+
+
+class StoreTable(Strict):
+    """The database for grants, for what waits, and for large results."""
+
+    url: str | None = Field(
+        default=None,
+        description="The path of an SQLite file, or 'postgresql://USER@HOST/NAME'. '${env:NAME}' is replaced.",
+        repr=False,
+    )
+    key: str | None = Field(default=None, description="The file with the keys that seal it.")
+
+
+class NetTable(Strict):
+    """What may be reached over HTTP for credentials."""
+
+    allow: list[str] = Field(
+        default_factory=list[str], description="Hosts and networks that may be reached although they are private."
+    )
 
 
 class File(create_model("Options", __base__=BaseSettings, **fields_of(FileOptions, DEFAULTS))):  # type: ignore[misc]
@@ -108,6 +134,22 @@ class File(create_model("Options", __base__=BaseSettings, **fields_of(FileOption
         "replaced, and what they resolve to is redacted everywhere.",
         repr=False,
     )
+    auth: dict[str, dict[str, str]] = Field(
+        default_factory=dict[str, dict[str, str]],
+        description="By provider: client_id, client_secret, and what else its table in the catalogue needs. "
+        "'${env:NAME}' and '${file:PATH}' are replaced.",
+        repr=False,
+    )
+    secret: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="The operator's secrets for tools, by name, as references: '${env:NAME}', '${file:PATH}'.",
+        repr=False,
+    )
+    providers: str | None = Field(
+        default=None, description="A file with more providers of credentials, relative to this file."
+    )
+    store: StoreTable = Field(default_factory=StoreTable, description="The database.")
+    net: NetTable = Field(default_factory=NetTable, description="What may be reached over HTTP for credentials.")
     server: ServerTable = Field(default_factory=ServerTable, description="Where `toolcrib serve` listens.")
 
 
@@ -120,10 +162,11 @@ def schema() -> dict[str, Any]:
 @cache
 def variables() -> dict[str, tuple[str, ...]]:
     """The variables that set one value, with the keys of the value in the file."""
-    found: dict[str, tuple[str, ...]] = {name: (name,) for name in FileOptions.__annotations__}
+    found: dict[str, tuple[str, ...]] = {name: (name,) for name in (*FileOptions.__annotations__, "providers")}
     for name, info in File.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, Strict):
-            found |= {f"{name}_{key}": (name, key) for key in info.annotation.model_fields}
+            values = info.annotation.model_fields.items()
+            found |= {f"{name}_{key}": (name, key) for key, value in values if get_origin(value.annotation) is not list}
     return {f"TOOLCRIB_{name.upper()}": keys for name, keys in found.items()}
 
 
@@ -132,6 +175,10 @@ class Environment(EnvSettingsSource):
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = {name.lower(): environ[name].strip() for name in variables() if environ.get(name, "").strip()}
+        for name in _PATHS & self._environ.keys():
+            # Unlike those in the file, they are relative to the current folder.
+            if "://" not in (path := self._environ[name]) and not path.startswith("${"):
+                self._environ[name] = str(Path(path).expanduser().absolute())
         super().__init__(File)
 
     def _load_env_vars(self) -> Mapping[str, str | None]:

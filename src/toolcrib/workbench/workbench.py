@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
-from ..call import EventStream, check, error_result, run
+from ..call import EventStream, Runtime, check, error_result, run, streamed
 from ..core import (
     Answer,
     Call,
@@ -26,7 +27,8 @@ from ..tools import Dependencies, LoadProblem
 from . import state, sync
 from .caller_tools import CallerTools
 from .lifespan import SourceLife, close_on_each_loop
-from .options import Options
+from .options import Options, of_view
+from .profiles import Profiles
 from .registry import Registry
 from .runtime import CribRuntime
 
@@ -61,12 +63,12 @@ class Workbench:
         from .results import Results  # brings pydantic: with the first workbench, and not with the package
 
         self._owns_crib = not isinstance(sources, CribRuntime)
-        ask, variables = (None, None) if self._owns_crib else _of_view(options)
+        ask, variables = (None, None) if self._owns_crib else of_view(options)
         self.crib = sources if isinstance(sources, CribRuntime) else CribRuntime(sources, options, of="Workbench")
         self._sessions: dict[asyncio.AbstractEventLoop, Dependencies] = {}
         self._home: asyncio.AbstractEventLoop | None = None
-        self._state = "new"
-        caller = caller or Caller()
+        self._state, self._is_direct, caller = "new", False, caller or Caller()
+        self._profiles = Profiles(self.crib.registry, caller, self._for_profile)
         self._tools = CallerTools(self.crib, caller, self._start, self.ended)
         self._runtime = self.crib.runtime_for(
             caller,
@@ -76,11 +78,13 @@ class Workbench:
             ready=self._tools.ready,
             session=self._session,
         )
+        is_alone = self._owns_crib and self.crib.options["store"] is None
+        self._tools.redaction = self._runtime.redaction
         self._results = self._runtime.handles = self._tools.results = Results(
             self.crib.registry,
             caller=caller,
             limit_chars=self.crib.options["max_result_chars"],
-            store=self.crib.options["results"] if self._owns_crib else self.crib.result_store(),
+            store=self.crib.options["results"] if is_alone else self.crib.result_store(),
             redaction=self._runtime.redaction,
         )
         self.crib.add_view(self)
@@ -96,7 +100,9 @@ class Workbench:
         from .config import config_of
 
         found = config_of(path, options)
-        return cls(found.sources, caller=caller, **found.options)
+        bench = cls(found.sources, caller=caller, **found.options)
+        bench.crib.own(found.own_store)
+        return bench
 
     @property
     def caller(self) -> Caller:
@@ -128,28 +134,18 @@ class Workbench:
         itself did wrong (UnknownToolError for a function that is not a tool of this workbench, SetupError after
         `stop`), and CancelledError when the task that waits is cancelled.
         """
-        if type(tool) is str and self._state == "started":
+        if type(tool) is str and self._is_direct:
             return run(Call(tool, *args, **kwargs), self._runtime)
         return self._run(self._call_of(tool, args, kwargs))
 
-    async def stream(self, tool: Any, /, *args: Any, **kwargs: Any) -> AsyncIterator[Event | Result[Any]]:
+    def stream(self, tool: Any, /, *args: Any, **kwargs: Any) -> AsyncIterator[Event | Result[Any]]:
         """`call`, and what the tool reports meanwhile: first `Progress` and `Emitted` events, last the Result.
 
         A reader that is slow holds back the tool. A reader that leaves (`break`, then the iterator's `aclose`) cancels
         the call.
         """
         events = EventStream()
-        task = asyncio.create_task(self._run(self._call_of(tool, args, kwargs), events))
-        task.add_done_callback(events.end)
-        try:
-            async for event in events:
-                yield event
-            yield await task
-        finally:
-            if not task.done():
-                events.end()
-                task.cancel()
-                await asyncio.wait({task})
+        return streamed(events, lambda: self._run(self._call_of(tool, args, kwargs), events))
 
     async def check(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[dict[str, Any]]:
         """`call` without the run: the value is the checked arguments by name, and `repairs` what was repaired.
@@ -157,7 +153,7 @@ class Workbench:
         Nothing is approved, authorized, executed or recorded. Handles in the arguments are followed.
         """
         self._require_open()
-        return await check(self._call_of(tool, args, kwargs), self._runtime)
+        return await check(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
     async def call_many(
         self,
@@ -200,9 +196,7 @@ class Workbench:
                 for _ in range(min(limit or len(queue), len(queue))):
                     tasks.add(group.create_task(work()))
         error = ToolError("This call was not finished, because another call failed before it.", "cancelled")
-        return [
-            result or error_result(call, error, datetime.now(UTC)) for call, result in zip(queue, results, strict=True)
-        ]
+        return [results[index] or error_result(call, error, datetime.now(UTC)) for index, call in enumerate(queue)]
 
     @overload
     def call_sync(self, tool: str, arguments: str | bytes | Mapping[str, Any] | None = None, /) -> Result[Any]: ...
@@ -213,8 +207,15 @@ class Workbench:
     @overload
     def call_sync(self, tool: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]: ...
     def call_sync(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[Any]:
-        """`call`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks."""
-        return self.run_sync(self.call(tool, *args, **kwargs))
+        """`call`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks.
+
+        Where the event loop that runs the call ends before it, the result is `lost`.
+        """
+        call, started_at = self._call_of(tool, args, kwargs), datetime.now(UTC)
+        try:
+            return self.run_sync(self.call(call))
+        except ToolError as error:
+            return error_result(call, error, started_at)
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """The value of *work*, which uses this workbench: for sync code, as `call_sync` is."""
@@ -253,12 +254,17 @@ class Workbench:
         redaction = self._runtime.redaction
         return text if redaction is None else redaction.redact(text)
 
-    def specs(self) -> Sequence[ToolSpec]:
+    def specs(self, *, profiles: Iterable[str] | None = None) -> Sequence[ToolSpec]:
         """What the tools available to the caller promise, in order.
 
+        With *profiles*, those of tools that need credentials have an argument `profile`, and until other profiles are
+        given (`[]` for none) their calls run for the one that they choose. Raises SetupError for no list of names.
         Plain `available` predicates are called now; async ones were called at `start`, and are again at each call.
         """
-        return self._tools.specs()
+        if profiles is not None:
+            self._profiles.set(profiles)
+            self._set_state(self._state)
+        return self._profiles.specs(self._tools.specs())
 
     # Life
 
@@ -272,8 +278,10 @@ class Workbench:
 
         The sources come last, in reverse. What fails to close or stop is logged, and the rest is stopped.
         """
-        self._state = "stopped"
+        self._set_state("stopped")
         self.invalidate()
+        for bench in self._profiles.benches.values():
+            await bench.stop()
         self._results.forget()
         try:
             await close_on_each_loop(self._sessions)
@@ -288,6 +296,8 @@ class Workbench:
 
         Sources are reset, those of a crib excepted. Raises SetupError, naming those that could not be.
         """
+        for bench in self._profiles.benches.values():
+            await bench.reset()
         self._results.forget()
         await close_on_each_loop(self._sessions)
         if self._owns_crib:
@@ -357,23 +367,33 @@ class Workbench:
     def ended(self) -> None:
         self.invalidate()
         if self._state == "started":
-            self._state = "new"
+            self._set_state("new")
 
     # Inside
 
     def _run(self, call: Call, events: EventStream | None = None) -> Coroutine[Any, Any, Result[Any]]:
-        return run(call, self._runtime, events) if self._state == "started" else self._run_first(call, events)
+        return run(call, self._runtime, events) if self._is_direct else self._run_first(call, events)
 
     async def _run_first(self, call: Call, events: EventStream | None) -> Result[Any]:
         self._require_open()
-        return await run(call, self._runtime, events)
+        return await run(*await self._profiles.choose(call, self._runtime), events)
+
+    def _for_profile(self, profile: str) -> tuple["Workbench", Runtime]:
+        caller, ask = replace(self.caller, profile=profile), self._runtime.pending.ask
+        bench = Workbench(self.crib, caller=caller, ask=ask, variables=self._runtime.variables)
+        # They are of one principal and thread, so they read each other's large results.
+        bench._results = bench._runtime.handles = bench._tools.results = self._results
+        return bench, bench._runtime
+
+    def _set_state(self, state: str) -> None:
+        self._state, self._is_direct = state, state == "started" and not self._profiles.names
 
     def _require_open(self) -> None:
         if self._state == "stopped":
             if not self._owns_crib:
                 self.crib.require_open()
-                raise SetupError("This workbench is stopped. Make a new one: crib.workbench(caller).")
-            raise SetupError("This workbench is stopped. Make a new one: Workbench(registry) shares the tools.")
+            instead = "Workbench(registry) shares the tools" if self._owns_crib else "crib.workbench(caller)"
+            raise SetupError(f"This workbench is stopped. Make a new one: {instead}.")
 
     async def _start(self) -> None:
         self._require_open()
@@ -392,13 +412,12 @@ class Workbench:
             await self._start()
             return
         self._home = asyncio.get_running_loop()
-        self._state = "started"
+        self._set_state("started")
         await self._results.start()
         await self._tools.check_available()
 
     async def _give_up_start(self) -> None:
-        if self._state == "started":
-            self._state = "new"
+        self.ended()
         await self._tools.lifespan.stop(for_good=False)
         if self._owns_crib:
             await self.crib.stop(for_good=False)
@@ -407,16 +426,13 @@ class Workbench:
         return [*(self.crib.lifespan.lives if self._owns_crib else ()), *self._tools.lifespan.lives]
 
     def _call_of(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
-        if type(tool) is str:
-            return Call(tool, *args, **kwargs)
-        if isinstance(tool, Call):
-            return tool
         if isinstance(tool, str):
             return Call(str(tool), *args, **kwargs)
+        if isinstance(tool, Call):
+            return tool
         fn = getattr(tool, "fn", tool)
-        for known in self.registry:
-            if known is tool or known.fn == fn:
-                return Call(known.spec.name, known.arguments(*args, **kwargs))
+        if (known := next((one for one in self.registry if one is tool or one.fn == fn), None)) is not None:
+            return Call(known.spec.name, known.arguments(*args, **kwargs))
         raise UnknownToolError(
             f"{getattr(tool, '__name__', tool)!r} is not a tool of this workbench. Add it: Workbench([...])."
         )
@@ -427,15 +443,8 @@ class Workbench:
         if session is None:
             self.crib.keep_view(self)
             overrides, redaction = self._runtime.overrides, self._runtime.redaction
-            session = self._sessions[loop] = (
-                Dependencies("session", "program", overrides=overrides, redaction=redaction)
-                if self._owns_crib
-                else Dependencies("session", overrides=overrides, outer=self.crib.program(), redaction=redaction)
+            scopes, outer = (("session", "program"), None) if self._owns_crib else (("session",), self.crib.program())
+            session = self._sessions[loop] = Dependencies(
+                *scopes, overrides=overrides, outer=outer, redaction=redaction
             )
         return session
-
-
-def _of_view(options: Mapping[str, Any]) -> tuple[Any, Any]:
-    if foreign := [name for name in options if name not in ("ask", "variables")]:
-        raise SetupError(f"'{foreign[0]}' is an option of the crib. A workbench of it takes ask and variables.")
-    return options.get("ask"), options.get("variables")

@@ -4,7 +4,6 @@ import gc
 import logging
 import threading
 import weakref
-from typing import Any
 
 import pytest
 
@@ -57,15 +56,58 @@ def test_a_future_of_threads_can_be_linked_too() -> None:
     assert future.cancelled()
 
 
-async def test_a_coroutine_is_refused_with_the_way_out() -> None:
-    coroutine: Any = asyncio.sleep(0)
-    with pytest.raises(TypeError) as raised:
-        CancellationToken().link_future(coroutine)
-    await coroutine
-    assert str(raised.value) == (
-        "link_future takes a Future or a Task, not a coroutine. "
-        "Make one of a coroutine with asyncio.ensure_future(...)."
-    )
+async def test_a_coroutine_stays_one_and_its_await_is_cancelled_with_the_token() -> None:
+    token, begun = CancellationToken(), asyncio.Event()
+
+    async def work() -> str:
+        begun.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    async def program() -> str:
+        coroutine = work()
+        assert token.link_future(coroutine) is coroutine
+        try:
+            return await coroutine
+        except asyncio.CancelledError:
+            return "cancelled"
+
+    running = asyncio.create_task(program())
+    await begun.wait()
+    await asyncio.to_thread(token.cancel)
+    assert await running == "cancelled"
+
+
+async def test_a_coroutine_that_has_ended_is_no_longer_linked() -> None:
+    token = CancellationToken()
+
+    async def program() -> str:
+        coroutine = asyncio.sleep(0, "done")
+        token.link_future(coroutine)
+        value = await coroutine
+        token.cancel()
+        await asyncio.sleep(0)
+        return value
+
+    assert await asyncio.create_task(program()) == "done"
+
+
+async def test_a_cancelled_token_cancels_a_coroutine_at_its_first_wait() -> None:
+    token = CancellationToken()
+    token.cancel()
+
+    async def program() -> None:
+        coroutine = asyncio.sleep(3600)
+        token.link_future(coroutine)
+        await coroutine
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(program())
+
+
+async def test_what_is_not_a_future_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"^link_future takes a Future, a Task or a coroutine, not a int"):
+        CancellationToken().link_future(3)  # type: ignore[type-var]
 
 
 async def test_a_token_keeps_no_reference_to_a_future_that_is_done() -> None:

@@ -8,8 +8,16 @@ import pytest
 from pydantic import TypeAdapter
 
 from toolcrib import LoadError
-from toolcrib.dialects.autogen import UntrustedError, allow_source_code
-from toolcrib.dialects.autogen.code_executor import Alias, Import, ImportFromModule, with_requirements
+from toolcrib.dialects.autogen import CancellationToken, UntrustedError, allow_source_code
+from toolcrib.dialects.autogen.code_executor import (
+    Alias,
+    CodeBlock,
+    CodeExecutor,
+    CodeResult,
+    Import,
+    ImportFromModule,
+    with_requirements,
+)
 from toolcrib.dialects.autogen.code_executor._func_with_reqs import (
     build_python_functions_file,
     from_code,
@@ -225,3 +233,31 @@ def test_what_goes_wrong_raises_what_autogen_raises(
         from_code(code, imports, name="f")
     assert type(failed.value) is kind
     assert str(failed.value).startswith(message)
+
+
+async def test_a_programs_own_executor_starts_and_stops_itself() -> None:
+    class Echoing(CodeExecutor):
+        def __init__(self) -> None:
+            self.log: list[str] = []
+
+        async def execute_code_blocks(
+            self, code_blocks: list[CodeBlock], cancellation_token: CancellationToken
+        ) -> CodeResult:
+            return CodeResult(0, "".join(f"{block.language}: {block.code}" for block in code_blocks))
+
+        async def start(self) -> None:
+            self.log.append("start")
+
+        async def stop(self) -> None:
+            self.log.append("stop")
+
+        async def restart(self) -> None:
+            self.log.append("restart")
+
+    async with Echoing() as executor:
+        done = await executor.execute_code_blocks([CodeBlock(code="1", language="python")], CancellationToken())
+    assert (done, executor.log, executor.component_type) == (
+        CodeResult(exit_code=0, output="python: 1"),
+        ["start", "stop"],
+        "code_executor",
+    )

@@ -1,16 +1,19 @@
 import inspect
 import json
 import logging
-from collections.abc import AsyncGenerator
+import sys
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
 import pytest
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Tracer
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import toolcrib.dialects.autogen as autogen
 from toolcrib.dialects.autogen import FunctionCall, models
-from toolcrib.dialects.autogen.logging import ToolCallEvent
+from toolcrib.dialects.autogen.logging import LLMCallEvent, LLMStreamEndEvent, LLMStreamStartEvent, ToolCallEvent
 from toolcrib.workbench.settings import unknown_variables
 
 
@@ -33,8 +36,77 @@ def test_the_root_has_the_names_of_autogens() -> None:
         "TRACE_LOGGER_NAME",
         "is_component_class",
         "is_component_instance",
+        "trace_tool_span",
     }
     assert all(hasattr(autogen, name) for name in autogen.__all__)
+
+
+def test_the_events_of_model_clients_are_json() -> None:
+    messages = [{"role": "user", "content": "Hi."}]
+    counted = {"prompt_tokens": 3, "completion_tokens": 2}
+    call = LLMCallEvent(messages=messages, response={"content": "Hello."}, source="test", **counted)
+    start = LLMStreamStartEvent(messages=messages)
+    end = LLMStreamEndEvent(response={"content": "Hello."}, **counted)
+    common = {"agent_id": None}
+    assert json.loads(str(call)) == {
+        "type": "LLMCall",
+        "source": "test",
+        "messages": messages,
+        "response": {"content": "Hello."},
+        **counted,
+        **common,
+    }
+    assert json.loads(str(start)) == {"type": "LLMStreamStart", "messages": messages, **common}
+    assert json.loads(str(end)) == {"type": "LLMStreamEnd", "response": {"content": "Hello."}, **counted, **common}
+    assert [(each.prompt_tokens, each.completion_tokens) for each in (call, end)] == [(3, 2), (3, 2)]
+
+
+class Spans(Tracer):
+    """A tracer of OpenTelemetry's API that keeps the spans."""
+
+    def __init__(self) -> None:
+        self.spans: list[tuple[str, dict[str, Any]]] = []
+
+    def start_span(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError
+
+    @contextmanager
+    def start_as_current_span(self, name: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
+        attributes = dict(kwargs["attributes"])
+        self.spans.append((name, attributes))
+
+        class Open(NonRecordingSpan):
+            def set_attribute(self, key: str, value: Any) -> None:
+                attributes[key] = value
+
+        yield Open(INVALID_SPAN_CONTEXT)
+
+
+def test_a_span_of_a_tool_has_the_attributes_of_the_conventions(monkeypatch: pytest.MonkeyPatch) -> None:
+    tracer = Spans()
+    with autogen.trace_tool_span("add", tracer=tracer, tool_call_id="c1") as parent:
+        pass
+    with (
+        pytest.raises(KeyError),
+        autogen.trace_tool_span("sub", tracer=tracer, parent=parent, tool_description="Subtract."),
+    ):
+        raise KeyError("x")
+    common = {"gen_ai.operation.name": "execute_tool", "gen_ai.system": "autogen"}
+    assert tracer.spans == [
+        ("execute_tool add", {**common, "gen_ai.tool.name": "add", "gen_ai.tool.call.id": "c1"}),
+        (
+            "execute_tool sub",
+            {
+                **common,
+                "gen_ai.tool.name": "sub",
+                "gen_ai.tool.description": "Subtract.",
+                "error.type": "KeyError",
+            },
+        ),
+    ]
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with autogen.trace_tool_span("add") as nothing:
+        assert nothing is None
 
 
 def test_a_function_call_has_an_id_arguments_and_a_name() -> None:

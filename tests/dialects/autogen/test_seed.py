@@ -7,12 +7,13 @@ import runpy
 from abc import ABC
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
 
-from toolcrib.dialects.autogen import CancellationToken, Component, ComponentBase
+from toolcrib.dialects.autogen import CancellationToken, Component, ComponentBase, allow_source_code
+from toolcrib.dialects.autogen.code_executor import Alias, ImportFromModule
 from toolcrib.dialects.autogen.tools import (
     BaseTool,
     BaseToolWithState,
@@ -88,6 +89,60 @@ def test_the_example_of_the_document_runs(capsys: pytest.CaptureFixture[str]) ->
         },
         "strict": False,
     }
+
+
+async def test_a_function_tool_runs_validates_serializes_and_describes_a_function() -> None:
+    def weight(kilos: float, count: int = 1) -> dict[str, float]:
+        return {"total": kilos * count}
+
+    async def later(kilos: float) -> float:
+        return kilos
+
+    tool, token = FunctionTool(weight, "How heavy."), CancellationToken()
+    assert await tool.run_json({"kilos": "1.5", "count": 2}, token) == {"total": 3.0}
+    assert await FunctionTool(later, "Later.").run_json({"kilos": 1}, token) == 1.0
+    with pytest.raises(ValidationError):
+        await tool.run_json({"kilos": "heavy"}, token)
+    assert tool.return_value_as_string({"total": 3.0}) == '{"total": 3.0}'
+    assert tool.schema["parameters"]["required"] == ["kilos"]  # type: ignore[typeddict-item]
+    assert tool.args_type().model_validate({"kilos": 2}).model_dump() == {"kilos": 2.0, "count": 1}
+
+
+def test_the_return_annotation_of_a_function_is_the_return_type() -> None:
+    def plain() -> dict[str, float]: ...  # type: ignore[empty-body]
+
+    def described() -> Annotated[float, "Kilos"]: ...  # type: ignore[empty-body]
+
+    async def later() -> Answer: ...  # type: ignore[empty-body]
+
+    assert [FunctionTool(each, "Weigh.").return_type() for each in (plain, described, later)] == [
+        dict[str, float],
+        float,
+        Answer,
+    ]
+
+
+def total(paths: list[str]) -> str:  # its imports are those of its tool
+    parts = (math.floor(2.5), pathlib.Path(paths[0]).name, dumps(j.loads("[1]")), sep(1))  # type: ignore[name-defined]  # noqa: F821
+    return " ".join(map(str, parts))
+
+
+async def test_global_imports_are_texts_modules_names_of_modules_and_aliases() -> None:
+    named, renamed = ImportFromModule("json", ["dumps"]), ImportFromModule("builtins", [Alias("str", "sep")])
+    imports: list[Any] = ["math", "pathlib", Alias("json", "j"), named, renamed]
+    tool = FunctionTool(total, "Sum up.", global_imports=imports)
+    config = tool.dump_component()
+    assert config.config["global_imports"] == [
+        "math",
+        "pathlib",
+        {"name": "json", "alias": "j"},
+        {"module": "json", "imports": ("dumps",)},
+        {"module": "builtins", "imports": ({"name": "str", "alias": "sep"},)},
+    ]
+    config.config.pop("reference", None)
+    with allow_source_code(), pytest.warns(UserWarning, match="SECURITY"):
+        loaded = FunctionTool.load_component(config)
+    assert await loaded.run_json({"paths": ["/a/b"]}, CancellationToken()) == "2 b [1] 1"
 
 
 @pytest.mark.parametrize("kind", [ImageResultContent, TextResultContent, ToolResult], ids=lambda kind: kind.__name__)

@@ -73,12 +73,36 @@ async def test_the_input_may_have_any_of_sparks_forms(context: Any) -> None:
     result = await agent.process(context)
     assert isinstance(result, NodeMessage)
     assert (result.content, result.type) == ("It is 3.", "text")
-    assert result.metadata == {"status": "done", "usage": {"input": 0, "output": 0, "cached": 0}}
+    assert result.metadata == {
+        "status": "done",
+        "usage": {"input": 0, "output": 0, "cached": 0, "cache_writes": 0, "reasoning": 0},
+    }
     assert isinstance(result.raw, Outcome)
     assert agent.result is result
     assert model.requests[0].instructions == "Be short."
     assert [part.text for part in model.requests[0].turns[0].content] == ["What is 1 + 2?"]  # type: ignore[union-attr]
     assert last_results(model) == [("call_1", "success", "3")]
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["Hello?", {"messages": [{"role": "user", "content": "Hello?"}]}, NodeMessage(content="Hello?")],
+)
+async def test_run_and_do_take_what_process_takes(given: Any) -> None:
+    for way in (Agent.run, Agent.do):
+        agent, model = agent_with(["Hello.", "Again."], [])
+        assert agent.outputs.content is None
+        answer = await way(agent, given)
+        assert (answer.content, agent.outputs) == ("Hello.", answer)
+        assert [part.text for part in model.requests[0].turns[0].content] == ["Hello?"]  # type: ignore[union-attr]
+        agent.add_message_to_history("More.")
+        assert (await way(agent)).content == "Again."
+
+
+async def test_a_run_without_an_argument_and_without_a_history_is_an_error() -> None:
+    for way in (Agent.run, Agent.do):
+        with pytest.raises(ConfigurationError, match="There is no input"):
+            await way(Agent())
 
 
 async def test_a_value_is_sent_as_json_text() -> None:

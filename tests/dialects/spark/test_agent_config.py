@@ -81,7 +81,12 @@ def test_what_is_not_a_model_is_refused(model: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tools", "why"), [([lambda: 1], "not a tool specification"), (["no.such:tool"], "Invalid tool reference")]
+    ("tools", "why"),
+    [
+        ([object()], "not a tool specification"),
+        ([lambda: 1], "cannot be the name of a tool"),
+        (["no.such:tool"], "Invalid tool reference"),
+    ],
 )
 def test_tools_that_cannot_be_registered_are_refused_when_the_agent_is_made(tools: list[Any], why: str) -> None:
     with pytest.raises(ValueError, match=why):

@@ -11,7 +11,7 @@ from toolcrib.agent import ModelError, Request
 from toolcrib.dialects.spark.agents import Agent, AgentConfig
 from toolcrib.dialects.spark.models import EchoModel, Model, OpenAIModel
 from toolcrib.dialects.spark.tools import tool as spark_tool
-from toolcrib.formats import Reply, TextDelta, User
+from toolcrib.formats import Reply, TextDelta, Usage, User
 
 from ...agent.wire import Wire, answer, events, refusal, wire
 
@@ -59,7 +59,7 @@ async def test_openais_model_answers_and_asks_for_tools() -> None:
         "role": "assistant",
         "content": "I add.",
         "stop_reason": "tool_use",
-        "tool_calls": [TOOL_CALL],
+        "tool_calls": [{**TOOL_CALL, "function": {"name": "add", "arguments": {"a": 1}}}],
         "raw": None,
     }
     assert (again["content"], again["stop_reason"], "tool_calls" in again) == ("2", "end_turn", False)
@@ -84,7 +84,10 @@ async def test_an_agent_sends_each_result_to_openai_and_counts_the_tokens() -> N
     with wire(answer(first_answer), answer(completion({"content": "2"}))) as provider:
         agent = Agent(AgentConfig(model=model_at(provider), tools=[add], system_prompt="Be exact."))
         result = await agent.process("Add 1.")
-    assert (result.content, result.metadata["usage"]) == ("2", {"input": 18, "output": 4, "cached": 0})
+    assert (result.content, result.metadata["usage"]) == (
+        "2",
+        Usage(18, 4).to_dict(),
+    )
     assert [(message["role"], message.get("tool_call_id")) for message in provider.requests[1].body["messages"]] == [
         *(("system", None), ("user", None)),
         *(("assistant", None), ("tool", "c1"), ("tool", "c2")),
@@ -136,8 +139,8 @@ async def test_openais_model_streams_for_a_native_agent() -> None:
 
 
 def test_unknown_options_of_openais_model_are_refused_with_the_right_place(caplog: pytest.LogCaptureFixture) -> None:
-    with pytest.raises(TypeError, match=r"takes no 'temperature'.*params"):
-        OpenAIModel(model_id="m", temperature=0)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"takes no 'seed'.*params"):
+        OpenAIModel(model_id="m", seed=0)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="name of a model"):
         OpenAIModel()  # type: ignore[call-arg]
     model = OpenAIModel(model_id="m", enable_cache=True)
@@ -145,6 +148,23 @@ def test_unknown_options_of_openais_model_are_refused_with_the_right_place(caplo
     model.update_config(model_id="n", params={"seed": 1})
     assert model.get_config() == {"model_id": "n", "params": {"seed": 1}, "enable_cache": True}
     assert model.name == "openai:n"
+
+
+async def test_usual_options_of_the_request_and_of_the_client_stand_beside_the_models_name() -> None:
+    with wire(answer(completion({"content": "a"})), answer(completion({"content": "b"}))) as provider:
+        model = OpenAIModel(
+            model_id="m", max_tokens=9, temperature=0.5, api_key=KEY, base_url=f"{provider.url}/v1", max_retries=0
+        )
+        assert model.get_config() == {"model_id": "m", "max_tokens": 9, "temperature": 0.5}
+        assert KEY not in repr(model)
+        messages: Any = [{"role": "user", "content": [{"text": "?"}]}]
+        await model.get_text(messages)
+        model.update_config(temperature=0)
+        await model.get_text(messages, max_tokens=1)
+        await model.close()
+    sent = [(each.body["max_tokens"], each.body["temperature"]) for each in provider.requests]
+    assert sent == [(9, 0.5), (1, 0)]
+    assert provider.requests[0].headers["authorization"] == f"Bearer {KEY}"
 
 
 # Echo, and users' own
@@ -161,8 +181,7 @@ async def test_the_echo_repeats_the_users_last_message() -> None:
     )
     assert reply == {"role": "assistant", "content": "c\nd", "stop_reason": "end_turn"}
     assert (await model.get_text([]))["content"] == ""
-    model.update_config(model_id="mine")
-    assert (model.get_config(), model.name) == ({"model_id": "mine"}, "EchoModel:mine")
+    assert EchoModel(True).get_config() == {"model_id": "echo", "streaming": True}
 
 
 class CustomModel(Model):

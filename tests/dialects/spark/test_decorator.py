@@ -12,8 +12,8 @@ from pydantic import BaseModel
 
 from toolcrib import Context, Data, DefinitionError, Depends, File, Image, Text, Workbench
 from toolcrib import tool as native_tool
-from toolcrib.dialects.spark.tools import types
-from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, ToolContext, tool
+from toolcrib.dialects.spark.tools import ToolCallExecutor, ToolRegistry, types
+from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, FunctionToolMetadata, ToolContext, tool
 from toolcrib.dialects.spark.tools.types import BaseTool, ToolUse
 
 
@@ -196,7 +196,7 @@ def test_a_context_under_any_name_stays_out_of_the_schema() -> None:
 
 
 def test_an_empty_context_name_is_refused() -> None:
-    with pytest.raises(ValueError, match="must not be empty"):
+    with pytest.raises(ValueError, match=r"^Context parameter name cannot be empty"):
         tool(context=" ")(lambda: None)
 
 
@@ -229,7 +229,8 @@ def test_a_tool_made_by_its_class_equals_the_decorators() -> None:
     def f(tool_context: str) -> None:
         """Described."""
 
-    made = DecoratedFunctionTool(f)
+    metadata = FunctionToolMetadata(f)
+    made = DecoratedFunctionTool("f", metadata.extract_metadata(), f, metadata)
     assert made.tool_spec == tool(f).tool_spec
     assert (made.tool_name, made.tool_spec["description"], list(properties(made))) == (
         "f",
@@ -268,13 +269,26 @@ def test_arguments_are_checked_typed_and_completed() -> None:
     assert kwargs == {"a": 1, "when": date(2025, 1, 2), "city": City(name="Bonn"), "tags": [], "n": 3}
 
 
-@pytest.mark.parametrize("arguments", [None, "text", [1], 3])
+@pytest.mark.parametrize("arguments", ["text", "", [1], 3])
 def test_input_that_is_not_a_dictionary_is_refused(arguments: Any) -> None:
     @tool
     def f(a: int = 1) -> None: ...
 
-    with pytest.raises(ValueError, match=r"Validation failed for input parameters: .*not a dictionary"):
+    with pytest.raises(ValueError, match=r"expects object input"):
         f.prepare_tool_kwargs(use("f", arguments))
+
+
+async def test_missing_input_is_no_arguments() -> None:
+    @tool
+    def f(a: int = 1) -> int:
+        return a
+
+    registry = ToolRegistry()
+    registry.register_tool(f)
+    executor = ToolCallExecutor(registry)
+    for tool_use in ({"toolUseId": "1", "name": "f"}, {"toolUseId": "1", "name": "f", "input": None}):
+        assert f.prepare_tool_kwargs(tool_use) == {"a": 1}  # type: ignore[arg-type]
+        assert (await executor.execute_tool_use(tool_use))["content"] == [{"text": "1"}]  # type: ignore[arg-type]
 
 
 def test_wrong_arguments_are_refused_by_name() -> None:
@@ -397,6 +411,32 @@ async def test_a_sync_tool_does_not_block_the_loop() -> None:
     async with Workbench([f]) as bench:
         assert (await bench.call("f")).value is True
     assert f() is False
+
+
+async def test_as_many_sync_tools_wait_side_by_side_as_in_a_workbench() -> None:
+    together = threading.Barrier(32, timeout=20)
+
+    @tool
+    def meet() -> int:
+        return together.wait()
+
+    async with asyncio.timeout(30):
+        assert sorted(await asyncio.gather(*(meet.acall() for _ in range(32)))) == list(range(32))
+
+
+async def test_what_a_sync_tool_raises_is_raised_by_acall() -> None:
+    @tool
+    def leave() -> None:
+        raise SystemExit(3)
+
+    @tool
+    def fail() -> None:
+        raise KeyError("x")
+
+    with pytest.raises(SystemExit):
+        await leave.acall()
+    with pytest.raises(KeyError):
+        await fail.acall()
 
 
 async def test_async_execution_decides_how_a_function_runs() -> None:

@@ -40,6 +40,6 @@ async def test_a_custom_model_has_no_configuration_by_default() -> None:
 
 def test_an_echo_has_a_name_that_can_be_changed() -> None:
     echo = EchoModel()
-    assert echo.get_config() == {"model_id": "echo-model"}
+    assert echo.get_config() == {"model_id": "echo", "streaming": False}
     echo.update_config(model_id="wall")
     assert (echo.model_id, echo.name) == ("wall", "EchoModel:wall")

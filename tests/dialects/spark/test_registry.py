@@ -154,7 +154,7 @@ def test_a_reloaded_function_replaces_the_old_one(module: Module) -> None:
     assert registry.get_tool("f")() == "newer"
 
 
-@pytest.mark.parametrize("wrong", [plain, Echo, 3, "no_such_tool_anywhere", {"search": search}, "a/b.py"])
+@pytest.mark.parametrize("wrong", [Echo, 3, "no_such_tool_anywhere", {"search": search}, "a/b.py"])
 def test_what_is_not_a_tool_is_refused_and_nothing_is_registered(wrong: Any) -> None:
     registry = ToolRegistry()
     with pytest.raises(ValueError, match="not a tool specification"):
@@ -169,6 +169,19 @@ def test_a_single_tool_is_a_list_of_one(tools: Any) -> None:
     assert registry.process_tools("search") == ["search"]  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="A NoneType is not a tool specification"):
         registry.process_tools(None)  # type: ignore[arg-type]
+
+
+async def test_plain_functions_become_tools() -> None:
+    async def later(word: str) -> str:
+        """Say it later."""
+        return f"{word}, later"
+
+    registry = ToolRegistry()
+    assert registry.process_tools([plain, later]) == ["plain", "later"]
+    assert registry.get_tool("later").tool_spec == tool(later).tool_spec
+    assert (await Workbench([registry]).call("later", {"word": "a"})).value == "a, later"
+    with pytest.raises(ValueError, match="already exists"):
+        registry.process_tools([tool(name="plain")(later)])
 
 
 def test_what_cannot_be_a_tool_is_refused() -> None:
@@ -387,6 +400,29 @@ def test_validating_a_spec_completes_it() -> None:
     least: Any = {"name": "f", "description": ""}
     ToolRegistry().validate_tool_spec(least)
     assert least["parameters"] == {"json": {"type": "object", "properties": {}, "required": []}}
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+@pytest.mark.parametrize(
+    "reference",
+    [
+        {"$ref": "#/$defs/Elsewhere"},
+        {"$ref": "other.json"},
+        {"$ref": "#/$defs/Elsewhere", "type": "object", "properties": {"x": {}}},
+    ],
+)
+def test_validating_a_spec_leaves_a_property_with_a_reference_alone(reference: Any, wrapped: bool) -> None:
+    schema = {"type": "object", "properties": {"c": reference}}
+    spec: Any = {"name": "f", "description": "", "parameters": {"json": schema} if wrapped else schema}
+    ToolRegistry().validate_tool_spec(spec)
+    assert spec["parameters"]["json"] == {"type": "object", "properties": {"c": reference}, "required": []}
+
+
+def test_a_new_registry_has_no_tool_config() -> None:
+    registry = ToolRegistry()
+    assert registry.tool_config is None
+    registry.process_tools([PythonAgentTool("f", {"name": "f", "description": "", "parameters": {}}, lambda: None)])
+    assert registry.tool_config is None
 
 
 @pytest.mark.parametrize(

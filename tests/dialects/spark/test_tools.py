@@ -49,6 +49,24 @@ def test_the_types_have_the_fields_of_the_document() -> None:
     }
 
 
+def test_free_arguments_are_read_as_attributes() -> None:
+    assert types.ToolArgsConfig.model_fields == {}
+    config: Any = types.ToolArgsConfig(limit=3, nested={"a": 1})
+    assert (config.limit, config.nested, config.model_dump()) == (3, {"a": 1}, {"limit": 3, "nested": {"a": 1}})
+    assert types.ParametersSpec.__required_keys__ == {"type", "properties", "required"}
+
+
+def test_a_model_of_ones_own_finds_the_types_of_messages() -> None:
+    from toolcrib.dialects.spark.models import types as messages
+
+    assert messages.Messages == list[messages.Message]
+    assert set(messages.Message.__annotations__) == {"content", "role"}
+    assert {"text", "image", "document", "video", "toolUse", "toolResult"} < set(messages.ContentBlock.__annotations__)
+    assert messages.ChatCompletionAssistantMessage.__required_keys__ == {"role"}
+    assert messages.LlmToolResult.__required_keys__ == {"content", "status", "toolUseId"}
+    assert messages.ToolUse is types.ToolUse
+
+
 def test_runtime_metadata_is_written_into_the_spec() -> None:
     original = spec()
     update_tool_runtime_metadata(original)
@@ -163,6 +181,25 @@ def test_invalid_references_raise_pythons_own_import_error(ref: Any) -> None:
     assert not valid
     assert message
     assert import_utils.ImportError is builtins.ImportError
+
+
+@pytest.mark.parametrize("ref", ["nonsense", "os:", ":f", "a b:c"])
+def test_a_malformed_reference_is_refused_in_sparks_words(ref: str) -> None:
+    for leads in (import_utils.import_from_ref, import_utils.import_class_from_ref):
+        with pytest.raises(ImportError, match=f"^Invalid reference format: '{ref}'"):
+            leads(ref)
+
+
+def test_a_module_that_cannot_be_imported_is_named_in_sparks_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "broken_here.py").write_text("1 / 0")
+    for name in ("no_such_module", "broken_here"):
+        with pytest.raises(ImportError, match=f"^Cannot import module '{name}': "):
+            import_utils.import_from_ref(f"{name}:f")
+    with pytest.raises(ImportError, match="there is no 'nothing'"):
+        import_utils.import_from_ref("os.path:nothing")
 
 
 def test_a_function_is_not_a_class() -> None:

@@ -5,12 +5,21 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from toolcrib import CancellationToken, SetupError
-from toolcrib.dialects.swarm import Execution, IAgentTool, IAgentToolCallbacks, commit_tool_output, execute_tools
+from toolcrib.dialects.swarm import (
+    Execution,
+    IAgentTool,
+    IAgentToolCallbacks,
+    commit_stop_tools,
+    commit_tool_output,
+    commit_tool_output_force,
+    execute_tools,
+)
 
 PARAMETERS = {
     "type": "object",
@@ -75,6 +84,100 @@ async def test_the_next_call_begins_when_the_one_before_commits_and_not_when_it_
         {"role": "tool", "tool_call_id": "1", "content": "early"},
         {"role": "tool", "tool_call_id": "2", "content": '{"é":1}'},
     ]
+
+
+async def test_a_tool_that_ends_right_after_its_commit_ends_after_the_next_call_has_begun() -> None:
+    async def commits(dto: Any) -> None:
+        assert await commit_tool_output(dto.tool_id, dto.tool_id, dto.client_id, dto.agent_name)
+
+    calls = [requests("a", "1"), requests("a", "2"), requests("a", "3")]
+    done = await execute_tools("client", "agent", calls, [make("a", commits)])
+    assert [step for step in steps(done) if "valid" not in step and "before" not in step] == [
+        *("call 1", "commit 1", "call 2", "commit 2"),
+        *("return 1", "on_after_call 1", "call 3", "commit 3"),
+        *("return 2", "on_after_call 2", "return 3", "on_after_call 3"),
+    ]
+    two = await execute_tools("client", "agent", calls[:2], [make("a", commits)])
+    assert steps(two)[6:] == [
+        *("call 1", "commit 1", "call 2", "commit 2"),
+        *("return 1", "on_after_call 1", "return 2", "on_after_call 2"),
+    ]
+
+
+def test_a_sync_tool_commits_from_a_loop_of_its_own() -> None:
+    def commits(dto: Any) -> None:
+        assert asyncio.run(commit_tool_output(dto.tool_id, "early", dto.client_id, dto.agent_name))
+
+    calls = [requests("a", "1"), requests("a", "2")]
+    done = asyncio.run(execute_tools("client", "agent", calls, [make("a", commits)]))
+    assert (done.status, dict(done.outputs), done.errors) == ("success", {"1": "early", "2": "early"}, {})
+    assert steps(done).index("call 2") < steps(done).index("return 1")
+
+
+async def test_a_commit_returns_when_no_call_follows() -> None:
+    released: list[str] = []
+    abort = CancellationToken()
+
+    async def commits(dto: Any) -> None:
+        if dto.params["query"] == "abort":
+            abort.cancel()
+        with suppress(asyncio.CancelledError):
+            await commit_tool_output(dto.tool_id, "early", dto.client_id, dto.agent_name)
+        released.append(dto.tool_id)
+
+    async def fails(dto: Any) -> None:
+        raise KeyError("x")
+
+    tools = [make("a", commits), make("fails", fails)]
+    done = await execute_tools("client", "agent", [requests("a", "1"), requests("fails", "2")], tools)
+    assert (done.status, released, dict(done.outputs)) == ("error", ["1"], {"1": "early"})
+    aborted = [requests("a", "3", query="abort"), requests("a", "4")]
+    done = await execute_tools("client", "agent", aborted, tools, abort=abort)
+    assert (done.status, released) == ("aborted", ["1", "3"])
+
+
+async def test_a_call_whose_id_is_taken_lets_the_one_before_go_on() -> None:
+    holds, begun = asyncio.Event(), asyncio.Event()
+
+    async def works(dto: Any) -> str:
+        if dto.params["query"] == "hold":
+            begun.set()
+            await holds.wait()
+            return "held"
+        await commit_tool_output(dto.tool_id, "early", dto.client_id, dto.agent_name)
+        return "late"
+
+    tools = [make("a", works)]
+    holding = asyncio.create_task(execute_tools("client", "agent", [requests("a", "2", query="hold")], tools))
+    await begun.wait()
+    done = await execute_tools("client", "agent", [requests("a", "1"), requests("a", "2")], tools)
+    assert (done.status, dict(done.outputs), done.errors["2"].code) == ("error", {"1": "early"}, "conflict")
+    holds.set()
+    assert dict((await holding).outputs) == {"2": "held"}
+
+
+async def test_a_commit_by_force_needs_no_agent() -> None:
+    async def commits(dto: Any) -> None:
+        assert await commit_tool_output_force(dto.tool_id, "forced", dto.client_id)
+
+    done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", commits)])
+    assert dict(done.outputs) == {"1": "forced"}
+    assert not await commit_tool_output_force("1", "late", "client")
+
+
+async def test_a_tool_stops_the_tools_of_its_turn_and_ends_itself() -> None:
+    ran: list[Any] = []
+
+    async def stops(dto: Any) -> str:
+        assert await commit_stop_tools(dto.client_id, dto.agent_name)
+        assert dto.abort_signal.aborted
+        return "stopped"
+
+    calls = [requests("a", "1"), requests("b", "2")]
+    done = await execute_tools("client", "agent", calls, [make("a", stops), make("b", ran.append)])
+    assert (done.status, dict(done.outputs), ran) == ("aborted", {"1": "stopped"}, [])
+    assert done.errors["2"].message == "This call was not run, because a tool has stopped the tools of the turn."
+    assert not await commit_stop_tools("client", "agent")
 
 
 @pytest.mark.parametrize(

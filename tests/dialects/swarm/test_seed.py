@@ -211,6 +211,13 @@ def test_the_interfaces_have_the_documented_members() -> None:
         dto["tool_id"]
 
 
+def test_the_parameters_are_a_record_of_tool_values_by_default() -> None:
+    assert ToolValue == str | int | float | bool | None
+    for interface in (IAgentTool, IToolCallDto, IToolValidateDto, IAgentToolCallbacks):
+        [parameter] = interface.__parameters__  # type: ignore[attr-defined]
+        assert parameter.__default__ == dict[str, ToolValue]
+
+
 def test_a_tool_may_be_subclassed_or_made_with_its_parts(names: dict[str, Any]) -> None:
     made = IAgentTool(tool_name="t", type="function", function={"name": "f"}, call=lambda dto: 1)
     assert (agent_tool(made).tool_name, agent_tool(names["Calculate"]()).tool_name) == ("t", "calculate-tool")

@@ -32,6 +32,8 @@ from toolcrib.dialects.swarm import (
     agent_tool,
     commit_tool_output,
     execute_tools,
+    get_tool,
+    override_tool,
     resolve_tools,
 )
 
@@ -154,6 +156,40 @@ async def test_a_tool_is_added_once_and_then_known_by_its_tool_name() -> None:
         add_tool({**CAMEL, "toolName": "added-tool"})
     with pytest.raises(UnknownToolError, match=r"There is no tool 'aded-tool'. Did you mean 'added-tool'\?"):
         await execute_tools("c", "a", calls, ["aded-tool"])
+
+
+async def test_two_tools_of_one_tool_name_are_refused_in_a_turn_too() -> None:
+    other = {**SNAKE, "function": {**FUNCTION, "name": "other"}}
+    with pytest.raises(NameConflictError, match="Two tools are named 'calculate-tool'"):
+        await resolve_tools("c", "a", [SNAKE, other])
+    assert len(await resolve_tools("c", "a", [SNAKE, dict(SNAKE)])) == 1
+
+
+async def test_an_added_tool_is_found_and_its_parts_are_replaced() -> None:
+    add_tool({**CAMEL, "toolName": "replaced-tool", "docNote": "Adds up."})
+    assert (get_tool("replaced-tool").call, get_tool("replaced-tool").doc_note) == (total, "Adds up.")
+
+    async def double(dto: Any) -> float:
+        return 2 * sum(dto["params"]["terms"])
+
+    name = override_tool({"toolName": "replaced-tool", "call": double})
+    assert (name, get_tool("replaced-tool").call, get_tool("replaced-tool").doc_note) == (
+        "replaced-tool",
+        double,
+        "Adds up.",
+    )
+    calls = [{"function": {"name": "calculate", "arguments": {"terms": [1, 2]}}}]
+    assert list((await execute_tools("c", "a", calls, [name])).outputs.values()) == ["6"]
+    with pytest.raises(DefinitionError, match="is written with 'toolName'"):
+        override_tool({"tool_name": "replaced-tool", "call": total})
+    with pytest.raises(DefinitionError, match="'call' is not a function"):
+        override_tool({"toolName": "replaced-tool", "call": 3})
+    with pytest.raises(DefinitionError, match="has no 'cal'"):
+        override_tool({"toolName": "replaced-tool", "cal": total})
+    assert get_tool("replaced-tool").call is double
+    for unknown in (get_tool, lambda name: override_tool({"toolName": name})):
+        with pytest.raises(UnknownToolError, match="There is no tool 'nowhere'"):
+            unknown("nowhere")
 
 
 async def test_a_function_may_be_made_for_each_client_and_agent() -> None:

@@ -18,6 +18,7 @@ from ._component_config import (
 )
 from ._constants import EVENT_LOGGER_NAME, ROOT_LOGGER_NAME, TRACE_LOGGER_NAME
 from ._image import Image
+from ._telemetry import trace_tool_span
 from ._trust import UntrustedError, allow_source_code, trust_namespaces
 from ._types import FunctionCall
 
@@ -40,5 +41,6 @@ __all__ = [
     "allow_source_code",
     "is_component_class",
     "is_component_instance",
+    "trace_tool_span",
     "trust_namespaces",
 ]

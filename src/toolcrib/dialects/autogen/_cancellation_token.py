@@ -2,12 +2,14 @@
 
 import asyncio
 import concurrent.futures
-from collections.abc import Callable
+import inspect
+import weakref
+from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from ...core import CancellationToken as CoreToken
 
-F = TypeVar("F", bound="asyncio.Future[Any] | concurrent.futures.Future[Any]")
+F = TypeVar("F", bound="asyncio.Future[Any] | concurrent.futures.Future[Any] | Coroutine[Any, Any, Any]")
 
 
 class CancellationToken(CoreToken):
@@ -20,35 +22,49 @@ class CancellationToken(CoreToken):
     def link_future(self, future: F) -> F:
         """Cancel *future* with the token; at once, if the token is cancelled already. Returns *future*.
 
-        A future of a loop that runs in another thread is cancelled by that loop, as soon as it gets to it.
+        A future of a loop that runs in another thread is cancelled by that loop, as soon as it gets to it. A coroutine
+        stays one: the present task, which awaits it, is cancelled as long as the coroutine has not ended.
         """
         if isinstance(future, concurrent.futures.Future):
             remove = self.add_callback(future.cancel)
             future.add_done_callback(lambda _: remove())
             return future
+        if inspect.iscoroutine(future):
+            self._link_awaiting(future)
+            return future
         if not asyncio.isfuture(future):
-            raise TypeError(
-                f"link_future takes a Future or a Task, not a {type(future).__name__}. "
-                "Make one of a coroutine with asyncio.ensure_future(...)."
-            )
+            raise TypeError(f"link_future takes a Future, a Task or a coroutine, not a {type(future).__name__}.")
         loop = future.get_loop()
-
-        def in_loop(act: Callable[..., object], *args: Any) -> None:
-            """Call *act* now if the loop runs in this thread or nowhere, else in the loop."""
-            try:
-                here = asyncio.get_running_loop() is loop
-            except RuntimeError:
-                here = not loop.is_running()
-            if here:
-                act(*args)
-            else:
-                loop.call_soon_threadsafe(act, *args)
 
         def cancel() -> None:
             if not loop.is_closed():
-                in_loop(future.cancel)
+                _act_in(loop, future.cancel)
 
         remove = self.add_callback(cancel)
         if not self.is_cancelled():
-            in_loop(future.add_done_callback, lambda _: remove())
+            _act_in(loop, future.add_done_callback, lambda _: remove())
         return future
+
+    def _link_awaiting(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        alive = weakref.ref(coroutine)
+
+        def cancel() -> None:
+            awaited = alive()
+            if task is not None and awaited is not None and inspect.getcoroutinestate(awaited) != inspect.CORO_CLOSED:
+                task.cancel()
+
+        remove = self.add_callback(lambda: None if loop.is_closed() else _act_in(loop, cancel))
+        weakref.finalize(coroutine, remove).atexit = False
+
+
+def _act_in(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
+    """Call *act* now if *loop* runs in this thread or nowhere, else in the loop."""
+    try:
+        here = asyncio.get_running_loop() is loop
+    except RuntimeError:
+        here = not loop.is_running()
+    if here:
+        act(*args)
+    else:
+        loop.call_soon_threadsafe(act, *args)

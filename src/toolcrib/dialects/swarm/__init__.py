@@ -4,7 +4,7 @@ The original's camelCase is snake_case here. Its dictionaries may stay as they a
 keys. The phrase book is in docs/dialects/swarm.md.
 """
 
-from .definitions import AddedTool, IAgentTool, ITool, add_tool, agent_tool
+from .definitions import AddedTool, IAgentTool, ITool, add_tool, agent_tool, get_tool, override_tool
 from .interfaces import (
     AbortSignal,
     AgentName,
@@ -21,7 +21,7 @@ from .interfaces import (
     ToolName,
     ToolValue,
 )
-from .tool import AgentTool, commit_tool_output
+from .tool import AgentTool, commit_stop_tools, commit_tool_output, commit_tool_output_force
 from .turn import execute_tools, resolve_tools
 
 __all__ = [
@@ -45,7 +45,11 @@ __all__ = [
     "ToolValue",
     "add_tool",
     "agent_tool",
+    "commit_stop_tools",
     "commit_tool_output",
+    "commit_tool_output_force",
     "execute_tools",
+    "get_tool",
+    "override_tool",
     "resolve_tools",
 ]

@@ -199,6 +199,30 @@ def add_tool(tool: Any) -> AddedTool:
     return AddedTool(new.tool_name)
 
 
+def get_tool(tool_name: ToolName) -> AgentTool:
+    """Return the tool that was added under *tool_name*. Raises UnknownToolError."""
+    return _added_as(tool_name)
+
+
+def override_tool(tool: Mapping[str, Any]) -> AddedTool:
+    """Replace the parts in *tool* of the tool that was added under its tool name, and return that name.
+
+    Turns that are under way keep the tool that they began with. Raises UnknownToolError where none was added, and
+    DefinitionError for parts that cannot be a tool's, or in another spelling than the tool's own.
+    """
+    is_camel = "toolName" in tool
+    known = _added_as(str(tool.get("toolName" if is_camel else "tool_name")))
+    if known.is_camel != is_camel:
+        spelling = "toolName" if known.is_camel else "tool_name"
+        raise DefinitionError(
+            f"Tool '{known.tool_name}' is written with '{spelling}'. Write its overrides in the same spelling."
+        )
+    spelled = _CAMEL if is_camel else {}
+    parts = {spelled.get(name, name): getattr(known, name) for name in _PARTS}
+    _added[known.tool_name] = _from_mapping({**parts, **tool})
+    return AddedTool(known.tool_name)
+
+
 def _is_later_load(call: Any, known: Any) -> bool:
     """Return whether both are of one file that has been run again: in other globals."""
     code, known_code = getattr(call, "__code__", None), getattr(known, "__code__", None)

@@ -13,7 +13,7 @@ ToolValue = str | int | float | bool | None
 ToolName = str
 AgentName = str
 
-T = TypeVar("T", default=dict[str, Any])
+T = TypeVar("T", default=dict[str, ToolValue])
 """The type of a tool's parameters for type checkers; at run time they are a dictionary, as checked."""
 
 

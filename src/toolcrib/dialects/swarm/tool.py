@@ -6,7 +6,8 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from concurrent.futures import Future, InvalidStateError
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -128,6 +129,7 @@ async def _call_alone(tool: AgentTool, spec: ToolSpec, arguments: dict[str, Any]
         [{"id": call_id, "type": "function", "function": {"name": spec.name, "arguments": arguments}}],
         timeout_s=context.time_left_s,
     )
+    call.release()  # no other call follows
     with call.under_way():
         await call.accept(arguments)
         await call.observe_call("on_before_call")
@@ -150,7 +152,10 @@ _under_way: "dict[tuple[str, str, str], ToolCall]" = {}
 
 @dataclass(eq=False)
 class ToolCall:
-    """One call of a tool. *on_event* is called with what happens to it, and its id."""
+    """One call of a tool. *on_event* is called with what happens to it, and its id; *previous* is the call before it.
+
+    *on_stop* is called when the tool asks that no further call begins.
+    """
 
     tool: AgentTool
     tool_id: str
@@ -161,7 +166,9 @@ class ToolCall:
     is_last: bool = True
     timeout_s: float | None = None
     on_event: Callable[[Any, str], object] = lambda kind, tool_id: None
+    on_stop: Callable[[], object] = lambda: None
     redaction: Redaction | None = None
+    previous: "ToolCall | None" = None
 
     params: dict[str, Any] = field(default_factory=dict[str, Any])
     output: str | None = None
@@ -171,8 +178,11 @@ class ToolCall:
     """What the tool raised, for its callbacks: the error of a Result is for models."""
 
     def __post_init__(self) -> None:
+        self.signal = AbortSignal()
         self._loop = asyncio.get_running_loop()
         self._lock = threading.Lock()
+        self._released: Future[None] = Future()
+        self._released.set_running_or_notify_cancel()  # who stops waiting for it does not cancel it
 
     @contextmanager
     def under_way(self) -> Generator[None]:
@@ -188,7 +198,8 @@ class ToolCall:
         finally:
             _under_way.pop(key, None)
 
-    def commit(self, content: Any) -> bool:
+    async def commit(self, content: Any) -> bool:
+        """Make *content* the output, if there is none yet. Returns when the next call has begun, or none will."""
         text = self._redacted(content if isinstance(content, str) else serialize_any(self.tool.spec.name, content))
         with self._lock:
             if self.output is not None:
@@ -197,12 +208,27 @@ class ToolCall:
             self.output = text
         self.on_event("commit", self.tool_id)
         self._loop.call_soon_threadsafe(self.committed.set)
+        await asyncio.wrap_future(self._released)  # in any loop: a sync tool may run one of its own
         return True
+
+    def release(self) -> None:
+        """Let `commit` return."""
+        with suppress(InvalidStateError):  # it was released before, perhaps by another thread
+            self._released.set_result(None)
+
+    def release_previous(self) -> None:
+        """Let the call before this one go on: this one has begun, or will not."""
+        if self.previous is not None:
+            self.previous.release()
+
+    def stop(self) -> None:
+        """Abort the signal of the call, and let no further call of its turn begin. From any thread."""
+        self.signal.cancel()
+        self._loop.call_soon_threadsafe(self.on_stop)
 
     async def run(self, context: Context) -> Any:
         """Call the tool, in a thread if it is sync. Returns its output: what it committed, or else what it returned."""
-        signal = AbortSignal()
-        context.cancellation.add_callback(signal.cancel)
+        context.cancellation.add_callback(self.signal.cancel)
         dto = IToolCallDto(
             self.tool_id,
             self.client_id,
@@ -210,11 +236,11 @@ class ToolCall:
             self.tool.tool_name,
             self.params,
             self.tool_calls,
-            signal,
+            self.signal,
             self.call_reason,
             self.is_last,
         )
-        call = partial(self.tool.call, self._spelled(dto))
+        call = partial(self._begun, self._spelled(dto))
         try:
             value = await awaited(call() if returns_awaitable(self.tool.call) else await in_thread(call))
         except Exception as error:
@@ -222,6 +248,10 @@ class ToolCall:
             self.raised = raised if isinstance(raised, Exception) else None
             raise
         return value if self.output is None else self.output
+
+    def _begun(self, dto: Any) -> Any:
+        self.release_previous()
+        return self.tool.call(dto)
 
     async def accept(self, params: dict[str, Any]) -> None:
         """Validate *params*, which fit the schema. Raises ToolError where the tool does not accept them."""
@@ -259,11 +289,12 @@ class ToolCall:
 async def commit_tool_output(tool_id: str, content: Any, client_id: str, agent_name: str) -> bool:
     """Make *content* the output of a call that is under way, and let the next call of its turn begin.
 
-    Content that is not text becomes JSON. A call has one output: returns whether this is it, and logs where it is not.
+    Content that is not text becomes JSON. A call has one output: returns whether this is it, and logs where it is not;
+    returns when the next call has begun, or none will.
     """
     call = _under_way.get((client_id, agent_name, tool_id))
     if call is not None:
-        return call.commit(content)
+        return await call.commit(content)
     ids = [each for client, agent, each in list(_under_way) if (client, agent) == (client_id, agent_name)]
     _log.warning(
         "An output for the call '%s' was not committed: it is not under way for this client and agent '%s'. Under way "
@@ -273,6 +304,25 @@ async def commit_tool_output(tool_id: str, content: Any, client_id: str, agent_n
         ", ".join(map(repr, ids)) or "none",
     )
     return False
+
+
+async def commit_tool_output_force(tool_id: str, content: Any, client_id: str) -> bool:
+    """Do the same as `commit_tool_output` for the call of any agent of the client."""
+    agents = [agent for client, agent, each in list(_under_way) if (client, each) == (client_id, tool_id)]
+    return await commit_tool_output(tool_id, content, client_id, agents[0] if agents else "any")
+
+
+async def commit_stop_tools(client_id: str, agent_name: str) -> bool:
+    """Let no further call of the agent's turn begin, and abort the signals of those under way, which end by themselves.
+
+    Returns whether there were any.
+    """
+    calls = [
+        call for (client, agent, _), call in list(_under_way.items()) if (client, agent) == (client_id, agent_name)
+    ]
+    for call in calls:
+        call.stop()
+    return bool(calls)
 
 
 def _camel(name: str) -> str:

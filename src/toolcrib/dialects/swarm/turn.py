@@ -11,7 +11,18 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...core import Call, Caller, CancellationToken, Context, Redaction, Result, SetupError, Text, ToolError
+from ...core import (
+    Call,
+    Caller,
+    CancellationToken,
+    Context,
+    NameConflictError,
+    Redaction,
+    Result,
+    SetupError,
+    Text,
+    ToolError,
+)
 from ...record import Redactor
 from ...schema import returns_awaitable
 from ...tools import Tool
@@ -31,11 +42,18 @@ async def resolve_tools(
     """Return the *tools* that are available to this client and agent, in order, for a model and for `execute_tools`.
 
     They are resolved concurrently. Of several whose functions have the same name, the first is returned. Raises what
-    the factory of a function raises, and SetupError where one takes longer than *timeout_s* seconds.
+    the factory of a function raises, SetupError where one takes longer than *timeout_s* seconds, and NameConflictError
+    where two tools have one name in the swarm.
     """
     if isinstance(tools, str) or not isinstance(tools, Iterable):
         raise SetupError("tools is a list: of IAgentTools, dictionaries, or the names of tools that were added.")
     read = [agent_tool(tool) for tool in tools]
+    by_tool_name: dict[str, AgentTool] = {}
+    for each in read:
+        if by_tool_name.setdefault(each.tool_name, each) != each:
+            raise NameConflictError(
+                f"Two tools are named '{each.tool_name}' in the swarm. Give each a name of its own."
+            )
     resolved = await asyncio.gather(*(_resolved(tool, client_id, agent_name, timeout_s) for tool in read))
     by_name: dict[str, AgentTool] = {}
     for tool in resolved:
@@ -180,7 +198,9 @@ class _Turn:
                         is_last=number == len(self.calls),
                         timeout_s=self.timeout_s,
                         on_event=self._event,
+                        on_stop=self._stop,
                         redaction=self.redaction,
+                        previous=next(reversed(self.accepted.values()), None),
                     )
                 result = await bench.call(self._call(tool_id))
                 if result.error is not None:
@@ -201,14 +221,18 @@ class _Turn:
         # Results are not shortened: nobody could read the rest.
         bench = Workbench(running, caller=Caller(self.client_id), max_result_chars=None, **self.options)
         async with bench, asyncio.TaskGroup() as group:
-            for call in self.accepted.values():
-                if self.status != "success" or self._is_aborted():
-                    break
-                self._event("call", call.tool_id)
-                ended = group.create_task(self._run(call, bench))
-                committed = group.create_task(call.committed.wait())
-                await asyncio.wait({ended, committed}, return_when=asyncio.FIRST_COMPLETED)
-                committed.cancel()
+            try:
+                for call in self.accepted.values():
+                    if self.status != "success" or self._is_aborted():
+                        break
+                    self._event("call", call.tool_id)
+                    ended = group.create_task(self._run(call, bench))
+                    committed = group.create_task(call.committed.wait())
+                    await asyncio.wait({ended, committed}, return_when=asyncio.FIRST_COMPLETED)
+                    committed.cancel()
+            finally:
+                for call in self.accepted.values():
+                    call.release()  # no other will begin
 
     def _running(self, tool: AgentTool) -> Tool[..., Any]:
         async def run(_: dict[str, Any], context: Context) -> Any:
@@ -224,6 +248,8 @@ class _Turn:
                 result = await bench.call(self._call(call.tool_id))
         except ToolError as error:
             result = self._failed(call.tool_id, error)
+        finally:
+            call.release_previous()  # also where it ended before its tool was called
         self.results[call.tool_id] = result
         if result.error is None:
             self._event("return", call.tool_id)
@@ -259,6 +285,10 @@ class _Turn:
         if self.abort.is_cancelled() and self.status == "success":
             self.status, self.reason = "aborted", "because the turn was aborted"
         return self.status == "aborted"
+
+    def _stop(self) -> None:
+        if self.status == "success":
+            self.status, self.reason = "aborted", "because a tool has stopped the tools of the turn"
 
     def _event(self, kind: EventKind, tool_id: str, detail: str = "") -> None:
         self.events.append(ToolEvent(kind, tool_id, self._function(tool_id)["name"], detail))

@@ -83,7 +83,7 @@ def work_of_model(
 def work_of_json(tool: Tool) -> Work:
     """Return the Work of a tool that reads its arguments itself, in its `run_json`."""
     parameters = {"type": "object", **tool.schema.get("parameters", {})}
-    run_json, run_json_stream = _begin_with(tool.run_json), _begin_with(getattr(tool, "run_json_stream", None))
+    run_json, run_json_stream = begin_with(tool.run_json), begin_with(getattr(tool, "run_json_stream", None))
 
     async def run(arguments: dict[str, Any], context: Context) -> Any:
         with _logging(_ALL in arguments):
@@ -99,7 +99,7 @@ def work_of_json(tool: Tool) -> Work:
     return Work(parameters, _check_mapping, by_name, run, stream if hasattr(tool, "run_json_stream") else None)
 
 
-def _begin_with(run: Any) -> Callable[[dict[str, Any], Context], Any]:
+def begin_with(run: Any) -> Callable[[dict[str, Any], Context], Any]:
     """Return what calls *run* with the arguments, the token and, if it takes one, the id of a call."""
     takes = inspect.signature(run).parameters.values() if run else ()
     takes_id = any(each.name == "call_id" or each.kind is each.VAR_KEYWORD for each in takes)
@@ -125,7 +125,7 @@ def native(tool: Tool, work: Work, *, strict: bool = False, home: str | None = N
 
     def show(value: Any) -> Any:
         if is_plain(tool, "return_value_as_string"):
-            return _with_core_images(value)
+            return with_core_images(value)
         return Result(value, (Text(tool.return_value_as_string(value)),))
 
     schema: Mapping[str, Any] = {} if is_plain(tool, "schema") else tool.schema
@@ -136,7 +136,7 @@ def native(tool: Tool, work: Work, *, strict: bool = False, home: str | None = N
         strict=schema.get("strict", strict) or None,
     )
     fn = work.fn or getattr(tool, "run", tool.run_json)
-    return _core_tool(spec, work, work.check_by_name, show, fn=fn, home=home or type(tool).__module__)
+    return core_tool(spec, work, work.check_by_name, show, fn=fn, home=home or type(tool).__module__)
 
 
 def called(tool: Tool, work: Work, name: str) -> CoreTool[..., Any]:
@@ -148,14 +148,14 @@ def called(tool: Tool, work: Work, name: str) -> CoreTool[..., Any]:
             return own(value)
         if type(value) in _NO_IMAGES:
             return str(value)
-        shown = _with_core_images(value)
+        shown = with_core_images(value)
         return shown if isinstance(shown, Image) or shown is not value else value_as_text(value)
 
     spec = ToolSpec(name, tool.description, work.parameters)
-    return _core_tool(spec, work, work.check, show, emitted=lambda value: Emitted((), value))
+    return core_tool(spec, work, work.check, show, emitted=lambda value: Emitted((), value))
 
 
-def _core_tool(
+def core_tool(
     spec: ToolSpec,
     work: Work,
     check: CheckFor,
@@ -245,10 +245,10 @@ def _check_mapping(name: str) -> Check:
     return check
 
 
-def _with_core_images(value: Any) -> Any:
+def with_core_images(value: Any) -> Any:
     """Return *value* with each AutoGen image, it or an item of it, as an image of the core."""
     if isinstance(value, AutoGenImage):
         return Image(base64.b64decode(value.to_base64()))
     if type(value) in (list, tuple) and any(isinstance(item, AutoGenImage | Image) for item in value):
-        return [_with_core_images(item) for item in value]
+        return [with_core_images(item) for item in value]
     return value

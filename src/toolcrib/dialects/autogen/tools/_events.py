@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any, Literal
 
-from ....core import Redaction
+from ....core import Redaction, redacted_data
 from .._constants import EVENT_LOGGER_NAME
 from ..logging import ToolCallEvent
 
@@ -30,6 +30,6 @@ def log_call(name: str, arguments: Mapping[str, Any], text: str) -> None:
     if redaction is False:
         return
     if redaction is not None:
-        shown = json.loads(redaction.redact(json.dumps(shown, default=str)))
+        shown = redacted_data(json.loads(json.dumps(shown, default=str)), redaction)
         text = redaction.redact(text)
     _log.info(ToolCallEvent(tool_name=name, arguments=shown, result=text))

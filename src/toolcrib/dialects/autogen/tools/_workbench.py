@@ -7,10 +7,13 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, Field
 
+from ....core import Source
+from ....tools import Tool as CoreTool
 from .._cancellation_token import CancellationToken
 from .._component_config import ComponentBase
 from .._image import Image
 from ._protocols import ToolSchema
+from ._source import WorkbenchSource
 
 
 class TextResultContent(BaseModel):
@@ -97,6 +100,11 @@ class Workbench(ABC, ComponentBase[BaseModel]):
     @abstractmethod
     async def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore what `save_state` returned."""
+
+    def __toolcrib__(self) -> "Source | list[CoreTool[..., Any]]":
+        """Return it as a source of Toolcrib, which starts and stops it, and saves its state."""
+        source: Source = vars(self).setdefault("_toolcrib_source", WorkbenchSource(self))
+        return source
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -103,6 +103,14 @@ class Agent:
             context.outputs = self._last_result
         return self._last_result
 
+    async def run(self, arg: Any = None) -> NodeMessage:
+        """The same as `process`, as graphs and programs call it."""
+        return await self.process(arg)
+
+    async def do(self, inputs: Any = None) -> NodeMessage:
+        """The same as `process`, as other nodes call it."""
+        return await self.process(inputs)
+
     async def _run(self, turns: list[Turn], system: str, state: dict[str, Any]) -> NodeMessage:
         config = self.config
         tools = {**self.tool_registry.dynamic_tools, **self.tool_registry.registry}
@@ -146,7 +154,7 @@ class Agent:
         metadata: dict[str, Any] = {"status": "stopped" if stop_reason else outcome.status}
         if why := stop_reason or outcome.why:
             metadata["why"] = why
-        metadata["usage"] = {"input": usage.input, "output": usage.output, "cached": usage.cached}
+        metadata["usage"] = usage.to_dict()
         return NodeMessage(content=outcome.text, raw=outcome, metadata=metadata)
 
     def handle_model_error(self, exc: Exception) -> NodeMessage:
@@ -236,6 +244,11 @@ class Agent:
     def result(self) -> NodeMessage | None:
         """The last message that `process` returned."""
         return self._last_result
+
+    @property
+    def outputs(self) -> NodeMessage:
+        """The last message that `process` returned; an empty one before the first."""
+        return self._last_result or NodeMessage()
 
     @property
     def state(self) -> AgentState:

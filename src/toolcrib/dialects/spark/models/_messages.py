@@ -3,7 +3,6 @@
 A message is `{"role": ..., "content": [block, ...]}`.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -75,7 +74,7 @@ def answer_from(reply: Reply) -> dict[str, Any]:
     }
     if reply.calls:
         answer["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": _arguments_text(call)}}
+            {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": arguments_of(call)}}
             for call in reply.calls
         ]
     return answer
@@ -158,7 +157,3 @@ def _call(tool_call: Any) -> Call:
 
 def _arguments(value: Any) -> str | Mapping[str, Any] | None:
     return value if value is None or isinstance(value, str | Mapping) else as_json(value)
-
-
-def _arguments_text(call: Call) -> str:
-    return call.arguments if isinstance(call.arguments, str) else json.dumps(arguments_of(call))

@@ -2,31 +2,14 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from typing import Any, NotRequired
-
-# Before Python 3.12 pydantic accepts no other TypedDict, and users put these into their own models.
-from typing_extensions import TypedDict
+from typing import Any, cast
 
 from ....agent import ModelError, Request
 from ....core import ToolcribError
 from ....formats import Reply, TextDelta
 from ..tools.types import ToolChoice, ToolSpec
 from ._messages import messages_from, reply_from, to_spark_choice, to_spark_spec
-
-Message = dict[str, Any]
-"""`{"role": "user" | "assistant" | "system", "content": [{"text": ...}, ...]}`"""
-
-Messages = list[Message]
-
-
-class ChatCompletionAssistantMessage(TypedDict):
-    """A model's answer. `stop_reason` is "tool_use" if it calls tools, and "end_turn" if it is done."""
-
-    role: str
-    content: Any
-    stop_reason: NotRequired[str]
-    tool_calls: NotRequired[list[dict[str, Any]]]
-    raw: NotRequired[Any]
+from .types import ChatCompletionAssistantMessage, Messages
 
 
 class Model(ABC):
@@ -43,7 +26,8 @@ class Model(ABC):
     ) -> ChatCompletionAssistantMessage:
         """The model's answer to *messages*. *kwargs* are parameters of the request, in the provider's names.
 
-        `tool_calls` is a list of `{"id", "type": "function", "function": {"name", "arguments": <JSON text>}}`.
+        `tool_calls` is a list of `{"id", "type": "function", "function": {"name", "arguments"}}`, whose arguments are a
+        dictionary or JSON text.
         """
 
     def update_config(self, **model_config: Any) -> None:
@@ -63,7 +47,7 @@ class Model(ABC):
     async def reply(self, request: Request, /) -> Reply:
         try:
             answer = await self.get_text(
-                messages_from(request.turns),
+                cast(Messages, messages_from(request.turns)),
                 system_prompt=request.instructions or None,
                 tool_specs=[to_spark_spec(spec) for spec in request.specs] or None,
                 tool_choice=to_spark_choice(request.choice) if request.specs else None,  # type: ignore[arg-type]

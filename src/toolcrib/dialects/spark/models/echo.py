@@ -4,14 +4,16 @@ from typing import Any
 
 from ..tools._blocks import text_of
 from ._messages import to_message
-from .base import ChatCompletionAssistantMessage, Messages, Model
+from .base import Model
+from .types import ChatCompletionAssistantMessage, Messages
 
 
 class EchoModel(Model):
-    """Answers with the text of the user's last message."""
+    """Answers with the text of the user's last message. *streaming* is kept in its configuration, and has no effect."""
 
-    def __init__(self, model_id: str = "echo-model") -> None:
-        self.model_id = model_id
+    def __init__(self, streaming: bool = False) -> None:
+        self.model_id = "echo"
+        self.streaming = streaming
 
     async def get_text(self, messages: Messages, *args: Any, **kwargs: Any) -> ChatCompletionAssistantMessage:
         """The text of the last message of a user."""
@@ -19,11 +21,12 @@ class EchoModel(Model):
         return {"role": "assistant", "content": texts[-1] if texts else "", "stop_reason": "end_turn"}
 
     def update_config(self, **model_config: Any) -> None:
-        """Change the model's name, *model_id*."""
-        if unknown := sorted(model_config.keys() - {"model_id"}):
-            raise TypeError(f"EchoModel has no option '{unknown[0]}'. Its option is model_id.")
-        self.model_id = model_config.get("model_id", self.model_id)
+        """Change `model_id`, the model's name, and `streaming`."""
+        options = self.get_config()
+        if unknown := sorted(model_config.keys() - options.keys()):
+            raise TypeError(f"EchoModel has no option '{unknown[0]}'. Its options are: {', '.join(options)}.")
+        vars(self).update(model_config)
 
     def get_config(self) -> dict[str, Any]:
-        """The model's name, as `model_id`."""
-        return {"model_id": self.model_id}
+        """The model's name, as `model_id`, and `streaming`."""
+        return {"model_id": self.model_id, "streaming": self.streaming}

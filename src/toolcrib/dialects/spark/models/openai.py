@@ -12,7 +12,8 @@ from ....agent.sdk import PerLoop, ProviderErrors, package
 from ....formats import Reply, TextDelta
 from ..tools.types import ToolChoice, ToolSpec
 from ._messages import answer_from, to_core_choice, to_core_spec, turns_from
-from .base import ChatCompletionAssistantMessage, Messages, Model
+from .base import Model
+from .types import ChatCompletionAssistantMessage, Messages
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -21,12 +22,26 @@ logger = logging.getLogger(__name__)
 
 
 class OpenAIConfig(TypedDict, total=False):
-    """`params` are parameters of each request: `{"temperature": 0.7, "max_tokens": 1000}`."""
+    """`params` are parameters of each request: `{"temperature": 0.7, "max_tokens": 1000}`.
+
+    Some of them, and of the client's, may stand beside it: `OpenAIModel(model_id=..., temperature=0.7, api_key=...)`.
+    """
 
     model_id: Required[str]
     params: dict[str, Any] | None
     enable_cache: bool
     cache_ttl_seconds: int
+    max_tokens: int
+    temperature: float
+    top_p: float
+    api_key: str
+    base_url: str
+    timeout: float
+    max_retries: int
+
+
+_OF_REQUEST = ("max_tokens", "temperature", "top_p")
+_OF_CLIENT = ("api_key", "base_url", "timeout", "max_retries")
 
 
 class OpenAIModel(Model):
@@ -64,7 +79,7 @@ class OpenAIModel(Model):
         return cast(ChatCompletionAssistantMessage, answer_from(reply))
 
     def update_config(self, **model_config: Any) -> None:
-        """Change `model_id`, `params`, ..."""
+        """Change `model_id`, `params`, ... Options of the client do not reach one that has been used already."""
         options = OpenAIConfig.__annotations__
         if unknown := sorted(model_config.keys() - options.keys()):
             raise TypeError(
@@ -73,6 +88,8 @@ class OpenAIModel(Model):
             )
         if model_config.get("enable_cache"):
             logger.warning("OpenAIModel does not cache: enable_cache has no effect")
+        # A key is a secret, so those of the client are not in the configuration.
+        self._client_args |= {name: model_config.pop(name) for name in _OF_CLIENT if name in model_config}
         self._config = cast(OpenAIConfig, {**self._config, **model_config})
 
     def get_config(self) -> OpenAIConfig:
@@ -99,7 +116,8 @@ class OpenAIModel(Model):
         return type(self).get_text is not OpenAIModel.get_text
 
     def _chat(self, parameters: dict[str, Any]) -> OpenAIChat:
-        options = {**(self._config.get("params") or {}), **parameters}
+        own = {name: value for name, value in self._config.items() if name in _OF_REQUEST}
+        options = {**(self._config.get("params") or {}), **own, **parameters}
         return OpenAIChat(self._config["model_id"], options=options, client=self._clients.get)
 
     def _new_client(self) -> "AsyncOpenAI":

@@ -4,11 +4,11 @@ import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, get_args
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from ....core import DefinitionError
+from ....core import DefinitionError, ToolError, finished
 from ._schemas import schema_in
-from .types import BaseTool, ToolContext, ToolResult, ToolSpec, update_tool_runtime_metadata
+from .types import ToolContext, ToolResult, ToolSpec
 
 
 class FunctionSchema:
@@ -29,8 +29,9 @@ class FunctionSchema:
         first = self.signature.written[0].name if self.signature.written else None
         self.receiver = first if first in ("self", "cls") and not inspect.ismethod(fn) else None
         everything = self.signature.parameters
+        self.takes_agent = any(map(_is_agent, everything))
         self.contexts = [each.name for each in everything if each.name == context or _is_context(each.annotation)]
-        hidden = {*self.contexts, self.receiver}
+        hidden = {*self.contexts, self.receiver, *(["agent"] if self.takes_agent else [])}
         self.parameters = [each for each in everything if each.name not in hidden]
         # What **kwargs must not receive: the receiver, the contexts, and what the host provides.
         self._hidden = self.signature.hidden | {each.name for each in everything if each.name in hidden}
@@ -52,6 +53,21 @@ class FunctionSchema:
             return {name: value for name, value in arguments.items() if name not in self._hidden}
         return {name: value for name, value in arguments.items() if name in self._accepted}
 
+    def inject(self, arguments: dict[str, Any], tool_use: Any, state: dict[str, Any]) -> None:
+        """Write into *arguments* what the host provides: the ToolContext, and the agent in *state*, if there is one."""
+        arguments |= dict.fromkeys(self.contexts, ToolContext(tool_use, state))
+        if self.takes_agent and "agent" in state:
+            arguments["agent"] = state["agent"]
+
+    def read(self, written: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """The typed arguments of the tool *name* in *written*, with defaults. Raises ValueError in Spark's words."""
+        try:
+            arguments, _ = finished(self.check(name), written, True)
+        except ToolError as error:
+            message = error.message.removeprefix(f"Tool '{name}': ")
+            raise ValueError(f"Validation failed for input parameters: {message}") from error
+        return {**self.defaults(), **self.accepted(arguments)}
+
     def defaults(self) -> dict[str, Any]:
         """The defaults of the parameters that a model sees."""
         return {
@@ -60,18 +76,15 @@ class FunctionSchema:
             if each.default is not inspect.Parameter.empty and type(each.default).__module__ != "pydantic.fields"
         }
 
-    def spec(self, tool: BaseTool, description: str | None) -> ToolSpec:
-        """The spec of *tool*, with *description* or else the docstring."""
+    def spec(self, name: str, description: str | None) -> ToolSpec:
+        """The spec of the tool *name*, with *description* or else the docstring."""
         spec: ToolSpec = {
-            "name": tool.tool_name,
-            "description": description or (self.signature.doc or "").strip() or tool.tool_name,
+            "name": name,
+            "description": description or (self.signature.doc or "").strip() or name,
             "parameters": {"json": self.schema},
         }
-        if response := self._response_schema(tool.tool_name):
+        if response := self._response_schema(name):
             spec["response_schema"] = response
-        update_tool_runtime_metadata(
-            spec, supports_async=tool.supports_async or None, long_running=tool.is_long_running or None
-        )
         return spec
 
     def _response_schema(self, name: str) -> dict[str, Any] | None:
@@ -109,3 +122,16 @@ def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _is_context(annotation: Any) -> bool:
     return annotation is ToolContext or any(map(_is_context, get_args(annotation)))
+
+
+def _is_agent(parameter: Any) -> bool:
+    """Whether the host's agent is injected into *parameter*: one of that name, unless it is of a kind for models."""
+    return parameter.name == "agent" and not _is_for_models(parameter.annotation)
+
+
+def _is_for_models(annotation: Any) -> bool:
+    """Whether *annotation* is of text, numbers and the like, which no agent is."""
+    if get_origin(annotation) is Literal or any(annotation is kind for kind in (str, int, float, bool)):
+        return True
+    parts = get_args(annotation)[: 1 if get_origin(annotation) is Annotated else None]
+    return bool(parts) and all(part is type(None) or _is_for_models(part) for part in parts)

@@ -24,12 +24,20 @@ def normalize_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return normalized
 
 
+def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """*schema* with anything for the properties that have a "$ref", which may lead out of it."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return dict(schema)
+    return {**schema, "properties": {name: {} if "$ref" in of else of for name, of in properties.items()}}
+
+
 def _property(name: str, schema: Any) -> dict[str, Any]:
     if not isinstance(schema, dict):
         return {"type": "string", "description": f"Property {name}"}
-    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
-        return normalize_schema(schema)
     if "$ref" in schema:
         return schema
+    if schema.get("type") == "object" and isinstance(schema.get("properties"), dict):
+        return normalize_schema(schema)
     typed = {} if schema.keys() & _TYPED else {"type": "string"}
     return {**schema, **typed, "description": schema.get("description", f"Property {name}")}

@@ -8,17 +8,28 @@ from collections.abc import Callable, Mapping
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
-from ....core import Context, DefinitionError, ToolError
+from ....core import Context, DefinitionError
 from ....tools import Tool, reference
 from ....tools.work import by_name
 from ._core_tool import build_tool, tool_use_of
 from ._function import FunctionSchema
-from .types import BaseTool, ToolContext, ToolResult, ToolSpec, ToolUse, update_tool_runtime_metadata
+from ._metadata import FunctionToolMetadata
+from ._schemas import normalize_schema, schema_in
+from .types import BaseTool, ToolContext, ToolResult, ToolSpec, ToolUse, run_call, update_tool_runtime_metadata
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-__all__ = ["BaseTool", "DecoratedFunctionTool", "ToolContext", "ToolResult", "ToolSpec", "ToolUse", "tool"]
+__all__ = [
+    "BaseTool",
+    "DecoratedFunctionTool",
+    "FunctionToolMetadata",
+    "ToolContext",
+    "ToolResult",
+    "ToolSpec",
+    "ToolUse",
+    "tool",
+]
 
 
 class FunctionTool(BaseTool, Generic[P, R]):
@@ -58,56 +69,55 @@ class FunctionTool(BaseTool, Generic[P, R]):
     async def acall(self, *args: P.args, **kwargs: P.kwargs) -> Any:
         """Call the function from async code: on the event loop if it is async, else in a thread."""
         call = functools.partial(self.tool_func, *args, **kwargs)
-        value: Any = call() if self._is_async else await asyncio.to_thread(call)
-        return await value if inspect.isawaitable(value) else value
+        return await run_call(call, is_async=self._is_async)
 
 
 class DecoratedFunctionTool(FunctionTool[P, R]):
-    """A function as a tool. Calling it calls the function.
+    """A function as a tool, which `@tool` makes. Calling it calls the function.
 
-    Its annotations are read when its spec, or a call through Toolcrib, first needs them. On a method it binds:
-    `obj.method` is a tool of that object.
+    Name and spec are those given; the arguments of calls are checked against the spec. Without a *tool_spec* it is what
+    *metadata* extracts, when it is first needed: annotations may use names that are defined later. On a method the
+    tool binds: `obj.method` is a tool of that object.
     """
 
     def __init__(
         self,
-        func: Callable[P, R],
+        tool_name: str,
+        tool_spec: ToolSpec | None,
+        tool_func: Callable[P, R],
+        metadata: FunctionToolMetadata,
         *,
-        description: str | None = None,
-        parameters: dict[str, Any] | None = None,
-        name: str | None = None,
-        context: bool | str = False,
         long_running: bool = False,
-        async_execution: bool | None = None,
+        supports_async: bool | None = None,
     ) -> None:
-        from ....schema import returns_awaitable, unwrap_partials
-        from ....schema.signature import enclosing_names
+        from ....schema import returns_awaitable
 
-        if isinstance(context, str) and not context.strip():
-            raise ValueError("The name of the context parameter must not be empty: context=True takes 'tool_context'.")
-        self._method_type: type[Any] | None = type(func) if isinstance(func, staticmethod | classmethod) else None
-        plain = cast(Any, func.__func__ if isinstance(func, staticmethod | classmethod) else func)
-        if isinstance(plain, BaseTool) or not callable(plain):
-            raise ValueError(f"@tool decorates a function, not a {type(plain).__name__}.")
-        self.tool_func = cast(Callable[P, R], plain)
-        self._name = name or getattr(unwrap_partials(plain), "__name__", None) or type(plain).__name__
-        self._description = description
-        self._parameters = parameters
-        self._context = "tool_context" if context is True else context or None
-        self._is_async = returns_awaitable(plain) if async_execution is None else async_execution
-        self._names = enclosing_names(plain)
-        self._spec: ToolSpec | None = None
+        name: object = tool_name
+        if not isinstance(name, str):
+            raise ValueError(f"Tool name must be a string, got {type(name)}")
+        kind, plain = _unbound(tool_func)
+        self._method_type = kind
+        self.tool_func = plain
+        self._name = tool_name
+        self._metadata = metadata
+        self._parameters = None if tool_spec is None else tool_spec.get("parameters")
+        self._is_async = returns_awaitable(plain) if supports_async is None else supports_async
+        self._spec = tool_spec
         self.__name__: str = self._name
         functools.update_wrapper(self, plain)
         # A function that is also a native tool has its own, which would hide ours.
         vars(self).pop("__toolcrib__", None)
         self._supports_async = self._is_async
         self._is_long_running = long_running
+        if tool_spec is not None:
+            update_tool_runtime_metadata(
+                tool_spec, supports_async=self._supports_async or None, long_running=long_running or None
+            )
 
     @property
     def tool_spec(self) -> ToolSpec:
         if self._spec is None:
-            self._spec = self._schema.spec(self, self._description)
+            self._spec = self._metadata.spec_of(self, self._schema)
         return self._spec
 
     @property
@@ -131,19 +141,11 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         Raises ValueError for input that the tool does not accept.
         """
         written = tool_use.get("input")
-        if not isinstance(written, Mapping):
-            raise ValueError(
-                f"Validation failed for input parameters: the input of '{self._name}' is a "
-                f"{type(written).__name__}, not a dictionary of its arguments."
-            )
-        schema = self._schema
-        try:
-            arguments, _ = schema.check(self._name)(written, True)
-        except ToolError as error:
-            message = error.message.removeprefix(f"Tool '{self._name}': ")
-            raise ValueError(f"Validation failed for input parameters: {message}") from error
-        context = ToolContext(tool_use, {} if invocation_state is None else invocation_state)
-        return {**schema.defaults(), **schema.accepted(arguments), **dict.fromkeys(schema.contexts, context)}
+        if not isinstance(written, Mapping | None):
+            raise ValueError(f"Tool '{self._name}' expects object input, a dictionary, not {type(written).__name__}.")
+        arguments = self._schema.read(written or {}, self._name)
+        self._schema.inject(arguments, tool_use, {} if invocation_state is None else invocation_state)
+        return arguments
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> "DecoratedFunctionTool[..., Any]":
         """The tool of one object, if this is a method."""
@@ -154,6 +156,7 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         bound._method_type = staticmethod  # so that it is bound only once
         bound.tool_func = MethodType(self.tool_func, receiver)
         vars(bound)["__wrapped__"] = bound.tool_func
+        bound._metadata = self._metadata.of(bound.tool_func)
         return bound
 
     def named(self, name: str) -> "DecoratedFunctionTool[P, R]":
@@ -169,14 +172,14 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
 
     def _copy(self) -> "DecoratedFunctionTool[P, R]":
         copied = copy.copy(self)
-        copied._spec = None
+        copied._spec = None if self._parameters is None else copy.deepcopy(self._spec)
         for cached in ("_built", "_schema"):
             vars(copied).pop(cached, None)
         return copied
 
     @functools.cached_property
     def _schema(self) -> FunctionSchema:
-        return FunctionSchema(self.tool_func, self._name, self._parameters, self._context, self._names)
+        return self._metadata.schema_of(self._name, self._parameters)
 
     def _build(self) -> Tool[..., Any]:
         schema = self._schema
@@ -192,13 +195,13 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
 
         def prepared(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
             arguments = schema.accepted(arguments)
-            if schema.contexts:
-                arguments |= dict.fromkeys(schema.contexts, ToolContext(*tool_use_of(context)))
+            if schema.contexts or schema.takes_agent:
+                schema.inject(arguments, *tool_use_of(context))
             return arguments
 
         built = build_tool(
             self,
-            self.tool_spec["parameters"]["json"],
+            normalize_schema(schema_in(self.tool_spec.get("parameters", {}))) if self._parameters else schema.schema,
             awaited if self._is_async else call,
             prepared,
             is_async=self._is_async,
@@ -261,15 +264,32 @@ def tool(
     - *long_running*: a hint.
     - *async_execution*: whether to run the function on the event loop; detected by default.
 
-    Raises ValueError for an empty *context*.
+    A parameter named `agent` receives the agent that runs the tool, unless it is annotated as text or a number.
+
+    Raises ValueError for an empty *context*, and a *name* that is not text.
     """
-    decorate = functools.partial(
-        cast(Any, DecoratedFunctionTool),
-        description=description,
-        parameters=parameters,
-        name=name,
-        context=context,
-        long_running=long_running,
-        async_execution=async_execution,
-    )
+    param = "tool_context" if context is True else context.strip() if context else None
+    if isinstance(context, str) and not param:
+        raise ValueError("Context parameter name cannot be empty: context=True takes 'tool_context'.")
+
+    def decorate(fn: Callable[..., Any]) -> DecoratedFunctionTool[..., Any]:
+        metadata = FunctionToolMetadata(_unbound(fn)[1], param).overridden(description, parameters)
+        return DecoratedFunctionTool(
+            metadata.name if name is None else name,
+            None,
+            fn,
+            metadata,
+            long_running=long_running,
+            supports_async=async_execution,
+        )
+
     return decorate if func is None else decorate(func)
+
+
+def _unbound(func: Any) -> tuple[type[Any] | None, Any]:
+    """Whether *func* is a static or class method, and its function. Raises ValueError for what is not a function."""
+    kind = type(func) if isinstance(func, staticmethod | classmethod) else None
+    plain = func.__func__ if kind else func
+    if isinstance(plain, BaseTool) or not callable(plain):
+        raise ValueError(f"@tool decorates a function, not a {type(plain).__name__}.")
+    return kind, plain

@@ -14,15 +14,16 @@ from ....core import DefinitionError, ToolcribError
 from ....tools import Tool, load, reference
 from ....tools.spec import require_name
 from ..utils.import_utils import import_from_ref
-from ._schemas import normalize_schema, schema_in
+from ._schemas import normalize_schema, schema_in, without_references
 from .decorator import DecoratedFunctionTool
+from .decorator import tool as make_tool
 from .tools import normalize_tool_spec, renamed
 from .types import BaseTool, ToolSpec
 
 logger = logging.getLogger(__name__)
 
 _SPECIFICATIONS = (
-    "a tool (decorate a function with @tool), the name of a registered one, a reference 'module.path:function', "
+    "a tool, a function, the name of a registered one, a reference 'module.path:function', "
     "a .py file or a folder of them, a module, or a list of these"
 )
 
@@ -30,20 +31,21 @@ _SPECIFICATIONS = (
 class ToolRegistry:
     """Tools by name: `registry` has all of them, `dynamic_tools` those loaded while the program runs.
 
-    `tool_refs` has the known references by which they can be imported again.
+    `tool_refs` has the known references by which they can be imported again. `tool_config` is the program's own.
     """
 
     def __init__(self) -> None:
         self.registry: dict[str, BaseTool] = {}
         self.dynamic_tools: dict[str, BaseTool] = {}
+        self.tool_config: dict[str, Any] | None = None
         self.tool_refs: dict[str, str] = {}
 
     def process_tools(self, tools: list[Any]) -> list[str]:
         """Register the tools that *tools* specify and return their names.
 
-        An entry is a tool, the name of a registered one, a reference (`module.path:function`), a `.py` file or a folder
-        of them, a module or its name, or a list of these. Raises ValueError for anything else, before any tool is
-        registered, and for a name that is taken.
+        An entry is a tool, a function (which becomes one, as by `@tool`), the name of a registered one, a reference
+        (`module.path:function`), a `.py` file or a folder of them, a module or its name, or a list of these. Raises
+        ValueError for anything else, before any tool is registered, and for a name that is taken.
         """
         found = [each for entry in _flattened([tools]) for each in self._find(entry)]
         for each in found:
@@ -133,7 +135,7 @@ class ToolRegistry:
         """Check *tool_spec*, and complete its parameters in place.
 
         A bare schema moves under the key "json". Missing "type", "properties" and "required" are added, and the type
-        and description of each property. Raises ValueError for an invalid spec.
+        and description of each property; one with a "$ref" stays as it is. Raises ValueError for an invalid spec.
         """
         from ....schema import require_schema
 
@@ -152,7 +154,7 @@ class ToolRegistry:
             raise ValueError(f"{label}: 'json' in its parameters is a {kind}, not a JSON Schema.")
         schema = normalize_schema(schema_in(parameters))
         try:
-            require_schema(schema, label=label)
+            require_schema(without_references(schema), label=label)
         except DefinitionError as error:
             raise ValueError(str(error)) from None
         tool_spec["parameters"] = {"json": schema}
@@ -194,6 +196,8 @@ class ToolRegistry:
         """The tools that *entry* specifies."""
         if isinstance(entry, BaseTool):
             return [_Found(entry)]
+        if inspect.isroutine(entry):
+            return [_Found(make_tool(entry))]
         if isinstance(entry, str) and entry in self.registry:
             return [_Found(self.registry[entry], is_registered=True)]
         if isinstance(entry, str) and ":" in entry and not _is_path(entry):

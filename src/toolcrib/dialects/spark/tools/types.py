@@ -1,20 +1,24 @@
 """`spark.tools.types`: the shapes of tools, tool uses and results, and the base class of all tools."""
 
-import asyncio
 import copy
 import functools
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired
+from typing import TYPE_CHECKING, Any, Literal, NotRequired
 
 # Before Python 3.12 pydantic accepts no other TypedDict, and users put these into their own models.
 from typing_extensions import TypedDict
 
-from ....core import Context
+from ....core import Context, Escaped, in_thread
 from ....tools import Tool as CoreTool
 from ._core_tool import build_tool, tool_use_of
 from ._schemas import normalize_schema, schema_in
+
+if TYPE_CHECKING:
+    from ._parameters import ParametersSpec as ParametersSpec
+    from ._parameters import ToolArgsConfig as ToolArgsConfig
 
 
 class ToolRuntimeMetadata(TypedDict, total=False):
@@ -166,10 +170,8 @@ class BaseTool(ABC):
 
     async def acall(self, *args: Any, **kwargs: Any) -> Any:
         """Run the tool from async code. A sync tool runs in a thread and does not block the event loop."""
-        if inspect.iscoroutinefunction(type(self).__call__):
-            return await self(*args, **kwargs)
-        value = await asyncio.to_thread(functools.partial(self, *args, **kwargs))
-        return await value if inspect.isawaitable(value) else value
+        is_async = inspect.iscoroutinefunction(type(self).__call__)
+        return await run_call(functools.partial(self, *args, **kwargs), is_async=is_async)
 
     def __toolcrib__(self) -> CoreTool[..., Any]:
         # The same tool as long as these stay the same.
@@ -195,6 +197,15 @@ class BaseTool(ABC):
         return build_tool(self, schema, self.acall if is_async else self, prepared, is_async=is_async, home=home)
 
 
+async def run_call(call: Callable[[], Any], *, is_async: bool) -> Any:
+    """The value of *call*, on the event loop if it is async, else in a thread, as every tool of Toolcrib runs."""
+    try:
+        value = call() if is_async else await in_thread(call)
+    except Escaped as escaped:
+        raise escaped.error from None
+    return await value if inspect.isawaitable(value) else value
+
+
 def update_tool_runtime_metadata(
     tool_spec: ToolSpec, *, supports_async: bool | None = None, long_running: bool | None = None
 ) -> None:
@@ -203,3 +214,11 @@ def update_tool_runtime_metadata(
         tool_spec.setdefault("x_spark", {})["supports_async"] = supports_async
     if long_running is not None:
         tool_spec.setdefault("x_spark", {})["long_running"] = long_running
+
+
+def __getattr__(name: str) -> Any:
+    if name not in ("ParametersSpec", "ToolArgsConfig"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import _parameters  # on first use, because of pydantic
+
+    return getattr(_parameters, name)

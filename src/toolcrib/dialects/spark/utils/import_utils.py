@@ -5,6 +5,7 @@ Python's own here.
 """
 
 import builtins
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -72,7 +73,13 @@ def get_ref_for_class(cls: type[Any]) -> str:
 def _import(ref: str, trusted: Sequence[str] | None) -> Any:
     if not isinstance(ref, str):
         raise ImportError(f"A reference is text of the form 'module.path:name', not {type(ref).__name__}.")
+    module, colon, path = ref.partition(":")
     try:
         return imported(ref, trusted=trusted)
     except LoadError as error:
+        # Programs match these words of Spark's.
+        if not colon or not all(part.isidentifier() for part in f"{module}.{path}".split(".")):
+            raise ImportError(f"Invalid reference format: {ref[:100]!r}. {error}") from error
+        if sys.modules.get(module) is None:
+            raise ImportError(f"Cannot import module {module!r}: {error}") from error
         raise ImportError(str(error)) from error

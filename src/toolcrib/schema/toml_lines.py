@@ -7,7 +7,7 @@ import re
 import tomllib
 from typing import Any
 
-from ..schema.declared import Keys
+from .declared import Keys
 
 _STRING = r'"""(?:\\.|(?!""")[^\\])*"{3,5}' + r"|'''(?:(?!''').)*'{3,5}|" + r'"(?:\\.|[^"\\])*"|' + r"'[^']*'"
 _TOKEN = re.compile(

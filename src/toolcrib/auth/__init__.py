@@ -1,0 +1,46 @@
+"""Credentials: the catalogue of providers, OAuth 2.0 flows, the vault of grants, and the broker of the pipeline.
+
+Needs the extra `toolcrib[auth]`: importing this without it raises SetupError.
+"""
+
+from ..core import SetupError
+
+try:
+    from .authorizations import CallbackError, Completed
+    from .broker import CredentialBroker
+    from .catalogue import Client, OAuth2, Provider, load_catalogue
+    from .flows import DeviceCode, Flow, FlowError
+    from .grant import Grant, Owner
+    from .needed import OPERATOR, Needed, secret_owner
+    from .sealed import DatabaseVault
+    from .vault import Authorization, MemoryVault, StoredGrant, Vault
+except ModuleNotFoundError as missing:
+    package = (missing.name or "").partition(".")[0]
+    if package == "toolcrib":
+        raise
+    raise SetupError(
+        f"Credentials need the package '{package}', which is missing: pip install 'toolcrib[auth]'"
+    ) from missing
+
+__all__ = [
+    "OPERATOR",
+    "Authorization",
+    "CallbackError",
+    "Client",
+    "Completed",
+    "CredentialBroker",
+    "DatabaseVault",
+    "DeviceCode",
+    "Flow",
+    "FlowError",
+    "Grant",
+    "MemoryVault",
+    "Needed",
+    "OAuth2",
+    "Owner",
+    "Provider",
+    "StoredGrant",
+    "Vault",
+    "load_catalogue",
+    "secret_owner",
+]

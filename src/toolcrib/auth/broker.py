@@ -1,0 +1,450 @@
+"""The broker: gives a call the credentials that its tool requires, refreshes them, or says what has to be granted.
+
+What a grant needs before it can be used is its *state*; what is done in each is a table. A refresh token is spent
+once: one refresh at a time over all processes that share the vault, and its outcome is stored before it is used.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from ..core import (
+    Broker,
+    Call,
+    Caller,
+    Credential,
+    LoopEnded,
+    Pending,
+    Requirement,
+    Secret,
+    SetupError,
+    StoreError,
+    ToolAuth,
+    ToolcribError,
+    ToolError,
+    await_on,
+    log_failure,
+)
+from ..net import client
+from ..schema.describe import closest_match, did_you_mean, display_name
+from .authorizations import CallbackError, Completed, new_authorization, pending_of
+from .catalogue import Client, OAuth2, Provider, absent_settings, load_catalogue
+from .flows import Flow, FlowError
+from .grant import Grant, Owner
+from .needed import OPERATOR, Needed, secret_owner
+from .states import STEPS, covers, is_over, ready_until, state_of
+from .vault import Authorization, MemoryVault, StoredGrant, Vault
+
+_log = logging.getLogger("toolcrib")
+
+_KEPT = 10_000
+"""So many credentials are kept as they were last given."""
+_WRITE_AGAIN_S = (0.1, 0.5, 2.0, 5.0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """A credential as it was given, of what was stored for *owner*; None as *until* is for ever."""
+
+    owner: Owner
+    stored: StoredGrant
+    credential: Credential
+    until: datetime | None
+
+
+class CredentialBroker(Broker):
+    """A Broker of OAuth 2.0 grants, keys and named secrets, each caller's own, in *vault*.
+
+    *clients* are what the providers know this program as, by the provider's name; *catalogue* is a file of providers
+    beside those that come with the package. *secrets* are the operator's, by name, for callers who have none of their
+    own. *redirect_uri* is where providers send people back to; without it nobody can be sent. *form_uri* is where a
+    person enters a key or a secret. *allow* are hosts and networks that are reached although they are private, as for
+    `net.client`. *clock* gives the time by which grants and questions expire, as an aware datetime.
+    """
+
+    def __init__(
+        self,
+        *,
+        clients: Mapping[str, Client] | None = None,
+        vault: Vault | None = None,
+        catalogue: Path | Mapping[str, Provider] | None = None,
+        secrets: Mapping[str, str] | None = None,
+        redirect_uri: str | None = None,
+        form_uri: str | None = None,
+        allow: Iterable[str] = (),
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self.providers = catalogue if isinstance(catalogue, Mapping) else load_catalogue(catalogue)
+        self.vault: Vault = MemoryVault() if vault is None else vault
+        self.redirect_uri = redirect_uri
+        self.form_uri = form_uri
+        self._clients = dict(clients or {})
+        self._secrets = dict(secrets or {})
+        self._allow = tuple(allow)
+        self._http = partial(client, allow=self._allow, timeout_s=20.0, max_bytes=1024 * 1024)
+        self._clock = clock
+        self._resolved: dict[ToolAuth, Needed] = {}
+        self._discovered: dict[str, OAuth2] = {}
+        self._given: dict[tuple[ToolAuth, str, str], _Given] = {}
+        self._refreshes: set[asyncio.Task[Any]] = set()
+        for name in self._clients:
+            self._entry(name)
+
+    # The broker of the pipeline
+
+    async def authorize(
+        self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
+    ) -> Sequence[Credential] | Pending:
+        """A credential for each of *requirements*, or what has to be granted first."""
+        self._require_principal(caller, call.tool)
+        given: list[Credential] = []
+        try:
+            for required in requirements:
+                if isinstance(required, Secret):
+                    found = await self._secret(required, caller, call.tool)
+                elif (last := await self._as_last(required, caller)) is not None:
+                    found = last
+                else:
+                    found = await self._credential(self.needed(required, call.tool), caller, call.tool)
+                    await self._keep(required, caller, found)
+                if isinstance(found, Pending):
+                    return found
+                given.append(found)
+        except (StoreError, SetupError) as error:
+            log_failure(f"The credentials of '{call.tool}' cannot be read", error, None)
+            raise ToolError(f"The credentials of '{call.tool}' cannot be read now.", "unavailable") from None
+        return given
+
+    def needed(self, required: ToolAuth, tool: str) -> Needed:
+        """*required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
+        if (found := self._resolved.get(required)) is not None:
+            return found
+        try:
+            entry = self._entry(required.provider)
+            name, handler = entry.handler(required.handler)
+        except SetupError as error:
+            raise ToolError(f"Tool '{tool}' needs credentials that nobody can give: {error}", "unauthorized") from None
+        except LookupError as known:
+            raise ToolError(
+                f"'{required.provider}' has no handler '{display_name(required.handler or '')}'. It has: {known}.",
+                "unauthorized",
+            ) from None
+        if required.scopes and not (isinstance(handler, OAuth2) and handler.scoped):
+            raise ToolError(f"'{required.provider}' has no scopes with its handler '{name}'.", "unauthorized")
+        is_of_program = isinstance(handler, OAuth2) and handler.grant == "client_credentials"
+        needed = Needed(required.provider, name, entry, handler, tuple(required.scopes), is_of_program)
+        self._resolved[required] = needed
+        return needed
+
+    # Asking
+
+    async def ask_for(self, requirements: Iterable[Requirement], caller: Caller, tool: str) -> list[Pending]:
+        """What *caller* has yet to grant for all of *requirements*: one pending a provider, its scopes united."""
+        self._require_principal(caller, tool)
+        asked: list[Pending] = []
+        united: dict[tuple[str, str], Needed] = {}
+        for required in requirements:
+            if isinstance(required, Secret):
+                found = await self._secret(required, caller, tool)
+                asked += [found] if isinstance(found, Pending) else []
+                continue
+            needed = self.needed(required, tool)
+            key = (needed.provider, needed.handler_name)
+            scopes = {*needed.scopes, *(united[key].scopes if key in united else ())}
+            united[key] = replace(needed, scopes=tuple(sorted(scopes)))
+        for needed in united.values():
+            granted = await self._credential(needed, caller, tool)
+            asked += [granted] if isinstance(granted, Pending) else []
+        return asked
+
+    async def ask(
+        self,
+        needed: Needed,
+        caller: Caller,
+        tool: str,
+        scopes: Sequence[str] = (),
+        *,
+        has_ended: bool = False,
+        redirect_uri: str | None = None,
+    ) -> Pending:
+        """What a person has to grant, and where. Asked again before it is granted, it is the same.
+
+        *scopes* are those that were granted before; with *has_ended*, that is over, and they are told so.
+        *redirect_uri* is where this one is sent back to, in place of the broker's.
+        """
+        if needed.is_of_program:
+            raise SetupError(f"'{needed.provider}' gives this program a token of its own: nobody is asked.")
+        now, redirect_uri = self._clock(), redirect_uri or self.redirect_uri
+        authorization = new_authorization(
+            needed.owner(caller),
+            thread=caller.thread,
+            scopes=self.scopes_of(needed, scopes),
+            redirect_uri=redirect_uri or "",
+            form_uri=self.form_uri,
+            now=now,
+        )
+        if isinstance(needed.handler, OAuth2):
+            flow, url = self.flow(needed), ""  # raises where no client is configured
+            if redirect_uri is not None:
+                try:
+                    url = await flow.authorization_url(
+                        redirect_uri=redirect_uri,
+                        scopes=authorization.scopes,
+                        state=authorization.state,
+                        verifier=authorization.verifier,
+                    )
+                except FlowError as error:
+                    if error.error != "unsupported":
+                        raise ToolError(f"{error} Nobody can be asked now.", "unavailable") from None
+            authorization = replace(authorization, url=url)
+        authorization = await self.vault.open(authorization, now=now)
+        return pending_of(authorization, title=needed.entry.title, tool=tool, has_ended=has_ended)
+
+    async def complete(self, url: str, *, caller: Caller | None = None) -> Completed:
+        """Take what a provider sent back, *url* with its query, and store the grant. Raises CallbackError.
+
+        With *caller*, only an authorization of that principal is completed: give it where the host knows who is at the
+        browser. A state is used once, whatever the outcome.
+        """
+        try:
+            written = parse_qs(urlsplit(url).query, keep_blank_values=True)
+        except ValueError:  # it is not a URL, and has no state
+            written = {}
+        query = {name: values[-1] for name, values in written.items()}
+        found = await self.find(query.get("state", ""), caller=caller)
+        if found.owner.handler != "oauth2" or not await self.vault.close(found):
+            raise CallbackError("This authorization was completed already.", "unknown")
+        needed = self.needed(ToolAuth(found.owner.provider, found.owner.handler), found.owner.provider)
+        try:
+            flow = self.flow(needed)
+            await flow.require_issuer(query.get("iss"))
+            if "error" in query or not query.get("code"):
+                reason = f"'{needed.entry.title}' granted nothing. Call the tool again to be asked."
+                raise CallbackError(reason, "denied", found.id)
+            grant = await flow.exchange_code(
+                query["code"], redirect_uri=found.redirect_uri, verifier=found.verifier, scopes=found.scopes
+            )
+        except FlowError as error:
+            raise CallbackError(f"{error} Call the tool again to be asked.", "failed", found.id) from None
+        also = await self.save(found.owner, grant)
+        return Completed((found.id, *also), found.owner, found.thread)
+
+    async def find(self, state: str, *, caller: Caller | None = None) -> Authorization:
+        """The open authorization with *state*, of *caller* if one is given. Raises CallbackError."""
+        found = await self.vault.find(state, now=self._clock())
+        if found is None:
+            raise CallbackError("Nobody waits for this authorization, or no longer. Call the tool again.", "unknown")
+        if caller is not None and caller.principal != found.owner.principal:
+            raise CallbackError("This authorization was begun by somebody else.", "foreign")
+        return found
+
+    async def save(self, owner: Owner, grant: Grant) -> list[str]:
+        """Store *grant* in place of what *owner* has. Returns the ids of the pendings that had waited for it.
+
+        Raises SetupError for a secret that could not be redacted or sent.
+        """
+        grant.require_usable(owner.handler)
+        while True:
+            stored = await self.vault.get(owner)
+            if await self.vault.put(owner, grant, version=None if stored is None else stored.version):
+                break
+        waiting = await self.vault.authorizations(owner, now=self._clock())
+        return [one.id for one in waiting if covers(grant.scopes, one.scopes) and await self.vault.close(one)]
+
+    async def revoke(self, owner: Owner) -> bool:
+        """Forget what *owner* has granted, and tell the provider. False where there was nothing.
+
+        It is forgotten also where the provider cannot be told, or where it does not open: both are logged.
+        """
+        try:
+            stored = await self.vault.get(owner)
+        except StoreError as error:
+            log_failure(f"'{owner.provider}' is not told that a grant ends", error, None)
+            return await self.vault.remove(owner)
+        if stored is None or not await self.vault.remove(owner):
+            return False
+        if owner.handler != "secret":
+            await self._end(owner, stored.grant)
+        return True
+
+    async def _end(self, owner: Owner, grant: Grant) -> None:
+        """Tell the provider that *grant* ends, if it wants to know. Where that fails, it is logged."""
+        try:
+            needed = self.needed(ToolAuth(owner.provider, owner.handler), owner.provider)
+            if isinstance(needed.handler, OAuth2):
+                await self.flow(needed).revoke(grant)
+        except (ToolcribError, ToolError) as error:
+            log_failure(f"'{owner.provider}' could not be told that a grant ends", error, None)
+
+    async def settle(self) -> None:
+        """Wait until no refresh is under way: what a provider has rotated is stored before an event loop ends."""
+        for task in list(self._refreshes):
+            with suppress(LoopEnded):
+                await await_on(task.get_loop(), _wait(task))
+
+    def missing(self, name: str) -> list[str]:
+        """The settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
+        entry = self._entry(name)
+        if entry.oauth2 is None or (entry.default or "oauth2") != "oauth2":
+            return []
+        return absent_settings(entry, entry.oauth2, self._clients.get(name))
+
+    # Giving
+
+    async def _as_last(self, required: ToolAuth, caller: Caller) -> Credential | None:
+        """What was given last time, where nothing has changed since: most calls come here."""
+        last = self._given.get((required, caller.principal, caller.profile))
+        if last is None or (last.until is not None and last.until <= self._clock()):
+            return None
+        return last.credential if await self.vault.get(last.owner) is last.stored else None
+
+    async def _keep(self, required: ToolAuth, caller: Caller, found: Credential | Pending) -> None:
+        owner = self.needed(required, "").owner(caller)
+        stored = await self.vault.get(owner)
+        if isinstance(found, Pending) or stored is None or stored.grant.access_token != found.secret:
+            return
+        if len(self._given) >= _KEPT:
+            self._given.clear()
+        self._given[required, caller.principal, caller.profile] = _Given(owner, stored, found, ready_until(stored))
+
+    def _require_principal(self, caller: Caller, tool: str) -> None:
+        if caller.principal == OPERATOR:  # what they enter would be everybody's
+            raise ToolError(
+                f"Tool '{tool}' needs the credentials of a caller, and this one has no name.", "unauthorized"
+            )
+
+    async def _credential(self, needed: Needed, caller: Caller, tool: str) -> Credential | Pending:
+        owner = needed.owner(caller)
+        stored = seen = await self.vault.get(owner)
+        state = state_of(stored, needed.scopes, self._clock())
+        if STEPS[state] != "give" and (STEPS[state] == "refresh" or needed.is_of_program):
+            stored = await self._refreshed(needed, owner, stored)
+            state = state_of(stored, needed.scopes, self._clock())
+            if state == "needs_refresh" and stored is not None and not is_over(stored, self._clock()):
+                state = "ready"  # it still works, and the provider gives none that lives longer, or no answer now
+        if STEPS[state] == "give" and stored is not None:
+            return needed.credential(stored.grant, self._parameters(needed), self._allow)
+        if needed.is_of_program:
+            raise ToolError(f"'{needed.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
+        granted = () if seen is None else seen.grant.scopes
+        return await self.ask(needed, caller, tool, granted, has_ended=seen is not None and state != "needs_scopes")
+
+    async def _refreshed(self, needed: Needed, owner: Owner, stored: StoredGrant | None) -> StoredGrant | None:
+        """What *owner* has after a refresh, which goes on if the call is cancelled: its token may be spent by then."""
+        task = asyncio.ensure_future(self._refresh(needed, owner, stored))
+        self._refreshes.add(task)
+        task.add_done_callback(self._refresh_done)
+        return await asyncio.shield(task)
+
+    def _refresh_done(self, task: "asyncio.Task[Any]") -> None:
+        self._refreshes.discard(task)
+        if not task.cancelled():
+            task.exception()  # where nobody waits for it any more, it is no news
+
+    async def _refresh(self, needed: Needed, owner: Owner, seen: StoredGrant | None) -> StoredGrant | None:
+        async with self.vault.alone(owner):
+            stored = await self.vault.get(owner)
+            if needed.is_of_program:
+                return await self._of_program(needed, owner, stored)
+            if stored is None or seen is None or stored.version != seen.version:
+                return stored  # somebody else has done it
+            try:
+                grant = await self.flow(needed).refresh(stored.grant)
+            except FlowError as error:
+                if error.refused:
+                    _log.warning("'%s' refused a refresh (%s): its grant has ended", owner.provider, error.error)
+                    await self.vault.remove(owner, version=stored.version)
+                elif is_over(stored, self._clock()):
+                    raise ToolError(f"{error} The credentials cannot be refreshed now.", "unavailable") from None
+            else:
+                if not await self._put_refreshed(owner, grant, stored.version) and not await self.vault.get(owner):
+                    await self._end(owner, grant)  # it was revoked meanwhile, and the provider knows the old token only
+            return await self.vault.get(owner)
+
+    async def _put_refreshed(self, owner: Owner, grant: Grant, version: int) -> bool:
+        """Store what a refresh brought. Tried again where the store fails: the token that it has is spent."""
+        for pause_s in _WRITE_AGAIN_S:
+            try:
+                return await self.vault.put(owner, grant, version=version)
+            except StoreError as error:
+                log_failure(f"What '{owner.provider}' answered to a refresh is not stored yet", error, None)
+                await asyncio.sleep(pause_s)
+        return await self.vault.put(owner, grant, version=version)
+
+    async def _of_program(self, needed: Needed, owner: Owner, stored: StoredGrant | None) -> StoredGrant | None:
+        """A token of the program's own for all scopes that it was ever needed for; *stored* where that is one."""
+        if state_of(stored, needed.scopes, self._clock()) == "ready":
+            return stored
+        scopes = self.scopes_of(needed, () if stored is None else stored.grant.scopes)
+        try:
+            grant = await self.flow(needed).client_credentials(scopes)
+        except FlowError as error:
+            code: Any = "unavailable" if error.error in ("unreachable", "malformed") else "unauthorized"
+            raise ToolError(f"{error} The program's own token comes by [auth.{needed.provider}].", code) from None
+        await self.vault.put(owner, grant, version=None if stored is None else stored.version)
+        return await self.vault.get(owner)
+
+    async def _secret(self, required: Secret, caller: Caller, tool: str) -> Credential | Pending:
+        name = required.name
+        own = secret_owner(caller.principal, caller.profile, name)
+        for owner in (own, secret_owner(OPERATOR, "default", name)):
+            if (stored := await self.vault.get(owner)) is not None:
+                return Credential(name, stored.grant.access_token, "secret")
+        if (given := self._secrets.get(name)) is not None:
+            return Credential(name, given, "secret")
+        now = self._clock()
+        authorization = new_authorization(
+            own, thread=caller.thread, scopes=(), redirect_uri="", form_uri=self.form_uri, now=now
+        )
+        return pending_of(await self.vault.open(authorization, now=now), title=name, tool=tool)
+
+    async def open_scopes(self, needed: Needed, caller: Caller) -> set[str]:
+        """The scopes that *caller* has granted, or is asked for now."""
+        owner = needed.owner(caller)
+        stored, waiting = await self.vault.get(owner), await self.vault.authorizations(owner, now=self._clock())
+        asked = {scope for one in waiting for scope in one.scopes}
+        return asked if stored is None else {*asked, *stored.grant.scopes}
+
+    def scopes_of(self, needed: Needed, granted: Sequence[str] = ()) -> tuple[str, ...]:
+        """The scopes to ask for: what the tool needs, what was *granted* before, and what the provider's table adds."""
+        if not isinstance(needed.handler, OAuth2) or not needed.handler.scoped:
+            return ()
+        offline = needed.handler.offline_scope
+        also = (*(() if needed.scopes else needed.entry.recommended_scopes), *((offline,) if offline else ()))
+        return tuple(sorted({*needed.scopes, *granted, *also}))
+
+    def _parameters(self, needed: Needed) -> Mapping[str, str]:
+        client = self._clients.get(needed.provider)
+        return {} if client is None else client.parameters
+
+    def flow(self, needed: Needed) -> Flow:
+        """The OAuth requests for *needed*. Raises ToolError `unauthorized`, naming the settings that are missing."""
+        assert isinstance(needed.handler, OAuth2)
+        client = self._clients.get(needed.provider)
+        absent = absent_settings(needed.entry, needed.handler, client)
+        if client is None or absent not in ([], ["client_secret"]):  # a public client has no secret
+            raise ToolError(
+                f"'{needed.provider}' is not configured: [auth.{needed.provider}] in the settings needs "
+                f"{' and '.join(absent)}.",
+                "unauthorized",
+            )
+        return Flow(needed.provider, needed.handler, client, self._http, self._discovered, clock=self._clock)
+
+    def _entry(self, name: str) -> Provider:
+        if (entry := self.providers.get(name)) is None:
+            hint = did_you_mean(closest_match(name, self.providers))
+            raise SetupError(
+                f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
+            )
+        return entry
+
+
+async def _wait(task: "asyncio.Task[Any]") -> None:
+    await asyncio.wait({task})

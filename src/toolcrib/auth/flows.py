@@ -1,0 +1,399 @@
+"""The requests of OAuth 2.0, and what providers answer, with what each does differently as its table says.
+
+Parameters are written by authlib, requests are sent by `net`. No message here quotes a token, a code or a secret.
+"""
+
+import json
+import re
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Any, Literal
+from urllib.parse import parse_qsl
+
+import httpx2
+from authlib.oauth2.auth import ClientAuth
+from authlib.oauth2.rfc6749.parameters import prepare_grant_uri
+from authlib.oauth2.rfc7636 import create_s256_code_challenge
+
+from ..core import ToolcribError
+from .catalogue import Client, OAuth2, filled, require_endpoint
+from .discovery import document_urls, with_document
+from .grant import LEAST_SECRET, Grant
+
+_METHODS = {"post": "client_secret_post", "basic": "client_secret_basic", "none": "none"}
+_DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+_ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a name (RFC 8693)
+_CODE = re.compile(r"[A-Za-z_]{1,40}")
+_FOREVER_S = 1e9
+_LONGEST_TOKEN, _LONGEST_SCOPES, _LONGEST_DETAIL = 16 * 1024, 16 * 1024, 2000
+_LEAST_PAUSE_S = 0.05
+
+
+class FlowError(ToolcribError):
+    """A provider refused, or did not answer as it should. *error* is its code (RFC 6749, 5.2), or one of ours.
+
+    With `refused`, asking the same again is no use: somebody has to log in again.
+    """
+
+    def __init__(self, message: str, error: str) -> None:
+        super().__init__(message)
+        self.error = error
+
+    @property
+    def refused(self) -> bool:
+        return self.error in ("invalid_grant", "access_denied", "expired_token", "invalid_scope")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCode:
+    """What a person enters where (RFC 8628). Whoever started it polls every *interval_s*."""
+
+    device_code: str = field(repr=False)
+    user_code: str
+    verification_url: str
+    expires_at: datetime
+    interval_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The OAuth requests of one provider, for one client. *discovered* has the tables of issuers, by provider.
+
+    *clock* gives the time from which what a provider grants expires.
+    """
+
+    name: str
+    oauth2: OAuth2
+    client: Client
+    http: Callable[[], httpx2.AsyncClient] = field(repr=False)
+    discovered: MutableMapping[str, OAuth2] = field(default_factory=dict[str, OAuth2], repr=False)
+    on_answer: Callable[[Mapping[str, Any]], None] | None = field(default=None, repr=False)
+    """Is given each answer that became a grant, as the provider wrote it: with its secrets."""
+    clock: Callable[[], datetime] = field(default=partial(datetime.now, UTC), repr=False)
+
+    async def table(self) -> OAuth2:
+        """The provider's table; where it has an issuer in place of endpoints, with those that are discovered there."""
+        table = self.oauth2
+        if table.token_url is not None or table.issuer is None:
+            return table
+        if self.name not in self.discovered:
+            self.discovered[self.name] = await self._discover(self._filled(table.issuer))
+        return self.discovered[self.name]
+
+    async def require_issuer(self, iss: str | None) -> None:
+        """Raise FlowError unless *iss*, of a callback, is the provider's (RFC 9207)."""
+        table = await self.table()
+        if table.issuer is None or (iss is None and not table.iss_required):
+            return
+        if iss != self._filled(table.issuer):
+            raise FlowError("The answer is of another provider than the one that was asked (RFC 9207).", "foreign")
+
+    async def authorization_url(self, *, redirect_uri: str, scopes: Sequence[str], state: str, verifier: str) -> str:
+        """Where somebody grants *scopes* (RFC 6749, 4.1.1; with PKCE, RFC 7636)."""
+        table = await self.table()
+        return self.url_of(table, redirect_uri=redirect_uri, scopes=scopes, state=state, verifier=verifier)
+
+    def url_of(self, table: OAuth2, *, redirect_uri: str, scopes: Sequence[str], state: str, verifier: str) -> str:
+        """As `authorization_url`, for a *table* that has its endpoints."""
+        if table.authorize_url is None:
+            raise FlowError(f"'{self.name}' has no authorization endpoint.", "unsupported")
+        parameters = dict(table.parameters)
+        if table.pkce:
+            challenge: str = create_s256_code_challenge(verifier)  # type: ignore[no-untyped-call]
+            parameters |= {"code_challenge": challenge, "code_challenge_method": "S256"}
+        if table.scoped and scopes:
+            parameters[table.scope_parameter] = table.scope_separator.join(scopes)
+        parameters |= {"redirect_uri": redirect_uri, "state": state}
+        url: str = prepare_grant_uri(self._filled(table.authorize_url), self.client.id, "code", **parameters)
+        return url
+
+    async def exchange_code(self, code: str, *, redirect_uri: str, verifier: str, scopes: Sequence[str]) -> Grant:
+        """The grant for an authorization code (RFC 6749, 4.1.3). *verifier* is empty where the URL had no PKCE."""
+        body = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
+        if verifier and (await self.table()).pkce:
+            body["code_verifier"] = verifier
+        return await self._token(body, scopes)
+
+    async def refresh(self, grant: Grant) -> Grant:
+        """A new access token (RFC 6749, 6). The refresh token is the new one, or the old where it can be used again."""
+        if not grant.refresh_token:
+            raise FlowError(f"'{self.name}' gave no refresh token.", "invalid_grant")
+        body = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
+        return await self._token(body, grant.scopes, grant)
+
+    async def client_credentials(self, scopes: Sequence[str]) -> Grant:
+        """A token of the program's own (RFC 6749, 4.4)."""
+        return await self._token({"grant_type": "client_credentials", **await self._scopes(scopes)}, scopes)
+
+    async def exchange_token(self, subject_token: str, *, scopes: Sequence[str], audience: str | None = None) -> Grant:
+        """A token for *audience* in exchange for *subject_token*, an access token (RFC 8693)."""
+        body = {"grant_type": _EXCHANGE, "subject_token": subject_token, "subject_token_type": _ACCESS_TOKEN}
+        body |= await self._scopes(scopes) | ({"audience": audience} if audience else {})
+        return await self._token(body, scopes)
+
+    async def start_device(self, scopes: Sequence[str]) -> DeviceCode:
+        """Begin the flow for a device without a browser (RFC 8628, 3.1)."""
+        table = await self.table()
+        if table.device_url is None:
+            raise FlowError(f"'{self.name}' has no device authorization endpoint.", "unsupported")
+        answer = await self._post(table.device_url, await self._scopes(scopes))
+        device_code = self._secret(answer, "device_code")
+        user_code = self._secret(answer, "user_code")
+        names = ("verification_uri_complete", "verification_uri", "verification_url")  # the last is Google's
+        url = next((found for name in names if (found := self._secret(answer, name))), None)
+        if not (device_code and user_code and url):
+            raise self._malformed()
+        try:
+            require_endpoint(url)
+        except ValueError:
+            raise self._malformed() from None
+        lives_s = min(self._seconds(answer.get("expires_in")) or 600.0, 86_400.0)
+        pause_s = min(max(self._seconds(answer.get("interval")) or 5.0, _LEAST_PAUSE_S), 60.0)
+        return DeviceCode(device_code, user_code, url, self.clock() + timedelta(seconds=lives_s), pause_s)
+
+    async def poll_device(self, device_code: str, scopes: Sequence[str]) -> Grant | Literal["pending", "slow_down"]:
+        """The grant once somebody has entered the code (RFC 8628, 3.4)."""
+        try:
+            return await self._token({"grant_type": _DEVICE, "device_code": device_code}, scopes)
+        except FlowError as error:
+            if error.error == "authorization_pending":
+                return "pending"
+            if error.error == "slow_down":
+                return "slow_down"
+            raise
+
+    async def revoke(self, grant: Grant) -> bool:
+        """Whether the provider was told that *grant* ends: as RFC 7009 says, or as its table does."""
+        table = await self.table()
+        url, refresh, access = table.revoke_url, grant.refresh_token, grant.access_token
+        if url is None:
+            return False
+        match table.revoke:
+            case "bearer":
+                for token in filter(None, (refresh, access)):
+                    await self._post(url, {}, auth=_BearerAuth(token), may_be_empty=True)
+            case "delete":
+                auth = _ClientAuth(self.client, "client_secret_basic", "json")
+                await self._post(url, {"access_token": access}, auth=auth, method="DELETE", may_be_empty=True)
+            case "named":
+                body = {"refresh_token": refresh} if refresh else {"access_token": access}
+                await self._post(url, body, may_be_empty=True)
+            case kind:
+                token = access if kind == "access_token" else refresh or access
+                await self._post(url, {"token": token}, may_be_empty=True)
+        return True
+
+    async def _scopes(self, scopes: Sequence[str]) -> dict[str, str]:
+        return {"scope": (await self.table()).scope_separator.join(scopes)} if scopes else {}
+
+    def _filled(self, template: str) -> str:
+        try:
+            url = filled(template, {"client_id": self.client.id}, self.client.parameters)
+            require_endpoint(url)
+        except ToolcribError as missing:
+            raise FlowError(
+                f"'{self.name}' needs the setting '{missing}': [auth.{self.name}] {missing} = \"...\".", "unsupported"
+            ) from None
+        except ValueError as error:
+            raise FlowError(f"'{self.name}': {error}, in [auth.{self.name}].", "unsupported") from None
+        return url
+
+    # Requests
+
+    async def _discover(self, issuer: str) -> OAuth2:
+        for url in document_urls(issuer):
+            response = await self._send("GET", url)
+            if response.status_code == 200 and (document := _read(response)) is not None:
+                try:
+                    return with_document(self.oauth2, document, issuer)
+                except ValueError:  # a message of pydantic would quote the document
+                    break
+            if response.status_code >= 500:
+                raise FlowError(f"'{self.name}' failed with status {response.status_code}.", "unreachable")
+        raise FlowError(f"The issuer of '{self.name}' has no valid document of its endpoints (RFC 8414).", "malformed")
+
+    async def _token(self, body: Mapping[str, str], asked: Sequence[str], before: Grant | None = None) -> Grant:
+        table = await self.table()
+        assert table.token_url is not None
+        answer = await self._post(table.token_url, body)
+        grant = self._grant(table, answer, asked, before)
+        if self.on_answer is not None:
+            self.on_answer(answer)
+        return grant
+
+    async def _post(
+        self,
+        url: str,
+        body: Mapping[str, str],
+        *,
+        auth: httpx2.Auth | None = None,
+        method: str = "POST",
+        may_be_empty: bool = False,
+    ) -> dict[str, Any]:
+        """What the provider answered. Raises FlowError."""
+        table = await self.table()
+        if auth is None:
+            auth = _ClientAuth(self.client, _METHODS[table.client_auth if self.client.secret else "none"], table.body)
+        response = await self._send(method, self._filled(url), body, auth, table.headers)
+        answer, status = _read(response), response.status_code
+        code = answer.get("error") if answer is not None else None
+        failed = table.error_status_ok and answer is not None and answer.get("ok") is not True
+        if 300 <= status < 400:
+            # Whoever is named there must not get the client's secret.
+            raise FlowError(f"'{self.name}' answered with a redirect, which is not followed.", "redirected")
+        if code or failed or status >= 400:
+            raise self._refusal(table, code, status)
+        if answer is None and not may_be_empty:
+            raise self._malformed()
+        return answer or {}
+
+    async def _send(
+        self,
+        method: str,
+        url: str,
+        body: Mapping[str, str] | None = None,
+        auth: httpx2.Auth | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> httpx2.Response:
+        sent = {"Accept": "application/json", **(headers or {})}
+        try:
+            async with self.http() as http:
+                data = None if body is None else dict(body)
+                options: dict[str, Any] = {"headers": sent, "data": data, "auth": auth, "follow_redirects": False}
+                if method == "POST":  # by the method of that name, which programs replace in their tests
+                    return await http.post(url, **options)
+                return await http.request(method, url, **options)
+        except (httpx2.HTTPError, httpx2.InvalidURL, ToolcribError, ValueError) as error:
+            raise FlowError(f"'{self.name}' cannot be reached: {type(error).__name__}.", "unreachable") from None
+
+    # Answers
+
+    def _refusal(self, table: OAuth2, error: Any, status: int) -> FlowError:
+        # Of what a provider says, only a code that looks like one: a text could be anybody's, and quote a secret.
+        code = error if isinstance(error, str) and _CODE.fullmatch(error) else ""
+        if not code and status >= 500:
+            return FlowError(f"'{self.name}' failed with status {status}.", "unreachable")
+        reason = code or f"status {status}"
+        if code in table.ended_errors:
+            code = "invalid_grant"
+        return FlowError(f"'{self.name}' refused: {reason}.", code or f"status_{status}")
+
+    def _malformed(self) -> FlowError:
+        return FlowError(f"'{self.name}' did not answer as OAuth 2.0 says.", "malformed")
+
+    def _grant(self, table: OAuth2, answer: Mapping[str, Any], asked: Sequence[str], before: Grant | None) -> Grant:
+        token: Any = answer.get(table.token_member) if table.token_member else answer
+        if before is not None and (not isinstance(token, dict) or "access_token" not in token):
+            token = answer  # a refresh is answered without the member
+        if not isinstance(token, Mapping):
+            raise self._malformed()
+        access, refresh = self._secret(token, "access_token"), self._secret(token, "refresh_token")
+        kind = token.get("token_type")
+        types = table.token_types
+        is_bearer = kind is None or not types or (isinstance(kind, str) and kind.lower() in types)
+        if access is None or not is_bearer:
+            raise self._malformed()
+        if before is not None and table.refresh == "kept":
+            refresh = refresh or before.refresh_token  # where it rotates, the old one is spent
+        if table.refresh == "none":
+            refresh = None
+        lives_s = self._seconds(token.get("expires_in")) or (table.lifetime_s if refresh else None)
+        scopes = self._granted(token.get("scope"), asked)
+        also = [implied for scope in scopes for implied in table.implied_scopes.get(scope, ())]
+        if refresh and table.offline_scope:
+            also.append(table.offline_scope)
+        kept = {name: str(answer[name]) for name in table.keep if isinstance(answer.get(name), str | int)}
+        return Grant(
+            access_token=access,
+            refresh_token=refresh,
+            scopes=tuple(dict.fromkeys([*scopes, *also])),
+            expires_at=None if lives_s is None else self.clock() + timedelta(seconds=lives_s),
+            detail={
+                **(before.detail if before else {}),
+                **{name: text for name, text in kept.items() if len(text) <= _LONGEST_DETAIL and text.isprintable()},
+            },
+        )
+
+    def _granted(self, scope: Any, asked: Sequence[str]) -> Sequence[str]:
+        """The scopes in an answer: text, or a list as some write it. Of the characters of RFC 6749, A.4."""
+        if scope is None or scope == "":
+            return asked  # without a word on scopes, they are those that were asked for (RFC 6749, 5.1)
+        scopes: Any = scope.replace(",", " ").split() if isinstance(scope, str) else scope
+        if not (isinstance(scopes, list) and all(isinstance(one, str) and _is_token(one) for one in scopes)):
+            raise self._malformed()
+        if sum(map(len, scopes)) + len(scopes) > _LONGEST_SCOPES:
+            raise self._malformed()
+        return scopes
+
+    def _secret(self, answer: Mapping[str, Any], name: str) -> str | None:
+        """The text *name* of *answer*, of the characters of RFC 6749, A, and so long that it can be redacted."""
+        value = answer.get(name)
+        if value is None or value == "":
+            return None
+        if not (isinstance(value, str) and value.isascii() and value.isprintable() and value.strip() == value):
+            raise self._malformed()
+        if not LEAST_SECRET <= len(value) <= _LONGEST_TOKEN:
+            raise self._malformed()
+        return value
+
+    def _seconds(self, value: Any) -> float | None:
+        """A duration, also where it is text. None for one that has no end: absent, 0, or decades."""
+        if value is None:
+            return None
+        try:
+            seconds = float(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else -1.0
+        except (ValueError, OverflowError):
+            seconds = -1.0
+        if not seconds >= 0:
+            raise self._malformed()
+        return seconds if 0 < seconds < _FOREVER_S else None
+
+
+class _ClientAuth(httpx2.Auth):
+    """Authenticates the client by authlib; where a provider wants JSON, the body is written as that."""
+
+    requires_request_body = True
+
+    def __init__(self, client: Client, method: str, body: str) -> None:
+        self._auth = ClientAuth(client.id, client.secret, method)
+        self._body = body
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        headers = dict(request.headers)
+        prepared: Any = self._auth.prepare(request.method, str(request.url), headers, request.content.decode())  # type: ignore[no-untyped-call]
+        _, headers, body = prepared
+        if self._body == "json":
+            headers["content-type"] = "application/json"
+            body = json.dumps(dict(parse_qsl(body)))
+        headers.pop("content-length", None)
+        yield httpx2.Request(request.method, request.url, headers=headers, content=body, extensions=request.extensions)
+
+
+class _BearerAuth(httpx2.Auth):
+    """Authenticates by a token itself (RFC 6750)."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        request.headers["Authorization"] = f"Bearer {self._token}"
+        yield request
+
+
+def _is_token(text: str) -> bool:
+    return text.isascii() and text.isprintable() and " " not in text and text != ""
+
+
+def _read(response: httpx2.Response) -> dict[str, Any] | None:
+    """The members of an answer: JSON, or form-encoded, as some write it."""
+    try:
+        data: Any = response.json()
+    except (ValueError, RecursionError):
+        kind = response.headers.get("content-type") or "text/plain"
+        # Not by the charset that it names: Python has some that are none.
+        text = response.content.decode(errors="replace")
+        data = dict(parse_qsl(text)) if "form-urlencoded" in kind or "text/plain" in kind else None
+    return data if isinstance(data, dict) and data else None

@@ -1,0 +1,111 @@
+"""What somebody has granted at a provider: values, and their JSON in the vault."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from ..core import Caller, SetupError, StoreError
+
+LEAST_SECRET = 4
+"""A shorter text would be found in ordinary words, and cannot be redacted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose row it is: a principal's *profile*, and of which *provider*, by which *handler*.
+
+    What is given to everybody (the operator's secrets) has no principal.
+    """
+
+    principal: str
+    profile: str
+    provider: str
+    handler: str
+
+    @classmethod
+    def of(cls, caller: Caller, provider: str, handler: str) -> "Owner":
+        return cls(caller.principal, caller.profile, provider, handler)
+
+    @property
+    def binding(self) -> tuple[str, str, str, str]:
+        """What its envelope is bound to."""
+        return (self.principal, self.profile, self.provider, self.handler)
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """A token and what belongs to it; for other handlers than `oauth2`, *access_token* is the secret.
+
+    *scopes* are those that were granted. *detail* is what the provider said beside it, and its table keeps. Raises
+    SetupError for a moment without a timezone, and for scopes that are not a list of texts.
+    """
+
+    access_token: str = field(repr=False)
+    refresh_token: str | None = field(default=None, repr=False)
+    scopes: Sequence[str] = ()
+    expires_at: datetime | None = None
+    detail: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def __post_init__(self) -> None:
+        ends: Any = self.expires_at
+        if ends is not None and not (isinstance(ends, datetime) and ends.utcoffset() is not None):
+            raise SetupError("'expires_at' of a grant is a datetime with a timezone, or None.")
+        scopes: Any = self.scopes
+        if (
+            isinstance(scopes, str)
+            or not isinstance(scopes, Sequence)
+            or not all(isinstance(one, str) for one in scopes)
+        ):
+            raise SetupError("'scopes' of a grant is a list of texts.")
+        object.__setattr__(self, "scopes", tuple(scopes))  # equal to what a database gives back
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The texts in it that nobody may see."""
+        return tuple(secret for secret in (self.access_token, self.refresh_token) if secret)
+
+    def require_usable(self, handler: str) -> None:
+        """Raise SetupError for a secret that would be found in ordinary words, or that *handler* could not send."""
+        for secret in self.secrets:
+            if len(secret.strip()) < LEAST_SECRET:
+                raise SetupError(
+                    f"A secret has at least {LEAST_SECRET} characters: a shorter one could not be redacted."
+                )
+            if any("\ud800" <= character <= "\udfff" for character in secret):
+                raise SetupError("A secret is text that can be written as UTF-8.")
+            if handler == "token" and not (secret.isascii() and secret.isprintable()):
+                raise SetupError("A key is sent in a header: it has printable ASCII characters, and no line breaks.")
+
+    def to_bytes(self) -> bytes:
+        data = {
+            "access_token": self.access_token,
+            "refresh_token": self.refresh_token,
+            "scopes": list(self.scopes),
+            "expires_at": self.expires_at and self.expires_at.isoformat(),
+            "detail": dict(self.detail),
+        }
+        return json.dumps(data).encode()
+
+    @classmethod
+    def from_bytes(cls, written: bytes) -> "Grant":
+        """The grant that `to_bytes` wrote. Raises StoreError for anything else."""
+        try:
+            data: Any = json.loads(written)
+            expires_at = data["expires_at"]
+            return cls(
+                access_token=_text(data["access_token"]),
+                refresh_token=None if data["refresh_token"] is None else _text(data["refresh_token"]),
+                scopes=tuple(map(_text, data["scopes"])),
+                expires_at=None if expires_at is None else datetime.fromisoformat(expires_at),
+                detail={name: _text(value) for name, value in data["detail"].items()},
+            )
+        except (ValueError, TypeError, KeyError, AttributeError, SetupError):
+            raise StoreError("A stored grant is damaged. Revoke it, and log in again.") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError
+    return value

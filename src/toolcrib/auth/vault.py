@@ -1,0 +1,156 @@
+"""Where grants are, and the authorizations that somebody has begun: the protocol, and a vault in memory.
+
+`DatabaseVault`, in `sealed.py`, has them in a store, sealed, for all processes that share it.
+"""
+
+import hashlib
+import threading
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+
+from ..core import Semaphore
+from .grant import Grant, Owner
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGrant:
+    """A grant as it is in a vault. Each change of it has a *version* of its own."""
+
+    grant: Grant
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Authorization:
+    """An authorization that *owner* has been asked for, until *expires_at*: what the callback needs to complete it.
+
+    *id* is that of the pending. *state* comes back from the provider, once; a vault has its digest only.
+    """
+
+    id: str
+    owner: Owner
+    thread: str
+    scopes: Sequence[str]
+    expires_at: datetime
+    url: str = field(repr=False)
+    state: str = field(repr=False)
+    verifier: str = field(repr=False)
+    redirect_uri: str = ""
+
+
+def state_digest(state: str) -> str:
+    return hashlib.sha256(state.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class Vault(Protocol):
+    """Grants by owner, changed by compare-and-set, and open authorizations. Raises StoreError where it fails."""
+
+    async def get(self, owner: Owner, /) -> StoredGrant | None: ...
+
+    async def put(self, owner: Owner, grant: Grant, /, *, version: int | None) -> bool:
+        """Store *grant* where the stored one has *version*, or where there is none (None). False where it differs."""
+        ...
+
+    async def remove(self, owner: Owner, /, *, version: int | None = None) -> bool:
+        """Whether there was a grant, with *version* if one is given, which is gone now."""
+        ...
+
+    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant]]: ...
+
+    def alone(self, owner: Owner, /) -> AbstractAsyncContextManager[None]:
+        """One at a time for *owner*, over all tasks, threads and processes that share the vault."""
+        ...
+
+    async def open(self, authorization: Authorization, /, *, now: datetime) -> Authorization:
+        """Store *authorization*. Where the owner has an open one for these scopes and this address: that one."""
+        ...
+
+    async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
+        """The open authorization with *state*."""
+        ...
+
+    async def close(self, authorization: Authorization, /) -> bool:
+        """End *authorization*. True for exactly one of those who try."""
+        ...
+
+    async def authorizations(self, owner: Owner, /, *, now: datetime) -> Sequence[Authorization]:
+        """The open authorizations of *owner*."""
+        ...
+
+
+class MemoryVault:
+    """A vault in memory: what is in it is lost with the process. At most *size* authorizations are open."""
+
+    def __init__(self, *, size: int = 10_000) -> None:
+        self._size = size
+        self._lock = threading.Lock()
+        self._versions = 0
+        self._grants: dict[Owner, StoredGrant] = {}
+        self._open: dict[str, Authorization] = {}
+        self._turns: dict[Owner, Semaphore] = {}
+
+    async def get(self, owner: Owner, /) -> StoredGrant | None:
+        return self._grants.get(owner)
+
+    async def put(self, owner: Owner, grant: Grant, /, *, version: int | None) -> bool:
+        with self._lock:
+            stored = self._grants.get(owner)
+            if version != (None if stored is None else stored.version):
+                return False
+            self._versions += 1
+            self._grants[owner] = StoredGrant(grant, self._versions)
+            return True
+
+    async def remove(self, owner: Owner, /, *, version: int | None = None) -> bool:
+        with self._lock:
+            stored = self._grants.get(owner)
+            if stored is None or version not in (None, stored.version):
+                return False
+            del self._grants[owner]
+            return True
+
+    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant]]:
+        with self._lock:
+            return [(owner, one.grant) for owner, one in self._grants.items() if owner.principal == principal]
+
+    @asynccontextmanager
+    async def alone(self, owner: Owner, /):  # type: ignore[no-untyped-def]
+        with self._lock:
+            turn = self._turns.setdefault(owner, Semaphore(1))
+        permit = await turn.acquire()
+        try:
+            yield
+        finally:
+            turn.release(permit)
+
+    async def open(self, authorization: Authorization, /, *, now: datetime) -> Authorization:
+        with self._lock:
+            for one in list(self._open.values()):
+                if one.expires_at <= now:
+                    del self._open[state_digest(one.state)]
+                elif is_same(one, authorization):
+                    return one
+            while len(self._open) >= self._size:
+                del self._open[next(iter(self._open))]
+            self._open[state_digest(authorization.state)] = authorization
+            return authorization
+
+    async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
+        found = self._open.get(state_digest(state))
+        return found if found is not None and found.expires_at > now else None
+
+    async def close(self, authorization: Authorization, /) -> bool:
+        with self._lock:
+            return self._open.pop(state_digest(authorization.state), None) is not None
+
+    async def authorizations(self, owner: Owner, /, *, now: datetime) -> Sequence[Authorization]:
+        with self._lock:
+            return [one for one in self._open.values() if one.owner == owner and one.expires_at > now]
+
+
+def is_same(one: Authorization, other: Authorization) -> bool:
+    """Whether both ask the same of the same owner."""
+    return (one.owner, sorted(one.scopes), one.redirect_uri) == (other.owner, sorted(other.scopes), other.redirect_uri)

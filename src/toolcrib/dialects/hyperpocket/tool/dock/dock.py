@@ -1,0 +1,20 @@
+"""`hyperpocket.tool.dock.dock`: the base of what makes tools of other things."""
+
+import abc
+from typing import Any, Generic, TypeVar
+
+from ..function.tool import FunctionTool
+
+DockToolLike = TypeVar("DockToolLike")
+
+
+class Dock(abc.ABC, Generic[DockToolLike]):
+    """Makes a FunctionTool of something else. An instance is a loader: `loaders = {str: MyDock()}` in a Pocket."""
+
+    @abc.abstractmethod
+    def dock(self, tool_like: DockToolLike, *args: Any, **kwargs: Any) -> FunctionTool:
+        """Return the tool of *tool_like*."""
+        raise NotImplementedError
+
+    def __call__(self, *args: Any, **kwargs: Any) -> FunctionTool:
+        return self.dock(*args, **kwargs)

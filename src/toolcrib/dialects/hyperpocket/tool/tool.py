@@ -1,0 +1,180 @@
+"""`hyperpocket.tool.tool`: the base of tools, what a tool needs to be authorized, and requests for tools."""
+
+import abc
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Self
+
+from pydantic import BaseModel, Field, model_validator
+
+from ....core import DefinitionError, in_thread
+from ....tools import Tool as CoreTool
+from ....workbench import sync
+from ..auth import AuthProvider, is_scoped
+from ..prompts import pocket_extended_tool_description
+from ..util.json_schema_to_model import json_schema_to_model
+from ._core_tool import core_tool
+
+
+class ToolAuth(BaseModel):
+    """What a tool needs to be authorized: credentials of which provider, by which handler, with which scopes."""
+
+    scopes: list[str] | None = Field(
+        default=None,
+        description="Scopes that the tool needs. None where nothing is authorized, or the handler has no scopes.",
+    )
+    auth_provider: AuthProvider | None = Field(
+        default=None, description="Whose credentials the tool needs. None where it needs no authentication."
+    )
+    auth_handler: str | None = Field(
+        default=None, description="The handler that gives them. None for the default one of the provider."
+    )
+
+    @model_validator(mode="after")
+    def _has_scopes_only_where_there_are_any(self) -> Self:
+        if not self.scopes:
+            return self
+        if self.auth_provider is None:
+            raise DefinitionError(
+                f"ToolAuth has scopes ({', '.join(self.scopes)}) and no provider, so nobody would be asked for them. "
+                "Name the auth_provider, or leave the scopes out."
+            )
+        if is_scoped(self.auth_provider, self.auth_handler) is False:
+            of = self.auth_handler or f"the default one of {self.auth_provider.name}"
+            raise DefinitionError(
+                f"ToolAuth has scopes ({', '.join(self.scopes)}), and its handler, {of}, has none. Leave them out."
+            )
+        return self
+
+
+class ToolRequest(abc.ABC):
+    """What is needed to make a tool, not to call it. `Pocket.loaders` says how a tool is made of it."""
+
+    postprocessings: list[Callable[..., Any]] | None = None
+    overridden_tool_vars: dict[str, str]
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        made = super().__new__(cls)
+        made.overridden_tool_vars = {}
+        return made
+
+    @abc.abstractmethod
+    def __str__(self) -> str:
+        raise NotImplementedError
+
+    def add_postprocessing(self, postprocessing: Callable[..., Any]) -> None:
+        """Have the tool's result go through *postprocessing* too, last."""
+        self.postprocessings = [*(self.postprocessings or ()), postprocessing]
+
+    def __or__(self, other: Callable[..., Any]) -> Self:
+        self.add_postprocessing(other)
+        return self
+
+    def with_postprocessings(self, postprocessings: list[Callable[..., Any]]) -> Self:
+        """Have the tool's result go through *postprocessings* too, last. Returns the request itself."""
+        self.postprocessings = [*(self.postprocessings or ()), *postprocessings]
+        return self
+
+    def override_tool_variables(self, override_vars: dict[str, str]) -> Self:
+        """Give the tool *override_vars* in place of its own. Returns the request itself."""
+        self.overridden_tool_vars = dict(override_vars)
+        return self
+
+
+class Tool(BaseModel, abc.ABC):
+    """The base of tools. A subclass defines `invoke` or `ainvoke`, and gives the fields their values.
+
+    Both are called with `body`, the arguments that were checked, and with `thread_id`, `profile` and `envs`, the
+    credentials and the tool variables.
+    """
+
+    name: str = Field(description="tool name")
+    description: str = Field(description="tool description")
+    argument_json_schema: dict[str, Any] | None = Field(default=None, description="tool argument json schema")
+    auth: ToolAuth | None = Field(default=None, description="authentication information to invoke tool")
+    postprocessings: list[Callable[..., Any]] | None = Field(
+        default=None, description="postprocessing functions after tool is invoked"
+    )
+    default_tool_vars: dict[str, str] = Field(default_factory=dict[str, str], description="default tool variables")
+    overridden_tool_vars: dict[str, str] = Field(
+        default_factory=dict[str, str], description="overridden tool variables"
+    )
+    use_profile: bool = Field(default=False, description="whether a Pocket offers thread and profile to the model")
+
+    def __new__(cls, *_: Any, **__: Any) -> Self:
+        if cls.invoke is Tool.invoke and cls.ainvoke is Tool.ainvoke:
+            raise TypeError(f"{cls.__name__} defines neither 'invoke' nor 'ainvoke', so it does nothing. Define one.")
+        return super().__new__(cls)
+
+    def invoke(self, **kwargs: Any) -> Any:
+        """Do the work, for sync code. Where only `ainvoke` is defined, that is run; also inside a running loop."""
+        return sync.run(self.ainvoke(**kwargs))
+
+    async def ainvoke(self, **kwargs: Any) -> Any:
+        """Do the work. Where only `invoke` is defined, that is called in a thread."""
+        return await in_thread(partial(self.invoke, **kwargs))
+
+    def schema_model(self, use_profile: bool = True) -> type[BaseModel] | None:
+        """Return a model of a call: `thread_id`, `profile`, and as `body` the arguments. None without a schema.
+
+        Without *use_profile*, a model of the arguments alone.
+        """
+        if not self.argument_json_schema:
+            return None
+        body = {"description": "The argument of the tool.", **self.argument_json_schema}
+        return json_schema_to_model(wrapped_schema(self.name, body) if use_profile else body, self.name)
+
+    def get_description(self, use_profile: bool = False) -> str:
+        """Return the description for a model; with *use_profile*, of a call as `schema_model` has it."""
+        return pocket_extended_tool_description(self.description) if use_profile else self.description
+
+    def override_tool_variables(self, override_vars: dict[str, str]) -> Self:
+        """Set tool variables in place of the defaults. Returns the tool itself."""
+        self.overridden_tool_vars |= override_vars
+        return self
+
+    @property
+    def tool_vars(self) -> dict[str, str]:
+        """The tool variables: the defaults, and what overrides them."""
+        return self.default_tool_vars | self.overridden_tool_vars
+
+    def with_postprocessing(self, postprocessing: Callable[..., Any]) -> Self:
+        """Have the result go through *postprocessing* too, last. Returns the tool itself."""
+        return self.with_postprocessings([postprocessing])
+
+    def with_postprocessings(self, postprocessings: list[Callable[..., Any]]) -> Self:
+        """Have the result go through *postprocessings* too, last. Returns the tool itself."""
+        self.postprocessings = [*(self.postprocessings or ()), *postprocessings]
+        return self
+
+    def __or__(self, other: Callable[..., Any]) -> Self:
+        return self.with_postprocessing(other)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __toolcrib__(self) -> CoreTool[..., Any]:
+        """Return the tool for any workbench: its broker authorizes it, its caller is the thread and the profile."""
+        return core_tool(self, self, is_sync=type(self).ainvoke is Tool.ainvoke)
+
+
+def wrapped_schema(name: str, body: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a call with a thread and a profile, whose `body` are the arguments."""
+    return {
+        "title": name,
+        "type": "object",
+        "properties": {
+            "thread_id": {
+                "type": "string",
+                "default": "default",
+                "description": "The ID of the chat thread in which the tool is invoked. Left out if it is not known.",
+            },
+            "profile": {
+                "type": "string",
+                "default": "default",
+                "description": "As which of their profiles the user invokes the tool. Left out if they name none.",
+            },
+            "body": {**body, "title": name},
+        },
+        "required": ["body"],
+    }

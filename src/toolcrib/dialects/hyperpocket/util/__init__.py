@@ -1,0 +1,1 @@
+"""`hyperpocket.util`: schemas and models of functions."""

@@ -1,0 +1,82 @@
+"""What a worker process runs WebAssembly tools with. Runs in the worker, not in the host."""
+
+import hashlib
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ..core import Context, LoadError, SetupError, ToolError
+
+try:
+    from .modules import OutputOverLimit, ProgramLimits, Programs, Trapped
+except ModuleNotFoundError as missing:
+    package = (missing.name or "").partition(".")[0]
+    if package == "toolcrib":
+        raise
+    raise SetupError(
+        f"WebAssembly tools need the package '{package}', which is missing: pip install 'toolcrib[sandbox]'"
+    ) from missing
+
+
+class GuestPrograms:
+    """Loads the modules of a worker process, each compiled once."""
+
+    def __init__(self) -> None:
+        self._programs = Programs()
+
+    def load(self, where: Mapping[str, Any], name: str) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
+        """What runs the module at *where*: its arguments as JSON on standard input → what it wrote.
+
+        Raises LoadError for what cannot run here, and where the file is not what the host has read.
+        """
+        code = Path(where["file"]).read_bytes()
+        if hashlib.sha256(code).hexdigest() != where["sha256"]:
+            raise LoadError(f"Its file has changed since the host loaded it ({where['file']}). Load it again.")
+        program = self._programs.compile(code)
+        limits = ProgramLimits(**where["limits"])
+
+        async def run(arguments: str, context: Context) -> dict[str, Any]:
+            environment = _environment(name, where["variables"], context)
+            try:
+                ended = await program.run(arguments.encode(), environment, limits)
+            except OutputOverLimit:
+                raise ToolError(
+                    f"Tool '{name}' wrote more than {limits.output_bytes} bytes. Ask for less.", "too_large"
+                ) from None
+            except Trapped as trapped:
+                reason = f"Tool '{name}' was stopped: {trapped}."
+                raise ToolError(reason + _quoted(trapped.error_output), "trapped") from None
+            if ended.status:
+                reason = f"Tool '{name}' ended with status {ended.status}."
+                raise ToolError(reason + _quoted(ended.error_output))
+            for line in ended.error_output.decode(errors="replace").splitlines():
+                context.log.info("%s", line)
+            try:
+                return {"text": ended.output.decode()}
+            except UnicodeDecodeError:
+                raise ToolError(f"Tool '{name}' wrote what is not UTF-8 text.", "invalid_result") from None
+
+        return run
+
+
+def _environment(name: str, variables: list[str], context: Context) -> dict[str, str]:
+    """The *variables* of the host that the tool names, and its credentials: `NAME` of a secret, `PROVIDER_TOKEN`."""
+    found: dict[str, str] = {}
+    for variable in variables:
+        if variable not in context.variables:
+            raise ToolError(
+                f"Tool '{name}' needs the variable '{variable}', which the host does not give.", "unavailable"
+            )
+        found[variable] = str(context.variables[variable])
+    for credential in context.credentials.values():
+        is_named = credential.kind == "secret"
+        key = credential.provider if is_named else f"{credential.provider.upper().replace('-', '_')}_TOKEN"
+        found[key] = credential.secret
+    if any("\0" in text for text in found.values()):
+        raise ToolError(f"A variable of tool '{name}' has a NUL, which no environment can hold.", "unavailable")
+    return found
+
+
+def _quoted(error_output: bytes) -> str:
+    text = error_output.decode(errors="replace").strip()
+    return f" It wrote: {text[-2000:]}" if text else ""

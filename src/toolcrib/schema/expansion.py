@@ -1,0 +1,90 @@
+"""How often a JSON Schema looks at one value: references that double let a few lines look a billion times.
+
+jsonschema-rs remembers what it has seen of references that lead back to themselves, and of no others, and holds every
+thread until it is done.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
+from functools import reduce
+from typing import Any
+
+from .places import IN_PLACE, Part, Places, below
+
+MOST = 1_000_000
+"""How often one value may be looked at, which takes about 50 ms."""
+
+_STATES = 2_000
+"""How many kinds of values are looked into: beyond, it is not known."""
+
+_SAME_VALUE = frozenset({*IN_PLACE, "not", "then", "else"})
+_DEFINITIONS = frozenset({"$defs", "definitions", "contentSchema"})
+
+_Applied = Counter[Part]
+"""The places of a schema that apply to one value, and how often."""
+
+
+def leads_to_itself(schema: Mapping[str, Any]) -> str | None:
+    """Return the pointer to a place of *schema* that applies itself to the same value; None where there is none."""
+    found = Places(schema).cyclic(follow=lambda part, keyword, step: keyword in _SAME_VALUE)
+    return min((part.path for part in found), default=None)
+
+
+def times_looked(schema: Mapping[str, Any]) -> int:
+    """Return how often *schema*, in which no place leads to itself, looks at a value inside the worst one.
+
+    A number over `MOST` is a lower bound. References that lead back to themselves count once.
+    """
+    places = Places(schema)
+    expanded: dict[Part, _Applied] = {}
+
+    def expand(part: Part) -> _Applied:
+        if part not in expanded:
+            inside = [inner for keyword, inner in below(part) if keyword in _SAME_VALUE]
+            target = places.target(part) if part.refers else None
+            applied = [expand(inner) for inner in (*inside, *((target,) if target else ()))]
+            expanded[part] = reduce(_add, applied, Counter([part]))
+        return expanded[part]
+
+    most = 0
+    seen: set[Hashable] = set()
+    waiting: list[tuple[_Applied, frozenset[frozenset[Part]]]] = [(expand(places.root), frozenset())]
+    while waiting and len(seen) < _STATES and most <= MOST:
+        applied, above = waiting.pop()
+        here = frozenset(applied)
+        if here in above or (known := frozenset(applied.items())) in seen:
+            continue
+        seen.add(known)
+        most = max(most, applied.total())
+        for inner in _members(applied):
+            each = (Counter({place: times * n for place, n in expand(part).items()}) for part, times in inner.items())
+            waiting.append((reduce(_add, each, Counter()), above | {here}))
+    return most
+
+
+def _add(one: _Applied, other: _Applied) -> _Applied:
+    one.update(other)
+    return one
+
+
+def _members(applied: _Applied) -> Iterator[_Applied]:
+    """What applies to each member and item of a value that has them all."""
+    groups: dict[Any, _Applied] = {}
+    others: dict[Part, Part] = {}
+    for part, times in applied.items():
+        for keyword, inner in below(part):
+            if keyword in _SAME_VALUE or keyword in _DEFINITIONS:
+                continue
+            if keyword == "additionalProperties":
+                others[part] = inner
+            step = inner.path[len(part.path) :] if keyword in ("properties", "patternProperties") else keyword
+            groups.setdefault(step, Counter())[inner] += times
+    for step, group in groups.items():
+        for part, inner in others.items():
+            if step.startswith("/properties/") and step.removeprefix("/properties/") not in _names(part):
+                group[inner] += applied[part]
+    yield from groups.values()
+
+
+def _names(part: Part) -> set[str]:
+    return {name.replace("~", "~0").replace("/", "~1") for name in part.schema.get("properties", ())}

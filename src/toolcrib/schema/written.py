@@ -1,0 +1,143 @@
+"""Python values as the JSON values that a call would carry: every field, also those that a dump leaves out.
+
+pydantic's own dumps skip excluded fields, mask secrets, run serializers and give sets in any order.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Set
+from math import isfinite
+from typing import Any
+
+import pydantic_core
+from pydantic import AliasChoices, BaseModel, EncodedBytes, EncodedStr, RootModel, SecretBytes, SecretStr
+from pydantic.fields import FieldInfo
+from pydantic.types import Json, Secret
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+
+
+class NotWritten(ValueError):
+    """A value that no JSON document has the whole of. Its message gives the reason, and quotes no value."""
+
+
+def is_plain(value: Any) -> bool:
+    """Whether *value* consists of JSON values only. Raises RecursionError."""
+    kind = type(value)
+    if kind is dict:
+        return _PLAIN.issuperset(map(type, value.values())) or all(map(is_plain, value.values()))
+    if kind is list:
+        return _PLAIN.issuperset(map(type, value)) or all(map(is_plain, value))
+    return kind in _PLAIN
+
+
+def written(value: Any, *, mask: str | None = None, strict: bool = True) -> Any:
+    """Return *value* as JSON values, by the names under which a model reads them; secrets as *mask*, if it is given.
+
+    For what has no JSON form, and for an iterator, which a look would use up, the name of its type. *strict*: it will
+    be read again. Then scalars stay as they are, for pydantic to write; raises NotWritten for what cannot be.
+    """
+
+    def write(value: Any) -> Any:
+        if type(value) in _PLAIN:
+            return value if strict or not isinstance(value, float) or isfinite(value) else str(value)
+        if isinstance(value, SecretStr | SecretBytes | Secret):
+            inner = value.get_secret_value()
+            return write(inner) if mask is None else mask if inner else ""
+        if isinstance(value, RootModel):
+            return write(value.root)
+        if isinstance(value, BaseModel):
+            return _model(value, write, strict)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return _dataclass(value, write, strict)
+        if isinstance(value, Mapping):
+            members = {_name(key): write(inner) for key, inner in value.items()}
+            if len(members) < len(value):
+                raise NotWritten("two keys of a mapping are one name in JSON")
+            return members
+        if isinstance(value, list | tuple):
+            return [write(inner) for inner in value]
+        if isinstance(value, Set):
+            return sorted(map(write, value), key=lambda inner: json.dumps(inner, sort_keys=True, default=repr))
+        if strict:
+            return value
+        try:
+            if not isinstance(value, Iterator):
+                return pydantic_core.to_jsonable_python(value, inf_nan_mode="strings")
+        except (ValueError, RecursionError):
+            pass
+        return f"<{type(value).__name__}>"
+
+    return write(value)
+
+
+def _model(model: BaseModel, write: Any, strict: bool) -> dict[str, Any]:
+    kind = type(model)
+    if strict:
+        _require_no_private_values(model)
+    found = {}
+    for name, info in kind.model_fields.items():
+        if name in model.__dict__:
+            found[_sent_as(kind, name, info)] = _encoded(model.__dict__[name], info, write)
+    return found | {name: write(inner) for name, inner in (model.__pydantic_extra__ or {}).items()}
+
+
+def _sent_as(kind: type, name: str, info: FieldInfo) -> str:
+    """The name by which *kind* reads a field."""
+    alias = info.validation_alias
+    config: Mapping[str, Any] = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
+    if alias is None or config.get("validate_by_alias") is False:
+        return name
+    if isinstance(alias, AliasChoices):
+        alias = next((choice for choice in alias.choices if isinstance(choice, str)), None)
+    if isinstance(alias, str):
+        return alias
+    if config.get("validate_by_name") or config.get("populate_by_name"):
+        return name
+    raise NotWritten(f"the field '{name}' of {kind.__name__} is read from inside another one")
+
+
+def _encoded(value: Any, info: FieldInfo, write: Any) -> Any:
+    """The value of a field whose type says how it is written."""
+    for extra in info.metadata:
+        if isinstance(extra, EncodedBytes | EncodedStr) and isinstance(value, bytes | str):
+            encoded = extra.encode(value) if isinstance(extra, EncodedBytes) else extra.encode_str(value)  # type: ignore[arg-type]
+            return write(encoded)
+        if extra is Json or type(extra).__name__ == "Json":
+            return json.dumps(write(value))
+    return write(value)
+
+
+def _require_no_private_values(model: BaseModel) -> None:
+    """Raises NotWritten for private attributes that were set: a new instance would not have them."""
+    for name, attribute in type(model).__private_attributes__.items():
+        private = model.__pydantic_private__ or {}
+        if attribute.default_factory is None and name in private and private[name] != attribute.default:
+            raise NotWritten(f"the private attribute '{name}' of {type(model).__name__} is set")
+
+
+def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:
+    kind = type(value)
+    init_only = [name for name, field in kind.__dataclass_fields__.items() if _is_init_only(field)]
+    if init_only and strict:
+        raise NotWritten(f"{kind.__name__} does not keep '{init_only[0]}', which only its constructor gets")
+    infos: Mapping[str, FieldInfo] = getattr(kind, "__pydantic_fields__", {})
+    found = {}
+    for field in dataclasses.fields(value):
+        if hasattr(value, field.name) and (field.init or not strict):
+            info = infos.get(field.name)
+            name = field.name if info is None else _sent_as(kind, field.name, info)
+            inner = getattr(value, field.name)
+            found[name] = write(inner) if info is None else _encoded(inner, info, write)
+    return found
+
+
+def _is_init_only(field: Any) -> bool:
+    return getattr(field, "_field_type", None) is getattr(dataclasses, "_FIELD_INITVAR", ())
+
+
+def _name(key: Any) -> str:
+    if type(key) is str:
+        return key
+    (name,) = pydantic_core.to_jsonable_python({key: None})
+    return str(name)

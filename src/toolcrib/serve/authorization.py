@@ -1,0 +1,216 @@
+"""The web application of authorizations: what providers send people back to, and a form for keys and secrets.
+
+It has no session of its own. A page is found by a state that nobody guesses and that is used once; `identify` binds it
+to whoever the host knows to be at the browser.
+"""
+
+import hmac
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import wraps
+from html import escape
+from inspect import isawaitable
+from secrets import token_urlsafe
+from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from ..core import Caller, SetupError, ToolcribError, ToolError, log_failure
+from ..workbench import Crib
+from ..workbench.credentials import CALLBACK_PATH, FORM_PATH
+from .callers import Identify, local_caller
+
+if TYPE_CHECKING:
+    from ..auth import Authorization, CredentialBroker
+
+_COOKIE = "toolcrib_form"
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "Referrer-Policy": "no-referrer",  # the state is in the address
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+}
+_PAGE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>
+<body><h1>{title}</h1>{body}</body></html>
+"""
+_FORM = """<p>{text}</p><form method="post"><input type="hidden" name="token" value="{token}">
+<p><label>{label} <input type="password" name="secret" autocomplete="off" required autofocus></label></p>
+<p><button>Save</button></p></form>"""
+_DONE = "<p>You can close this window, and go on.</p>"
+
+_Page = Callable[[Request], Awaitable[Response]]
+
+
+def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
+    """An ASGI application with `/auth/callback` and `/auth/secret`, for the CredentialBroker of *crib*.
+
+    To be mounted at the root of an application, after its other routes: `app.mount("/", callback_app(crib))`. With
+    *identify*, as of `server`, nobody completes an authorization that another principal has begun; give it wherever
+    several people use the crib.
+    """
+    pages = _Pages(crib, identify)
+    app = Starlette(
+        routes=[
+            _route(CALLBACK_PATH, pages.callback, "GET"),
+            _route(FORM_PATH, pages.form, "GET"),
+            _route(FORM_PATH, pages.submit, "POST"),
+        ]
+    )
+    app.router.redirect_slashes = False  # it would lead to whatever host the request names
+    return app
+
+
+def authorization_routes(crib: Crib, base_url: str, identify: Identify) -> Sequence[BaseRoute]:
+    """The routes of `callback_app` for a server at *base_url*, to which its broker sends people from now on.
+
+    Unless the broker has an address already. None for a broker of another kind, which has pages of its own. Who calls
+    is also who must be at the browser, but where all are the one person at this computer.
+    """
+    try:
+        broker = crib.credentials.broker
+    except SetupError:
+        return ()
+    broker.redirect_uri = broker.redirect_uri or f"{base_url}{CALLBACK_PATH}"
+    broker.form_uri = broker.form_uri or f"{base_url}{FORM_PATH}"
+    return callback_app(crib, None if identify is local_caller else identify).routes
+
+
+class _Refused(ToolcribError):
+    """A page that says no: *title*, the text, and the status."""
+
+    def __init__(self, title: str, text: str, status: int = 400) -> None:
+        super().__init__(text)
+        self.title = title
+        self.status = status
+
+
+class _Pages:
+    def __init__(self, crib: Crib, identify: Identify | None) -> None:
+        self._crib = crib
+        self._identify = identify
+
+    async def callback(self, request: Request) -> Response:
+        # Not `request.url`, which is made of the header `Host`.
+        query = request.scope["query_string"].decode("latin-1")
+        await self._crib.complete(f"?{query}", caller=await self._caller(request))
+        return _page("Granted", _DONE)
+
+    async def form(self, request: Request) -> Response:
+        found = await self._found(request)
+        token = token_urlsafe(32)
+        text, label = self._words(found)
+        response = _page("A secret is needed", _FORM.format(text=escape(text), label=escape(label), token=token))
+        # Behind a proxy, it is the public address that tells how the browser came here.
+        is_secure = "https" in (request.scope["scheme"], (self._broker.form_uri or "").partition(":")[0])
+        path = request.scope["path"]
+        response.set_cookie(_COOKIE, token, path=path, httponly=True, samesite="strict", secure=is_secure)
+        return response
+
+    async def submit(self, request: Request) -> Response:
+        from ..auth import Grant
+
+        found = await self._found(request)
+        fields = await _fields(request)
+        sent, expected = fields.get("token", ""), request.cookies.get(_COOKIE, "")
+        if not expected or not hmac.compare_digest(sent.encode(), expected.encode()):
+            raise _Refused("Not saved", "This form is not of this browser. Open the address again.", 403)
+        secret = fields.get("secret", "").strip()
+        if not secret:
+            raise _Refused("Not saved", "Nothing was entered. Go back, and try again.")
+        _, label = self._words(found)
+        if found.owner.handler in ("basic", "keypair") and ":" not in secret:
+            raise _Refused("Not saved", f"It has the form {label}, with a colon between. Go back, and try again.")
+        try:
+            Grant(secret).require_usable(found.owner.handler)
+        except SetupError as error:
+            raise _Refused("Not saved", str(error)) from None
+        await self._crib.credentials.save(found.owner, Grant(secret), asked=found)
+        return _page("Saved", _DONE)
+
+    @property
+    def _broker(self) -> "CredentialBroker":
+        return self._crib.credentials.broker
+
+    async def _found(self, request: Request) -> "Authorization":
+        found = await self._broker.find(request.query_params.get("state", ""), caller=await self._caller(request))
+        if found.owner.handler == "oauth2":
+            raise _Refused("Not found", "This is granted at the provider, and not here.", 404)
+        return found
+
+    async def _caller(self, request: Request) -> Caller | None:
+        if self._identify is None:
+            return None
+        caller: object = None
+        try:
+            identified = self._identify({name.lower(): value for name, value in request.headers.items()})
+            caller = await identified if isawaitable(identified) else identified
+        except Exception as error:
+            log_failure("Nobody could be identified at a browser", error, self._crib.redaction)
+        if not isinstance(caller, Caller):
+            raise _Refused("Not logged in", "Nobody is known to be at this browser. Log in first.", 401)
+        return caller
+
+    def _words(self, found: "Authorization") -> tuple[str, str]:
+        name = found.owner.provider
+        entry = self._broker.providers.get(name)
+        title = name if entry is None else entry.title
+        match found.owner.handler:
+            case "basic":
+                return f"Tools need your user name and password for {title}.", "user:password"
+            case "keypair":
+                return f"Tools need your key and its secret for {title}.", "key:secret"
+            case "secret":
+                return f"Tools need the secret {name}.", name
+            case _:
+                return f"Tools need your key for {title}.", "Key"
+
+
+def _route(path: str, page: _Page, method: str) -> Route:
+    route = Route(path, _with_errors(page), methods=[method])
+    # Not HEAD, which comes with GET: what only looks whether an address works must not use it up.
+    route.methods = {method}
+    return route
+
+
+def _with_errors(page: _Page) -> _Page:
+    """*page*, whose errors are pages: those that are for the person who came, with their text."""
+
+    @wraps(page)
+    async def answer(request: Request) -> Response:
+        from ..auth import CallbackError
+
+        try:
+            return await page(request)
+        except _Refused as refused:
+            return _error_page(refused.title, str(refused), refused.status)
+        except CallbackError as error:
+            return _error_page("Not granted", str(error), 403 if error.reason == "foreign" else 400)
+        except (ToolcribError, ToolError) as error:
+            log_failure("An authorization could not be completed", error, None)
+            return _error_page("Not granted", "This cannot be completed now. Try again later.", 503)
+
+    return answer
+
+
+async def _fields(request: Request) -> Mapping[str, str]:
+    body, most_bytes = b"", 64 * 1024
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > most_bytes:
+            raise _Refused("Not saved", "That is too large.", 413)
+    try:
+        return {name: values[-1] for name, values in parse_qs(body.decode()).items()}
+    except ValueError:
+        raise _Refused("Not saved", "That is not a form.") from None
+
+
+def _error_page(title: str, text: str, status: int) -> Response:
+    return _page(title, f"<p>{escape(text)}</p>", status)
+
+
+def _page(title: str, body: str, status: int = 200) -> Response:
+    return HTMLResponse(_PAGE.format(title=escape(title), body=body), status, _HEADERS)

@@ -1,0 +1,345 @@
+"""The store: one database, opened when it is first needed, by each process for itself.
+
+SQLite reads on the thread that asks, since a thread costs more than the look-up; it writes on one thread of the
+store's. PostgreSQL reads and writes on a few threads. Nothing here holds up an event loop for longer than a look-up.
+"""
+
+import asyncio
+import os
+import random
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    Executable,
+    create_engine,
+    event,
+    func,
+    make_url,
+    text,
+    tuple_,
+)
+from sqlalchemy.dialects.sqlite import dialect as sqlite_dialect
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from ..core import SetupError, StoreError, log_failure
+from .errors import store_error
+from .keys import VARIABLE, Keys, KeySource, environment_keys, key_file
+from .rows import decode_bytes
+from .schema import Schema, Sealed, migrate, missing
+from .tables import STORE
+
+T = TypeVar("T")
+
+_BUSY_S = 10
+_THREADS = 8
+_BATCH = 200
+_LOCK = 0x746F6F6C63726962  # "toolcrib": the advisory lock of PostgreSQL under which tables are migrated
+_NOTHING: Mapping[str, Any] = {}
+_NAMED = sqlite_dialect(paramstyle="named")
+
+Row = Mapping[Any, Any]
+
+
+class Store:
+    """One database for what must outlive a process, or be shared by several.
+
+    *where* is the path of an SQLite file, or `postgresql://user@host/name`; without it, it is `store.db` in the user's
+    data folder. *key* is the path of a key file, or a function that gives the keys, the newest first. Without it they
+    are in the variable TOOLCRIB_KEY, else in a key file beside the database, or, for PostgreSQL, in the data folder.
+
+    Nothing is opened or made before the first use. One store serves any number of event loops and threads, and goes on
+    working in a child process. Raises SetupError for a URL that cannot be used; what fails later is a StoreError.
+    """
+
+    def __init__(self, where: str | Path | None = None, *, key: str | Path | KeySource | None = None) -> None:
+        self._url = _url_of(where)
+        self.place = _place_of(self._url)
+        self._schemas: dict[str, Schema] = {STORE.room: STORE}
+        self._processes: dict[int, _Process] = {}
+        if key is None and not os.environ.get(VARIABLE, "").strip():
+            file = Path(self._url.database or "") if self._is_sqlite else _data_folder() / "store"
+            key = file.with_suffix(".key")
+        if key is None:
+            self.keys = Keys(environment_keys, place=VARIABLE)
+        elif isinstance(key, str | Path):
+            self.keys = Keys(key_file(key), place=str(key))
+        else:
+            self.keys = Keys(key, place="the function that gives the keys")
+
+    @property
+    def _is_sqlite(self) -> bool:
+        return self._url.get_backend_name() == "sqlite"
+
+    def use(self, schema: Schema) -> None:
+        """Have the tables of *schema*: made or migrated before the next use of the store."""
+        if self._schemas.setdefault(schema.room, schema) is not schema:
+            raise SetupError(f"The tables of '{schema.room}' are declared twice.")
+
+    async def read(self, statement: Executable, values: Mapping[str, Any] = _NOTHING) -> Sequence[Row]:
+        """The rows of a SELECT, by column. On SQLite without a change of threads, so *statement* is made once and kept.
+
+        Raises StoreError.
+        """
+        process = self._process()
+        if process.migrated != len(self._schemas):
+            await process.run(process.open)
+        if process.reader is None:
+            return await process.run(
+                lambda: process.transact(lambda c: c.execute(statement, values).mappings().fetchall())
+            )
+        return process.look_up(statement, values)
+
+    async def transact(self, work: Callable[[Connection], T], *, write: bool = True, lock: int | None = None) -> T:
+        """The value of *work* in a transaction, which is rolled back if it raises. Raises StoreError.
+
+        *work* runs in a thread, must not wait for anything else, and, where the task is cancelled, runs to its end. On
+        SQLite one may *write* at a time; on PostgreSQL those exclude each other that have the same *lock*.
+        """
+        process = self._process()
+
+        def transact() -> T:
+            process.open()
+            return process.transact(work, lock=lock, write=write)
+
+        return await process.run(transact)
+
+    def changes(self) -> int | None:
+        """A number that is another one after any process has changed the store: for those who cache what they read.
+
+        None where that costs as much as a look-up (on PostgreSQL), and before the first `read`.
+        """
+        return self._process().changes()
+
+    async def rotate_key(self) -> int:
+        """Seal everything with a new key, one batch of rows after the other. Returns how many were sealed again.
+
+        Everything is what is in the tables of this room, and in those that were declared by `use`. The old key stays
+        where it is, last: other processes may have rows in hand. Where the keys are in a variable or come from a
+        function, put the new one first there, and this seals with it. Rows that do not open are logged and left as they
+        are.
+        """
+        header = await self._process().run(self.keys.rotate)
+        count = 0
+        for sealed in [each for schema in self._schemas.values() for each in schema.sealed]:
+            last: tuple[Any, ...] | None = None
+            while True:
+                done, last = await self.transact(partial(self._seal_again, sealed, header, last))
+                count += done
+                if last is None:
+                    break
+        return count
+
+    def close(self) -> None:
+        """Close what this process has open. The next use opens it again."""
+        process = self._processes.pop(os.getpid(), None)
+        if process is not None:
+            process.close()
+
+    def __repr__(self) -> str:
+        return f"<Store {self.place}>"
+
+    def _process(self) -> "_Process":
+        # By process: no connection survives a fork, and those of the parent must not be closed by the child.
+        pid = os.getpid()
+        return self._processes.get(pid) or self._processes.setdefault(
+            pid, _Process(self._url, self.place, self._schemas)
+        )
+
+    def _seal_again(
+        self, sealed: Sealed, header: bytes, after: tuple[Any, ...] | None, connection: Connection
+    ) -> tuple[int, tuple[Any, ...] | None]:
+        table, column = sealed.table, sealed.table.c[sealed.column]
+        key = list(table.primary_key)
+        old = column.is_not(None) & (func.substr(column, 1, len(header)) != header)
+        rows = table.select().where(old).order_by(*key).limit(_BATCH)
+        if after is not None:
+            rows = rows.where(tuple_(*key) > tuple_(*after))
+        done, last = 0, None
+        for row in map(dict, connection.execute(rows).mappings().fetchall()):
+            last = tuple(row[part.name] for part in key)
+            try:
+                binding = sealed.binding(row)
+                again = self.keys.seal(self.keys.unseal(decode_bytes(row[sealed.column]), *binding), *binding)
+            except (StoreError, ValueError) as error:
+                log_failure(f"A row of {table.name} could not be sealed again", error, None)
+                continue
+            same = [part == row[part.name] for part in key]
+            update = table.update().where(*same, column == row[sealed.column])
+            done += connection.execute(update.values({sealed.column: again})).rowcount
+        return done, last
+
+
+class _Process:
+    """What one process has open of a store."""
+
+    def __init__(self, url: URL, place: str, schemas: Mapping[str, Schema]) -> None:
+        self._url = url
+        self._place = place
+        self._schemas = schemas
+        self._is_sqlite = url.get_backend_name() == "sqlite"
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(1 if self._is_sqlite else _THREADS, "toolcrib-store")
+        self._engine: Engine | None = None
+        self._raw: Any = None
+        self._version: Any = None
+        self._compiled: dict[Executable, Any] = {}
+        self.reader: Connection | None = None
+        self.migrated = -1
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    def open(self) -> None:
+        """Open the database, and bring its tables up to date, unless that is done."""
+        if self.migrated == len(self._schemas):
+            return
+        with self._lock, _errors(self._place):
+            schemas = list(self._schemas.values())
+            if self._engine is None:
+                self._engine = _engine(self._url)
+                if self._is_sqlite:
+                    self.reader = self._engine.connect()
+                    self._raw = self.reader.connection.dbapi_connection
+                    self._version = self._raw.cursor()
+            if self.transact(lambda connection: missing(connection, schemas, self._place)):
+                self.transact(lambda connection: migrate(connection, schemas), lock=_LOCK, write=True)
+            self.migrated = len(schemas)
+
+    def transact(self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False) -> T:
+        assert self._engine is not None
+        with _errors(self._place), self._engine.connect() as connection:
+            if self._is_sqlite:
+                connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
+            elif lock is not None:
+                connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": lock})
+            value = work(connection)
+            connection.commit()
+            return value
+
+    def look_up(self, statement: Executable, values: Mapping[str, Any]) -> Sequence[Row]:
+        # By the driver: SQLAlchemy's own way to one row takes ten times as long.
+        if (compiled := self._compiled.get(statement)) is None:
+            compiled = self._compiled[statement] = statement.compile(dialect=_NAMED)  # type: ignore[attr-defined]
+        with _errors(self._place), self._lock:
+            found = self._raw.execute(compiled.string, {**compiled.params, **values})
+            names = [column[0] for column in found.description]
+            return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+
+    def changes(self) -> int | None:
+        if self.reader is None:
+            return None
+        try:
+            with self._lock:
+                version: int = self._version.execute("PRAGMA data_version").fetchone()[0]
+        except sqlite3.Error as error:  # in place of `_errors`: each call with credentials comes here
+            raise store_error(error, self._place) from None
+        return version
+
+    def close(self) -> None:
+        self._threads.shutdown()
+        if self.reader is not None:
+            self.reader.close()
+        if self._engine is not None:
+            self._engine.dispose()
+
+
+class _errors:  # noqa: N801 - a context manager
+    """Raises StoreError for what a database or its driver raises. (A class: a generator takes ten times as long.)"""
+
+    __slots__ = ("_place",)
+
+    def __init__(self, place: str) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        return
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, SQLAlchemyError | OSError) or (error is not None and _is_of_driver(error)):
+            # Without its cause, which quotes statements and values.
+            raise store_error(error, self._place) from None  # type: ignore[arg-type]
+
+
+def _is_of_driver(error: BaseException) -> bool:
+    return type(error).__module__.partition(".")[0] in ("sqlite3", "psycopg")
+
+
+def _url_of(where: str | Path | None) -> URL:
+    if where is None:
+        where = _data_folder() / "store.db"
+    if "\0" in str(where) or any("\ud800" <= each < "\udc80" for each in str(where)):  # others are of file names
+        raise SetupError("The path of the store has characters that no file name has.")
+    if isinstance(where, Path) or "://" not in where:
+        return URL.create("sqlite", database=str(Path(where).expanduser().absolute()))
+    scheme = where.partition("://")[0]
+    try:
+        url = make_url(where)
+    except (ArgumentError, ValueError):
+        raise SetupError(f"The URL of the store ({scheme}://...) cannot be read.") from None
+    if scheme == "sqlite" and url.database not in (None, "", ":memory:"):
+        return url.set(database=str(Path(url.database or "").expanduser().absolute()))
+    if scheme in ("postgresql", "postgres", "postgresql+psycopg"):
+        return url.set(drivername="postgresql+psycopg")
+    raise SetupError(
+        f"A store is the path of a file, 'sqlite:///PATH' or 'postgresql://USER@HOST/NAME'; this one is {scheme}://."
+    )
+
+
+def _place_of(url: URL) -> str:
+    # Parameters of a URL can hold a password too.
+    return url.database or "" if url.host is None and not url.query else f"postgresql://{url.host or ''}/{url.database}"
+
+
+def _data_folder() -> Path:
+    from platformdirs import user_data_path
+
+    return user_data_path("toolcrib", appauthor=False)
+
+
+def _engine(url: URL) -> Engine:
+    if url.get_backend_name() == "sqlite":
+        _make_file(Path(url.database or ""))
+        engine = create_engine(url, hide_parameters=True, connect_args={"timeout": _BUSY_S, "check_same_thread": False})
+        event.listen(engine, "connect", _prepare_sqlite)
+        return engine
+    try:
+        url = url.set(query={"connect_timeout": str(_BUSY_S), **url.query})
+        return create_engine(url, hide_parameters=True, pool_size=_THREADS, pool_pre_ping=True)
+    except ModuleNotFoundError:
+        raise SetupError(
+            "A store in PostgreSQL needs the package 'psycopg', which is missing: pip install 'toolcrib[postgres]'"
+        ) from None
+
+
+def _make_file(path: Path) -> None:
+    # For the owner alone, from the first moment; what SQLite puts beside it gets the same mode.
+    with suppress(FileExistsError, PermissionError):
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+def _prepare_sqlite(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # transactions begin and end where the code says so
+    connection.text_factory = partial(str, encoding="utf-8", errors="surrogateescape")
+    until = time.monotonic() + _BUSY_S
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            # Where several processes do this at once, SQLite fails at once, whatever the busy timeout is.
+            if "locked" not in str(error) or time.monotonic() > until:
+                raise
+            time.sleep(random.uniform(0.001, 0.02))  # noqa: S311
+    # An answer that was used must not come back after a loss of power.
+    connection.execute("PRAGMA synchronous = FULL")

@@ -1,0 +1,181 @@
+"""Keys, and the envelopes that they seal.
+
+An envelope is AES-256-GCM under a data key of its own, which is wrapped, by AES-256-GCM too, in a key of `Keys`. What
+it is bound to is its associated data: in the place of another row, or for another caller, it does not open. No key and
+no plaintext is in a repr or an error here.
+
+    version (1 byte) | id of the key (8) | nonce (12) | wrapped data key (32 + 16) | data (n + 16)
+"""
+
+import base64
+import hashlib
+import os
+import secrets
+import stat
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from ..core import SetupError, StoreError
+
+KEY_BYTES = 32
+VARIABLE = "TOOLCRIB_KEY"
+
+KeySource = Callable[[], Sequence[bytes]]
+"""Gives the keys, 32 bytes each, the newest first. Called again where something was sealed with another key."""
+
+_VERSION = b"\x01"
+_ID = 8
+_NONCE = 12
+_HEADER = 1 + _ID
+_DATA = _HEADER + _NONCE + KEY_BYTES + 16
+# A data key seals once, so its nonce need not vary.
+_ONCE = bytes(_NONCE)
+
+
+class Keys:
+    """The newest key seals; all of them open. *source* gives them; *place* is where they come from, for errors."""
+
+    def __init__(self, source: KeySource, *, place: str) -> None:
+        self._source = source
+        self._place = place
+        self._newest = b""
+        self._keys: dict[bytes, AESGCM] = {}
+
+    def seal(self, data: bytes, *binding: str) -> bytes:
+        """An envelope of *data* that opens only with the same *binding*."""
+        self._load(stale=isinstance(self._source, KeyFile) and self._source.changed())
+        header, data_key, nonce = _VERSION + self._newest, secrets.token_bytes(KEY_BYTES), secrets.token_bytes(_NONCE)
+        wrapped = self._keys[self._newest].encrypt(nonce, data_key, header)
+        return header + nonce + wrapped + AESGCM(data_key).encrypt(_ONCE, data, header + _associated(binding))
+
+    def unseal(self, envelope: bytes, *binding: str) -> bytes:
+        """What is in *envelope*. Raises StoreError where it does not open."""
+        header = envelope[:_HEADER]
+        if header[:1] != _VERSION or len(envelope) < _DATA + 16:
+            raise StoreError("A sealed value is damaged, or was sealed by a newer version of Toolcrib.")
+        self._load(stale=header[1:] not in self._keys)
+        key = self._keys.get(header[1:])
+        if key is None:
+            raise StoreError(
+                f"A sealed value needs the key {header[1:].hex()}, which is not in {self._place}. Add it there, after "
+                "the newest."
+            )
+        try:
+            nonce, wrapped = envelope[_HEADER : _HEADER + _NONCE], envelope[_HEADER + _NONCE : _DATA]
+            data_key = key.decrypt(nonce, wrapped, header)
+            return AESGCM(data_key).decrypt(_ONCE, envelope[_DATA:], header + _associated(binding))
+        except InvalidTag:
+            raise StoreError("A sealed value does not open: it was changed, or it belongs to something else.") from None
+
+    def rotate(self) -> bytes:
+        """Make a new key, if they are in a file, else read them again. The header of what is sealed from now on."""
+        if isinstance(self._source, KeyFile):
+            self._source.add()
+        self._load(stale=True)
+        return _VERSION + self._newest
+
+    def __repr__(self) -> str:
+        return f"<Keys from {self._place}>"
+
+    def _load(self, *, stale: bool) -> None:
+        if not stale and self._keys:
+            return
+        try:
+            found = list(self._source() or ())
+        except (SetupError, StoreError):
+            raise
+        except Exception as error:  # of a function of the host's: its text may quote a key
+            raise StoreError(f"{self._place} failed with {type(error).__name__}.") from None
+        if not found or not all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in found):
+            raise SetupError(f"{self._place} must give at least one key, and keys of {KEY_BYTES} bytes only.")
+        # The id says which key it is, and nothing else: a digest of 256 random bits leads back to nothing.
+        keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: AESGCM(key) for key in found}
+        self._keys, self._newest = keys, next(iter(keys))
+
+
+class KeyFile:
+    """Keys in a file that only its owner can read: one in base64 on each line, the newest first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._seen: tuple[int, int] | None = None
+
+    def __call__(self) -> Sequence[bytes]:
+        if not self._path.exists():
+            self._write(_new(), replace=False)
+        try:
+            with self._path.open("rb") as file:
+                info = os.fstat(file.fileno())
+                if os.name == "posix" and (info.st_mode & 0o077 or info.st_uid not in (os.getuid(), 0)):
+                    raise SetupError(
+                        f"The key file {self._path} can be read by others (mode {stat.S_IMODE(info.st_mode):04o}), or "
+                        f"belongs to another user. Make it your own: chmod 600 {self._path}"
+                    )
+                self._seen = (info.st_ino, info.st_mtime_ns)
+                return _decoded(file.read(), str(self._path))
+        except OSError as error:
+            raise SetupError(f"The key file {self._path} cannot be read: {error.strerror}.") from None
+
+    def changed(self) -> bool:
+        try:
+            info = self._path.stat()
+        except OSError:
+            return True
+        return (info.st_ino, info.st_mtime_ns) != self._seen
+
+    def add(self) -> None:
+        """Put a new key first. The others stay: what they sealed must open."""
+        self()
+        self._write(_new() + self._path.read_bytes(), replace=True)
+
+    def _write(self, content: bytes, *, replace: bool) -> None:
+        folder = self._path.parent
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor, name = tempfile.mkstemp(dir=folder)  # with mode 0600
+            try:
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+                if replace:
+                    Path(name).replace(self._path)
+                    return
+                with suppress(FileExistsError):  # another process was first, and its key counts
+                    os.link(name, self._path)
+            finally:
+                Path(name).unlink(missing_ok=True)
+        except OSError as error:
+            raise SetupError(f"The key file {self._path} cannot be written: {error.strerror}.") from None
+
+
+def key_file(path: str | Path) -> KeySource:
+    """The keys in the file *path*, which is made, with one key, when it is first needed."""
+    return KeyFile(Path(path))
+
+
+def environment_keys() -> Sequence[bytes]:
+    """The keys in the variable TOOLCRIB_KEY: in base64, with spaces between them, the newest first."""
+    return _decoded(os.environ.get(VARIABLE, "").encode(errors="replace"), VARIABLE)
+
+
+def _new() -> bytes:
+    return base64.b64encode(secrets.token_bytes(KEY_BYTES)) + b"\n"
+
+
+def _decoded(text: bytes, place: str) -> list[bytes]:
+    try:
+        return [base64.b64decode(word, validate=True) for word in text.split()]
+    except ValueError:
+        raise SetupError(f"{place} must hold keys in base64, {KEY_BYTES} bytes each, and nothing else.") from None
+
+
+def _associated(binding: Sequence[str]) -> bytes:
+    # With lengths, so that no two bindings are written the same.
+    parts = [part.encode(errors="surrogatepass") for part in binding]
+    return b"".join(len(part).to_bytes(4, "big") + part for part in parts)

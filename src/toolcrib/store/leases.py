@@ -1,0 +1,116 @@
+"""Leases: one holder of a name at a time, over all processes that share a store.
+
+A lease ends by itself, so a holder that was killed does not hold it for ever. One that was only slow may find that it
+has lost it: the *fence* counts the holders of a name, and `still_held`, in the transaction that writes what the lease
+was for, refuses whoever is not the last. Time is the database's, on PostgreSQL, and the machine's on SQLite.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, text
+
+from ..core import SetupError
+from .database import Store
+from .rows import encode_name
+from .tables import LEASES
+
+_FIRST_S, _LONGEST_S = 0.01, 0.25
+
+_t = LEASES.c
+_ACQUIRE = text(
+    "INSERT INTO toolcrib_leases AS held (name, owner, fence, expires_at) VALUES (:name, :owner, 1, :until) "
+    "ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, fence = held.fence + 1, expires_at = excluded.expires_at "
+    "WHERE held.expires_at <= :now RETURNING fence"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """A name that *owner* holds. *fence* is higher than that of whoever held it before."""
+
+    name: str
+    owner: str
+    fence: int
+
+
+class Leases:
+    """The leases of *store*."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:
+        """The lease of *name* for so many seconds; None where somebody holds it, whoever that is."""
+        _require_duration(for_s)
+
+        def acquire(connection: Connection) -> int | None:
+            now = _now(connection)
+            values = {"name": encode_name(name), "owner": encode_name(owner), "now": now, "until": now + _micros(for_s)}
+            return connection.execute(_ACQUIRE, values).scalar()
+
+        fence = await self._store.transact(acquire)
+        return None if fence is None else Lease(name, owner, fence)
+
+    async def renew(self, lease: Lease, *, for_s: float) -> bool:
+        """Hold *lease* for so many seconds from now. False where it was lost."""
+        _require_duration(for_s)
+        return await self._store.transact(lambda connection: _extended(connection, lease, for_s))
+
+    async def release(self, lease: Lease) -> None:
+        """Let others have it now. Nothing happens where it was lost."""
+        end = LEASES.update().where(*_is(lease)).values(expires_at=0)
+        await self._store.transact(lambda connection: connection.execute(end).rowcount)
+
+    @asynccontextmanager
+    async def hold(self, name: str, owner: str, *, for_s: float, wait_s: float) -> AsyncGenerator[Lease | None]:
+        """Hold *name* in the block, and wait for it that long before; None where others held it all the time."""
+        give_up = time.monotonic() + wait_s
+        pause = _FIRST_S
+        while (lease := await self.acquire(name, owner, for_s=for_s)) is None and time.monotonic() < give_up:
+            # Not in step with the others who wait.
+            await asyncio.sleep(min(pause * random.uniform(0.5, 1.5), max(0.0, give_up - time.monotonic())))  # noqa: S311
+            pause = min(pause * 1.5, _LONGEST_S)
+        try:
+            yield lease
+        finally:
+            if lease is not None:
+                await asyncio.shield(self.release(lease))
+
+    @staticmethod
+    def still_held(connection: Connection, lease: Lease) -> bool:
+        """Whether *lease* is held, in the transaction of *connection*; nobody else gets it before that ends."""
+        return _extended(connection, lease, None)
+
+
+def _extended(connection: Connection, lease: Lease, for_s: float | None) -> bool:
+    now = _now(connection)
+    until: Any = _t.expires_at if for_s is None else now + _micros(for_s)
+    # An update, also where nothing changes: it locks the row.
+    update = LEASES.update().where(*_is(lease), _t.expires_at > now).values(expires_at=until)
+    return connection.execute(update).rowcount == 1
+
+
+def _is(lease: Lease) -> tuple[Any, ...]:
+    return _t.name == encode_name(lease.name), _t.owner == encode_name(lease.owner), _t.fence == lease.fence
+
+
+def _now(connection: Connection) -> int:
+    if connection.dialect.name == "sqlite":
+        return time.time_ns() // 1000
+    clock = connection.execute(text("SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"))
+    return int(clock.scalar_one())
+
+
+def _micros(seconds: float) -> int:
+    return int(seconds * 1_000_000)
+
+
+def _require_duration(for_s: float) -> None:
+    if not 0 < for_s < 86_400:
+        raise SetupError("A lease is for more than 0 seconds and less than a day.")

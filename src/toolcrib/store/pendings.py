@@ -1,0 +1,228 @@
+"""A PendingStore in a database: what waits, and what was answered, survives a restart and is shared by processes.
+
+Of a row, only what opens is believed. One that was damaged, moved or marked as answered in the database is not an
+answer: it is logged, and the call asks anew.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Update, bindparam, case, func, select
+
+from ..core import (
+    Answer,
+    AnswerError,
+    Pending,
+    PendingKind,
+    SetupError,
+    StoredPending,
+    StoreError,
+    ToolError,
+    answer_from,
+)
+from .database import Store
+from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
+from .tables import PENDINGS, of_answer, of_pending
+
+_log = logging.getLogger("toolcrib")
+
+_REMEMBERED = timedelta(hours=1)
+"""How long what has expired is still known, so that a late answer gets the reason."""
+_LOCK = 0x70656E64  # of those who open, on PostgreSQL
+
+_t = PENDINGS.c
+_BY_ID = PENDINGS.select().where(_t.id == bindparam("id"))
+_ABOUT = (
+    PENDINGS.select()
+    .where(_t.digest == bindparam("digest"), _t.kind == bindparam("kind"), _t.question == bindparam("question"))
+    .where(_t.state == bindparam("state"), _t.expires_at > bindparam("now"))
+    .order_by(_t.number)
+)
+_WAITING = (
+    PENDINGS.select().where(_t.state == "open", _t.expires_at > bindparam("now")).order_by(_t.number)
+)  # the oldest first
+
+
+class DatabasePendings:
+    """A PendingStore in *store*: an answer is used once over all processes.
+
+    At most *size* are stored, *per_principal* of one principal, with *size_bytes* of arguments and schemas in all.
+    Where there is no room, what has ended goes first; then no more calls may wait.
+    """
+
+    def __init__(
+        self, store: Store, *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024
+    ) -> None:
+        if min(size, per_principal, size_bytes) < 1:
+            raise SetupError("The bounds of DatabasePendings are numbers of at least 1.")
+        self._store = store
+        self._size = size
+        self._per_principal = per_principal
+        self._size_bytes = size_bytes
+
+    async def open(self, pending: Pending, /, *, now: datetime, made: str = "") -> Pending:
+        about = _about(pending.digest, pending.kind, pending.key, "open", now)
+        for stored in self._decoded(await self._store.read(_ABOUT, about)):
+            return stored.pending
+        row = self._row(pending, made)
+
+        def insert(connection: Connection) -> Pending:
+            for stored in self._decoded(connection.execute(_ABOUT, about).mappings()):
+                return stored.pending
+            self._require_room(connection, row, now)
+            connection.execute(PENDINGS.insert(), row)
+            return pending
+
+        return await self._store.transact(insert, lock=_LOCK)
+
+    async def get(self, id: str, /) -> StoredPending | None:  # noqa: A002
+        rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
+        return self._decode(rows[0]) if rows else None
+
+    async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
+        rows = await self._store.read(_BY_ID, {"id": encode_name(id)})
+        for row in rows:
+            self._decode(row)  # raises where it is damaged
+            changes = self._answered(row, answer, by)
+            where = (_t.number == row["number"], _t.state == "open", _t.expires_at > encode_time(now))
+            update = PENDINGS.update().where(*where).values(changes)
+            return await self._changes_one(update)
+        return False
+
+    async def take(self, digest: str, kind: PendingKind, key: str, /, *, now: datetime) -> StoredPending | None:
+        rows = await self._store.read(_ABOUT, _about(digest, kind, key, "answered", now))
+        for stored, row in self._with_rows(rows):
+            # The answer goes with the call: it may be a password, and nobody else needs it.
+            where = (_t.number == row["number"], _t.state == "answered", _t.answer == row["answer"])
+            update = PENDINGS.update().where(*where).values(state="taken", answer=None)
+            if await self._changes_one(update):
+                return replace(stored, state="taken")
+        return None
+
+    async def give_back(self, stored: StoredPending, /) -> None:
+        row = self._row(stored.pending, stored.made)
+        if stored.answer is None or stored.by is None:
+            raise AnswerError("Only what was answered can be given back.", "invalid")
+        row |= self._answered(row, stored.answer, stored.by)
+
+        def put(connection: Connection) -> None:
+            if not connection.execute(PENDINGS.update().where(_t.id == row["id"]).values(row)).rowcount:
+                connection.execute(PENDINGS.insert(), row)
+
+        await self._store.transact(put, lock=_LOCK)
+
+    async def waiting(self, *, now: datetime) -> Sequence[Pending]:
+        rows = await self._store.read(_WAITING, {"now": encode_time(now)})
+        return [stored.pending for stored in self._decoded(rows)]
+
+    def __repr__(self) -> str:
+        return f"<DatabasePendings in {self._store.place}>"
+
+    async def _changes_one(self, update: Update) -> bool:
+        return await self._store.transact(lambda connection: connection.execute(update).rowcount == 1)
+
+    # Rows
+
+    def _row(self, pending: Pending, made: str) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "id": encode_name(pending.id),
+            "digest": encode_name(pending.digest),
+            "kind": pending.kind,
+            "question": encode_name(pending.key),
+            "tool": encode_name(pending.tool),
+            "principal": encode_name(pending.principal),
+            "thread": encode_name(pending.thread),
+            "expires_at": encode_time(pending.expires_at),
+            "state": "open",
+        }
+        body = {
+            "message": pending.message,
+            "arguments": pending.arguments,
+            "url": pending.url,
+            "schema": None if pending.schema is None else dict(pending.schema),
+            "others_only": pending.others_only,
+            **({"made": made} if made else {}),
+        }
+        data = json.dumps(body).encode()
+        return row | {"size_bytes": len(data), "body": self._store.keys.seal(data, *of_pending(row))}
+
+    def _answered(self, row: Mapping[Any, Any], answer: Answer, by: str) -> dict[str, Any]:
+        row = {**row, "answered_by": encode_name(by)}
+        try:
+            data = json.dumps(answer.to_dict()).encode()
+        except (TypeError, ValueError):
+            raise AnswerError("An answer that is stored in a database is JSON data.", "invalid") from None
+        sealed = self._store.keys.seal(data, *of_answer(row))
+        return {"state": "answered", "answered_by": row["answered_by"], "answer": sealed}
+
+    def _decode(self, row: Mapping[Any, Any]) -> StoredPending:
+        """What *row* has. Raises StoreError where it is not as this class wrote it."""
+        try:
+            body = json.loads(self._store.keys.unseal(decode_bytes(row["body"]), *of_pending(row)))
+            made = str(body.pop("made", ""))
+            pending = Pending(
+                id=decode_name(row["id"]),
+                kind=row["kind"],
+                digest=decode_name(row["digest"]),
+                key=decode_name(row["question"]),
+                tool=decode_name(row["tool"]),
+                principal=decode_name(row["principal"]),
+                thread=decode_name(row["thread"]),
+                expires_at=decode_time(row["expires_at"]),
+                **body,
+            )
+            state = row["state"]
+            if state == "open":
+                return StoredPending(pending, made=made)
+            if state not in ("answered", "taken"):
+                raise ValueError("an unknown state")
+            answer = None
+            if state == "answered":
+                data = self._store.keys.unseal(decode_bytes(row["answer"]), *of_answer(row))
+                answer = answer_from(json.loads(data))
+            return StoredPending(pending, state, answer, decode_name(row["answered_by"]), made)
+        except (ValueError, TypeError, RecursionError, AnswerError) as error:
+            raise StoreError(f"A pending call in the store {self._store.place} is damaged ({error}).") from None
+
+    def _with_rows(self, rows: Iterable[Mapping[Any, Any]]) -> Iterator[tuple[StoredPending, Mapping[Any, Any]]]:
+        for row in rows:
+            try:
+                yield self._decode(row), row
+            except StoreError as error:
+                _log.warning("A pending call in the store %s is ignored: %s", self._store.place, error)
+
+    def _decoded(self, rows: Iterable[Mapping[Any, Any]]) -> Iterator[StoredPending]:
+        return (stored for stored, _ in self._with_rows(rows))
+
+    def _require_room(self, connection: Connection, row: Mapping[str, Any], now: datetime) -> None:
+        old = _t.expires_at <= encode_time(now - _REMEMBERED)
+        connection.execute(PENDINGS.delete().where(old))
+        if self._has_room(connection, row):
+            return
+        connection.execute(PENDINGS.delete().where((_t.expires_at <= encode_time(now)) | (_t.state == "taken")))
+        if not self._has_room(connection, row):
+            raise ToolError(
+                "Too many calls wait for an answer, and no more may wait. Try again when they have been answered.",
+                "limited",
+            )
+
+    def _has_room(self, connection: Connection, row: Mapping[str, Any]) -> bool:
+        is_theirs = case((_t.principal == row["principal"], 1), else_=0)
+        sums = select(func.count(), func.coalesce(func.sum(is_theirs), 0), func.coalesce(func.sum(_t.size_bytes), 0))
+        count, theirs, size = connection.execute(sums.select_from(PENDINGS)).one()
+        fits = int(size) + row["size_bytes"] <= self._size_bytes
+        return bool(count < self._size and theirs < self._per_principal and fits)
+
+
+def _about(digest: str, kind: PendingKind, key: str, state: str, now: datetime) -> dict[str, Any]:
+    return {
+        "digest": encode_name(digest),
+        "kind": kind,
+        "question": encode_name(key),
+        "state": state,
+        "now": encode_time(now),
+    }

@@ -1,0 +1,116 @@
+"""A ResultStore in a database: large results survive a restart, and are sealed for the caller they belong to."""
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, select
+
+from ..core import SetupError, StoredResult, StoreError, content_from_dict, content_to_dict
+from .database import Store
+from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
+from .tables import RESULTS, of_result
+
+_t = RESULTS.c
+
+_OF_CALLER = (_t.principal == bindparam("principal"), _t.thread == bindparam("thread"))
+_FIND = RESULTS.select().where(_t.handle == bindparam("handle"), *_OF_CALLER, _t.expires_at > bindparam("now"))
+_HOLDS = select(_t.number).where(*_OF_CALLER, _t.expires_at > bindparam("now")).limit(1)
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class DatabaseResults:
+    """A ResultStore in *store*: of each principal at most *max_count* results and *max_bytes*, for *max_age_s* seconds.
+
+    A principal's oldest make room for their newest, and never for another's. *clock* gives aware datetimes.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        max_bytes: int = 64 * 1024 * 1024,
+        max_count: int = 200,
+        max_age_s: float = 24 * 3600.0,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        if max_bytes < 1 or max_count < 1 or not max_age_s > 0:
+            raise SetupError("The bounds of DatabaseResults, max_bytes, max_count and max_age_s, are above 0.")
+        self._store = store
+        self._max_bytes = max_bytes
+        self._max_count = max_count
+        self._max_age = timedelta(seconds=max_age_s)
+        self._clock = clock
+
+    async def store(self, stored: StoredResult, /) -> bool:
+        size, now = stored.size_bytes, self._clock()
+        if size > self._max_bytes:
+            return False
+
+        def put(connection: Connection) -> None:
+            row = self._row(stored, size, now)
+            connection.execute(
+                RESULTS.delete().where((_t.expires_at <= encode_time(now)) | (_t.handle == row["handle"]))
+            )
+            self._make_room(connection, row["principal"], size)
+            connection.execute(RESULTS.insert(), row)
+
+        await self._store.transact(put)
+        return True
+
+    async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
+        values = self._caller(principal, thread) | {"handle": encode_name(handle)}
+
+        def find(connection: Connection) -> StoredResult | None:
+            row = connection.execute(_FIND, values).mappings().one_or_none()
+            return None if row is None else self._decode(row, handle, principal, thread)
+
+        return await self._store.transact(find, write=False)
+
+    async def holds(self, principal: str, thread: str, /) -> bool:
+        return bool(await self._store.read(_HOLDS, self._caller(principal, thread)))
+
+    def __repr__(self) -> str:
+        return f"<DatabaseResults in {self._store.place}>"
+
+    def _caller(self, principal: str, thread: str) -> dict[str, Any]:
+        now = encode_time(self._clock())
+        return {"principal": encode_name(principal), "thread": encode_name(thread), "now": now}
+
+    def _row(self, stored: StoredResult, size: int, now: datetime) -> dict[str, Any]:
+        row: dict[str, Any] = {
+            "handle": encode_name(stored.handle),
+            "principal": encode_name(stored.principal),
+            "thread": encode_name(stored.thread),
+            "tool": encode_name(stored.tool),
+            "stored_at": encode_time(stored.stored_at),
+            "expires_at": encode_time(now + self._max_age),
+            "size_bytes": size,
+        }
+        data = json.dumps([content_to_dict(part, exact=True) for part in stored.content]).encode()
+        return row | {"content": self._store.keys.seal(data, *of_result(row))}
+
+    def _decode(self, row: Any, handle: str, principal: str, thread: str) -> StoredResult:
+        try:
+            data = json.loads(self._store.keys.unseal(decode_bytes(row["content"]), *of_result(row)))
+            content = tuple(content_from_dict(part) for part in data)
+            return StoredResult(
+                handle, principal, thread, decode_name(row["tool"]), content, decode_time(row["stored_at"])
+            )
+        except (ValueError, TypeError, RecursionError):
+            raise StoreError(f"A result in the store {self._store.place} is damaged.") from None
+
+    def _make_room(self, connection: Connection, principal: str, size: int) -> None:
+        theirs = select(_t.number, _t.size_bytes).where(_t.principal == principal).order_by(_t.number.desc())
+        count, total, last = 1, size, None
+        for number, each in connection.execute(theirs):
+            count, total = count + 1, total + int(each)
+            if count > self._max_count or total > self._max_bytes:
+                last = number
+                break
+        if last is not None:
+            connection.execute(RESULTS.delete().where(_t.principal == principal, _t.number <= last))

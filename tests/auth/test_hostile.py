@@ -1,0 +1,240 @@
+"""Token endpoints that mean harm, values that no provider sends, and secrets that could not be sent or redacted."""
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Context, Crib, SetupError, ToolAuth, tool
+from toolcrib.auth import (
+    CallbackError,
+    Client,
+    CredentialBroker,
+    DatabaseVault,
+    Flow,
+    FlowError,
+    Grant,
+    OAuth2,
+    Owner,
+)
+from toolcrib.auth.catalogue import read_catalogue
+from toolcrib.net import client
+from toolcrib.store import Store
+
+from .test_flows import ALICE, CODE, IDP, SECRET, TOKEN, Server, Setup, as_json, complete, server, setup, url_of
+
+__all__ = ["server", "setup"]
+
+
+def flow(server: Server, **options: Any) -> Flow:
+    names = ("token", "authorize", "device", "revoke")
+    table = OAuth2(**{**{f"{name}_url": f"{server.url}/{name}" for name in names}, **options})
+    http = partial(client, allow=["127.0.0.1"], timeout_s=2.0)
+    return Flow("idp", table, Client("the-client-id", SECRET), http)
+
+
+async def exchanged(flow: Flow) -> Grant:
+    return await flow.exchange_code(CODE, redirect_uri="http://127.0.0.1:1/", verifier="v" * 50, scopes=("read",))
+
+
+CHARSETS = ("hex", "base64", "zlib", "rot13", "uu", "quopri", "undefined", "idna", "utf-16", "utf-7", "none", "é")
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "application/json"])
+async def test_a_charset_is_not_trusted(server: Server, kind: str) -> None:
+    form = b"access_token=an-access-token&token_type=bearer"
+    for charset in CHARSETS:
+        for body in (form, b"6162", b"\xff\xfe{", b"\x00" * 10, b'{"access_token": "\xff"}'):
+            header = {"Content-Type": f"{kind}; charset={charset}".encode().decode("latin-1")}
+            server.answers["/token"] = (200, header, body)
+            try:
+                grant = await exchanged(flow(server))
+            except FlowError as error:
+                assert error.error == "malformed", (charset, body)
+            else:
+                assert (grant.access_token, body) == ("an-access-token", form)
+
+
+MALFORMED: dict[str, Any] = {
+    "a scope with a line break": {"scope": ["read\r\nSet-Cookie: x"]},
+    "a scope with an escape": {"scope": "read \x1b[31m"},
+    "a scope with a letter beyond ASCII": {"scope": "réad"},
+    "a scope with a space in it": {"scope": ["read write"]},
+    "an empty scope": {"scope": [""]},
+    "scopes without end": {"scope": " ".join(["read"] * 10_000)},
+    "a blank token": {"access_token": "    "},
+    "a token with a space at its end": {"access_token": "an-access-token "},
+    "a token that would be found in every text": {"access_token": "e"},
+    "a refresh token that would be found in every text": {"refresh_token": "the"},
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+async def test_what_cannot_be_sent_shown_or_redacted_is_not_taken(setup: Setup, server: Server, name: str) -> None:
+    async with setup.crib(IDP) as crib:
+        bench = crib.workbench(ALICE)
+        good = {**TOKEN, "refresh_token": "a-refresh-token-0123", "expires_in": 3600}
+        server.answers["/token"] = as_json({**good, **MALFORMED[name]})
+        with pytest.raises(CallbackError) as raised:
+            await complete(crib, await url_of(bench))
+        assert (raised.value.reason, "did not answer as OAuth 2.0 says" in str(raised.value)) == ("failed", True)
+
+        server.answers["/token"] = as_json(good)
+        await complete(crib, await url_of(bench))
+        before = await setup.broker.vault.get(Owner.of(ALICE, "idp", "oauth2"))
+        server.answers["/token"] = as_json({**good, **MALFORMED[name]})
+        setup.shift = timedelta(seconds=3580)
+        assert (await bench.call("use")).text == "idp read"  # the token still works
+        assert await setup.broker.vault.get(Owner.of(ALICE, "idp", "oauth2")) == before
+
+
+async def test_details_that_could_not_be_shown_are_left_out(server: Server) -> None:
+    server.answers["/token"] = as_json({**TOKEN, "site": "eu\x1b[31m", "team": "T1", "count": 5})
+    assert (await exchanged(flow(server, keep=["site", "team", "count"]))).detail == {"team": "T1", "count": "5"}
+
+
+@pytest.mark.parametrize("interval", [1e-9, "0.000001", 0.01])
+async def test_a_provider_cannot_have_itself_polled_without_a_pause(server: Server, interval: Any) -> None:
+    shown = {"device_code": "a-device-code", "user_code": "ABCD-EFGH", "verification_uri": "https://idp.example/device"}
+    server.answers["/device"] = as_json({**shown, "interval": interval})
+    assert (await flow(server).start_device(["read"])).interval_s == 0.05
+
+
+ODD_URLS = ["https://a.example/\r\nX", "https://a.example/\x1b[31m", "https://a.example/\u202e", "https://a b.example/"]
+
+
+@pytest.mark.parametrize("url", ODD_URLS)
+async def test_a_url_with_characters_that_are_not_printed_is_none(server: Server, url: str) -> None:
+    shown = {"device_code": "a-device-code", "user_code": "ABCD-EFGH", "verification_uri": url}
+    server.answers["/device"] = as_json(shown)
+    with pytest.raises(FlowError, match="did not answer"):
+        await flow(server).start_device(["read"])
+    with pytest.raises(ValueError, match="https://"):
+        OAuth2(token_url=url, authorize_url="https://idp.example/")
+
+
+@pytest.mark.parametrize("url", ["http://[::1?state=a", "http://x/?state=\ud800", "\x00", "//[", ""])
+async def test_a_callback_that_is_not_a_url_completes_nothing(url: str) -> None:
+    with pytest.raises(CallbackError) as raised:
+        await CredentialBroker().complete(url)
+    assert raised.value.reason == "unknown"
+
+
+KEYS = {
+    "a-key\n": "A key is sent in a header",
+    "a-key\r\nX-Other: 1": "A key is sent in a header",
+    "a-kéy-0123": "A key is sent in a header",
+    "a-key\x00": "A key is sent in a header",
+    "a-key\ud800": "can be written as UTF-8",
+    "      ": "at least 4 characters",
+    " e ": "at least 4 characters",
+}
+
+
+@pytest.mark.parametrize("key", KEYS)
+async def test_a_key_that_could_not_be_sent_is_not_stored(key: str) -> None:
+    broker, owner = CredentialBroker(), Owner.of(ALICE, "github", "token")
+    with pytest.raises(SetupError, match=KEYS[key]) as raised:
+        await broker.save(owner, Grant(key))
+    assert key not in str(raised.value)
+    assert await broker.vault.get(owner) is None
+
+
+async def test_a_named_secret_may_have_several_lines() -> None:
+    broker, owner = CredentialBroker(), Owner("alice", "default", "PEM", "secret")
+    await broker.save(owner, Grant("-----BEGIN KEY-----\nabcdé\n"))
+    assert await broker.vault.get(owner) is not None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"expires_at": datetime(2030, 1, 1)},
+        {"expires_at": "2030-01-01"},
+        {"expires_at": 1893456000},
+        {"scopes": "read"},
+        {"scopes": None},
+        {"scopes": [None]},
+    ],
+)
+def test_a_grant_of_wrong_types_is_refused_where_it_is_made(options: Any) -> None:
+    with pytest.raises(SetupError, match=f"'{next(iter(options))}' of a grant"):
+        Grant("a-token-0123", **options)
+
+
+@pytest.mark.parametrize("moment", [datetime.min, datetime.max])
+async def test_a_grant_may_end_at_any_moment(setup: Setup, moment: datetime) -> None:
+    async with setup.crib(IDP) as crib:
+        grant = Grant("a-token-0123", scopes=["read"], expires_at=moment.replace(tzinfo=UTC))
+        await setup.broker.save(Owner.of(ALICE, "idp", "oauth2"), grant)
+        result = await crib.workbench(ALICE).call("use")
+        assert result.status == ("pending" if moment == datetime.min else "success")
+
+
+BROKEN = {
+    '[a]\ntitle = "A\\u001b[31m"\ntoken = {}': ":2: 'title' has characters that are not printed.",
+    '[a.token]\nprefix = "Key \\r\\nX: 1"': ":2: 'token.prefix' has characters that are not printed.",
+    "[a.token]\nprefix = 'Clé '": ":2: 'token.prefix': expected printable ASCII characters, as it is sent in a header.",
+    "[a.token]\nheader = 'X Key'": ":2: 'token.header': expected the name of a header, such as X-API-Key.",
+    "[a.token]\nheader = ''": ":2: 'token.header': expected the name of a header, such as X-API-Key.",
+    "[a.token]\nheader = 'X-Key:'": ":2: 'token.header': expected the name of a header, such as X-API-Key.",
+    "[a.oauth2]\nissuer = 'https://a.example'\nlifetime_s = 1e300": ":3: 'oauth2.lifetime_s': expected",
+    "[a.oauth2]\nissuer = 'https://a.example'\nlifetime_s = inf": ":3: 'oauth2.lifetime_s': expected",
+    "[a.oauth2]\nissuer = 'https://a.example'\nheaders = { X = \"a\\nb\" }": ":3: 'oauth2.headers.X' has characters",
+    "[a.oauth2]\nissuer = 'https://a.example'\nheaders = { 'X Y' = 'a' }": ":3: 'oauth2.headers",
+    '[a.oauth2]\nissuer = "https://a.example/\\n"': ":2: 'oauth2.issuer' has characters that are not printed.",
+}
+
+
+@pytest.mark.parametrize("text", BROKEN)
+def test_a_value_of_a_users_file_that_could_not_be_sent_or_shown_is_a_mistake(text: str) -> None:
+    with pytest.raises(SetupError) as raised:
+        read_catalogue(text, "file")
+    assert str(raised.value).startswith(f"file{BROKEN[text]}")
+
+
+VALUES = ["''", "'a'", '"a\\n"', '"\\u001b"', "5", "-1", "1e300", "inf", "nan", "true", "false", "[]", "[1]", "['']"]
+VALUES += ["[['a']]", "{}", "{a=1}", "{a='b'}", "2026-01-01", "12:00:00", "'{x}'", "'{'", "'}'", "'{}'", "'*'", "'*.'"]
+VALUES += ["'https://a.example'", "'http://127.0.0.1'", "'.'", "' '", "'xn--'", "'a.example:99999'", "'[::1]'"]
+
+
+def test_any_value_in_any_place_of_a_users_file_is_taken_or_is_a_mistake_with_its_line() -> None:
+    from toolcrib.auth.catalogue import Key, Provider
+
+    oauth2 = "[a.oauth2]\ntoken_url='https://a.example/t'\nauthorize_url='https://a.example/a'\n"
+    for model, head in ((Provider, "[a]\ntoken={}\n"), (OAuth2, oauth2), (Key, "[a.token]\n")):
+        for name in model.model_fields:
+            for value in VALUES:
+                text = re.sub(f"^{name}=.*\n", "", head, flags=re.MULTILINE) + f"{name} = {value}"
+                try:
+                    read_catalogue(text, "file")
+                except SetupError as error:
+                    assert re.fullmatch(r"(file:\d+: .+\n?)+", str(error)), text
+
+
+def failing() -> list[bytes]:
+    raise ConnectionError(f"with {SECRET}")
+
+
+@pytest.mark.parametrize("keys", [failing, list, lambda: None, lambda: [b"short"]])
+async def test_keys_that_cannot_be_had_make_a_call_unavailable_and_are_not_quoted(
+    tmp_path: Path, keys: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def store(key: Any) -> Store:
+        return Store(tmp_path / "store.db", key=key)
+
+    owner = Owner.of(ALICE, "github", "token")
+    await CredentialBroker(vault=DatabaseVault(store(lambda: [b"k" * 32]))).save(owner, Grant("a-key-0123"))
+
+    @tool(auth=ToolAuth("github", "token"))
+    async def use(ctx: Context) -> str:
+        return ""
+
+    async with Crib([use], broker=CredentialBroker(vault=DatabaseVault(store(keys)))) as crib:
+        result = await crib.workbench(ALICE).call("use")
+    assert result.error is not None
+    assert (result.error.code, result.text) == ("unavailable", "The credentials of 'use' cannot be read now.")
+    assert SECRET not in caplog.text

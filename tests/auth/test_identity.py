@@ -1,0 +1,631 @@
+"""Every door to credentials has an attack here that tries to reach another principal's through it.
+
+The doors are the public names, also inherited ones, of what takes a caller or an owner or runs with one: cribs,
+workbenches, brokers, vaults, stores and the Context of a tool; the routes of the servers; and the commands.
+Ada has granted and entered; bob has nothing. What the tools get is written down with whom it was given to.
+"""
+
+import asyncio
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+import httpx2
+import pytest
+import typer
+from starlette.routing import Route
+
+from toolcrib import (
+    Approve,
+    Call,
+    Caller,
+    Context,
+    Crib,
+    Result,
+    Secret,
+    SetupError,
+    ToolAuth,
+    ToolcribError,
+    ToolError,
+    Workbench,
+    tool,
+)
+from toolcrib.auth import (
+    CallbackError,
+    Client,
+    CredentialBroker,
+    DatabaseVault,
+    Grant,
+    MemoryVault,
+    Owner,
+    Provider,
+    secret_owner,
+)
+from toolcrib.cli.app import app as command
+from toolcrib.serve import callback_app, local_caller, server
+from toolcrib.store import DatabasePendings, DatabaseResults, Store
+
+from . import deeper_attacks
+
+ADA, BOB = Caller("ada", "work", "t1"), Caller("bob", "work", "t1")
+TOKEN, REFRESH, SECRET = "adas-access-token", "adas-refresh-token", "adas-named-secret"
+TABLE = Provider.model_validate(
+    {
+        "title": "Example",
+        "source": "https://example.com",
+        "checked": date(2026, 1, 1),
+        "oauth2": {"authorize_url": "https://p.example/a", "token_url": "https://p.example/t"},
+        "token": {},
+    }
+)
+NAMES = (
+    *("", " ", "_", "%", "*", ".*", "?", "a%", "ad_", "a.*", "^ada$", "ada\0", "\0ada", "ada\0work", "ada ", " ada"),
+    *("ADA", "\uff41da", "ada/work", "../ada", "ada/../bob", "..\\ada", "ada,work", '["ada"]', "ada' OR '1'='1"),
+    *('ada" --', "ada;--", "\ud800", "ada\n", "operator", "local"),
+)
+"""What a database, a path, a pattern or a terminal could take for ada."""
+
+REFUSALS = (ToolcribError, ToolError)
+KINDS: tuple[type, ...] = (
+    *(Crib, Workbench, CredentialBroker, DatabaseVault, MemoryVault),
+    *(DatabasePendings, DatabaseResults, Store, Context),
+)
+Attack = Callable[["World"], Awaitable[Any]]
+ATTACKS: dict[str, Attack] = {}
+
+
+def door(*names: str) -> Callable[[Attack], Attack]:
+    def register(attack: Attack) -> Attack:
+        assert not {*names} & {*ATTACKS}
+        ATTACKS.update(dict.fromkeys(names, attack))
+        return attack
+
+    return register
+
+
+@dataclass
+class World:
+    """Ada's credentials in a store, and a crib that others use."""
+
+    folder: Path
+    store: Store
+    crib: Crib
+    given: list[tuple[str, str, str]] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    """What came back to whoever attacked."""
+
+    @property
+    def broker(self) -> CredentialBroker:
+        return self.crib.credentials.broker
+
+    async def state_of(self, name: str = "read", caller: Caller = ADA) -> tuple[str, str]:
+        """What somebody waits for: its state, and its id."""
+        bench = self.crib.workbench(Caller(caller.principal, "fresh", caller.thread))
+        pending = (await bench.call(name)).pending
+        assert pending is not None
+        assert pending.url is not None
+        return parse_qs(urlsplit(pending.url).query)["state"][0], pending.id
+
+    def see(self, *values: Any) -> None:
+        self.seen += [repr(value) for value in values]
+
+    async def refused(self, work: Awaitable[Any]) -> None:
+        """*work* gives nothing, or raises, and either way shows nothing."""
+        try:
+            self.see(await work)
+        except REFUSALS as error:
+            self.see(error)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    given: list[tuple[str, str, str]] = []
+
+    @tool(auth=ToolAuth("example"))
+    def read(context: Context, n: int = 1) -> str:
+        given.append((context.caller.principal, context.caller.profile, context.credentials["example"].secret))
+        return context.credentials["example"].secret
+
+    @tool(auth=Secret("KEY"))
+    def use(context: Context) -> str:
+        given.append((context.caller.principal, context.caller.profile, context.credentials["KEY"].secret))
+        return context.credentials["KEY"].secret
+
+    store = Store(tmp_path / "store.db")
+    broker = CredentialBroker(
+        clients={"example": Client("id", "client-secret")},
+        catalogue={"example": TABLE},
+        vault=DatabaseVault(store),
+        redirect_uri="http://127.0.0.1:1/auth/callback",
+        form_uri="http://127.0.0.1:1/auth/secret",
+    )
+    async with Crib([read, use], broker=broker, store=store) as crib:
+        await broker.save(Owner("ada", "work", "example", "oauth2"), Grant(TOKEN, REFRESH))
+        await broker.save(secret_owner("ada", "work", "KEY"), Grant(SECRET))
+        yield World(tmp_path, store, crib, given)
+    store.close()
+
+
+async def require_unharmed(world: World) -> None:
+    """Nobody but ada, as whom she granted it, got anything; and she still has it."""
+    assert [one for one in world.given if one[:2] != ("ada", "work")] == []
+    shown = "\n".join(world.seen)
+    assert [secret for secret in (TOKEN, REFRESH, SECRET, "client-secret") if secret in shown] == []
+    bench = world.crib.workbench(ADA)
+    results = [await bench.call("read"), await bench.call("use")]
+    assert [result.status for result in results] == ["success", "success"]
+    assert world.given[-2:] == [("ada", "work", TOKEN), ("ada", "work", SECRET)]
+    for name in ("read", "use"):
+        result = await world.crib.workbench(BOB).call(name)
+        assert result.status == "pending"
+        assert result.pending is not None
+        assert result.pending.principal == "bob"
+
+
+def doors() -> Iterator[str]:
+    for kind in KINDS:
+        yield from (f"{kind.__name__}.{name}" for name in dir(kind) if not name.startswith("_"))
+    crib = Crib([], broker=CredentialBroker(catalogue={}))
+    routes = [*callback_app(crib).routes, *server(crib, local_caller).streamable_http_app().routes]
+    for route in routes:
+        assert isinstance(route, Route)
+        yield from (f"{method} {route.path}" for method in route.methods or ("ANY",) if method != "HEAD")
+    yield from (f"toolcrib {name}" for name in commands(typer.main.get_command(command)))
+
+
+def commands(group: Any, before: str = "") -> Iterator[str]:
+    for name, one in group.commands.items():
+        if hasattr(one, "commands"):
+            yield from commands(one, f"{before}{name} ")
+        else:
+            yield f"{before}{name}"
+
+
+def test_every_door_has_its_attack() -> None:
+    assert sorted(ATTACKS) == sorted(doors())
+
+
+# Calls
+
+
+@door("Workbench.call", "Workbench.call_many", "Workbench.call_sync", "Workbench.run_sync", "Workbench.stream")
+async def arguments(world: World) -> None:
+    bench = world.crib.workbench(BOB)
+    for listed in ((), ["work", "home"]):
+        bench.specs(profiles=listed)
+        for name in ("profile", "principal", "thread", "caller", "thread_id", "context", "credentials", "auth"):
+            for value in ("ada", "work", {"principal": "ada", "profile": "work"}, ["ada", "work", "t1"]):
+                call = Call("read", json.dumps({name: value}), data={"principal": "ada"})
+                world.see(await bench.call("read", {name: value}), await bench.call(call))
+        events = [event async for event in bench.stream("use", {"profile": "ada"})]
+        world.see(events, await bench.call_many([("read", {"profile": "ada"}), ("use", '{"profile": "work"}')]))
+        world.see(await asyncio.to_thread(bench.call_sync, "read", {"profile": "ada"}))
+
+
+@door("Workbench.specs", "Workbench.check")
+async def profiles(world: World) -> None:
+    for principal in ("bob", "ad_", "%", "ADA"):
+        bench = world.crib.workbench(Caller(principal, "work", "t1"))
+        with suppress(SetupError):
+            bench.specs(profiles=["work", "default", *filter(None, NAMES)])
+        for profile in ("work", "default", *NAMES):
+            world.see(await bench.call("read", {"profile": profile}), await bench.check("use", {"profile": profile}))
+
+
+@door("Crib.workbench", "Workbench.caller")
+async def callers(world: World) -> None:
+    for name in NAMES:
+        for caller in (
+            Caller(name),
+            Caller(name, "work"),
+            Caller("ada", name),
+            Caller("bob", name, name),
+            Caller("ad", f"a{name}"),
+        ):
+            bench = world.crib.workbench(caller)
+            world.see(bench, await bench.call("read"), await bench.call("use"))
+    bench = world.crib.workbench(BOB)
+    with pytest.raises(AttributeError):
+        bench.caller = ADA  # type: ignore[misc]
+    for given in ("ada", {"principal": "ada"}, ("ada", "work", "t1")):
+        with pytest.raises(SetupError):
+            world.crib.workbench(given)  # type: ignore[arg-type]
+
+
+@door("Workbench.stored_result")
+async def handles(world: World) -> None:
+    @tool
+    def long() -> str:
+        return "adas-long-result " * 5_000
+
+    world.crib.registry.add(Workbench([long]).registry["long"])
+    handle = (await world.crib.workbench(ADA).call("long")).metadata["handle"]
+    for caller in (BOB, Caller("ada", "work", "t2"), *(Caller(name, "work", "t1") for name in NAMES)):
+        bench = world.crib.workbench(caller)
+        for guess in (handle, f"{handle}\0", handle[:-1] + "_", handle[:-1] + "%", f"../{handle}"):
+            await world.refused(bench.stored_result(guess))
+            world.see(await bench.call("read_result", {"handle": guess}))
+    assert "adas-long-result" not in "".join(world.seen)
+
+
+# What waits
+
+
+@door("Crib.answer", "Workbench.answer")
+async def pending_ids(world: World) -> None:
+    _, pending_id = await world.state_of()
+    bench = world.crib.workbench(BOB)
+    for one in (pending_id, *NAMES, pending_id[:-1] + "_", f"{pending_id}\0"):
+        for answer in (Approve(), {"kind": "input", "value": "of-bob"}, {"kind": "approve"}):
+            await world.refused(world.crib.answer(one, answer, by="ada"))
+            await world.refused(bench.answer(one, answer, by="bob"))
+    assert (await world.crib.workbench(Caller("ada", "fresh", "t1")).call("read")).status == "pending"
+
+
+@door("Crib.pendings", "Workbench.pendings", "Crib.wait_for")
+async def what_waits(world: World) -> None:
+    await world.state_of()
+    (pending,) = await world.crib.pendings()
+    world.see(pending, await world.crib.workbench(BOB).pendings())
+    assert not await world.crib.wait_for(pending, timeout_s=0.01)
+    world.see(await world.crib.workbench(BOB).call("read"))
+
+
+@door("Crib.authorize", "CredentialBroker.ask_for", "CredentialBroker.ask", "CredentialBroker.open_scopes")
+async def asking(world: World) -> None:
+    needed = world.broker.needed(ToolAuth("example"), "read")
+    for caller in (BOB, Caller("ada", "home"), *(Caller(name, "work") for name in NAMES)):
+        with suppress(*REFUSALS):
+            asked = await world.crib.authorize(["read", "use"], caller)
+            assert {one.principal for one in asked} == {caller.principal}
+            assert len(asked) == 2
+            assert "adas" not in str(asked)
+            own = await world.broker.ask(needed, caller, "read")
+            assert own.principal == caller.principal
+            world.see(asked, own, await world.broker.open_scopes(needed, caller))
+
+
+@door("Crib.complete", "CredentialBroker.complete", "CredentialBroker.find")
+async def states(world: World) -> None:
+    state, _ = await world.state_of()
+    secret_state, _ = await world.state_of("use")
+    for one in (state, secret_state):
+        for caller in (BOB, *(Caller(name, "work") for name in NAMES)):
+            for url in (f"https://h/auth/callback?state={one}&code=c", f"?state={one}&error=access_denied"):
+                with pytest.raises(CallbackError) as raised:
+                    await world.crib.complete(url, caller=caller)
+                assert raised.value.reason == "foreign"
+                world.see(raised.value)
+            with pytest.raises(CallbackError):
+                await world.broker.find(one, caller=caller)
+    for guess in (*NAMES, state[:-1], f"{state}\0", f"{state[:-1]}_", f"%{state}", state.swapcase()):
+        with pytest.raises(CallbackError):
+            await world.broker.complete(f"?state={quote(guess, errors='surrogatepass')}&code=c")
+    # What fails at the provider has used the state up: it is not replayed.
+    for reason in ("failed", "unknown"):
+        with pytest.raises(CallbackError) as raised:
+            await world.crib.complete(f"?state={state}&code=stolen", caller=ADA)
+        assert raised.value.reason == reason
+
+
+# The broker
+
+
+@door("CredentialBroker.authorize")
+async def authorize(world: World) -> None:
+    for caller in (
+        BOB,
+        Caller("ada", "home"),
+        *(Caller(name, "work") for name in NAMES),
+        *(Caller("ada", name) for name in NAMES),
+    ):
+        for required in (
+            ToolAuth("example"),
+            ToolAuth("example", "token"),
+            Secret("KEY"),
+            Secret("K_Y"),
+            Secret("%"),
+            Secret("example"),
+        ):
+            await world.refused(world.broker.authorize([required], caller, Call("read")))
+
+
+@door("CredentialBroker.save", "CredentialBroker.revoke", "CredentialBroker.settle")
+async def owners(world: World) -> None:
+    for name in NAMES:
+        for owner in (
+            Owner(name, "work", "example", "oauth2"),
+            Owner("bob", name, "KEY", "secret"),
+            Owner("ada", name, "example", "oauth2"),
+        ):
+            await world.refused(world.broker.save(owner, Grant(f"of {name!r}")))
+            await world.refused(world.broker.revoke(owner))
+            await world.refused(world.broker.revoke(owner))
+    await world.broker.settle()
+
+
+@door(
+    *("CredentialBroker.needed", "CredentialBroker.missing", "CredentialBroker.scopes_of", "CredentialBroker.flow"),
+)
+async def tables(world: World) -> None:
+    needed = world.broker.needed(ToolAuth("example"), "read")
+    world.see(
+        needed, world.broker.missing("example"), world.broker.scopes_of(needed), world.broker.flow(needed), world.broker
+    )
+    for name in NAMES:
+        with suppress(*REFUSALS):
+            world.see(world.broker.needed(ToolAuth(name, name), name))
+
+
+# The rest of the program
+
+
+@door(
+    *("Crib.start", "Crib.reset", "Crib.save_state", "Crib.load_state", "Crib.from_config"),
+    *("Workbench.start", "Workbench.stop", "Workbench.reset", "Workbench.save_state", "Workbench.load_state"),
+    *("Workbench.invalidate", "Workbench.ended", "Workbench.from_config", "Crib.stop"),
+)
+async def lives(world: World) -> None:
+    bench = world.crib.workbench(BOB)
+    await world.crib.reset()
+    await bench.start()
+    world.see(await bench.save_state(), await world.crib.save_state())
+    await world.refused(bench.load_state({"version": 1, "sources": {"caller": {"principal": "ada"}}}))
+    bench.invalidate()
+    bench.ended()
+    await bench.reset()
+    await bench.stop()
+    path = world.folder / "toolcrib.toml"
+    path.write_text('[variables]\nprincipal = "ada"\n')
+    async with (
+        Workbench.from_config(path, broker=world.broker) as own,
+        Crib.from_config(path, broker=world.broker) as crib,
+    ):
+        world.see(own.caller, crib, await own.call("read"))
+
+
+@door("Workbench.registry", "Workbench.problems", "Workbench.now", "Workbench.redacted")
+async def looks(world: World) -> None:
+    bench = world.crib.workbench(BOB)
+    world.see(list(bench.registry), bench.problems, bench.now(), bench.redacted("x"), bench.specs())
+
+
+# Behind them
+
+
+_VAULT = ("alone", "authorizations", "close", "find", "get", "open", "owned_by", "put", "remove")
+
+
+@door(*(f"{kind}.{name}" for kind in ("DatabaseVault", "MemoryVault") for name in _VAULT))
+async def vaults(world: World) -> None:
+    await deeper_attacks.vaults(world, NAMES)
+
+
+@door(*(f"DatabasePendings.{name}" for name in ("open", "get", "answer", "take", "give_back", "waiting")))
+async def stored_pendings(world: World) -> None:
+    await deeper_attacks.pendings(world, NAMES)
+
+
+@door(*(f"DatabaseResults.{name}" for name in ("store", "find", "holds")))
+async def stored_results(world: World) -> None:
+    await deeper_attacks.results(world, NAMES)
+
+
+@door(*(f"Store.{name}" for name in ("read", "transact", "changes", "rotate_key", "use", "close")))
+async def database(world: World) -> None:
+    await deeper_attacks.database(world)
+
+
+@door(
+    *("Crib.add_view", "Crib.by_caller", "Crib.close_resources", "Crib.describe", "Crib.drop_view", "Crib.is_own"),
+    *("Crib.keep_view", "Crib.new_lifespan", "Crib.own", "Crib.program", "Crib.require_open", "Crib.result_store"),
+    *("Crib.runtime_for", "Crib.start_required"),
+)
+async def runtime(world: World) -> None:
+    await deeper_attacks.runtime(world)
+
+
+@door(
+    *("Context.ask", "Context.call", "Context.caller", "Context.cancellation", "Context.credentials", "Context.http"),
+    *("Context.deadline", "Context.deadline_at", "Context.emit", "Context.host", "Context.log", "Context.loop"),
+    *("Context.port", "Context.progress", "Context.time_left_s", "Context.variables", "Context.wait"),
+)
+async def running_tool(world: World) -> None:
+    await deeper_attacks.running_tool(world)
+
+
+# Web
+
+
+@door("GET /auth/callback", "GET /auth/secret", "POST /auth/secret")
+async def pages(world: World) -> None:
+    state, _ = await world.state_of()
+    secret_state, _ = await world.state_of("use")
+    app = callback_app(world.crib, lambda headers: Caller(headers["x-user"]))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://h") as browser:
+        for name in ("bob", "ad_", "%", ".*", "ada ", "ADA", "../ada", "ada,bob"):
+            browser.headers["x-user"] = name
+            for one in (state, secret_state):
+                answers = [
+                    await browser.get("/auth/callback", params={"state": one, "code": "c", "principal": "ada"}),
+                    await browser.get("/auth/secret", params={"state": one}),
+                    await browser.post("/auth/secret", params={"state": one}, data={"secret": "of-bob", "token": ""}),
+                ]
+                assert {answer.status_code for answer in answers} == {403}
+                world.see(*(answer.text for answer in answers))
+    assert (await world.crib.workbench(Caller("ada", "fresh", "t1")).call("use")).status == "pending"
+
+
+@door("ANY /mcp")
+async def mcp(world: World) -> None:
+    from mcp import Client
+
+    async def bob(_: Any) -> Caller:
+        return BOB
+
+    async with Client(server(world.crib, bob)) as client:
+        for given in ({}, {"profile": "work"}, {"principal": "ada"}, {"caller": ["ada", "work", "t1"]}):
+            world.see(await client.call_tool("read", given), await client.call_tool("use", given))
+
+
+# Commands
+
+
+COMMANDS: dict[str, list[list[str]]] = {
+    **{name: [[name, "tools.py", *(["read"] if name != "list" else [])]] for name in ("show", "list", "call")},
+    "chat": [["chat"]],
+    "serve": [["serve", "tools.py", "--stdio"]],
+    "dev": [["dev", "tools.py", "--stdio"]],
+    "check": [["check", "--json"]],
+    "dialects": [["dialects", "tools.py"]],
+    "auth login": [["auth", "login", "example", "--token", "-", "--principal", who] for who in ("ad_", "%", "../ada")],
+    "auth list": [["auth", "list", "--json", "--principal", name] for name in ("bob", "ad_", "%", ".*", "")],
+    "auth show": [
+        ["auth", "show", name, "--principal", who]
+        for name, who in (("example", "bob"), ("%", "ada"), ("exampl_", "ada"))
+    ],
+    "auth revoke": [
+        ["auth", "revoke", "example", "--principal", who, "--profile", as_]
+        for who, as_ in (("bob", "work"), ("ad_", "work"), ("%", "%"), ("ada", "wor_"))
+    ],
+    "auth providers": [["auth", "providers", "--json"]],
+    "auth rotate-key": [["auth", "rotate-key"]],
+    "secrets set": [["secrets", "set", "KEY", "--principal", who] for who in ("ad_", "../ada", "%")],
+    "secrets list": [["secrets", "list", "--principal", who] for who in ("ada", "bob", "%")],
+    "secrets remove": [
+        ["secrets", "remove", name, "--principal", who, "--profile", "work"]
+        for name, who in (("KEY", "bob"), ("K_Y", "ada"), ("%", "ada"), ("KEY", "ad_"))
+    ],
+    "pending list": [["pending", "list", "--json"]],
+    "pending show": [["pending", "show", name] for name in ("pending_%", "%", "_", "../x")],
+    "pending approve": [["pending", "approve", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
+    "pending deny": [["pending", "deny", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
+}
+
+_RUN_ALL = """
+import json, os, sys
+from toolcrib.cli import main
+import toolcrib.auth, toolcrib.cli.app, toolcrib.store
+for arguments in json.load(open(sys.argv[1])):
+    if (child := os.fork()) == 0:
+        status = main(arguments)
+        sys.stdout.flush()
+        os._exit(status)
+    os.waitpid(child, 0)
+"""
+
+
+@door(*(f"toolcrib {name}" for name in COMMANDS))
+async def operator(world: World) -> None:
+    _, pending_id = await world.state_of()
+    lines = [[pending_id if word == "ID" else word for word in line] for each in COMMANDS.values() for line in each]
+    (world.folder / "lines.json").write_text(json.dumps(lines))
+    (world.folder / "toolcrib.toml").write_text('providers = "providers.toml"\n[store]\nurl = "store.db"\n')
+    (world.folder / "providers.toml").write_text(
+        '[example]\ntitle = "Example"\nsource = "https://example.com"\nchecked = 2026-01-01\ndefault = "oauth2"\n'
+        '[example.oauth2]\nauthorize_url = "https://p.example/a"\ntoken_url = "https://p.example/t"\n[example.token]\n'
+    )
+    (world.folder / "tools.py").write_text(
+        "from toolcrib import Context, Secret, ToolAuth, tool\n"
+        '@tool(auth=[ToolAuth("example"), Secret("KEY")])\n'
+        "def read(context: Context) -> str:\n    found = context.credentials.values()\n"
+        "    return str([one.secret[::-1] for one in found])\n"
+    )
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [sys.executable, "-c", _RUN_ALL, "lines.json"],
+        cwd=world.folder,
+        env={**os.environ, "XDG_DATA_HOME": str(world.folder)},
+        input="",
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert "KEY" in done.stdout  # they ran, on this store
+    world.see(done.stdout, done.stderr)
+    assert not any(secret[::-1] in done.stdout for secret in (TOKEN, SECRET))
+
+
+# All of them
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        pytest.param(attack, id=name, marks=[pytest.mark.full] if name == "operator" else [])
+        for name, attack in sorted({attack.__name__: attack for attack in ATTACKS.values()}.items())
+    ],
+)
+async def test_no_attack_reaches_what_is_anothers(attack: Attack, world: World) -> None:
+    await attack(world)
+    await require_unharmed(world)
+
+
+# The database
+
+
+def rows(world: World, statement: str, *values: Any) -> list[Any]:
+    with sqlite3.connect(world.folder / "store.db") as database:
+        found = database.execute(statement, values).fetchall()
+    database.close()
+    return found
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE toolcrib_grants SET principal = 'bob' WHERE principal = 'ada'",
+        "UPDATE toolcrib_grants SET envelope = (SELECT envelope FROM toolcrib_grants a WHERE a.principal = 'ada' "
+        "AND a.handler = toolcrib_grants.handler) WHERE principal = 'bob'",
+        "UPDATE toolcrib_grants SET (envelope, version) = (SELECT envelope, version FROM toolcrib_grants a WHERE "
+        "a.principal = 'ada' AND a.handler = toolcrib_grants.handler) WHERE principal = 'bob'",
+        "UPDATE toolcrib_grants SET profile = 'home' WHERE principal = 'ada'",
+        "UPDATE toolcrib_grants SET provider = 'example', handler = 'oauth2' "
+        "WHERE provider = 'KEY' AND principal = 'bob'",
+    ],
+    ids=["principal", "envelope", "envelope and version", "profile", "provider"],
+)
+async def test_rows_that_are_moved_in_the_database_do_not_open(world: World, change: str) -> None:
+    await world.broker.save(Owner("bob", "work", "example", "oauth2"), Grant("bobs-access-token"))
+    await world.broker.save(secret_owner("bob", "work", "KEY"), Grant("bobs-named-secret"))
+    world.given.clear()
+    if "SET principal" in change:
+        rows(world, "DELETE FROM toolcrib_grants WHERE principal = 'bob'")
+    if "SET provider" in change:
+        rows(world, "DELETE FROM toolcrib_grants WHERE principal = 'bob' AND handler = 'oauth2'")
+    rows(world, change)
+    for caller in (BOB, Caller("ada", "home", "t1"), Caller("bob", "home", "t1")):
+        for name in ("read", "use"):
+            result = await world.crib.workbench(caller).call(name)
+            world.see(result)
+    theirs = {("bob", "work", "bobs-access-token"), ("bob", "work", "bobs-named-secret")}
+    assert {*world.given} <= theirs
+    assert not any(secret in text for text in world.seen for secret in (TOKEN, SECRET, REFRESH))
+
+
+async def test_an_authorization_that_is_moved_in_the_database_completes_nothing(world: World) -> None:
+    state, _ = await world.state_of()
+    rows(world, "UPDATE toolcrib_authorizations SET principal = 'bob'")
+    for caller in (BOB, ADA, None):
+        with pytest.raises(CallbackError) as raised:
+            await world.crib.complete(f"?state={state}&code=c", caller=caller)
+        assert raised.value.reason == "unknown"
+    assert TOKEN not in str(rows(world, "SELECT * FROM toolcrib_grants"))
+    await require_unharmed(world)
+
+
+async def test_nothing_of_a_caller_without_a_name_is_everybodys(world: World) -> None:
+    results: list[Result[Any]] = [await world.crib.workbench(Caller("")).call(name) for name in ("read", "use")]
+    assert [result.error and result.error.code for result in results] == ["unauthorized", "unauthorized"]
+    with pytest.raises(ToolError):
+        await world.crib.authorize(["use"], Caller(""))

@@ -1,0 +1,129 @@
+"""What is revoked, granted anew or removed while a refresh is on its way."""
+
+import asyncio
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib.auth import CredentialBroker, DatabaseVault, Grant, MemoryVault, Owner, Vault
+from toolcrib.core import StoreError
+from toolcrib.store import Store
+
+from .test_flows import ALICE, IDP, TOKEN, Server, Setup, as_json, server, setup
+
+__all__ = ["server", "setup"]
+
+OWNER = Owner.of(ALICE, "idp", "oauth2")
+OLD = Grant("the-old-access-token", "the-old-refresh-token", ["read"], datetime.now(UTC) - timedelta(hours=1))
+NEW = {**TOKEN, "access_token": "the-new-access-token", "refresh_token": "the-new-refresh-token", "expires_in": 3600}
+
+
+@pytest.fixture(params=["memory", "database"])
+def vault(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
+    if request.param == "memory":
+        yield MemoryVault()
+        return
+    store = Store(tmp_path / "store.db", key=tmp_path / "store.key")
+    yield DatabaseVault(store)
+    store.close()
+
+
+async def begun(setup: Setup, server: Server, vault: Vault) -> "tuple[Any, asyncio.Task[Any]]":
+    """A crib, and a call of it whose refresh is on its way: the provider has spent the old token."""
+    server.answers |= {"/token": as_json(NEW), "/revoke": as_json({})}
+    crib = setup.crib(f'{IDP}revoke_url = "SERVER/revoke"\nrefresh = "rotated"\n')
+    setup.broker.vault = vault
+    await setup.broker.save(OWNER, OLD)
+    server.open.clear()
+    server.arrived.clear()
+    call = asyncio.ensure_future(crib.workbench(ALICE).call("use"))
+    assert await asyncio.to_thread(server.arrived.wait, 30)
+    return crib, call
+
+
+async def test_what_a_refresh_brings_after_the_grant_was_revoked_is_revoked_too(
+    setup: Setup, server: Server, vault: Vault
+) -> None:
+    crib, call = await begun(setup, server, vault)
+    async with crib:
+        revoking = asyncio.ensure_future(setup.broker.revoke(OWNER))
+        while await vault.get(OWNER) is not None:  # it is forgotten at once
+            await asyncio.sleep(0)
+        server.open.set()
+        assert await revoking
+        assert (await call).pending is not None
+        assert await vault.get(OWNER) is None
+        assert {sent["token"] for sent in server.sent("/revoke")} == {"the-old-refresh-token", "the-new-refresh-token"}
+
+
+async def test_a_login_during_a_refresh_is_what_stays(setup: Setup, server: Server, vault: Vault) -> None:
+    crib, call = await begun(setup, server, vault)
+    async with crib:
+        login = Grant(
+            "a-token-of-a-login", "a-refresh-token-of-a-login", ["read"], datetime.now(UTC) + timedelta(hours=1)
+        )
+        await setup.broker.save(OWNER, login)
+        server.open.set()
+        assert (await call).text == "idp read"
+        stored = await vault.get(OWNER)
+        assert stored is not None
+        assert stored.grant == login
+        assert server.sent("/revoke") == []
+
+
+FULL = "CREATE TRIGGER full BEFORE UPDATE ON toolcrib_grants BEGIN SELECT RAISE(ABORT, 'the disk is full'); END"
+
+
+async def test_what_a_refresh_brought_is_stored_as_soon_as_the_store_can_be_written(
+    setup: Setup, server: Server, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = Store(tmp_path / "store.db", key=tmp_path / "store.key")
+    crib, call = await begun(setup, server, DatabaseVault(store))
+    async with crib:
+        with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
+            connection.execute(FULL)
+            server.open.set()
+            async with asyncio.timeout(30):
+                while "is not stored yet" not in caplog.text:
+                    await asyncio.sleep(0)
+            connection.execute("DROP TRIGGER full")
+        assert (await call).text == "idp read"
+        stored = await setup.broker.vault.get(OWNER)
+        assert stored is not None
+        assert stored.grant.refresh_token == NEW["refresh_token"]
+        assert len(server.sent("/token")) == 1
+    assert [secret for secret in (NEW["access_token"], NEW["refresh_token"]) if str(secret) in caplog.text] == []
+    store.close()
+
+
+DAMAGE = {
+    "an envelope of another key": "UPDATE toolcrib_grants SET envelope = X'01' || randomblob(300)",
+    "an envelope that was cut": "UPDATE toolcrib_grants SET envelope = substr(envelope, 1, 40)",
+    "text": "UPDATE toolcrib_grants SET envelope = 'text'",
+    "another version": "UPDATE toolcrib_grants SET version = version + 1",
+    "a version that is none": "UPDATE toolcrib_grants SET version = 'x'",
+}
+
+
+@pytest.mark.parametrize("name", DAMAGE)
+async def test_a_grant_that_does_not_open_can_be_revoked_and_granted_anew(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "store.db"
+    store = Store(file, key=tmp_path / "store.key")
+    broker = CredentialBroker(vault=DatabaseVault(store))
+    owner = Owner.of(ALICE, "github", "token")
+    await broker.save(owner, Grant("the-old-key"))
+    with sqlite3.connect(file) as connection:
+        connection.execute(DAMAGE[name])
+    with pytest.raises(StoreError):  # a key that is only not there now must not cost the grant
+        await broker.save(owner, Grant("the-new-key"))
+    assert await broker.revoke(owner)
+    assert not await broker.revoke(owner)
+    await broker.save(owner, Grant("the-new-key"))
+    stored = await broker.vault.get(owner)
+    assert stored is not None
+    assert stored.grant == Grant("the-new-key")
+    store.close()

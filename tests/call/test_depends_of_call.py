@@ -1,0 +1,556 @@
+"""What is opened for one call is closed with it, in reverse, and for plain tools in one thread, whatever happens."""
+
+import asyncio
+import random
+import sqlite3
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Annotated, Any
+
+import pytest
+
+from toolcrib import (
+    Call,
+    Caller,
+    CancellationToken,
+    Context,
+    Crib,
+    Depends,
+    Tool,
+    ToolError,
+    Variables,
+    Workbench,
+    tool,
+)
+
+WAIT_S = 60.0
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(WAIT_S):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+class Book:
+    """Who has opened and closed what, by number of the call."""
+
+    def __init__(self) -> None:
+        self.lines: list[tuple[str, str]] = []
+
+    def open(self, what: str) -> None:
+        self.lines.append(("open", what))
+
+    def close(self, what: str) -> None:
+        self.lines.append(("close", what))
+
+    def is_balanced(self) -> bool:
+        return self.opened() == self.closed()[::-1]
+
+    def opened(self) -> list[str]:
+        return [what for do, what in self.lines if do == "open"]
+
+    def closed(self) -> list[str]:
+        return [what for do, what in self.lines if do == "close"]
+
+
+# One thread
+
+
+def connect() -> Iterator[sqlite3.Connection]:
+    db = sqlite3.connect(":memory:")
+    db.execute("CREATE TABLE parts (name TEXT)")
+    yield db
+    db.close()
+
+
+def cursor_of(db: Annotated[sqlite3.Connection, Depends(connect, scope="call")]) -> sqlite3.Cursor:
+    return db.cursor()
+
+
+@tool
+def parts(
+    names: list[str],
+    db: Annotated[sqlite3.Connection, Depends(connect, scope="call")],
+    cursor: Annotated[sqlite3.Cursor, Depends(cursor_of, scope="call")],
+) -> list[str]:
+    db.executemany("INSERT INTO parts VALUES (?)", [(name,) for name in names])
+    return [name for (name,) in cursor.execute("SELECT name FROM parts")]
+
+
+@tool
+def parts_one_by_one(
+    names: list[str], db: Annotated[sqlite3.Connection, Depends(connect, scope="call")]
+) -> Iterator[int]:
+    for name in names:
+        db.execute("INSERT INTO parts VALUES (?)", (name,))
+        yield db.execute("SELECT count(*) FROM parts").fetchone()[0]
+
+
+@pytest.mark.parametrize("timeout_s", [None, 30.0])
+async def test_a_textbook_sqlite_connection_works_in_parallel_calls(
+    timeout_s: float | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Workbench([parts, parts_one_by_one], timeout_s=timeout_s) as bench:
+        results = await bench.call_many([("parts", {"names": ["a", str(n)]}) for n in range(80)])
+        counted = await bench.call_many([("parts_one_by_one", {"names": ["a", "b"]})] * 40)
+    assert [result.value for result in results] == [["a", str(n)] for n in range(80)]
+    assert [result.value for result in counted] == [2] * 40
+    assert caplog.records == []
+
+
+async def test_plain_and_async_providers_of_a_plain_tool_open_in_order_and_close_in_reverse() -> None:
+    book, threads = Book(), set[int]()
+
+    def plain() -> Iterator[str]:
+        threads.add(threading.get_ident())
+        book.open("plain")
+        yield "plain"
+        threads.add(threading.get_ident())
+        book.close("plain")
+
+    async def on_loop(below: Annotated[str, Depends(plain, scope="call")]) -> AsyncIterator[str]:
+        task = asyncio.current_task()
+        book.open("on loop")
+        yield f"{below}, on loop"
+        assert asyncio.current_task() is task
+        book.close("on loop")
+
+    async def alone() -> AsyncIterator[str]:
+        book.open("alone")
+        yield "alone"
+        book.close("alone")
+
+    def top(
+        below: Annotated[str, Depends(on_loop, scope="call")],
+        alone: Annotated[str, Depends(alone, scope="call")],
+        pool: Annotated[str, Depends(lambda: "pool")],
+    ) -> Iterator[str]:
+        threads.add(threading.get_ident())
+        book.open("top")
+        yield f"{below}, {alone}, {pool}, top"
+        book.close("top")
+
+    def use(
+        top: Annotated[str, Depends(top, scope="call")], plain: Annotated[str, Depends(plain, scope="call")]
+    ) -> str:
+        threads.add(threading.get_ident())
+        return f"{top}, {plain}"
+
+    async with Workbench([use]) as bench:
+        result = await bench.call("use")
+    assert result.value == "plain, on loop, alone, pool, top, plain"
+    assert book.opened() == ["alone", "plain", "on loop", "top"]
+    assert book.is_balanced()
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+
+
+async def test_a_plain_tool_that_returns_a_coroutine_has_its_values_until_that_has_ended() -> None:
+    book = Book()
+
+    def plain() -> Iterator[Book]:
+        yield book
+        book.close("plain")
+
+    async def later(book: Book) -> list[str]:
+        await asyncio.sleep(0)
+        return book.closed()
+
+    def use(book: Annotated[Book, Depends(plain, scope="call")]) -> Any:
+        return later(book)
+
+    async with Workbench([use]) as bench:
+        assert (await bench.call("use")).value == []
+    assert book.closed() == ["plain"]
+
+
+async def test_an_override_of_another_kind_is_opened_where_it_belongs() -> None:
+    async def real() -> sqlite3.Connection:
+        raise AssertionError
+
+    @tool
+    def count(db: Annotated[sqlite3.Connection, Depends(real, scope="call")]) -> int:
+        return db.execute("SELECT count(*) FROM parts").fetchone()[0]  # type: ignore[no-any-return]
+
+    async with Workbench([count], overrides={real: connect}) as bench:
+        assert (await bench.call("count")).value == 0
+
+
+# Closed, whatever happens
+
+
+def kinds(book: Book, release: threading.Event) -> dict[str, Tool[..., Any]]:
+    """Tools that go on until they are released or cancelled, with two values each, one made of the other."""
+
+    async def first_async(context: Context) -> AsyncIterator[str]:
+        await asyncio.sleep(0.001)
+        book.open(f"{context.call.id} first")
+        try:
+            yield context.call.id
+        finally:
+            await asyncio.sleep(0.002)
+            book.close(f"{context.call.id} first")
+
+    def first_plain(context: Context) -> Iterator[str]:
+        release.wait(0.01)
+        book.open(f"{context.call.id} first")
+        yield context.call.id
+        release.wait(0.01)
+        book.close(f"{context.call.id} first")
+
+    def tools(first: Any) -> Iterator[Callable[..., Any]]:
+        async def second_async(below: Annotated[str, Depends(first, scope="call")]) -> AsyncIterator[str]:
+            book.open(f"{below} second")
+            yield below
+            await asyncio.sleep(0.002)
+            book.close(f"{below} second")
+
+        def second_plain(below: Annotated[str, Depends(first, scope="call")]) -> Iterator[str]:
+            book.open(f"{below} second")
+            yield below
+            book.close(f"{below} second")
+
+        for second in (second_async, second_plain):
+
+            async def on_loop(value: Annotated[str, Depends(second, scope="call")]) -> str:
+                await asyncio.sleep(0.05)
+                return value
+
+            def in_thread(value: Annotated[str, Depends(second, scope="call")]) -> str:
+                release.wait(0.02)
+                return value
+
+            yield on_loop
+            yield in_thread
+
+    made = [*tools(first_async), *tools(first_plain)]
+    return {f"kind{n}": Tool(fn, name=f"kind{n}") for n, fn in enumerate(made)}
+
+
+def in_reverse(book: Book) -> bool:
+    """Whether each call has closed what it has opened, in reverse."""
+    calls: dict[str, list[tuple[str, str]]] = {}
+    for do, what in book.lines:
+        call, _, which = what.partition(" ")
+        calls.setdefault(call, []).append((do, which))
+    whole = [("open", "first"), ("open", "second"), ("close", "second"), ("close", "first")]
+    half = [("open", "first"), ("close", "first")]
+    return all(lines in (whole, half) for lines in calls.values())
+
+
+async def storm(seed: int, number: int) -> None:
+    """*number* calls that are cancelled at random moments, in every way there is."""
+    chance, book, release = random.Random(seed), Book(), threading.Event()
+    tools = kinds(book, release)
+    async with Workbench(tools.values()) as bench:
+
+        async def one() -> None:
+            token = CancellationToken()
+            how = chance.choice(["deadline", "token", "task", "none"])
+            after_s = chance.choice([0.0, chance.uniform(0, 0.12)])
+            call = Call(
+                chance.choice(list(tools)), cancellation=token, timeout_s=after_s if how == "deadline" else None
+            )
+            task = asyncio.create_task(bench.call(call))
+            if how in ("token", "task"):
+                await asyncio.sleep(after_s)
+                token.cancel() if how == "token" else task.cancel()
+            try:
+                result = await task
+            except asyncio.CancelledError:
+                assert how == "task"
+            else:
+                assert result.error is None or result.error.code in ("timeout", "cancelled", "limited")
+
+        waiting = {asyncio.create_task(one()) for _ in range(number)}
+        done, late = await asyncio.wait(waiting, timeout=WAIT_S)
+        assert not late
+        for task in done:
+            task.result()
+        await until(lambda: len(book.opened()) == len(book.closed()))
+        assert in_reverse(book)
+        assert (await bench.call("kind0")).error is None
+        assert (await bench.call("kind3")).error is None
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_what_was_opened_for_a_call_is_closed_in_reverse_whenever_the_call_is_cancelled(seed: int) -> None:
+    await storm(seed, 100)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("time", range(5))
+async def test_a_thousand_calls_cancelled_at_random_moments_close_all_that_they_opened(time: int) -> None:
+    seed = random.randrange(10**9)
+    print(f"seed {seed}, time {time}")
+    await storm(seed, 1000)
+
+
+async def test_a_hundred_late_calls_close_what_they_have_opened() -> None:
+    book = Book()
+    release = threading.Event()
+
+    def slow() -> Iterator[str]:
+        release.wait(0.05)
+        book.open("slow")
+        yield "slow"
+        book.close("slow")
+
+    @tool
+    async def use(value: Annotated[str, Depends(slow, scope="call")]) -> str:
+        await asyncio.sleep(60)
+        return value
+
+    async with Workbench([use], timeout_s=0.02) as bench:
+        results = await bench.call_many([("use", None)] * 100)
+        assert {result.error.code for result in results if result.error} == {"timeout"}
+        await until(lambda: len(book.opened()) == len(book.closed()))
+
+
+def test_a_loop_that_ends_closes_what_its_calls_have_opened() -> None:
+    book = Book()
+
+    async def below() -> AsyncIterator[str]:
+        book.open("below")
+        yield "below"
+        await asyncio.sleep(0)
+        book.close("below")
+
+    async def above(below: Annotated[str, Depends(below, scope="call")]) -> AsyncIterator[str]:
+        book.open("above")
+        yield "above"
+        book.close("above")
+
+    begun = asyncio.Event()
+
+    @tool
+    async def use(value: Annotated[str, Depends(above, scope="call")]) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    kept: list[asyncio.Task[Any]] = []
+
+    async def main() -> None:
+        kept.append(asyncio.create_task(Workbench([use]).call("use")))
+        await begun.wait()
+
+    asyncio.run(main())
+    assert book.opened() == ["below", "above"]
+    assert book.closed() == ["above", "below"]
+
+
+# A stop
+
+
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize("scope", ["call", "session", "program"])
+async def test_stop_does_not_wait_for_a_provider_that_is_still_opening(scope: Any, kind: str) -> None:
+    opening, release, closed = threading.Event(), threading.Event(), threading.Event()
+
+    async def endless() -> AsyncIterator[None]:
+        opening.set()
+        await asyncio.Event().wait()
+        yield
+
+    def endless_in_thread() -> Iterator[None]:
+        opening.set()
+        release.wait(WAIT_S)
+        yield
+        closed.set()
+
+    @tool
+    async def use(
+        value: Annotated[None, Depends(endless if kind == "async" else endless_in_thread, scope=scope)],
+    ) -> None:
+        raise AssertionError
+
+    bench = Workbench([use])
+    waiting = asyncio.create_task(bench.call("use"))
+    await until(opening.is_set)
+    if scope == "call":
+        waiting.cancel()
+    await asyncio.wait_for(bench.stop(), 30)
+    if scope == "call":
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+    else:
+        result = await waiting
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+    release.set()
+    if kind == "plain":
+        await until(closed.is_set)
+
+
+# A provider that exits
+
+
+@pytest.mark.parametrize("scope", ["call", "session"])
+@pytest.mark.parametrize("kind", ["async", "plain"])
+@pytest.mark.parametrize("when", ["opening", "closing"])
+async def test_a_provider_that_exits_ends_no_loop(
+    when: str, kind: str, scope: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    def leave(now: str) -> None:
+        if when == now:
+            sys.exit(3)
+
+    async def on_loop() -> AsyncIterator[str]:
+        leave("opening")
+        yield "value"
+        leave("closing")
+
+    def in_thread() -> Iterator[str]:
+        leave("opening")
+        yield "value"
+        leave("closing")
+
+    provider: Any = on_loop if kind == "async" else in_thread
+
+    @tool
+    async def use(value: Annotated[str, Depends(provider, scope=scope)]) -> str:
+        return value
+
+    @tool
+    def use_in_thread(value: Annotated[str, Depends(provider, scope=scope)]) -> str:
+        return value
+
+    async with Workbench([use, use_in_thread]) as bench:
+        results = await bench.call_many([("use", None), ("use_in_thread", None)])
+    if when == "opening":
+        assert [result.error and result.error.code for result in results] == ["failed", "failed"]
+        assert all("SystemExit" in result.text for result in results)
+    else:
+        assert [result.value for result in results] == ["value", "value"]
+        assert "failed to close" in caplog.text
+    await asyncio.sleep(0)
+
+
+# The caller and the variables
+
+
+def tenant(caller: Caller, variables: Variables) -> str:
+    return f"{caller.principal} of {variables['company']}"
+
+
+async def tenant_on_loop(variables: Variables, who: Caller | None = None) -> str:
+    assert who is not None
+    return f"{who.principal} of {variables['company']}"
+
+
+def above_tenant(name: Annotated[str, Depends(tenant, scope="program")]) -> list[str]:
+    return [name]
+
+
+@pytest.mark.parametrize("scope", ["call", "session", "program"])
+async def test_providers_of_any_scope_may_have_the_caller_and_the_variables(scope: Any) -> None:
+    @tool
+    def plain(a: Annotated[str, Depends(tenant, scope=scope)]) -> str:
+        return a
+
+    @tool
+    async def on_loop(
+        a: Annotated[str, Depends(tenant, scope=scope)], b: Annotated[str, Depends(tenant_on_loop, scope=scope)]
+    ) -> list[str]:
+        return [a, b]
+
+    variables: Mapping[str, Any] = {"company": "Acme"}
+    async with Workbench([plain, on_loop], caller=Caller("ada"), variables=variables) as bench:
+        assert (await bench.call("plain")).value == "ada of Acme"
+        assert (await bench.call("on_loop")).value == ["ada of Acme"] * 2
+    async with Crib([plain, on_loop], variables=variables) as crib:
+        for name in ("ada", "bob", "ada"):
+            bench = crib.workbench(Caller(name), variables={"company": "Other"} if scope != "program" else None)
+            company = "Acme" if scope == "program" else "Other"
+            assert (await bench.call("plain")).value == f"{name} of {company}"
+            assert (await bench.call("on_loop")).value == [f"{name} of {company}"] * 2
+
+
+async def test_a_value_of_the_program_is_one_for_each_caller_where_it_is_made_for_the_caller() -> None:
+    made: list[list[str]] = []
+
+    def note(value: Annotated[list[str], Depends(above_tenant, scope="program")]) -> list[str]:
+        made.append(value)
+        return value
+
+    @tool
+    async def use(value: Annotated[list[str], Depends(note, scope="program")]) -> list[str]:
+        return value
+
+    async with Crib([use], variables={"company": "Acme"}) as crib:
+        for name in ("ada", "bob", "ada"):
+            result = await crib.workbench(Caller(name), variables={"company": "mine"}).call("use")
+            assert result.value == [f"{name} of Acme"], "what is shared has the variables of the crib"
+    assert len(made) == 2
+
+
+async def test_tools_may_take_the_caller_and_the_variables_too() -> None:
+    @tool
+    async def who(caller: Caller, variables: Variables, greeting: str = "hello") -> str:
+        return f"{greeting} {caller.principal} of {variables['company']}"
+
+    async with Workbench([who], caller=Caller("ada"), variables={"company": "Acme"}) as bench:
+        assert list(bench.specs()[0].input_schema["properties"]) == ["greeting"]
+        assert (await bench.call("who")).value == "hello ada of Acme"
+        refused = await bench.call("who", {"caller": {"principal": "root"}})
+        assert refused.error is not None
+        assert refused.error.code == "invalid_arguments"
+
+
+async def test_what_a_tool_raises_is_its_result_also_where_its_values_fail_to_close(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def bad() -> Iterator[str]:
+        yield "bad"
+        raise OSError("cannot close")
+
+    def twice() -> Iterator[str]:
+        yield "once"
+        yield "twice"
+
+    @tool
+    def use(a: Annotated[str, Depends(bad, scope="call")], b: Annotated[str, Depends(twice, scope="call")]) -> str:
+        raise ToolError("not today", "unavailable")
+
+    async with Workbench([use]) as bench:
+        result = await bench.call("use")
+    assert result.text == "not today"
+    assert "cannot close" in caplog.text
+    assert "yields more than once" in caplog.text
+
+
+def test_a_loop_that_ends_while_a_cancelled_call_closes_its_values_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.tools.depends._PATIENCE_S", 0.05)
+    closed: list[str] = []
+    is_closing = asyncio.Event()
+
+    async def outer() -> AsyncIterator[str]:
+        yield "outer"
+        closed.append("outer")
+
+    async def inner(outer: Annotated[str, Depends(outer, scope="call")]) -> AsyncIterator[str]:
+        yield f"inner of {outer}"
+        is_closing.set()
+        await asyncio.sleep(WAIT_S)
+
+    @tool
+    async def use(inner: Annotated[str, Depends(inner, scope="call")]) -> None:
+        await asyncio.sleep(WAIT_S)
+
+    async def main() -> None:
+        bench = Workbench([use])
+        await bench.start()
+        call = asyncio.create_task(bench.call("use"))
+        while not any(one.get_name() != call.get_name() and "Value" in repr(one) for one in asyncio.all_tasks()):
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)
+        call.cancel()
+        await is_closing.wait()  # and now the loop ends, which cancels what closes
+
+    ending = threading.Thread(target=asyncio.run, args=(main(),), daemon=True)
+    ending.start()
+    ending.join(WAIT_S)
+    assert not ending.is_alive()
+    assert closed == ["outer"]

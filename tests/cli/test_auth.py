@@ -1,0 +1,256 @@
+"""`toolcrib auth`: granting tools access to an account, at a provider on loopback."""
+
+import json
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+from urllib.request import urlopen
+
+import pytest
+
+from .conftest import Run, Session
+from .provider import LoopbackProvider, loopback_provider
+
+
+@pytest.fixture
+def provider(tmp_path: Path, environment: dict[str, str]) -> Generator[LoopbackProvider]:
+    with loopback_provider() as running:
+        running.write(tmp_path)
+        environment["TEST_SECRET"] = "canary-client-secret"
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+AtTerminal = Callable[..., AbstractContextManager[Session]]
+Login = Callable[..., tuple[int, str]]
+
+
+def _started(folder: Path, environment: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "toolcrib", "auth", "login", *arguments],
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=folder,
+        env=environment,
+    )
+
+
+@pytest.fixture
+def log_in(folder: Path, environment: dict[str, str]) -> Login:
+    """Runs `toolcrib auth login`, and goes to the address that it shows. Returns its status and what it wrote."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        process = _started(folder, environment, *arguments)
+        assert process.stderr is not None
+        written = ""
+        with process, process.stderr:
+            for line in process.stderr:
+                written += line
+                if line.startswith("http"):
+                    urlopen(line.strip(), timeout=30).close()
+        return process.returncode, written
+
+    return run
+
+
+def test_a_login_in_a_browser_lets_the_tool_run(provider: LoopbackProvider, log_in: Login, toolcrib: Run) -> None:
+    waiting = toolcrib("call", "me", "--json")
+    assert (waiting.returncode, json.loads(waiting.stdout)["pending"]["kind"]) == (3, "authorization")
+    status, written = log_in("test")
+    assert (status, written.splitlines()[-1]) == (0, "Logged in to Test.")
+    done = toolcrib("call", "me")
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"known": true}\n', "")
+    listed = toolcrib("auth", "list")
+    assert listed.stdout == "test\toauth2\tdefault\ta\n"
+    (shown,) = json.loads(toolcrib("auth", "show", "test", "--json").stdout)
+    assert (shown["provider"], shown["scopes"], shown["refreshed"]) == ("test", ["a"], True)
+    for text in (written, listed.stdout, toolcrib("auth", "show", "test").stdout, json.dumps(shown)):
+        assert "canary" not in text
+
+
+def test_a_call_at_a_terminal_offers_to_log_in_and_goes_on(
+    provider: LoopbackProvider, folder: Path, environment: dict[str, str], at_terminal: AtTerminal
+) -> None:
+    with at_terminal(folder, environment | {"BROWSER": "true"}, "call", "me") as session:
+        session.read_to(b"Grant it now? [Y/n]")
+        session.press(b"y\r")
+        session.read_to(b"/authorize?")
+        session.read_to(b"S256\r\n")  # the end of the address
+        (address,) = re.findall(rb"http://\S+/authorize\?\S+", session.seen)
+        urlopen(address.decode(), timeout=30).close()
+        status, seen = session.read_to_end()
+    assert (status, '"known": true' in seen, "canary" in seen) == (0, True, False)
+
+
+def test_a_grant_is_its_principals_alone(provider: LoopbackProvider, log_in: Login, toolcrib: Run) -> None:
+    assert log_in("test", "--scope", "a", "--principal", "alice")[0] == 0
+    assert toolcrib("call", "me", "--principal", "alice").returncode == 0
+    assert toolcrib("call", "me", "--principal", "bob").returncode == 3
+    assert toolcrib("call", "me", "--principal", "alice", "--profile", "work").returncode == 3
+    assert json.loads(toolcrib("auth", "list", "--principal", "bob", "--json").stdout) == []
+
+
+def test_what_is_revoked_is_forgotten_and_the_provider_told(
+    provider: LoopbackProvider, log_in: Login, toolcrib: Run
+) -> None:
+    assert log_in("test", "--scope", "a")[0] == 0
+    revoked = toolcrib("auth", "revoke", "test")
+    assert (revoked.returncode, revoked.stderr) == (0, "Revoked: test.\n")
+    assert provider.revoked == ["canary-refresh-0"]
+    assert toolcrib("auth", "revoke", "test").returncode == 1
+    assert toolcrib("call", "me").returncode == 3
+
+
+def test_a_refusal_at_the_provider_ends_the_login(provider: LoopbackProvider, log_in: Login) -> None:
+    provider.denies = True
+    status, written = log_in("test")
+    assert (status, written.splitlines()[-1].startswith("Error: 'Test' granted nothing")) == (1, True), written
+
+
+def test_a_code_is_entered_on_another_device(provider: LoopbackProvider, toolcrib: Run) -> None:
+    provider.device_is_open = True
+    done = toolcrib("auth", "login", "test", "--scope", "a", "--device")
+    entered = f"Open {provider.url}/activate and enter the code ABCD\nLogged in to Test.\n"
+    assert (done.returncode, done.stderr) == (0, entered)
+    assert toolcrib("call", "me").returncode == 0
+
+
+def test_a_code_that_nobody_enters_ends_the_login(provider: LoopbackProvider, toolcrib: Run) -> None:
+    provider.device_lives_s = 1
+    done = toolcrib("auth", "login", "test", "--device")
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (1, "Error: The code for Test was not entered in time.")
+
+
+@pytest.mark.parametrize("arguments", [(), ("--device",)])
+def test_ctrl_c_ends_a_login(
+    arguments: tuple[str, ...], provider: LoopbackProvider, folder: Path, environment: dict[str, str]
+) -> None:
+    process = _started(folder, environment, "test", *arguments)
+    assert process.stderr is not None
+    with process, process.stderr:
+        assert process.stderr.readline().startswith("Open ")
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read().splitlines()[-1] == "Cancelled."
+    assert process.returncode == 130
+
+
+def test_a_key_is_read_from_standard_input_and_never_from_the_command_line(
+    provider: LoopbackProvider, toolcrib: Run
+) -> None:
+    refused = toolcrib("auth", "login", "test", "--token", "canary-key")
+    assert (refused.returncode, "canary" in refused.stderr) == (2, False)
+    assert toolcrib("auth", "login", "test", "--token", "-", typed=b"canary-key\n").returncode == 0
+    assert toolcrib("auth", "list").stdout == "test\ttoken\tdefault\t\n"
+
+
+@pytest.mark.parametrize(
+    ("typed", "status"),
+    [(b"", 2), (b" \n", 2), (b"abc", 1), (b"\xff" * 20, 2), (b"x" * 1_000_000, 2), (b"key\x00\x1b[31m", 2)],
+    ids=["nothing", "blanks", "short", "not UTF-8", "large", "control characters"],
+)
+def test_what_cannot_be_a_key_is_refused(typed: bytes, status: int, provider: LoopbackProvider, toolcrib: Run) -> None:
+    done = toolcrib("auth", "login", "test", "--token", "-", typed=typed)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1)
+    assert done.stderr.startswith("Error: ") and len(done.stderr) < 200
+    assert toolcrib("auth", "list").stdout == ""
+
+
+@pytest.mark.parametrize("command", ["login", "show", "revoke"])
+def test_a_wrong_provider_is_named_with_the_nearest(command: str, toolcrib: Run) -> None:
+    done = toolcrib("auth", command, "githup")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: There is no provider 'githup'. Did you mean 'github'?")
+    odd = toolcrib("auth", command, "a\x1b[31m\n../%")
+    assert (odd.returncode, "\x1b" in odd.stderr, "Traceback" in odd.stderr) == (1, False, False)
+
+
+def test_a_login_without_a_client_says_what_to_register_and_to_write(toolcrib: Run) -> None:
+    done = toolcrib("auth", "login", "github")
+    assert (done.returncode, done.stdout) == (1, "")
+    for part in ("http://127.0.0.1:PORT/auth/callback", "[auth.github]: client_id, client_secret.", "--port", "https:"):
+        assert part in done.stderr
+
+
+def test_providers_are_listed_with_what_they_lack_and_their_date(provider: LoopbackProvider, toolcrib: Run) -> None:
+    rows = {line.split("\t")[0]: line.split("\t")[1:] for line in toolcrib("auth", "providers").stdout.splitlines()}
+    assert rows["test"] == ["Test", "oauth2 token", "ready", "2026-01-01"]
+    assert rows["github"][-2:] == ["needs [auth.github] client_id client_secret", "2026-11-22"]
+    assert rows["lever"] == ["Lever", "token", "ready", "not compared"]
+    found = {one["name"]: one for one in json.loads(toolcrib("auth", "providers", "--json").stdout)}
+    assert (found["test"]["missing"], found["github"]["missing"]) == ([], ["client_id", "client_secret"])
+    assert (found["test"]["checked"], found["lever"]["checked"]) == ("2026-01-01", None)
+
+
+def test_a_terminal_shows_a_table(
+    provider: LoopbackProvider, at_terminal: Any, folder: Path, environment: dict[str, str]
+) -> None:
+    with at_terminal(folder, environment, "auth", "providers", columns=120) as session:
+        status, text = session.read_to_end()
+    assert (status, re.search(r"Name.*Title.*Handlers.*Settings", text) is not None) == (0, True)
+
+
+def test_keys_are_rotated_and_grants_stay(provider: LoopbackProvider, log_in: Login, toolcrib: Run) -> None:
+    assert log_in("test", "--scope", "a")[0] == 0
+    assert toolcrib("auth", "rotate-key").returncode == 0
+    assert toolcrib("call", "me").returncode == 0
+
+
+def _damage(folder: Path) -> None:
+    for file in (folder / "data").glob("store.db*"):
+        file.unlink()
+    (folder / "data" / "store.db").write_bytes(b"this is no database" * 500)
+
+
+def _lose_the_key(folder: Path) -> None:
+    (folder / "data" / "store.key").unlink()
+
+
+@pytest.mark.parametrize("spoil", [_damage, _lose_the_key])
+def test_a_store_that_cannot_be_used_is_named(
+    spoil: Callable[[Path], None], provider: LoopbackProvider, toolcrib: Run, folder: Path
+) -> None:
+    assert toolcrib("auth", "login", "test", "--token", "-", typed=b"canary-key").returncode == 0
+    spoil(folder)
+    done = toolcrib("auth", "login", "test", "--token", "-", typed=b"another-key")
+    assert (done.returncode, done.stdout, "Traceback" in done.stderr) == (1, "", False), done.stderr
+    assert "store" in done.stderr and "canary" not in done.stderr
+
+
+def test_a_store_is_named_on_the_command_line_or_by_a_variable(
+    provider: LoopbackProvider, toolcrib: Run, folder: Path
+) -> None:
+    assert toolcrib("auth", "login", "test", "--token", "-", "--store", "here.db", typed=b"a-key").returncode == 0
+    assert (folder / "here.db").exists() and not (folder / "data").exists()
+    assert toolcrib("auth", "list", TOOLCRIB_STORE_URL="here.db").stdout == "test\ttoken\tdefault\t\n"
+    with sqlite3.connect(folder / "here.db") as database:
+        assert b"a-key" not in "".join(database.iterdump()).encode()
+    database.close()
+
+
+def test_check_finds_what_is_wrong_with_clients(toolcrib: Run, folder: Path, environment: dict[str, str]) -> None:
+    (folder / "tools.py").write_text("from toolcrib import tool\n@tool\ndef f() -> int:\n    return 1\n")
+    (folder / "toolcrib.toml").write_text(
+        '[[source]]\nfrom = "tools.py"\n[auth.githup]\nclient_id = "a"\n'
+        '[auth.github]\nclient_idd = "a"\nclient_secret = "${env:TEST_SECRET}"\n'
+    )
+    environment["TEST_SECRET"] = "canary-client-secret"
+    done = toolcrib("check", "--json")
+    problems = [(one["line"], one["message"].partition(" It takes")[0]) for one in json.loads(done.stdout)["problems"]]
+    assert done.returncode == 1
+    assert problems == [
+        (3, "There is no provider 'githup'. Did you mean 'github'? `toolcrib auth providers` lists them."),
+        (6, "There is no key 'client_idd' in [auth.github]. Did you mean 'client_id'?"),
+        (5, "[auth.github] needs client_id."),
+    ]
+    assert "canary" not in done.stdout + done.stderr

@@ -1,0 +1,297 @@
+"""`toolcrib auth login` where the address matters, and stores that a command cannot use, at a provider on loopback."""
+
+import ctypes
+import json
+import os
+import re
+import socket
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, closing
+from pathlib import Path
+from urllib.error import HTTPError
+from urllib.parse import parse_qs, urlsplit
+from urllib.request import urlopen
+
+import pytest
+
+from .conftest import Run, Session
+from .provider import PROVIDERS, LoopbackProvider, loopback_provider
+from .test_serve import serving
+
+AtTerminal = Callable[..., AbstractContextManager[Session]]
+Login = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def provider(tmp_path: Path, environment: dict[str, str]) -> Generator[LoopbackProvider]:
+    with loopback_provider() as running:
+        running.write(tmp_path)
+        environment["TEST_SECRET"] = "canary-client-secret"
+        yield running
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+@pytest.fixture
+def log_in(folder: Path, environment: dict[str, str]) -> Login:
+    """Runs `toolcrib auth login`, goes where it says. Gives its status, its output, and where one was sent back to."""
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "toolcrib", "auth", "login", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=folder,
+            env=environment,
+        )
+        assert process.stderr is not None
+        assert process.stdout is not None
+        back = ""
+        with process, process.stderr, process.stdout:
+            for line in process.stderr:
+                if line.startswith("http"):
+                    back = parse_qs(urlsplit(line.strip()).query)["redirect_uri"][0]
+                    try:
+                        urlopen(line.strip(), timeout=30).close()
+                    except HTTPError as error:  # of a page that says no
+                        if error.code >= 500:  # then nobody is told, and the command would wait for it
+                            process.kill()
+            printed = process.stdout.read()
+        return process.returncode, printed, back
+
+    return run
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+        return port
+
+
+def settings(folder: Path, *, before: str = "", after: str = "") -> None:
+    file = folder / "toolcrib.toml"
+    file.write_text(before + file.read_text() + after)
+
+
+def test_a_login_comes_back_to_the_port_that_is_named(
+    provider: LoopbackProvider, log_in: Login, folder: Path, toolcrib: Run
+) -> None:
+    port = free_port()
+    status, printed, back = log_in("test", "--port", str(port), "--json")
+    assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback")
+    granted = json.loads(printed)
+    expires_at = granted.pop("expires_at")
+    assert expires_at.endswith("+00:00")
+    assert granted == {"provider": "test", "handler": "oauth2", "profile": "default", "scopes": [], "refreshed": True}
+    # It goes before the address of the settings, which nobody serves here.
+    settings(folder, after='\n[server]\npublic_base_url = "https://tools.example"\n')
+    assert log_in("test", "--port", "0")[0] == 0
+
+
+def test_a_port_that_cannot_be_used_is_named(provider: LoopbackProvider, toolcrib: Run) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = toolcrib("auth", "login", "test", "--port", str(port))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"Error: Port {port} cannot be listened on: Address already in use. Take another: --port\n"
+    for wrong in ("70000", "-1", "http"):
+        done = toolcrib("auth", "login", "test", "--port", wrong)
+        assert (done.returncode, "--port" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
+def test_under_a_public_address_the_server_there_completes_a_login(
+    provider: LoopbackProvider, log_in: Login, folder: Path, environment: dict[str, str], toolcrib: Run
+) -> None:
+    port = free_port()
+    settings(folder, after=f'\n[server]\nport = {port}\npublic_base_url = "http://127.0.0.1:{port}/"\n')
+    with serving(folder, environment) as server:
+        assert server.stderr is not None
+        while "Serving MCP at" not in (line := server.stderr.readline()):
+            assert line
+        status, _, back = log_in("test", "--scope", "a", "--principal", "alice")
+        assert (status, back) == (0, f"http://127.0.0.1:{port}/auth/callback")
+        assert toolcrib("call", "me", "--principal", "alice").stdout == '{"known": true}\n'
+        assert toolcrib("call", "me", "--principal", "bob").returncode == 3
+        # A refusal ends the login, too.
+        provider.denies = True
+        assert log_in("test", "--principal", "bob")[0] == 1
+
+
+def test_a_call_that_needs_two_providers_logs_in_to_both(
+    provider: LoopbackProvider, folder: Path, environment: dict[str, str], at_terminal: AtTerminal
+) -> None:
+    table = PROVIDERS.replace("URL", provider.url).replace("HOST", urlsplit(provider.url).netloc)
+    (folder / "providers.toml").write_text(table + table.replace("[test", "[second"))
+    (folder / "tools.py").write_text(
+        "from toolcrib import Context, ToolAuth, tool\n"
+        '@tool(auth=[ToolAuth("test"), ToolAuth("second")])\n'
+        "def both(ctx: Context) -> int:\n    return len({one.secret for one in ctx.credentials.values()})\n"
+    )
+    settings(folder, after='\n[auth.second]\nclient_id = "this"\nclient_secret = "${env:TEST_SECRET}"\n')
+    with at_terminal(folder, environment | {"BROWSER": "true"}, "call", "both") as session:
+        session.read_to(b"[Y/n]")
+        session.press(b"y\r")
+        for number in (1, 2):
+            while session.seen.count(b"S256\r\n") < number:
+                session.seen, before = b"", session.seen
+                session.read_to(b"\n")
+                session.seen = before + session.seen
+            address = re.findall(rb"http://\S+/authorize\?\S+", session.seen)[number - 1]
+            urlopen(address.decode(), timeout=30).close()
+        status, seen = session.read_to_end()
+    assert (status, "\x1b[1;36m2\x1b[0m" in seen) == (0, True), seen
+
+
+def test_a_client_without_a_secret_is_a_public_one(
+    provider: LoopbackProvider, log_in: Login, folder: Path, toolcrib: Run
+) -> None:
+    file = folder / "toolcrib.toml"
+    file.write_text(file.read_text().replace('client_secret = "${env:TEST_SECRET}"\n', ""))
+    assert log_in("test", "--scope", "a")[0] == 0
+    assert toolcrib("call", "me").stdout == '{"known": true}\n'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("login", "test", "--handler", "nonsense"), "'test' has no handler 'nonsense'. It has: oauth2, token."),
+        (("login", "test", "--scope", "a", "--token", "-"), "'test' has no scopes with its handler 'token'."),
+        (("login", "slack"), "[auth.slack]: client_id, client_secret."),
+        (("login", "salesforce"), "[auth.salesforce]: client_id, client_secret, domain_url."),
+        (("login", "both", "--handler", "oauth2"), "[auth.both] in the settings needs client_id and client_secret."),
+        (("login", "both", "--handler", "oauth2", "--device"), "[auth.both] in the settings needs client_id"),
+    ],
+    ids=lambda value: value[1:] if isinstance(value, tuple) else "",
+)
+def test_what_a_login_lacks_is_named_without_a_traceback(
+    arguments: tuple[str, ...], part: str, provider: LoopbackProvider, folder: Path, toolcrib: Run
+) -> None:
+    table = PROVIDERS.replace("URL", provider.url).replace("HOST", "h.example").replace("[test", "[both")
+    with (folder / "providers.toml").open("a") as file:
+        file.write(table.replace('title = "Test"', 'title = "Both"\ndefault = "token"'))
+    done = toolcrib("auth", *arguments, typed=b"canary-key")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+    assert done.stderr.startswith("Error: ") and part in done.stderr
+
+
+def test_names_of_providers_complete_in_the_shell(provider: LoopbackProvider, toolcrib: Run) -> None:
+    for line, offered in [
+        ("auth login gith", ["github"]),
+        ("auth login tes", ["test"]),
+        ("auth show lin", ["linear", "linkedin"]),
+        ("auth revoke tes", ["test"]),
+        ("auth log", ["login"]),
+    ]:
+        words = f"toolcrib {line}"
+        done = toolcrib(_TOOLCRIB_COMPLETE="complete_bash", COMP_WORDS=words, COMP_CWORD=str(len(line.split())))
+        assert (line, sorted(done.stdout.split()), done.stderr) == (line, offered, "")
+
+
+def test_what_was_done_is_told_as_json_too(provider: LoopbackProvider, toolcrib: Run, folder: Path) -> None:
+    def run(*arguments: str, typed: bytes = b"") -> object:
+        done = toolcrib(*arguments, "--json", typed=typed)
+        assert (done.returncode, done.stderr) == (0, ""), done.stderr
+        return json.loads(done.stdout)
+
+    key = {"provider": "test", "handler": "token", "profile": "work", "scopes": [], "expires_at": None}
+    key |= {"refreshed": False}
+    assert run("auth", "login", "test", "--token", "-", "--profile", "work", typed=b"canary-key") == key
+    assert run("secrets", "set", "NAME", typed=b"canary-secret") == {"name": "NAME", "profile": "default"}
+    assert run("auth", "rotate-key") == {"sealed": 2}
+    assert run("secrets", "remove", "NAME") == {"name": "NAME", "profile": "default"}
+    assert run("auth", "revoke", "test", "--profile", "work") == [key]
+    (folder / "tools.py").write_text("from toolcrib import tool\n@tool\ndef drop(t: str) -> str:\n    return t\n")
+    settings(folder, after='\n[[rule]]\ndo = "ask"\n')
+    for command in ("approve", "deny"):
+        waiting = toolcrib("call", "drop", f"t={command}", "--json")
+        pending = json.loads(waiting.stdout)["pending"]
+        assert run("pending", "show", pending["id"]) == pending
+        assert run("pending", command, pending["id"], "--by", "bob") == pending
+    assert toolcrib("call", "drop", "t=approve").stdout == "approve\n"
+
+
+# Stores that cannot be used
+
+COMMANDS: list[tuple[str, ...]] = [
+    ("auth", "list"),
+    ("auth", "login", "test", "--token", "-"),
+    ("auth", "revoke", "test"),
+    ("auth", "rotate-key"),
+    ("secrets", "set", "NAME"),
+    ("secrets", "list"),
+    ("pending", "list"),
+    ("pending", "approve", "pending_x"),
+]
+
+
+def stored(toolcrib: Run, folder: Path) -> Path:
+    assert toolcrib("auth", "login", "test", "--token", "-", typed=b"canary-key").returncode == 0
+    return folder / "data" / "store.db"
+
+
+def test_a_store_of_a_newer_version_is_named_and_left_as_it_is(
+    provider: LoopbackProvider, toolcrib: Run, folder: Path
+) -> None:
+    file = stored(toolcrib, folder)
+    for room in ("auth", "store"):
+        with closing(sqlite3.connect(file)) as database, database:
+            (version,) = database.execute("SELECT version FROM toolcrib_versions WHERE room = ?", (room,)).fetchone()
+            database.execute("UPDATE toolcrib_versions SET version = 99 WHERE room = ?", (room,))
+        before = file.read_bytes()
+        for command in COMMANDS:
+            done = toolcrib(*command, typed=b"canary-other-key")
+            assert (done.returncode, done.stdout) == (1, ""), (command, done.stderr)
+            assert f"is of a newer Toolcrib: its '{room}' tables are at version 99" in done.stderr, command
+            assert "Update Toolcrib, or use another store." in done.stderr
+            assert "Traceback" not in done.stderr and "canary" not in done.stderr
+        called = toolcrib("call", "me", "--json")
+        assert (called.returncode, json.loads(called.stdout)["error"]["code"]) == (1, "unavailable")
+        assert file.read_bytes() == before
+        with closing(sqlite3.connect(file)) as database, database:
+            database.execute("UPDATE toolcrib_versions SET version = ? WHERE room = ?", (version, room))
+    assert toolcrib("auth", "list").stdout == "test\ttoken\tdefault\t\n"
+
+
+def without_roots_rights() -> None:
+    """For the child: root, too, may write only what its mode lets it."""
+    if os.geteuid() == 0:
+        ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="modes of files do not hold for root elsewhere")
+def test_a_store_that_may_not_be_written_is_named_and_left_as_it_is(
+    provider: LoopbackProvider, toolcrib: Run, folder: Path, environment: dict[str, str]
+) -> None:
+    file = stored(toolcrib, folder)
+    before = file.read_bytes()
+    file.chmod(0o444)
+    file.parent.chmod(0o555)
+    try:
+        for command in COMMANDS:
+            done = subprocess.run(
+                [sys.executable, "-m", "toolcrib", *command],
+                input=b"canary-other-key",
+                capture_output=True,
+                cwd=folder,
+                env=environment,
+                preexec_fn=without_roots_rights,
+                timeout=60,
+            )
+            said = done.stderr.decode()
+            assert (done.returncode, done.stdout) == (1, b""), (command, said)
+            key_or_store = f"({file} cannot be used: it may not|{file.with_suffix('.key')} cannot be written)"
+            assert re.search(key_or_store, said), (command, said)
+            assert "Traceback" not in said and "canary" not in said, (command, said)
+    finally:
+        file.parent.chmod(0o700)
+        file.chmod(0o600)
+    assert file.read_bytes() == before
+    assert toolcrib("auth", "list").stdout == "test\ttoken\tdefault\t\n"

@@ -1,0 +1,92 @@
+"""`toolcrib pending`: what waits in the store is answered by another process, and the same call runs once.
+
+A dangerous call as far as one computer shows it: the process that asked is gone before anybody answers.
+"""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+TOOLS = """
+from toolcrib import tool
+
+
+@tool(destructive=True)
+async def drop(table: str) -> str:
+    with open("dropped.txt", "a") as file:
+        print(table, file=file)
+    return f"{table} is dropped"
+"""
+
+SETTINGS = """
+[[source]]
+from = "tools.py"
+
+[[rule]]
+hint = "destructive"
+do = "ask"
+others_only = true
+
+[store]
+url = "store.db"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "toolcrib.toml").write_text(SETTINGS)
+    return tmp_path
+
+
+def asked(toolcrib: Run, *arguments: str) -> str:
+    """The id of what the call waits for."""
+    done = toolcrib("call", "drop", *arguments, "--principal", "alice", "--json")
+    assert done.returncode == 3, done.stderr
+    pending_id: str = json.loads(done.stdout)["pending"]["id"]
+    return pending_id
+
+
+def dropped(folder: Path) -> list[str]:
+    file = folder / "dropped.txt"
+    return file.read_text().split() if file.exists() else []
+
+
+def test_an_approval_after_the_process_has_ended_runs_the_same_call_once(toolcrib: Run, folder: Path) -> None:
+    waiting = asked(toolcrib, "table=orders")
+    assert asked(toolcrib, "table=orders") == waiting
+    listed = toolcrib("pending", "list")
+    assert listed.stdout.split("\t")[:4] == [waiting, "approval", "alice", "drop"]
+    assert json.loads(toolcrib("pending", "show", waiting).stdout)["arguments"] == '{"table": "orders"}'
+    own = toolcrib("pending", "approve", waiting, "--by", "alice")
+    assert (own.returncode, own.stdout, dropped(folder)) == (1, "", [])
+    approved = toolcrib("pending", "approve", waiting, "--by", "bob")
+    assert (approved.returncode, approved.stderr) == (
+        0,
+        "Approved: it runs, once, when 'alice' calls 'drop' again.\n",
+    )
+    assert asked(toolcrib, "table=customers") != waiting
+    done = toolcrib("call", "drop", "table=orders", "--principal", "alice")
+    assert (done.returncode, done.stdout, dropped(folder)) == (0, "orders is dropped\n", ["orders"])
+    assert asked(toolcrib, "table=orders") != waiting
+    assert dropped(folder) == ["orders"]
+    assert toolcrib("pending", "approve", waiting, "--by", "bob").returncode == 1
+
+
+def test_a_denial_reaches_the_caller_with_its_reason(toolcrib: Run, folder: Path) -> None:
+    waiting = asked(toolcrib, "table=orders")
+    assert toolcrib("pending", "deny", waiting, "--by", "bob", "--reason", "keep it").returncode == 0
+    done = toolcrib("call", "drop", "table=orders", "--principal", "alice")
+    assert (done.returncode, "'bob' denied it: keep it" in done.stderr, dropped(folder)) == (1, True, [])
+
+
+@pytest.mark.parametrize("command", ["show", "approve", "deny"])
+@pytest.mark.parametrize("odd", ["absent", "", "%", "_", "../..", "\x1b[31m", "x" * 100_000, b"\xff"])
+def test_an_id_that_nothing_waits_under_is_refused(command: str, odd: str | bytes, toolcrib: Run) -> None:
+    done = toolcrib("pending", command, odd)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("Error: Nothing waits under '") and len(done.stderr) < 300
+    assert "\x1b" not in done.stderr

@@ -1,0 +1,62 @@
+"""`toolcrib secrets`: named secrets are stored, used and removed, and never shown."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Run
+
+TOOLS = """
+from toolcrib import Context, Secret, tool
+
+
+@tool(auth=Secret("WEATHER_KEY"))
+async def weather(ctx: Context) -> str:
+    return "the key is " + ctx.credentials["WEATHER_KEY"].secret
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "tools.py").write_text(TOOLS)
+    (tmp_path / "toolcrib.toml").write_text('[[source]]\nfrom = "tools.py"\n[store]\nurl = "store.db"\n')
+    return tmp_path
+
+
+def test_a_secret_is_entered_used_and_removed_and_never_shown(toolcrib: Run, folder: Path) -> None:
+    waiting = toolcrib("call", "weather")
+    assert (waiting.returncode, "toolcrib secrets set WEATHER_KEY" in waiting.stderr) == (3, True)
+    stored = toolcrib("secrets", "set", "WEATHER_KEY", typed=b"canary-of-alice\n")
+    assert (stored.returncode, stored.stdout, stored.stderr) == (0, "", "")
+    used = toolcrib("call", "weather")
+    assert used.returncode == 0 and used.stdout.startswith("the key is ")
+    assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault\n"
+    assert json.loads(toolcrib("secrets", "list", "--json").stdout) == [{"name": "WEATHER_KEY", "profile": "default"}]
+    assert toolcrib("call", "weather", "--principal", "bob").returncode == 3
+    written = b"".join(file.read_bytes() for file in folder.glob("store*"))
+    assert b"canary" not in written and "canary" not in used.stdout
+    assert toolcrib("secrets", "remove", "WEATHER_KEY").returncode == 0
+    again = toolcrib("secrets", "remove", "WEATHER_KEY")
+    assert (again.returncode, again.stderr) == (1, "Error: There is no secret 'WEATHER_KEY'.\n")
+    assert toolcrib("call", "weather").returncode == 3
+
+
+def test_a_secret_for_all_serves_those_who_have_none(toolcrib: Run) -> None:
+    assert toolcrib("secrets", "set", "WEATHER_KEY", "--for-all", typed=b"canary-for-all").returncode == 0
+    assert toolcrib("call", "weather", "--principal", "bob").returncode == 0
+    assert (toolcrib("secrets", "list").stdout, toolcrib("secrets", "list", "--for-all").stdout) == (
+        "",
+        "WEATHER_KEY\tdefault\n",
+    )
+
+
+@pytest.mark.parametrize(
+    "typed",
+    [b"", b"\n", b"abc", b"\xff\xfe\xff\xfe", b"x" * 1_000_000],
+    ids=["nothing", "a line break", "short", "not UTF-8", "large"],
+)
+def test_what_cannot_be_a_secret_is_refused(typed: bytes, toolcrib: Run) -> None:
+    done = toolcrib("secrets", "set", "NAME", typed=typed)
+    assert (done.returncode in (1, 2), done.stdout, done.stderr.count("\n")) == (True, "", 1)
+    assert toolcrib("secrets", "list").stdout == ""

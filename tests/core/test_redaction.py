@@ -1,0 +1,64 @@
+"""Secrets in JSON: what is redacted stays valid, and names stay apart."""
+
+import json
+from typing import Any
+
+import pytest
+
+from toolcrib import Audio, Data, File, Image, Text
+from toolcrib.core import redacted, redacted_content, redacted_data, redacted_json
+from toolcrib.record import Redactor
+
+redactor = Redactor(["hunter2", "12345", '"a":1,', "\u00e4\u00e4\u00e4\u00e4"])
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"a": "x hunter2"}', '{"a": "x [secret]"}'),
+        ('{"a": 12345, "b": 123}', '{"a": "[secret]", "b": 123}'),
+        ('{"hunter2": 1, "a": [true, null]}', '{"[secret]": 1, "a": [true, null]}'),
+        ('{"hunter2" : 1, "12345": 2}', '{"[secret]" : 1, "[secret] 2": 2}'),
+        ('[{"hunter2": 1}, {"12345": 2, "hunter2": 3}]', '[{"[secret]": 1}, {"[secret] 2": 2, "[secret]": 3}]'),
+        ('{"[secret]": 0, "hunter2": 1, "12345": 2}', '{"[secret]": 0, "[secret] 2": 1, "[secret] 3": 2}'),
+        ('{"a": "\\u00e4\\u00e4\\u00e4\\u00e4 \\u00fc"}', '{"a": "[secret] \\u00fc"}'),
+        ('{"a": "\\u00e4\\u00e4\\u00e4\\u00e4 ü"}', '{"a": "[secret] \\u00fc"}'),
+        ('{"a": "hunter2 ü"}', '{"a": "[secret] ü"}'),
+        ('{"a":1,"b":2}', json.dumps('{[secret]"b":2}')),
+        ('{"a": "hunter2\n"}', '{"a": "[secret]\\n"}'),
+        ("no JSON hunter2", 'no JSON "[secret]"'),
+        ('{"a": "hunter2', '{"a": "\\"[secret]"'),
+    ],
+)
+def test_json_is_redacted_value_by_value(text: str, shown: str) -> None:
+    found = redacted_json(text, redactor)
+    assert found == shown
+    assert redacted_json(text, redactor.redact) == found
+
+
+def test_where_there_is_no_secret_the_same_object_is_returned() -> None:
+    text = '{"a": 1}'
+    assert redacted_json(text, redactor) is text
+    assert redacted_json("hunter2", None) == redacted("hunter2", None) == "hunter2"
+    data: dict[str, Any] = {"a": [1]}
+    assert redacted_data(data, redactor) is data
+    assert redacted_data({"a": ["hunter2"]}, redactor) == {"a": ["[secret]"]}
+    assert redacted_data({"a": ["hunter2"]}, None) == {"a": ["hunter2"]}
+    for part in (Text("a"), Data("1"), File(b"hunter2", "text/plain", "a"), File(b""), Image(b"hunter2"), Audio(b"")):
+        assert redacted_content(part, redactor) is part
+
+
+@pytest.mark.parametrize(
+    ("part", "shown"),
+    [
+        (Text("a hunter2"), Text("a [secret]")),
+        (Data('["hunter2"]'), Data('["[secret]"]')),
+        (File(b"hunter2", "hunter2", "a"), File(b"hunter2", "[secret]", "a")),
+        (File(b"", "text/plain", "hunter2"), File(b"", "text/plain", "[secret]")),
+        (Image(b"", "hunter2"), Image(b"", "[secret]")),
+        (Audio(b"", "hunter2"), Audio(b"", "[secret]")),
+    ],
+)
+def test_of_content_all_but_the_bytes_is_redacted(part: Any, shown: Any) -> None:
+    assert redacted_content(part, redactor) == shown
+    assert redacted_content(part, None) is part

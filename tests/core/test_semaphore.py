@@ -1,0 +1,132 @@
+"""Who is admitted to a semaphore, and when."""
+
+import asyncio
+
+import pytest
+
+from toolcrib.core.semaphore import Deadlock, Semaphore, SemaphoreFull, standing_still
+
+
+async def test_a_short_patience_is_waited_for_and_none_is_not() -> None:
+    semaphore = Semaphore(1)
+    permit = await semaphore.acquire()
+    with pytest.raises(SemaphoreFull):
+        await semaphore.acquire(patience_s=0)
+    asyncio.get_running_loop().call_soon(semaphore.release, permit)
+    semaphore.release(await semaphore.acquire(patience_s=0.5))
+    assert semaphore.is_idle()
+
+
+async def test_whom_a_rate_cannot_serve_in_time_is_refused_at_once_and_keeps_no_place() -> None:
+    now = 0.0
+    semaphore = Semaphore(burst=2, per_s=0.1, clock=lambda: now)
+    for _ in range(2):
+        semaphore.release(await semaphore.acquire(patience_s=0))
+    with pytest.raises(SemaphoreFull) as refused:
+        await semaphore.acquire(patience_s=9.9)
+    assert refused.value.retry_after_s == 10.0
+    assert not semaphore.is_idle()
+    now = 10.0
+    semaphore.release(await semaphore.acquire(patience_s=0))
+    with pytest.raises(SemaphoreFull):
+        await semaphore.acquire(patience_s=0)
+    now = 1000.0
+    assert semaphore.is_idle()
+    for _ in range(2):  # no more than the burst is saved up
+        semaphore.release(await semaphore.acquire(patience_s=0))
+    with pytest.raises(SemaphoreFull):
+        await semaphore.acquire(patience_s=0)
+
+
+async def test_what_never_began_does_not_count_in_a_rate() -> None:
+    semaphore = Semaphore(burst=1, per_s=0.001)
+    semaphore.release(await semaphore.acquire(patience_s=0), unused=True)
+    semaphore.release(await semaphore.acquire(patience_s=0))
+    with pytest.raises(SemaphoreFull):
+        await semaphore.acquire(patience_s=0)
+
+
+async def test_a_permit_that_is_shared_is_free_when_the_last_has_released_it() -> None:
+    semaphore = Semaphore(1)
+    permit = await semaphore.acquire()
+    assert semaphore.share(permit)
+    semaphore.release(permit)
+    with pytest.raises(SemaphoreFull):
+        await semaphore.acquire(patience_s=0)
+    semaphore.release(permit)
+    assert not semaphore.share(permit)
+    semaphore.release(await semaphore.acquire(patience_s=0))
+
+
+async def test_who_stops_waiting_leaves_the_place_to_the_next_in_order() -> None:
+    semaphore = Semaphore(1)
+    permit = await semaphore.acquire()
+    admitted: list[str] = []
+
+    async def come(name: str) -> None:
+        mine = await semaphore.acquire()
+        admitted.append(name)
+        semaphore.release(mine)
+
+    waiting = {name: asyncio.create_task(come(name)) for name in ("first", "second", "third")}
+    await asyncio.sleep(0)
+    waiting["first"].cancel()
+    semaphore.release(permit)
+    await asyncio.gather(*waiting.values(), return_exceptions=True)
+    assert admitted == ["second", "third"]
+    assert semaphore.is_idle()
+
+
+def test_waiting_behind_one_who_cannot_come_in_before_oneself_has_ended_is_a_deadlock() -> None:
+    semaphore, blocked = Semaphore(1), asyncio.new_event_loop()
+    asyncio.run(semaphore.acquire())
+
+    async def wait_in_line() -> "asyncio.Task[object]":
+        task = asyncio.create_task(semaphore.acquire())
+        await asyncio.sleep(0)
+        return task
+
+    async def come() -> None:
+        standing_still.set((blocked,))
+        await semaphore.acquire(outer=(), patience_s=5)
+
+    first = blocked.run_until_complete(wait_in_line())
+    with pytest.raises(Deadlock):
+        asyncio.run(come())
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        blocked.run_until_complete(first)
+    blocked.close()
+
+
+async def test_when_there_may_be_room_is_estimated_by_who_is_before_and_how_long_they_stay() -> None:
+    semaphore = Semaphore(2)
+    permits = [await semaphore.acquire() for _ in range(2)]
+    waiting: list[asyncio.Task[object]] = []
+    for retry_after_s in (0.5, 1.0, 1.5):
+        with pytest.raises(SemaphoreFull) as full:
+            await semaphore.acquire(patience_s=0)
+        assert full.value.retry_after_s == retry_after_s
+        waiting.append(asyncio.create_task(semaphore.acquire()))
+        await asyncio.sleep(0)
+    for task in waiting:
+        task.cancel()
+    await asyncio.gather(*waiting, return_exceptions=True)
+    for permit in permits:
+        semaphore.release(permit)
+    assert semaphore.is_idle()
+
+
+async def test_who_has_waited_and_gone_on_keeps_nobody_from_waiting() -> None:
+    first, second = Semaphore(1), Semaphore(1)
+    outer, before = await first.acquire(), await second.acquire()
+    waiting = asyncio.create_task(second.acquire(outer=(outer,)))
+    await asyncio.sleep(0)
+    second.release(before)
+    second.release(await waiting)
+    inner = await second.acquire()
+    waiting = asyncio.create_task(first.acquire(outer=(inner,)))
+    await asyncio.sleep(0)
+    first.release(outer)
+    first.release(await waiting)
+    second.release(inner)

@@ -1,0 +1,217 @@
+"""A workbench that a program wrote for AutoGen, as a source of Toolcrib."""
+
+import asyncio
+import copy
+import pickle
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+import PIL.Image
+import pytest
+
+from toolcrib import Data, Emitted, SetupError, Workbench
+from toolcrib import Image as CoreImage
+from toolcrib.core import Call
+from toolcrib.core import CancellationToken as CoreToken
+from toolcrib.dialects.autogen import CancellationToken, Image
+from toolcrib.dialects.autogen.tools import (
+    ImageResultContent,
+    StreamWorkbench,
+    TextResultContent,
+    ToolResult,
+    ToolSchema,
+)
+from toolcrib.dialects.autogen.tools import Workbench as AutoGenWorkbench
+from toolcrib.workbench import renamed
+
+
+def schema(name: str, **properties: Any) -> ToolSchema:
+    return {
+        "name": name,
+        "description": f"Does {name}.",
+        "parameters": {
+            "type": "object",
+            "properties": properties,
+            "required": [*properties],
+            "additionalProperties": False,
+        },
+    }
+
+
+def text(name: str, content: str, *, is_error: bool = False) -> ToolResult:
+    return ToolResult(name=name, result=[TextResultContent(content=content)], is_error=is_error)
+
+
+class Notebook(AutoGenWorkbench):
+    """Its tools may be others after every call."""
+
+    def __init__(self) -> None:
+        self.tools = ["a page"]  # a name that a program may use
+        self.notes: list[str] = []
+        self.log: list[str] = []
+        self.is_open = False
+        self.token: CancellationToken | None = None
+
+    async def list_tools(self) -> list[ToolSchema]:
+        opened = [schema("write/note", note={"type": "string"}), schema("wait")] if self.is_open else []
+        return [schema("open"), schema("draw"), *opened]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+    ) -> ToolResult:
+        self.token = cancellation_token
+        match name:
+            case "open":
+                self.is_open = True
+                return text(name, "opened")
+            case "draw":
+                picture = ImageResultContent(content=Image(PIL.Image.new("RGB", (1, 1))))
+                return ToolResult(name=name, result=[TextResultContent(content="a dot"), picture])
+            case "wait":
+                self.log.append("waits")
+                await asyncio.Event().wait()
+        note = (arguments or {})["note"]
+        if not note:
+            return text(name, "There is nothing to write.", is_error=True)
+        self.notes.append(note)
+        return text(name, f"{len(self.notes)} notes")
+
+    async def start(self) -> None:
+        self.log.append("start")
+
+    async def stop(self) -> None:
+        self.log.append("stop")
+
+    async def reset(self) -> None:
+        self.notes, self.is_open = [], False
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return {"notes": list(self.notes)}
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        self.notes, self.is_open = list(state["notes"]), True
+
+
+async def test_it_starts_with_the_workbench_and_its_tools_are_called_there() -> None:
+    notebook = Notebook()
+    async with Workbench([notebook]) as bench:
+        assert notebook.log == ["start"]
+        assert [(spec.name, spec.description) for spec in bench.specs()] == [
+            ("open", "Does open."),
+            ("draw", "Does draw."),
+        ]
+        drawn = await bench.call("draw", {})
+        assert [type(part).__name__ for part in drawn.content] == ["Text", "Image"]
+        assert isinstance(drawn.content[1], CoreImage)
+        assert (await bench.call("opne", {})).text.startswith("There is no tool 'opne'. Did you mean 'open'?")
+    assert notebook.log == ["start", "stop"]
+
+
+async def test_tools_that_come_with_a_call_are_there_after_it() -> None:
+    notebook = Notebook()
+    async with Workbench([notebook]) as bench:
+        assert (await bench.call("open", {})).text == "opened"
+        assert [spec.name for spec in bench.specs()] == ["open", "draw", "write_note", "wait"]
+        assert bench.specs()[2].input_schema == schema("x", note={"type": "string"})["parameters"]
+        written = await bench.call("write_note", {"note": "bolts"})
+        assert (written.text, written.value) == ("1 notes", "1 notes")
+        missing = await bench.call("write_note", {"nte": "bolts"})
+        assert missing.text == "Tool 'write_note' takes no argument 'nte'. Did you mean 'note'? It takes: note."
+        failed = await bench.call("write_note", {"note": ""})
+        assert (failed.status, failed.text) == ("error", "There is nothing to write.")
+
+
+async def test_its_state_is_saved_loaded_and_reset_with_the_workbenchs() -> None:
+    async with Workbench([Notebook()]) as bench:
+        await bench.call("open", {})
+        await bench.call("write_note", {"note": "bolts"})
+        state = await bench.save_state()
+        assert state == {"version": 1, "sources": {"Notebook": {"notes": ["bolts"]}}}
+        await bench.reset()
+        assert await bench.save_state() == {"version": 1, "sources": {"Notebook": {"notes": []}}}
+        assert [spec.name for spec in bench.specs()] == ["open", "draw"]
+    async with Workbench([Notebook()]) as other:
+        await other.load_state(state)
+        await other.call("open", {})
+        assert (await other.call("write_note", {"note": "nuts"})).text == "2 notes"
+
+
+async def test_a_cancelled_call_cancels_the_token_of_the_workbench() -> None:
+    notebook = Notebook()
+    async with Workbench([notebook]) as bench:
+        await bench.call("open", {})
+        token = CoreToken()
+        calling = asyncio.create_task(bench.call(Call("wait", {}, cancellation=token)))
+        while "waits" not in notebook.log:
+            await asyncio.sleep(0)
+        token.cancel()
+        assert (await calling).status == "error"
+        assert notebook.token is not None
+        assert notebook.token.is_cancelled()
+
+
+async def test_views_apply_to_it() -> None:
+    async with Workbench([renamed(Notebook(), {"open": "open_notebook"})]) as bench:
+        assert (await bench.call("open_notebook", {})).text == "opened"
+
+
+async def test_one_that_cannot_list_its_tools_is_stopped_and_keeps_the_workbench_from_starting() -> None:
+    class Broken(Notebook):
+        async def list_tools(self) -> list[ToolSchema]:
+            raise OSError("no connection")
+
+    broken = Broken()
+    with pytest.raises(Exception, match="no connection") as raised:
+        async with Workbench([broken]):
+            pass
+    assert isinstance(raised.value, OSError | SetupError)
+    assert broken.log == ["start", "stop"]
+
+
+async def test_a_tool_that_cannot_be_read_costs_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    class Odd(Notebook):
+        async def list_tools(self) -> list[ToolSchema]:
+            odd: Any = {"name": "odd", "parameters": {"type": "array"}}
+            return [odd, *await super().list_tools()]
+
+    async with Workbench([Odd()]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["open", "draw"]
+    assert "Not loaded: the tool 'odd' of Odd" in caplog.text
+
+
+async def test_a_copy_of_one_that_was_a_source_is_another_source() -> None:
+    notebook = Notebook()
+    async with Workbench([notebook]) as bench:
+        await bench.call("open", {})
+        notebook.token = None  # a token is of a call, and cannot be copied
+        for copied in (copy.deepcopy(notebook), pickle.loads(pickle.dumps(notebook))):
+            copied.log = []
+            async with Workbench([copied]) as other:
+                await other.call("write_note", {"note": "bolts"})
+            assert (copied.notes, copied.log, notebook.notes) == (["bolts"], ["start", "stop"], [])
+        assert notebook.log == ["start"]
+
+
+class Counting(Notebook, StreamWorkbench):
+    async def call_tool_stream(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: CancellationToken | None = None,
+        call_id: str | None = None,
+    ) -> AsyncGenerator[Any, None]:
+        for number in range(2):
+            yield {"page": number}
+        yield await self.call_tool(name, arguments, cancellation_token)
+
+
+async def test_what_it_streams_is_emitted_before_the_result() -> None:
+    async with Workbench([Counting()]) as bench:
+        events = [event async for event in bench.stream("open", {})]
+        emitted = [event.content for event in events if isinstance(event, Emitted)]
+        assert emitted == [(Data('{"page":0}'),), (Data('{"page":1}'),)]
+        assert events[-1].text == "opened"  # type: ignore[union-attr]
+        assert "wait" in [spec.name for spec in bench.specs()]

@@ -1,0 +1,216 @@
+"""A grant by OAuth 2.0, from the URL to the refresh, at npm's `oidc-provider`."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from toolcrib.core import ToolError
+from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthProvider
+from toolcrib.dialects.hyperpocket.futures import CallbackCode, FutureStore
+from toolcrib.dialects.hyperpocket.pocket_auth import AuthState, PocketAuth
+from toolcrib.dialects.hyperpocket.tool import ToolAuth
+
+from ...auth.oidc.conftest import SECRET, Provider
+from .conftest import Settings
+
+REDIRECT = "http://127.0.0.1:9/auth/local/oauth2/callback"
+SETTINGS = f"""
+providers = "providers.toml"
+public_server_protocol = "http"
+public_hostname = "127.0.0.1"
+public_server_port = 9
+callback_url_rewrite_prefix = ""
+
+[net]
+allow = ["127.0.0.1"]
+
+[auth.local]
+client_id = "web"
+client_secret = "{SECRET}"
+"""
+SCOPES = ["openid", "read"]
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    provider = Provider(redirect=REDIRECT)
+    yield provider
+    provider.close()
+
+
+@pytest.fixture
+def auth(provider: Provider, settings: Settings) -> PocketAuth:
+    settings(SETTINGS, providers=provider.catalogue)
+    return PocketAuth()
+
+
+def needs(auth_scopes: list[str] = SCOPES) -> ToolAuth:
+    return ToolAuth(auth_provider=AuthProvider.LOCAL, scopes=auth_scopes)
+
+
+def url_in(text: object) -> str:
+    beginning = "User needs to authenticate using the following URL: "
+    assert isinstance(text, str)
+    assert text.startswith(beginning)
+    return text.removeprefix(beginning)
+
+
+def come_back(url: str) -> None:
+    """What the callback server does with *url*."""
+    query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+    if "code" in query:
+        FutureStore.resolve_future(query["state"], CallbackCode(query["code"], query))
+    else:
+        FutureStore.reject_future(query["state"], "Local granted nothing.")
+
+
+async def granted(auth: PocketAuth, provider: Provider, thread: str = "alice") -> AuthContext:
+    come_back(provider.grant(url_in(await auth.invoke(needs(), thread, wait=False)), login=thread))
+    context = await auth.invoke(needs(), thread, wait=False)
+    assert isinstance(context, AuthContext)
+    return context
+
+
+def end_soon(auth: PocketAuth, context: AuthContext, thread: str = "alice") -> AuthContext:
+    """The session of *thread* with a context that ends in a minute."""
+    near = context.model_copy(update={"expires_at": datetime.now(UTC) + timedelta(seconds=60)})
+    auth.session_storage.set(AuthProvider.LOCAL, thread, "default", SCOPES, None, near, True)
+    return near
+
+
+async def test_a_person_grants_access_at_the_url_and_the_call_made_again_has_the_token(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    url = url_in(await auth.invoke(needs(), "alice", wait=False))
+    assert parse_qs(urlsplit(url).query)["redirect_uri"] == [REDIRECT]
+    assert url_in(await auth.invoke(needs(), "alice", wait=False)) == url
+    come_back(provider.grant(url))
+    context = await auth.invoke(needs(), "alice", wait=False)
+    assert isinstance(context, AuthContext)
+    assert context.to_dict() == {"LOCAL_TOKEN": context.access_token}
+    assert context.to_profiled_dict("work") == {"WORK_LOCAL_TOKEN": context.access_token}
+    assert await auth.invoke(needs(), "alice", wait=False) == context
+    assert auth.get_auth_context(AuthProvider.LOCAL, "alice") == context
+
+
+async def test_another_thread_and_another_profile_are_asked_for_themselves(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    await granted(auth, provider)
+    assert isinstance(await auth.invoke(needs(), "bob", wait=False), str)
+    assert isinstance(await auth.invoke(needs(), "alice", "work", wait=False), str)
+
+
+async def test_a_token_near_its_end_is_refreshed_and_the_old_context_stays_as_it_was(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    near = end_soon(auth, await granted(auth, provider))
+    before, refreshes = near.model_copy(deep=True), provider.counts()["given"].get("refresh_token", 0)
+    new = await auth.invoke(needs(), "alice", wait=False)
+    assert isinstance(new, AuthContext)
+    assert new.access_token != near.access_token
+    assert new.refresh_token != near.refresh_token  # type: ignore[attr-defined]
+    assert near == before
+    assert provider.counts()["given"]["refresh_token"] == refreshes + 1
+
+
+async def test_sixteen_calls_that_find_a_token_near_its_end_refresh_it_once(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    import asyncio
+
+    end_soon(auth, await granted(auth, provider))
+    refreshes = provider.counts()["given"].get("refresh_token", 0)
+    contexts = await asyncio.gather(*(auth.invoke(needs(), "alice", wait=False) for _ in range(16)))
+    assert len({context.access_token for context in contexts if isinstance(context, AuthContext)}) == 1
+    assert provider.counts()["given"]["refresh_token"] == refreshes + 1
+
+
+async def test_eight_calls_that_find_a_grant_completed_exchange_its_code_once(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    import asyncio
+
+    come_back(provider.grant(url_in(await auth.invoke(needs(), "alice", wait=False))))
+    refused = provider.counts()["refused"]
+    contexts = await asyncio.gather(*(auth.invoke(needs(), "alice", wait=False) for _ in range(8)))
+    assert len({context.access_token for context in contexts if isinstance(context, AuthContext)}) == 1
+    assert provider.counts()["refused"] == refused
+
+
+async def test_a_refresh_that_is_refused_ends_the_session(auth: PocketAuth, provider: Provider) -> None:
+    near = end_soon(auth, await granted(auth, provider))
+    await auth.invoke(needs(), "alice", wait=False)
+    end_soon(auth, near)  # whose refresh token is spent
+    auth_req = auth.make_request(SCOPES, auth_provider=AuthProvider.LOCAL)
+    assert await auth.check(auth_req, auth_provider=AuthProvider.LOCAL, thread_id="alice") is AuthState.DO_REFRESH
+    with pytest.raises(RuntimeError, match=r"^Failed to refresh the token. Please re-authenticate.$"):
+        await auth.authenticate_async(auth_req, auth_provider=AuthProvider.LOCAL, thread_id="alice")
+    assert await auth.check(auth_req, auth_provider=AuthProvider.LOCAL, thread_id="alice") is AuthState.NO_SESSION
+
+
+async def test_a_call_whose_refresh_is_refused_has_a_new_url_at_once(auth: PocketAuth, provider: Provider) -> None:
+    near = end_soon(auth, await granted(auth, provider))
+    await auth.invoke(needs(), "alice", wait=False)
+    end_soon(auth, near)
+    url_in(await auth.invoke(needs(), "alice", wait=False))
+
+
+async def test_a_person_who_declines_is_reported_once_and_then_asked_anew(auth: PocketAuth, provider: Provider) -> None:
+    first = url_in(await auth.invoke(needs(), "alice", wait=False))
+    come_back(provider.grant(first, deny=True))
+    with pytest.raises(ToolError) as caught:
+        await auth.invoke(needs(), "alice", wait=False)
+    assert caught.value.code == "unauthorized"
+    assert str(caught.value) == "Local granted nothing. Call the tool again to be asked."
+    assert url_in(await auth.invoke(needs(), "alice", wait=False)) != first
+
+
+async def test_a_code_that_is_refused_is_reported_once_and_then_there_is_a_new_url(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    first = url_in(await auth.invoke(needs(), "alice", wait=False))
+    state = parse_qs(urlsplit(first).query)["state"][0]
+    FutureStore.resolve_future(state, "a-code-of-nobody")
+    with pytest.raises(ToolError) as caught:
+        await auth.invoke(needs(), "alice", wait=False)
+    assert (caught.value.code, str(caught.value)) == (
+        "unauthorized",
+        "'local' refused: invalid_grant. Call the tool again to be asked.",
+    )
+    assert url_in(await auth.invoke(needs(), "alice", wait=False)) != first
+
+
+async def test_a_callback_of_another_issuer_grants_nothing(auth: PocketAuth, provider: Provider) -> None:
+    url = provider.grant(url_in(await auth.invoke(needs(), "alice", wait=False)))
+    query = {name: values[0] for name, values in parse_qs(urlsplit(url).query).items()}
+    assert query["iss"] == provider.issuer
+    FutureStore.resolve_future(query["state"], CallbackCode(query["code"], {**query, "iss": "https://evil.example"}))
+    with pytest.raises(ToolError, match=r"another provider than the one that was asked"):
+        await auth.invoke(needs(), "alice", wait=False)
+
+
+async def test_more_scopes_are_asked_for_together_with_those_that_are_granted(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    await granted(auth, provider)
+    url = url_in(await auth.invoke(needs(["openid", "write"]), "alice", wait=False))
+    assert set(parse_qs(urlsplit(url).query)["scope"][0].split()) == {"openid", "read", "write", "offline_access"}
+    come_back(provider.grant(url))
+    assert isinstance(await auth.invoke(needs(["openid", "write"]), "alice", wait=False), AuthContext)
+    assert isinstance(await auth.invoke(needs(), "alice", wait=False), AuthContext)
+
+
+async def test_a_grant_that_covers_less_than_a_later_call_needs_leads_to_another_url(
+    auth: PocketAuth, provider: Provider
+) -> None:
+    come_back(provider.grant(url_in(await auth.invoke(needs(), "alice", wait=False))))
+    url_in(await auth.invoke(needs(["openid", "write"]), "alice", wait=False))
+
+
+def test_prepare_without_an_event_loop_fetches_the_endpoints_of_an_issuer(auth: PocketAuth) -> None:
+    handler = auth.find_handler_instance("local-oauth2")
+    text = handler.prepare(handler.make_request(SCOPES), "alice", "default", "a-uid")
+    assert parse_qs(urlsplit(url_in(text)).query)["state"] == ["a-uid"]

@@ -1,0 +1,378 @@
+"""The handlers of providers, with the answers of programs' own tests in place of a provider's."""
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from toolcrib.dialects.hyperpocket.auth.google.oauth2_context import GoogleOAuth2AuthContext
+from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
+from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request, GoogleOAuth2Response
+from toolcrib.dialects.hyperpocket.auth.slack.context import SlackAuthContext
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_handler import SlackOAuth2AuthHandler
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
+
+from toolcrib.auth import FlowError
+from toolcrib.core import SetupError
+from toolcrib.dialects.hyperpocket.auth import AuthProvider
+from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
+from toolcrib.dialects.hyperpocket.config import config
+from toolcrib.dialects.hyperpocket.config.auth import GoogleAuthConfig, SlackAuthConfig
+from toolcrib.dialects.hyperpocket.futures import FutureStore
+
+from .conftest import Settings
+
+Answers = Callable[..., list[dict[str, Any]]]
+
+
+@pytest.fixture(autouse=True)
+def configured(settings: Settings) -> None:
+    config().auth.google = GoogleAuthConfig(client_id="google-id", client_secret="google-secret")
+    config().auth.slack = SlackAuthConfig(client_id="1.2", client_secret="slack-secret")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """Replaces `httpx2.AsyncClient.post`, as programs do. Gives what was sent."""
+
+    def replace(*given: httpx2.Response) -> list[dict[str, Any]]:
+        sent: list[dict[str, Any]] = []
+        left = list(given)
+
+        async def post(self: httpx2.AsyncClient, url: str, **options: Any) -> httpx2.Response:
+            sent.append({"url": str(url), **options["data"]})
+            return left.pop(0)
+
+        monkeypatch.setattr(httpx2.AsyncClient, "post", post)
+        return sent
+
+    return replace
+
+
+def response(model: Any) -> httpx2.Response:
+    """An answer without a request, so that `raise_for_status` could not be called on it."""
+    return httpx2.Response(200, json=model.model_dump() if hasattr(model, "model_dump") else model)
+
+
+def query_of(text: str) -> dict[str, str]:
+    return {name: values[0] for name, values in parse_qs(urlsplit(text.rpartition(" ")[2]).query).items()}
+
+
+def google(**changes: Any) -> GoogleOAuth2Response:
+    values = {"access_token": "access-1", "expires_in": 3600, "scope": "drive", "token_type": "made-up"}
+    return GoogleOAuth2Response(**{**values, **changes})
+
+
+async def test_googles_handler_gives_a_url_and_then_the_context(answers: Answers) -> None:
+    handler = GoogleOAuth2AuthHandler()
+    request = handler.make_request(["drive", "calendar"])
+    assert request == GoogleOAuth2Request(
+        auth_scopes=["drive", "calendar"], client_id="google-id", client_secret="google-secret"
+    )
+    text = handler.prepare(request, "alice", "default", "the-uid")
+    assert text.startswith("User needs to authenticate using the following URL: https://accounts.google.com/")
+    query = query_of(text)
+    assert {name: query[name] for name in ("client_id", "response_type", "scope", "state", "access_type")} == {
+        "client_id": "google-id",
+        "response_type": "code",
+        "scope": "drive calendar",
+        "state": "the-uid",
+        "access_type": "offline",
+    }
+    assert query["redirect_uri"] == "https://localhost:8001/proxy/auth/google/oauth2/callback"
+    assert query["code_challenge_method"] == "S256"
+
+    sent = answers(response(google(refresh_token="refresh-1")))
+    begun = FutureStore.get_future("the-uid")
+    assert begun is not None
+    begun.future.set_result("the-code")
+    before = datetime.now(UTC)
+    context = await handler.authenticate(request, "the-uid")
+    assert isinstance(context, GoogleOAuth2AuthContext)
+    assert sent == [
+        {
+            "url": "https://oauth2.googleapis.com/token",
+            "grant_type": "authorization_code",
+            "code": "the-code",
+            "redirect_uri": query["redirect_uri"],
+            "code_verifier": begun.data["code_verifier"],
+        }
+    ]
+    assert context.access_token == "access-1"
+    assert context.refresh_token == "refresh-1"  # type: ignore[attr-defined]
+    assert context.detail == google(refresh_token="refresh-1")
+    assert context.expires_at is not None
+    assert before <= context.expires_at - timedelta(hours=1) <= datetime.now(UTC)
+    assert context.to_dict() == {"GOOGLE_TOKEN": "access-1"}
+
+
+async def test_a_grant_is_exchanged_once_its_future_is_set_on_the_running_loop(answers: Answers) -> None:
+    handler = GoogleOAuth2AuthHandler()
+    request = handler.make_request(["drive"])
+    handler.prepare(request, "alice", "default", "the-uid")
+    answers(response(google()))
+    waiting = asyncio.ensure_future(handler.authenticate(request, "the-uid"))
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    begun = FutureStore.get_future("the-uid")
+    assert begun is not None
+    begun.future.set_result("the-code")
+    assert (await waiting).access_token == "access-1"
+
+
+async def test_a_future_that_a_program_made_is_enough(answers: Answers) -> None:
+    request = GoogleOAuth2AuthHandler().make_request(["drive"])
+    FutureStore.create_future("theirs", data={"redirect_uri": "http://localhost/back"}).future.set_result("the-code")
+    sent = answers(response(google()))
+    await GoogleOAuth2AuthHandler().authenticate(request, "theirs")
+    assert sent == [
+        {
+            "url": "https://oauth2.googleapis.com/token",
+            "grant_type": "authorization_code",
+            "code": "the-code",
+            "redirect_uri": "http://localhost/back",
+        }
+    ]
+
+
+async def test_a_refresh_keeps_googles_refresh_token_and_the_old_context(answers: Answers) -> None:
+    handler = GoogleOAuth2AuthHandler()
+    request = handler.make_request(["drive"])
+    old = GoogleOAuth2AuthContext.from_google_oauth2_response(google(refresh_token="refresh-1"))
+    before = old.model_copy(deep=True)
+    answer = google(access_token="access-2").model_dump(exclude={"refresh_token"})
+    sent = answers(response(answer))
+    new = await handler.refresh(request, old)
+    assert sent == [
+        {
+            "url": "https://oauth2.googleapis.com/token",
+            "grant_type": "refresh_token",
+            "refresh_token": "refresh-1",
+        }
+    ]
+    assert (new.access_token, new.refresh_token) == ("access-2", "refresh-1")  # type: ignore[attr-defined]
+    assert new.detail == google(access_token="access-2", refresh_token="refresh-1")
+    assert old == before
+
+
+async def test_slacks_user_token_is_found_where_it_is_nested(answers: Answers) -> None:
+    handler = SlackOAuth2AuthHandler()
+    request = handler.make_request(["chat:write", "users:read"])
+    query = query_of(handler.prepare(request, "alice", "default", "the-uid"))
+    assert query["user_scope"] == "chat:write,users:read"
+    FutureStore.resolve_future("the-uid", "the-code")
+    user = {"id": "U1", "access_token": "xoxp-1", "refresh_token": "xoxe-1", "expires_in": 43200}
+    given = SlackOAuth2Response(ok=True, authed_user=user)
+    answers(response(given))
+    context = await handler.authenticate(request, "the-uid")
+    assert isinstance(context, SlackOAuth2AuthContext)
+    assert isinstance(context, SlackAuthContext)
+    assert (context.access_token, context.refresh_token) == ("xoxp-1", "xoxe-1")
+    assert context.detail == given
+    assert context.to_profiled_dict("work") == {"WORK_SLACK_BOT_TOKEN": "xoxp-1"}
+
+
+async def test_a_refresh_replaces_slacks_refresh_token_and_keeps_who_it_is(answers: Answers) -> None:
+    handler = SlackOAuth2AuthHandler()
+    user = {"id": "U1", "access_token": "xoxp-1", "refresh_token": "xoxe-1", "expires_in": 43200}
+    old = SlackOAuth2AuthContext.from_slack_oauth2_response(SlackOAuth2Response(ok=True, authed_user=user))
+    before = old.model_copy(deep=True)
+    answers(response({"ok": True, "access_token": "xoxp-2", "refresh_token": "xoxe-2", "expires_in": 60}))
+    new = await handler.refresh(handler.make_request([]), old)
+    assert (new.access_token, new.refresh_token) == ("xoxp-2", "xoxe-2")  # type: ignore[attr-defined]
+    assert new.detail.authed_user.model_dump(exclude_none=True) == {
+        "id": "U1",
+        "access_token": "xoxp-2",
+        "refresh_token": "xoxe-2",
+        "expires_in": 60,
+    }
+    assert new.expires_at is not None
+    assert new.expires_at - datetime.now(UTC) < timedelta(seconds=61)
+    assert old == before
+
+
+async def test_githubs_answer_is_read_as_a_form_too(answers: Answers) -> None:
+    from toolcrib.dialects.hyperpocket.auth.github.oauth2_handler import GitHubOAuth2AuthHandler
+
+    from toolcrib.dialects.hyperpocket.config.auth import GithubAuthConfig
+
+    config().auth.github = GithubAuthConfig(client_id="github-id", client_secret="github-secret")
+    handler = GitHubOAuth2AuthHandler()
+    request = handler.make_request(["repo"])
+    handler.prepare(request, "alice", "default", "the-uid")
+    FutureStore.resolve_future("the-uid", "the-code")
+    answers(httpx2.Response(200, content=b"access_token=gho-1&scope=repo&token_type=bearer"))
+    context = await handler.authenticate(request, "the-uid")
+    assert context.to_dict() == {"GITHUB_TOKEN": "gho-1"}
+    assert context.detail.model_dump() == {
+        "access_token": "gho-1",
+        "expires_in": None,
+        "refresh_token": None,
+        "scope": "repo",
+        "token_type": "bearer",
+    }
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (httpx2.Response(400, json={"error": "invalid_grant"}), "'google' refused: invalid_grant."),
+        (httpx2.Response(401, text="no"), "'google' refused: status 401."),
+        (httpx2.Response(503), "'google' failed with status 503."),
+        (httpx2.Response(200, text="<html>"), "'google' did not answer as OAuth 2.0 says."),
+    ],
+)
+async def test_an_answer_that_gives_no_token_is_an_error(answers: Answers, answer: httpx2.Response, error: str) -> None:
+    handler = GoogleOAuth2AuthHandler()
+    request = handler.make_request(["drive"])
+    handler.prepare(request, "alice", "default", "the-uid")
+    FutureStore.resolve_future("the-uid", "the-code")
+    answers(answer)
+    with pytest.raises(FlowError) as caught:
+        await handler.authenticate(request, "the-uid")
+    assert str(caught.value) == error
+
+
+async def test_slacks_error_with_status_200_is_an_error(answers: Answers) -> None:
+    handler = SlackOAuth2AuthHandler()
+    request = handler.make_request([])
+    handler.prepare(request, "alice", "default", "the-uid")
+    FutureStore.resolve_future("the-uid", "the-code")
+    answers(response({"ok": False, "error": "invalid_code"}))
+    with pytest.raises(FlowError, match=r"^'slack' refused: invalid_code.$"):
+        await handler.authenticate(request, "the-uid")
+
+
+async def test_without_a_refresh_token_nothing_is_sent(answers: Answers) -> None:
+    sent = answers()
+    with pytest.raises(FlowError, match=r"^'google' gave no refresh token.$"):
+        await GoogleOAuth2AuthHandler().refresh(
+            GoogleOAuth2AuthHandler().make_request([]), GoogleOAuth2AuthContext.from_google_oauth2_response(google())
+        )
+    assert sent == []
+
+
+def test_asked_twice_the_url_is_the_same_and_with_more_scopes_only_these_differ() -> None:
+    handler = GoogleOAuth2AuthHandler()
+    first = handler.prepare(handler.make_request(["drive"]), "alice", "default", "the-uid")
+    assert handler.prepare(handler.make_request(["drive"]), "alice", "default", "the-uid") == first
+    more = query_of(handler.prepare(handler.make_request(["drive", "mail"]), "alice", "default", "the-uid"))
+    assert more == {**query_of(first), "scope": "drive mail"}
+
+
+def test_a_provider_without_a_client_names_the_settings_that_are_missing() -> None:
+    from toolcrib.dialects.hyperpocket.auth.notion.oauth2_handler import NotionOAuth2AuthHandler
+
+    with pytest.raises(SetupError) as caught:
+        NotionOAuth2AuthHandler().make_request([])
+    assert str(caught.value) == (
+        "'notion' is not configured: [auth.notion] in settings.toml needs client_id and client_secret."
+    )
+
+
+def test_recommended_scopes_are_those_of_hyperpocket_unless_the_settings_say_otherwise() -> None:
+    assert GoogleOAuth2AuthHandler.recommended_scopes() == set()
+    assert "channels:history" in SlackOAuth2AuthHandler.recommended_scopes()
+    config().auth.slack = SlackAuthConfig(client_id="1", client_secret="s", use_recommended_scope=False)
+    assert SlackOAuth2AuthHandler.recommended_scopes() == set()
+
+
+# What a person enters
+
+
+async def test_a_token_that_is_entered_becomes_the_context() -> None:
+    from toolcrib.dialects.hyperpocket.auth.valyu.token_handler import ValyuTokenAuthHandler
+
+    handler = ValyuTokenAuthHandler()
+    text = handler.prepare(AuthenticateRequest(), "alice", "default", "the-uid")
+    assert text == (
+        "User needs to authenticate using the following URL: https://localhost:8001/proxy/auth/token?state=the-uid"
+    )
+    begun = FutureStore.get_future("the-uid")
+    assert begun is not None
+    assert (begun.data["form"], begun.data["title"]) == ("token", "Valyu")
+    FutureStore.resolve_future("the-uid", "valyu-key")
+    context = await handler.authenticate(AuthenticateRequest(), "the-uid")
+    assert context.to_dict() == {"VALYU_API_KEY": "valyu-key"}
+    assert (context.expires_at, context.detail) == (None, None)
+    with pytest.raises(RuntimeError, match="cannot be refreshed"):
+        await handler.refresh(AuthenticateRequest(), context)
+
+
+@pytest.mark.parametrize("entered", ["ada:secret:word", "YWRhOnNlY3JldDp3b3Jk"])
+@pytest.mark.parametrize(("handler_name", "variable"), [("basicauth", "BASIC_AUTH"), ("linkedin-basicauth", None)])
+async def test_a_user_name_and_password_are_given_as_they_are_sent(
+    entered: str, handler_name: str, variable: str | None
+) -> None:
+    from toolcrib.dialects.hyperpocket.pocket_auth import PocketAuth
+
+    handler = PocketAuth().find_handler_instance(handler_name)
+    handler.prepare(handler.make_request(), "alice", "default", "the-uid")
+    FutureStore.resolve_future("the-uid", entered)
+    context = await handler.authenticate(handler.make_request(), "the-uid")
+    assert context.to_dict() == {variable or "LINKEDIN_BASIC_AUTH": "YWRhOnNlY3JldDp3b3Jk"}
+
+
+@pytest.mark.parametrize("entered", ["key:secret:1", {"kraken_api_key": "key", "kraken_api_secret": "secret:1"}])
+async def test_a_key_pair_is_two_variables(entered: Any) -> None:
+    from toolcrib.dialects.hyperpocket.auth.kraken.keypair_handler import KrakeyKeypairAuthHandler
+
+    handler = KrakeyKeypairAuthHandler()
+    handler.prepare(handler.make_request(), "alice", "default", "the-uid")
+    FutureStore.resolve_future("the-uid", entered)
+    context = await handler.authenticate(handler.make_request(), "the-uid")
+    assert context.to_dict() == {"KRAKEN_API_KEY": "key", "KRAKEN_API_SECRET": "secret:1"}
+    assert context.to_profiled_dict("w") == {"W_KRAKEN_API_KEY": "key", "W_KRAKEN_API_SECRET": "secret:1"}
+
+
+def test_no_secret_is_in_a_repr() -> None:
+    user = {"id": "U1", "access_token": "canary-1", "refresh_token": "canary-2"}
+    given = SlackOAuth2Response(ok=True, authed_user=user, access_token="canary-3", refresh_token="canary-4")
+    seen = [
+        given,
+        SlackOAuth2AuthContext.from_slack_oauth2_response(given),
+        GoogleOAuth2Request(auth_scopes=[], client_id="id", client_secret="canary-5"),
+        GoogleAuthConfig(client_id="id", client_secret="canary-6"),
+    ]
+    assert [text for text in map(repr, seen) if "canary" in text] == []
+
+
+def test_a_request_that_is_not_valid_quotes_no_secret() -> None:
+    with pytest.raises(ValueError, match="client_secret") as caught:
+        GoogleOAuth2Request(auth_scopes=[], client_id="id", client_secret=["canary-7"])
+    assert "canary" not in str(caught.value)
+
+
+def test_a_provider_of_a_users_catalogue_has_its_names_and_handlers(settings: Settings) -> None:
+    from importlib import import_module
+
+    from toolcrib.dialects.hyperpocket.pocket_auth import PocketAuth
+
+    settings('providers = "providers.toml"', providers='[my-crm]\ntitle = "CRM"\ntoken = {}\n')
+    crm = AuthProvider.get_auth_provider("my-crm")
+    assert (crm, crm.name, crm.value) == (AuthProvider.MY_CRM, "MY_CRM", "my_crm")
+    assert crm in list(AuthProvider)
+    module = import_module("toolcrib.dialects.hyperpocket.auth.my_crm.token_handler")
+    handler = PocketAuth().find_handler_instance(None, crm)
+    assert isinstance(handler, module.MyCrmTokenAuthHandler)
+    assert (handler.name, handler.provider()) == ("my-crm-token", crm)
+
+
+async def test_half_a_key_pair_is_refused_without_being_quoted() -> None:
+    from toolcrib.dialects.hyperpocket.auth.kraken.keypair_handler import KrakeyKeypairAuthHandler
+
+    handler = KrakeyKeypairAuthHandler()
+    handler.prepare(handler.make_request(), "alice", "default", "the-uid")
+    FutureStore.resolve_future("the-uid", "canary")
+    with pytest.raises(ValueError, match=r"^A key pair for Kraken has the form key:secret.$"):
+        await handler.authenticate(handler.make_request(), "the-uid")
+
+
+def test_a_detail_that_is_not_an_answer_stays_as_it_is() -> None:
+    context = GoogleOAuth2AuthContext(access_token="a", description="", expires_at=None, detail={"mine": 1})
+    assert context.detail == {"mine": 1}
+    assert (context.refresh_token, context.expires_at) == (None, None)

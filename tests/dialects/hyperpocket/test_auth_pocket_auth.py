@@ -1,0 +1,419 @@
+"""PocketAuth: the states of a session, and handlers that programs wrote."""
+
+import asyncio
+import socket
+import threading
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from time import monotonic
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+
+from toolcrib.core import SetupError, ToolError
+from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthHandlerInterface, AuthProvider
+from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
+from toolcrib.dialects.hyperpocket.config.session import SessionConfigInMemory
+from toolcrib.dialects.hyperpocket.futures import FutureStore
+from toolcrib.dialects.hyperpocket.pocket_auth import AuthState, PocketAuth, needs_callback
+from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage
+from toolcrib.dialects.hyperpocket.tool import ToolAuth
+
+from .conftest import Settings
+
+GOOGLE, SLACK = AuthProvider.GOOGLE, AuthProvider.SLACK
+CLIENTS = '[auth.google]\nclient_id = "id"\nclient_secret = "secret"\n'
+WHERE = {"auth_provider": GOOGLE, "thread_id": "alice", "profile": "default"}
+
+
+class OwnContext(AuthContext):
+    def to_dict(self) -> dict[str, str]:
+        return {"OWN": self.access_token}
+
+    def to_profiled_dict(self, profile: str) -> dict[str, str]:
+        return {f"{profile}_OWN": self.access_token}
+
+
+class OwnHandler(AuthHandlerInterface):
+    """As programs write one: with a future, and without recommended scopes."""
+
+    name = "own-slack"
+    description = "Mine."
+    scoped = True
+    expires_at: datetime | None = None
+    fails = False
+    pause: asyncio.Event | None = None
+    arrived: asyncio.Event | None = None
+
+    async def _work(self) -> None:
+        if self.pause is not None and self.arrived is not None:
+            self.arrived.set()
+            await self.pause.wait()
+        if self.fails:
+            raise LookupError("no such account")
+
+    @staticmethod
+    def provider() -> AuthProvider:
+        return AuthProvider.SLACK
+
+    @staticmethod
+    def provider_default() -> bool:
+        return True
+
+    def make_request(self, auth_scopes: list[str] | None = None, **kwargs: Any) -> AuthenticateRequest:
+        return AuthenticateRequest(auth_scopes=auth_scopes)
+
+    def prepare(
+        self, auth_req: AuthenticateRequest, thread_id: str, profile: str, future_uid: str, *args: Any, **kwargs: Any
+    ) -> str:
+        FutureStore.create_future(future_uid, data={"thread_id": thread_id})
+        return f"Go to https://own.example/login?{'+'.join(auth_req.auth_scopes or [])}"
+
+    async def authenticate(
+        self, auth_req: AuthenticateRequest, future_uid: str, *args: Any, **kwargs: Any
+    ) -> AuthContext:
+        begun = FutureStore.get_future(future_uid)
+        assert begun is not None
+        await self._work()
+        return OwnContext(access_token=await begun.future, description="", expires_at=self.expires_at)
+
+    async def refresh(
+        self, auth_req: AuthenticateRequest, context: AuthContext, *args: Any, **kwargs: Any
+    ) -> AuthContext:
+        await self._work()
+        return OwnContext(access_token=f"{context.access_token}+", description="", expires_at=None)
+
+
+@pytest.fixture
+def auth(settings: Settings) -> PocketAuth:
+    settings(CLIENTS)
+    return PocketAuth(handlers=[OwnHandler], session_storage=InMemorySessionStorage(SessionConfigInMemory()))
+
+
+def uid_of(auth: PocketAuth, provider: AuthProvider = SLACK, thread: str = "alice", profile: str = "default") -> str:
+    session = auth.session_storage.get(provider, thread, profile)
+    assert session is not None
+    assert session.auth_resolve_uid is not None
+    return str(session.auth_resolve_uid)
+
+
+def resolve(auth: PocketAuth, token: str = "token-1") -> None:
+    FutureStore.resolve_future(uid_of(auth), token)
+
+
+NEEDS = ToolAuth(auth_provider=SLACK, scopes=["a"])
+OWN = {"auth_handler_name": "own-slack", "thread_id": "alice"}
+
+
+def request(*scopes: str) -> AuthenticateRequest:
+    return AuthenticateRequest(auth_scopes=list(scopes))
+
+
+async def test_a_session_goes_through_its_six_states(auth: PocketAuth) -> None:
+    states = [await auth.check(request("a"), **OWN)]
+    await auth.prepare(request("a"), **OWN)
+    states.append(await auth.check(request("a"), **OWN))
+    resolve(auth)
+    states.append(await auth.check(request("a"), **OWN))
+    await auth.authenticate_async(request("a"), **OWN)
+    states.append(await auth.check(request("a"), **OWN))
+    states.append(await auth.check(request("a", "b"), **OWN))
+    for left_s in (310, 290):
+        ends = datetime.now(UTC) + timedelta(seconds=left_s)
+        context = OwnContext(access_token="token-1", description="", expires_at=ends)
+        auth.session_storage.set(SLACK, "alice", "default", ["a"], None, context, True)
+        states.append(await auth.check(request("a"), **OWN))
+    assert [state.name for state in states] == [
+        "NO_SESSION",
+        "PENDING_RESOLVE",
+        "RESOLVED",
+        "SKIP_AUTH",
+        "DO_AUTH",
+        "SKIP_AUTH",
+        "DO_REFRESH",
+    ]
+
+
+async def test_prepare_gives_the_equal_url_while_pending_and_another_under_the_same_uid_for_more_scopes(
+    auth: PocketAuth,
+) -> None:
+    first = await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE)
+    uid = uid_of(auth, GOOGLE)
+    assert await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE) == first
+    more = await auth.prepare(auth.make_request(["b"], None, GOOGLE), **WHERE)
+    assert uid_of(auth, GOOGLE) == uid
+    assert first is not None
+    assert more is not None
+    queries = [parse_qs(urlsplit(text.rpartition(" ")[2]).query) for text in (first, more)]
+    assert queries[1] == {**queries[0], "scope": ["a b"]}
+    assert queries[0]["state"] == [uid]
+    session = auth.session_storage.get(GOOGLE, "alice", "default")
+    assert session is not None
+    assert session.auth_scopes == {"a", "b"}
+
+
+async def test_setting_the_future_on_the_running_loop_completes_the_flow(
+    auth: PocketAuth, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def post(self: httpx2.AsyncClient, url: str, **options: Any) -> httpx2.Response:
+        return httpx2.Response(
+            200, json={"access_token": "access-1", "expires_in": 3600, "scope": "a", "token_type": "t"}
+        )
+
+    monkeypatch.setattr(httpx2.AsyncClient, "post", post)
+    auth_req = auth.make_request(["a"], None, GOOGLE)
+    await auth.prepare(auth_req, **WHERE)
+    waiting = asyncio.ensure_future(auth.authenticate_async(auth_req, **WHERE))
+    await asyncio.sleep(0)
+    begun = FutureStore.get_future(uid_of(auth, GOOGLE))
+    assert begun is not None
+    begun.future.set_result("the-code")
+    context = await waiting
+    assert context.access_token == "access-1"
+    assert auth.get_auth_context(GOOGLE, "alice") == context
+    assert FutureStore.futures == {}
+
+
+async def test_there_is_no_context_while_a_session_is_pending(auth: PocketAuth) -> None:
+    seen = [auth.get_auth_context(SLACK, "alice")]
+    await auth.prepare(request("a"), **OWN)
+    seen.append(auth.get_auth_context(SLACK, "alice"))
+    assert seen == [None, None]
+
+
+async def test_clearing_the_storage_empties_every_session(auth: PocketAuth) -> None:
+    await auth.prepare(request("a"), **OWN)
+    InMemorySessionStorage.storage.clear()
+    assert await auth.check(request("a"), **OWN) is AuthState.NO_SESSION
+    assert await PocketAuth().list_session_state("alice") == []
+
+
+async def test_the_states_of_a_thread_are_listed_and_those_of_no_other(auth: PocketAuth) -> None:
+    await auth.prepare(request("a"), **OWN)
+    resolve(auth)
+    await auth.authenticate_async(request("a"), **OWN)
+    await auth.prepare(auth.make_request(["b"], None, GOOGLE), **WHERE)
+    await auth.prepare(auth.make_request(["b"], None, GOOGLE), **{**WHERE, "thread_id": "alice2"})
+    listed = sorted(await auth.list_session_state("alice"), key=lambda one: one["provider"])
+    assert listed == [
+        {"provider": "GOOGLE", "scope": {"b"}, "state": AuthState.PENDING_RESOLVE},
+        {"provider": "SLACK", "scope": {"a"}, "state": AuthState.SKIP_AUTH},
+    ]
+    assert await auth.list_session_state("alice", GOOGLE) == listed[:1]
+    assert await auth.list_session_state("al.*") == []
+
+
+async def test_deleting_a_session_ends_its_url_and_whoever_waits(auth: PocketAuth) -> None:
+    await auth.prepare(request("a"), **OWN)
+    uid = uid_of(auth)
+    waiting = asyncio.ensure_future(auth.authenticate_async(request("a"), **OWN))
+    await asyncio.sleep(0)
+    assert auth.delete_session(SLACK, "alice") is True
+    assert auth.delete_session(SLACK, "alice") is False
+    with pytest.raises(RuntimeError):
+        await waiting
+    with pytest.raises(ValueError, match=r"^Nobody waits for this uid.$"):
+        FutureStore.resolve_future(uid, "token-1")
+
+
+async def test_authenticate_without_prepare_says_so(auth: PocketAuth) -> None:
+    with pytest.raises(RuntimeError, match=r"^The session of SLACK is in the state 'no_session': prepare it first.$"):
+        await auth.authenticate_async(request("a"), **OWN)
+
+
+async def test_nobody_grants_in_time_and_the_next_call_has_a_new_url(auth: PocketAuth, settings: Settings) -> None:
+    settings(f"auth_timeout_s = 0.05\n{CLIENTS}")
+    first = await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE)
+    with pytest.raises(TimeoutError, match=r"^Nobody granted access to GOOGLE in time.$"):
+        await auth.authenticate_async(auth.make_request(["a"], None, GOOGLE), **WHERE)
+    assert await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE) != first
+
+
+async def test_a_url_that_is_too_old_is_not_given_again(auth: PocketAuth) -> None:
+    first = await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE)
+    old = uid_of(auth, GOOGLE)
+    FutureStore.futures[old] = replace(FutureStore.futures[old], created_at=monotonic() - 301)
+    assert await auth.check(auth.make_request(["a"], None, GOOGLE), **WHERE) is AuthState.NO_SESSION
+    assert await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE) != first
+    assert FutureStore.get_future(old) is None
+
+
+@pytest.mark.parametrize("fails", [True, False])
+async def test_a_newer_session_stays_when_an_older_one_ends(auth: PocketAuth, fails: bool) -> None:
+    handler: Any = auth.find_handler_instance("own-slack")
+    handler.fails, handler.pause, handler.arrived = fails, asyncio.Event(), asyncio.Event()
+    await auth.prepare(request("a"), **OWN)
+    resolve(auth)
+    older = asyncio.ensure_future(auth.authenticate_async(request("a"), **OWN))
+    await handler.arrived.wait()
+    newer = auth.session_storage.set(SLACK, "alice", "default", ["a"], "another-uid", None, True)
+    handler.pause.set()
+    with pytest.raises(LookupError if fails else RuntimeError):
+        await older
+    assert auth.session_storage.get(SLACK, "alice", "default") == newer
+
+
+async def test_a_refresh_goes_on_when_the_call_is_given_up(auth: PocketAuth) -> None:
+    handler: Any = auth.find_handler_instance("own-slack")
+    near = OwnContext(access_token="token-1", description="", expires_at=datetime.now(UTC))
+    auth.session_storage.set(SLACK, "alice", "default", ["a"], None, near, True)
+    handler.pause, handler.arrived = asyncio.Event(), asyncio.Event()
+    given_up = asyncio.ensure_future(auth.invoke(NEEDS, "alice", wait=False))
+    await handler.arrived.wait()
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    handler.pause.set()
+    context = await auth.invoke(NEEDS, "alice", wait=False)
+    assert isinstance(context, OwnContext)
+    assert context.access_token == "token-1+"  # refreshed once
+
+
+async def test_what_a_handler_of_ones_own_raises_is_raised_and_ends_the_session(auth: PocketAuth) -> None:
+    auth.find_handler_instance("own-slack").fails = True  # type: ignore[attr-defined]
+    await auth.invoke(NEEDS, "alice", wait=False)
+    resolve(auth)
+    with pytest.raises(LookupError, match="no such account"):
+        await auth.invoke(NEEDS, "alice", wait=False)
+    assert isinstance(await auth.invoke(NEEDS, "alice", wait=False), str)
+
+
+async def test_a_handler_of_ones_own_is_the_default_of_its_provider(auth: PocketAuth) -> None:
+    assert auth.find_handler_instance(None, SLACK).name == "own-slack"
+    assert auth.find_handler_instance("slack-oauth2").name == "slack-oauth2"
+    assert auth.find_handler_instance(None, GOOGLE).name == "google-oauth2"
+    with pytest.raises(KeyError):
+        auth.find_handler_instance("nonsense", SLACK)
+    with pytest.raises(ValueError, match=r"^No handler found$"):
+        auth.find_handler_instance()
+
+
+def test_the_handlers_of_the_catalogue_are_there_unless_the_settings_or_the_program_leave_them_out(
+    settings: Settings,
+) -> None:
+    assert len(PocketAuth().handlers) == 82
+    assert len(PocketAuth(handlers=[OwnHandler]).handlers) == 83
+    assert list(PocketAuth(handlers=[OwnHandler], use_prebuilt_handlers=False).handlers) == ["own-slack"]
+    settings("[auth]\nuse_prebuilt_auth = false\n")
+    assert list(PocketAuth(handlers=[OwnHandler]).handlers) == ["own-slack"]
+    assert len(PocketAuth(use_prebuilt_handlers=True).handlers) == 82
+
+
+def test_each_provider_has_exactly_one_default_handler(settings: Settings) -> None:
+    handlers = PocketAuth().handlers.values()
+    defaults = [handler.provider().name for handler in handlers if handler.provider_default()]
+    assert sorted(defaults) == sorted(provider.name for provider in AuthProvider)
+    assert PocketAuth().find_handler_instance(None, AuthProvider.LINEAR).name == "linear-oauth2"
+
+
+# invoke
+
+
+async def test_invoke_waits_for_a_person_and_gives_the_context(auth: PocketAuth) -> None:
+    waiting = asyncio.ensure_future(auth.invoke(NEEDS, "alice"))
+    while auth.session_storage.get(SLACK, "alice", "default") is None:
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    resolve(auth)
+    assert await waiting == OwnContext(access_token="token-1", description="", expires_at=None)
+
+
+async def test_a_tool_that_needs_nothing_is_given_nothing(auth: PocketAuth) -> None:
+    assert [await auth.invoke(ToolAuth(), "alice"), await auth.invoke(ToolAuth(scopes=None), wait=False)] == [
+        None,
+        None,
+    ]
+
+
+async def test_a_grant_is_prepared_on_one_loop_and_completed_on_another(auth: PocketAuth) -> None:
+    """As `Pocket.invoke` does it, whose loops are its own, while the callback comes in a thread."""
+
+    def in_a_thread(work: Any) -> Any:
+        found: list[Any] = []
+        thread = threading.Thread(target=lambda: found.append(asyncio.run(work)))
+        thread.start()
+        thread.join()
+        return found[0]
+
+    assert isinstance(in_a_thread(auth.invoke(NEEDS, "alice", wait=False)), str)
+    waiting = asyncio.ensure_future(auth.invoke(NEEDS, "alice"))
+    await asyncio.sleep(0)
+    threading.Thread(target=resolve, args=(auth,)).start()
+    assert isinstance(await asyncio.wait_for(waiting, 30), OwnContext)
+    assert isinstance(in_a_thread(auth.invoke(NEEDS, "alice", wait=False)), OwnContext)
+
+
+async def test_whoever_gives_up_waiting_takes_the_grant_from_nobody(auth: PocketAuth) -> None:
+    first = asyncio.ensure_future(auth.invoke(NEEDS, "alice"))
+    second = asyncio.ensure_future(auth.invoke(NEEDS, "alice"))
+    while auth.session_storage.get(SLACK, "alice", "default") is None:
+        await asyncio.sleep(0)
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    resolve(auth)
+    assert isinstance(await second, OwnContext)
+
+
+async def test_invoke_after_a_refusal_says_who_granted_nothing(auth: PocketAuth) -> None:
+    await auth.invoke(NEEDS, "alice", wait=False)
+    FutureStore.reject_future(uid_of(auth), "Slack granted nothing.")
+    with pytest.raises(ToolError) as caught:
+        await auth.invoke(NEEDS, "alice", wait=False)
+    assert (caught.value.code, caught.value.message) == (
+        "unauthorized",
+        "Slack granted nothing. Call the tool again to be asked.",
+    )
+    assert isinstance(await auth.invoke(NEEDS, "alice", wait=False), str)
+
+
+def test_only_a_url_that_leads_back_here_needs_the_callback_server(settings: Settings) -> None:
+    handler = PocketAuth().find_handler_instance("valyu-token")
+    text = handler.prepare(handler.make_request(), "alice", "default", "the-uid")
+    assert [needs_callback(text), needs_callback("Go to https://own.example/login")] == [True, False]
+
+
+async def test_prepare_alone_starts_no_server_and_invoke_that_waits_does(auth: PocketAuth, settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # whoever listens there too, fails
+        settings(f"internal_server_port = {taken.getsockname()[1]}\n{CLIENTS}")
+        await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE)
+        needs = ToolAuth(auth_provider=GOOGLE, scopes=["a"])
+        assert isinstance(await auth.invoke(needs, "bob", wait=False), str)
+        with pytest.raises(SetupError, match="cannot be listened on"):
+            await auth.invoke(needs, "alice")
+
+
+async def test_invoke_of_a_provider_that_is_not_configured_names_the_settings(auth: PocketAuth) -> None:
+    with pytest.raises(ToolError) as caught:
+        await auth.invoke(ToolAuth(auth_provider=AuthProvider.GITHUB, scopes=["repo"]), wait=False)
+    assert (caught.value.code, caught.value.message) == (
+        "unauthorized",
+        "'github' is not configured: [auth.github] in settings.toml needs client_id and client_secret.",
+    )
+
+
+async def test_an_issuer_that_cannot_be_reached_makes_a_call_unavailable(settings: Settings) -> None:
+    settings(
+        'providers = "providers.toml"\nnet.allow = ["127.0.0.1"]\n[auth.local]\nclient_id = "a"\nclient_secret = "b"\n',
+        providers='[local.oauth2]\nissuer = "http://127.0.0.1:9"\n',
+    )
+    with pytest.raises(ToolError) as caught:
+        await PocketAuth().invoke(ToolAuth(auth_provider=AuthProvider.LOCAL), wait=False)
+    assert (caught.value.code, caught.value.message) == (
+        "unavailable",
+        "'local' cannot be reached: ConnectError. Call the tool again to be asked.",
+    )
+
+
+async def test_without_a_thread_and_a_profile_everything_is_about_the_default_ones(auth: PocketAuth) -> None:
+    text = await auth.invoke(NEEDS, wait=False)
+    assert await auth.prepare(request("a"), "own-slack") == text
+    assert await auth.check(request("a"), "own-slack") is AuthState.PENDING_RESOLVE
+    FutureStore.resolve_future(uid_of(auth, thread="default", profile="default"), "token-1")
+    context = await auth.authenticate_async(request("a"), "own-slack")
+    assert auth.get_auth_context(SLACK) == context
+    assert await auth.invoke(NEEDS, "default", "default", wait=False) == context
+    assert auth.delete_session(SLACK) is True
+    assert auth.session_storage.get(SLACK, "default", "default") is None

@@ -1,0 +1,262 @@
+"""Tools of functions: what a model sees, how the function is called, and what becomes of its result."""
+
+import asyncio
+from datetime import datetime
+from typing import Any, Literal
+
+import pytest
+from pydantic import BaseModel
+
+from toolcrib import DefinitionError, ToolError, Workbench
+from toolcrib.dialects.hyperpocket.auth import AuthProvider
+from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, from_dock, from_func, function_tool
+from toolcrib.dialects.hyperpocket.tool.function import FunctionTool
+from toolcrib.dialects.hyperpocket.tool.function.annotation import function_tool as annotation
+from toolcrib.dialects.hyperpocket.tool.function.tool import FunctionTool as ToolOfFunction
+
+
+class Address(BaseModel):
+    street: str
+    number: int = 1
+
+
+def add(a: int, b: int = 2, **kwargs: Any) -> dict[str, Any]:
+    """Add two numbers.
+
+    Args:
+        a (int): The first.
+        b (int): The second.
+    """
+    return {"sum": a + b, "given": kwargs, "rest": None}
+
+
+async def shout(text: str) -> str:
+    """Say it louder."""
+    return text.upper()
+
+
+def test_a_function_becomes_a_tool_with_its_docstring_and_its_arguments():
+    tool = function_tool(add)
+    assert (type(tool), tool.name, tool.func, tool.afunc, tool.auth) == (FunctionTool, "add", add, None, None)
+    assert tool.description == add.__doc__
+    assert tool.argument_json_schema == {
+        "title": "AddModel",
+        "description": "Add two numbers.\n\nArgs:\n    a (int): The first.\n    b (int): The second.",
+        "type": "object",
+        "properties": {
+            "a": {"title": "A", "type": "integer", "description": "The first."},
+            "b": {"title": "B", "type": "integer", "description": "The second.", "default": 2},
+        },
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
+def test_a_function_without_a_docstring_is_described_by_its_name():
+    def bare() -> str:
+        return ""
+
+    assert from_func(bare).description == "bare"
+
+
+def test_the_decorator_takes_what_authorizes_the_tool_and_its_variables():
+    @function_tool(
+        auth_provider=AuthProvider.SLACK, scopes=["chat:write"], auth_handler="slack-oauth2", tool_vars={"A": "1"}
+    )
+    def post(text: str, **kwargs: Any) -> str:
+        return text
+
+    assert post.auth == ToolAuth(auth_provider=AuthProvider.SLACK, scopes=["chat:write"], auth_handler="slack-oauth2")
+    assert (post.default_tool_vars, post.tool_vars, annotation, ToolOfFunction) == (
+        {"A": "1"},
+        {"A": "1"},
+        function_tool,
+        FunctionTool,
+    )
+
+
+@pytest.mark.parametrize("make", [function_tool, function_tool(), from_func])
+def test_what_cannot_be_called_is_refused_with_the_originals_words(make: Any):
+    with pytest.raises(ValueError, match="FunctionTool can only be created from a callable"):
+        make("add")
+
+
+def test_a_tool_that_is_a_tool_already_stays_it_and_takes_the_variables():
+    tool = from_func(add, tool_vars={"A": "1", "B": "2"})
+    assert from_func(tool, tool_vars={"B": "3"}) is tool
+    assert from_func(None, tool) is tool
+    assert (tool.default_tool_vars, tool.overridden_tool_vars, tool.tool_vars) == (
+        {"A": "1", "B": "2"},
+        {"B": "3"},
+        {"A": "1", "B": "3"},
+    )
+
+
+def test_from_func_takes_a_name_a_description_and_a_schema():
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+    tool = from_func(add, name="plus", description="Adds.", json_schema=schema)
+    assert (tool.name, tool.description, tool.argument_json_schema) == ("plus", "Adds.", schema)
+    assert tool.invoke(body={"a": 1}) == '{"sum":3,"given":{},"rest":null}'
+
+
+def test_kwargs_get_the_credentials_the_variables_and_what_else_the_call_came_with():
+    tool = from_func(add, tool_vars={"A": "1", "TOKEN": "of the tool"})
+    text = tool.invoke(body={"a": 1}, envs={"TOKEN": "t0ken", "OTHER": "o"}, thread_id="t", profile="p")
+    given = '{"TOKEN":"of the tool","OTHER":"o","A":"1","thread_id":"t","profile":"p"}'
+    assert text == f'{{"sum":3,"given":{given},"rest":null}}'
+
+
+def test_a_function_without_kwargs_gets_its_arguments_alone():
+    def echo(text: str) -> str:
+        return text
+
+    assert from_func(echo, tool_vars={"A": "1"}).invoke(body={"text": "a"}, envs={"T": "t"}, thread_id="t") == "a"
+
+
+def test_a_model_cannot_fill_in_kwargs():
+    """What is in `**kwargs` are credentials and settings: a model that could add to them would choose those."""
+    tool = from_func(add)
+    for body in ({"a": 1, "TOKEN": "mine"}, {"a": 1, "kwargs": {"TOKEN": "mine"}}):
+        with pytest.raises(ToolError, match="takes no argument"):
+            tool.invoke(body=body)
+
+
+def test_arguments_are_what_the_annotations_say():
+    """Defect 8: models came as other classes, items of lists unchecked; Literal and datetime were refused."""
+    seen: list[Any] = []
+
+    def order(
+        address: Address, more: list[Address], kind: Literal["a", "b"], at: datetime, name: str | None = None
+    ) -> str:
+        seen.extend((address, more, kind, at, name))
+        return ""
+
+    body = {
+        "address": {"street": "x"},
+        "more": [{"street": "y", "number": "2"}],
+        "kind": "a",
+        "at": "2026-01-01T00:00:00",
+    }
+    from_func(order).invoke(body=body)
+    assert seen == [Address(street="x"), [Address(street="y", number=2)], "a", datetime(2026, 1, 1), None]
+    assert type(seen[0]) is Address
+    for wrong in ({"more": [{"number": 1}]}, {"kind": "c"}, {"extra": 1}):
+        with pytest.raises(ToolError) as caught:
+            from_func(order).invoke(body={**body, **wrong})
+        assert caught.value.code == "invalid_arguments"
+
+
+def test_an_argument_without_an_annotation_is_refused_at_definition():
+    def bad(a, b: int) -> str:  # type: ignore[no-untyped-def]
+        return ""
+
+    with pytest.raises(DefinitionError, match="'a' has no annotation"):
+        from_func(bad)
+
+
+def test_results_are_json_and_not_pythons_repr():
+    """Defect 6."""
+
+    def give(what: str) -> Any:
+        return {"none": None, "text": "t", "list": [1, True], "model": Address(street="é")}[what]
+
+    tool = from_func(give)
+    assert [tool.invoke(body={"what": what}) for what in ("none", "text", "list", "model")] == [
+        "null",
+        "t",
+        "[1,true]",
+        '{"street":"é","number":1}',
+    ]
+
+
+async def test_async_functions_run_however_they_are_called():
+    """Defect 7: `.invoke()` gave the text of a coroutine, and a function of a dock failed always."""
+    tool, docked = function_tool(shout), from_dock([shout])[0]
+    assert (tool.func, tool.afunc) == (shout, shout)
+    assert [tool.invoke(body={"text": "a"}), docked.invoke(body={"text": "b"})] == ["A", "B"]
+    assert [await tool.ainvoke(body={"text": "a"}), await docked.ainvoke(body={"text": "b"})] == ["A", "B"]
+    assert await asyncio.to_thread(tool.invoke, body={"text": "c"}) == "C"
+    assert from_func(None, shout).invoke(body={"text": "d"}) == "D"
+
+
+async def test_sync_functions_run_in_a_thread():
+    import threading
+
+    def where() -> bool:
+        return threading.current_thread() is threading.main_thread()
+
+    assert await from_func(where).ainvoke(body={}) == "false"
+
+
+def test_an_error_of_the_function_is_raised_and_not_returned_as_text():
+    def fail() -> str:
+        raise OSError("no disk")
+
+    with pytest.raises(OSError, match="no disk"):
+        from_func(fail).invoke(body={})
+
+
+def test_arguments_stay_in_their_structure_where_that_is_asked_for():
+    def whole(**kwargs: Any) -> Any:
+        return kwargs
+
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}}
+    tool = from_func(whole, json_schema=schema, keep_structured_arguments=True, tool_vars={"A": "1"})
+    text = tool.invoke(body={"a": 1}, envs={"T": "t0ken"}, thread_id="t", profile="p")
+    assert text == '{"body":{"a":1},"thread_id":"t","profile":"p","envs":{"T":"t0ken","A":"1"}}'
+
+
+def test_a_given_schema_decides_what_is_valid_and_the_signature_what_it_becomes():
+    def send(address: Address) -> str:
+        return address.street
+
+    tool = FunctionTool(
+        name="send",
+        description="",
+        func=send,
+        afunc=None,
+        argument_json_schema={
+            "type": "object",
+            "properties": {"address": {"type": "object", "required": ["number"]}},
+            "required": ["address"],
+        },
+    )
+    assert tool.invoke(body={"address": {"street": "x", "number": 2}}) == "x"
+    with pytest.raises(ToolError, match="number"):
+        tool.invoke(body={"address": {"street": "x"}})
+
+
+def test_functions_of_a_dock_bring_their_model_their_authorization_and_their_variables():
+    class Query(BaseModel):
+        text: str
+
+    def search(text: str, **kwargs: Any) -> Any:
+        return [text, kwargs]
+
+    search.__model__ = Query  # type: ignore[attr-defined]
+    search.__auth__ = {"auth_provider": "github", "scopes": ["repo"]}  # type: ignore[attr-defined]
+    search.__vars__ = {"A": "1"}  # type: ignore[attr-defined]
+    [tool] = from_dock([search], tool_vars={"A": "0", "B": "2"})
+    assert tool.auth == ToolAuth(auth_provider=AuthProvider.GITHUB, scopes=["repo"])
+    assert tool.argument_json_schema == Query.model_json_schema()
+    assert tool.invoke(body={"text": "x"}) == '["x",{"A":"1","B":"2"}]'
+    with pytest.raises(ValueError, match="Dock element should be a list of functions, but found 1"):
+        from_dock([1])  # type: ignore[list-item]
+
+
+async def test_a_tool_of_a_function_is_a_source_of_a_workbench():
+    async with Workbench([function_tool(add), function_tool(shout)]) as bench:
+        result = await bench.call("add", {"a": 1})
+        assert result.value == {"sum": 3, "given": {"thread_id": "default", "profile": "default"}, "rest": None}
+        assert (await bench.call("shout", {"text": "a"})).text == "A"
+        assert (await bench.call("add", {"a": 1, "c": 3})).error.code == "invalid_arguments"
+
+
+async def test_a_subclass_may_call_the_function_in_its_own_way():
+    class Twice(FunctionTool):
+        async def ainvoke(self, **kwargs: Any) -> str:
+            return f"{await super().ainvoke(**kwargs)}, twice"
+
+    tool: Tool = Twice.from_func(shout)
+    async with Workbench([tool]) as bench:
+        assert (await bench.call("shout", {"text": "a"})).text == "A, twice"

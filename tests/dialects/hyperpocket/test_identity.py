@@ -1,0 +1,192 @@
+"""Whose credentials a call gets: the host's choice, or among what the host listed; never another's."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from toolcrib import Caller, Crib, Workbench
+from toolcrib.agent import Agent
+from toolcrib.dialects.hyperpocket.tool import Tool, from_func
+from toolcrib.testing import ScriptedModel
+
+from .own_handler import add, grant, pocket, seen, who
+
+pytestmark = pytest.mark.usefixtures("settings")
+
+
+class Echo(Tool):
+    def invoke(self, **kwargs: Any) -> Any:
+        return [kwargs["thread_id"], kwargs["profile"]]
+
+
+def mine(thread_id: str = "default", profile: str = "default") -> list[str]:
+    return [thread_id, profile]
+
+
+async def show(**kwargs: Any) -> list[str]:
+    return [kwargs["thread_id"], kwargs["profile"]]
+
+
+def test_the_thread_and_the_profile_reach_every_kind_of_tool():
+    """Defect 4: every tool saw "default"."""
+    made = pocket(Echo(name="echo", description=""), mine, show)
+    assert [made.invoke(name, {}, "t1", "work") for name in ("echo", "mine", "show")] == ['["t1","work"]'] * 3
+    assert [made.invoke(name, {}) for name in ("echo", "mine", "show")] == ['["default","default"]'] * 3
+
+
+def test_the_host_names_any_thread_and_profile():
+    assert pocket().invoke("add", {"a": 1, "b": 2}, thread_id="anybody", profile="anything") == "3"
+
+
+def test_where_the_model_names_them_only_those_that_the_host_listed_are_taken():
+    made = pocket(use_profile=True, threads=["default", "t1"], profiles=["default", "work"])
+    assert made.invoke("add", {"a": 1, "b": 2}, "t1", "work") == "3"
+    assert made.invoke("add", {"a": 1, "b": 2}) == "3"
+    assert made.invoke_with_state("who", {}, "t2") == (
+        "Tool 'who' does not take this 'thread_id'. It takes: 'default', 't1'.",
+        False,
+    )
+    assert made.invoke("add", {"a": 1, "b": 2}, profile="home") == (
+        "Tool 'add' does not take this 'profile'. It takes: 'default', 'work'."
+    )
+    assert seen == []
+    plain = pocket(use_profile=True)
+    assert plain.invoke("add", {"a": 1, "b": 2}, "t1").startswith("Tool 'add' does not take this 'thread_id'")
+
+
+def test_a_tool_may_offer_them_by_itself():
+    own = from_func(mine)
+    own.use_profile = True
+    made = pocket(own)
+    assert made.invoke("mine", {}, "t1").startswith("Tool 'mine' does not take this 'thread_id'")
+    assert made.invoke("add", {"a": 1, "b": 2}, "t1") == "3"
+
+
+def test_a_thread_in_the_arguments_of_a_function_is_one_that_the_host_listed():
+    made = pocket(mine, threads=["default", "t1"], profiles=["work"])
+    assert made.invoke("mine", {"thread_id": "t1", "profile": "work"}, "t2") == '["t1","work"]'
+    assert made.invoke("mine", {"thread_id": "t2"}, "t2") == '["t2","default"]'
+    assert made.invoke("mine", {"thread_id": "t3"}, "t2") == (
+        "Tool 'mine' does not take this 'thread_id'. It takes: 'default', 't1', 't2'."
+    )
+    assert made.invoke("__delete_session", {"auth_provider_name": "GITHUB", "profile": "home"}, "t2").startswith(
+        "Tool '__delete_session' does not take this 'profile'"
+    )
+
+
+def test_lists_are_lists():
+    for wrong in ("threads", "profiles"):
+        with pytest.raises(ValueError, match=f"{wrong} are a list of names"):
+            pocket(**{wrong: "work"})
+
+
+# Other doors
+
+
+async def test_a_pocket_is_a_source_and_its_calls_wait_for_its_grants():
+    async with Workbench([pocket()]) as bench:
+        assert [spec.name for spec in bench.specs()][:2] == ["who", "add"]
+        assert (await bench.call("add", {"a": 1, "b": "2"})).value == 3
+        assert (await bench.call("add", {"a": 1})).error.code == "invalid_arguments"
+        result = await bench.call("who")
+        assert result.pending is not None and result.pending.url is not None
+        grant(f"User needs to authenticate using the following URL: {result.pending.url}")
+        assert (await bench.call("who")).text == "default/default"
+        assert seen[0]["OWN_TOKEN"] == "token-for-code"
+
+
+async def test_callers_of_another_door_have_grants_of_their_own():
+    made = pocket()
+    grant(await made.ainvoke("who", {}), "local")
+    await made.ainvoke("who", {})
+    async with Crib([made]) as crib:
+        alice, bob, local = (crib.workbench(Caller(name)) for name in ("alice", "bob", "local"))
+        assert (await local.call("who")).text == "default/default"
+        pending = (await alice.call("who")).pending
+        assert pending is not None and pending.url is not None
+        grant(f"User needs to authenticate using the following URL: {pending.url}", "alice")
+        assert (await alice.call("who")).text == "alice/default/default"
+        assert (await bob.call("who")).pending is not None
+        # Neither the name of a thread nor that of a principal leads to another's.
+        assert (await crib.workbench(Caller("alice/default")).call("who")).pending is not None
+        assert (await crib.workbench(Caller("alice", thread="other")).call("who")).pending is not None
+    assert [each["OWN_TOKEN"] for each in seen] == ["token-for-local", "token-for-local", "token-for-alice"]
+
+
+async def test_through_another_door_a_model_chooses_only_what_is_listed():
+    made = pocket(mine, use_profile=True, threads=["t1"], profiles=["work"])
+    async with Crib([made]) as crib:
+        alice, local = crib.workbench(Caller("alice")), crib.workbench()
+        schema = next(spec for spec in alice.specs() if spec.name == "mine").input_schema
+        assert list(schema["properties"]) == ["thread_id", "profile", "body"]
+        assert schema["properties"]["thread_id"]["enum"] == ["default", "t1"]
+        assert "<tool-description>" in next(spec for spec in alice.specs() if spec.name == "mine").description
+        assert (await alice.call("mine", {"body": {}})).value == ["alice/default", "default"]
+        chosen = {"thread_id": "t1", "profile": "work", "body": {}}
+        assert (await alice.call("mine", chosen)).value == ["alice/t1", "work"]
+        assert (await local.call("mine", chosen)).value == ["t1", "work"]
+        for wrong in ({"thread_id": "t2"}, {"profile": "home"}):
+            result = await alice.call("mine", {**wrong, "body": {}})
+            assert result.error is not None and result.error.code == "invalid_arguments"
+        # Nor by the arguments of the function: a listed thread is one of the program's, and not of alice.
+        result = await alice.call("mine", {"body": {"thread_id": "t1"}})
+        assert result.error is not None and result.error.code == "invalid_arguments"
+        assert (await local.call("mine", {"body": {"thread_id": "t1"}})).value == ["t1", "default"]
+
+
+async def test_an_agent_calls_the_tools_of_a_pocket():
+    made = pocket()
+    model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, "It is 3."])
+    outcome = await Agent(model, [made]).run("Add 1 and 2.")
+    assert (outcome.text, [each.text for each in outcome.trace]) == ("It is 3.", ["3"])
+
+
+async def test_a_call_that_is_cancelled_at_the_door_is_cancelled_inside():
+    ended = asyncio.Event()
+    began = asyncio.Event()
+
+    async def wait() -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    async with Workbench([pocket(wait)]) as bench:
+        call = asyncio.create_task(bench.call("wait"))
+        await began.wait()
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+        assert ended.is_set()
+
+
+async def test_secrets_of_a_grant_are_redacted_at_the_other_door():
+    from toolcrib.dialects.hyperpocket.auth import AuthProvider
+    from toolcrib.dialects.hyperpocket.tool import function_tool
+
+    @function_tool(auth_provider=AuthProvider.GITHUB)
+    def leak(**kwargs: Any) -> str:
+        return kwargs["OWN_TOKEN"]
+
+    async with Workbench([pocket(leak)]) as bench:
+        pending = (await bench.call("leak")).pending
+        assert pending is not None
+        grant(f"User needs to authenticate using the following URL: {pending.url}")
+        assert (await bench.call("leak")).text == "[secret]"
+
+
+async def test_tools_alone_are_authorized_by_the_workbench_they_are_in(settings: Any):
+    """A Tool outside a Pocket requires what any tool of Toolcrib does, and finds it under hyperpocket's names."""
+    from toolcrib.auth import CredentialBroker, Grant, Owner
+
+    settings("")
+    broker = CredentialBroker()
+    async with Crib([who, add], broker=broker) as crib:
+        bench = crib.workbench(Caller("alice", "work", "t1"))
+        assert (await bench.call("who")).error.code == "unauthorized"
+        await broker.save(Owner("alice", "work", "github", "oauth2"), Grant("a-github-token", scopes=("repo",)))
+        seen.clear()
+        assert (await bench.call("who")).text == "t1/work"
+        assert seen == [{"GITHUB_TOKEN": "a-github-token", "thread_id": "t1", "profile": "work"}]

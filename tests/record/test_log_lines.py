@@ -1,0 +1,64 @@
+"""Secrets in what is logged under `toolcrib`, as long as their redactor is in use."""
+
+import gc
+import logging
+
+import pytest
+
+from toolcrib.record import Redactor
+from toolcrib.record.log_lines import redact_log
+
+log = logging.getLogger("toolcrib")
+
+
+def test_a_line_and_its_traceback_are_redacted(caplog: pytest.LogCaptureFixture) -> None:
+    redactor = Redactor(["hunter2-secret"])
+    redact_log(redactor)
+    try:
+        raise OSError("no route with hunter2-secret")
+    except OSError:
+        log.exception("failed with %s", "hunter2-secret")
+    (record,) = caplog.records
+    assert record.getMessage() == "failed with [secret]"
+    assert record.exc_info is None
+    assert record.exc_text is not None
+    assert record.exc_text.startswith("Traceback (most recent call last):\n")
+    assert record.exc_text.endswith("\nOSError: no route with [secret]")
+    assert "hunter2" not in caplog.text
+
+
+def test_what_has_no_secret_is_logged_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    redactor = Redactor(["hunter2-secret"])
+    redact_log(redactor)
+    error = OSError("no route")
+    log.error("failed with %s", "something", exc_info=error)
+    (record,) = caplog.records
+    assert (record.msg, record.args) == ("failed with %s", ("something",))
+    assert record.exc_info == (OSError, error, None)
+
+
+def test_a_line_that_cannot_be_formatted_is_left_to_the_handlers(capsys: pytest.CaptureFixture[str]) -> None:
+    redactor, handler = Redactor(["hunter2-secret"]), logging.StreamHandler()
+    redact_log(redactor)
+    log.addHandler(handler)
+    log.propagate = False
+    try:
+        log.error("%d", "no number")
+    finally:
+        log.removeHandler(handler)
+        log.propagate = True
+    assert "--- Logging error ---" in capsys.readouterr().err
+
+
+def test_a_redactor_that_nobody_holds_redacts_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    before = [*log.filters]
+    redactor = Redactor(["hunter2-secret"])
+    redact_log(redactor)
+    lines = next(each for each in log.filters if each not in before)
+    del redactor
+    gc.collect()
+    assert log.filters == before
+    log.addFilter(lines)
+    log.error("hunter2-secret")
+    log.removeFilter(lines)
+    assert caplog.messages == ["hunter2-secret"]

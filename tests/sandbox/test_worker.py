@@ -1,0 +1,212 @@
+"""What a tool in a worker process has around it, and how what it does there reaches the host."""
+
+import asyncio
+import dataclasses
+import logging
+import os
+import resource
+import signal
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Call, Caller, CancellationToken, Emitted, Progress, Text, Workbench
+from toolcrib.core import Broker, Credential, Requirement
+from toolcrib.sandbox import Limits, Processes
+from toolcrib.sandbox.guard import descendants
+from toolcrib.sandbox.printed import PrintedOutput
+
+Lives = Callable[..., Awaitable[bool]]
+
+
+async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str) -> None:
+    limit = 3 * 2**30
+    async with (
+        Processes(limits=Limits(memory_bytes=limit)) as processes,
+        Workbench([tools], processes=processes) as bench,
+    ):
+        facts = (await bench.call("process_facts")).unwrap()
+    assert facts == {
+        "pipes": [],
+        "inheritable": [],
+        "core": [0, 0],
+        "memory": [limit, limit],
+        "oom_score": 500,
+        "handlers": [True, True],
+    }
+
+
+async def test_without_a_limit_the_memory_of_a_worker_is_that_of_its_host(tools: str) -> None:
+    async with (
+        Processes(limits=Limits(memory_bytes=None)) as processes,
+        Workbench([tools], processes=processes) as bench,
+    ):
+        facts = (await bench.call("process_facts")).unwrap()
+        assert facts["memory"] == [*resource.getrlimit(resource.RLIMIT_AS)]
+        text = (await bench.call("give_up", {"how": "memory"})).text
+        assert text == "Tool 'give_up' needed more memory than it may have. Ask for less."
+
+
+@pytest.mark.parametrize(
+    ("then", "events"), [("return", [Progress(1)]), ("emit", [Progress(1), Emitted((Text("some text"),))])]
+)
+async def test_progress_arrives_before_what_follows_it(tools: str, then: str, events: list[Any]) -> None:
+    async with Workbench([tools]) as bench:
+        *seen, result = [event async for event in bench.stream("report_and", {"then": then})]
+    assert seen == events
+    assert result.value == then
+
+
+async def test_progress_arrives_before_a_question_and_while_a_tool_waits(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        *seen, result = [event async for event in bench.stream("report_and", {"then": "ask"})]
+        assert (seen, result.status) == ([Progress(1)], "pending")
+        waiting = bench.stream("report_and", {"then": "wait"})
+        assert await anext(waiting) == Progress(1)
+        await waiting.aclose()
+
+
+async def test_the_deadline_of_a_call_holds_for_the_calls_that_it_makes_in_a_worker(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        assert (await bench.call("time_within")).value is True
+
+
+async def test_an_orphan_alone_ends_with_its_call(tools: str, lives: Lives) -> None:
+    async with Workbench([tools]) as bench:
+        assert not await lives((await bench.call("leave_an_orphan")).unwrap())
+
+
+@pytest.mark.parametrize("how", ["memory", "interrupt", "cancelled"])
+async def test_what_ends_more_than_a_tool_ends_its_call_alone(tools: str, how: str) -> None:
+    async with Workbench([tools], show_errors=True) as bench:
+        first = (await bench.call("pid")).value
+        result = await bench.call("give_up", {"how": how})
+        assert result.error is not None
+        kind = {"interrupt": "KeyboardInterrupt", "cancelled": "CancelledError"}.get(how)
+        if kind is None:
+            assert result.error.code == "trapped"
+        else:
+            assert (result.error.code, f"failed: {kind}" in result.text) == ("failed", True)
+        assert ((await bench.call("pid")).value == first) == (how != "memory"), "only that one wears a worker out"
+
+
+async def test_a_cancelled_tool_in_a_thread_sees_it_and_tidies_up(tools: str, tmp_path: Path) -> None:
+    async with Workbench([tools]) as bench:
+        await bench.call("pid")
+        token = CancellationToken()
+        call = Call("tidy_in_a_thread", {"path": str(tmp_path / "tidied")}, cancellation=token)
+        task = asyncio.create_task(bench.call(call))
+        await asyncio.sleep(0.2)
+        token.cancel()
+        assert (await task).status == "error"
+        async with asyncio.timeout(10):
+            while not (tmp_path / "tidied").exists():
+                await asyncio.sleep(0.01)
+
+
+async def test_threads_of_a_tool_log_at_once_and_each_line_arrives_whole(
+    tools: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Workbench([tools]) as bench:
+        await bench.call("log_from_threads", {"size": 100_000})
+    assert Counter(caplog.messages) == {f"{number}" * 100_000: 20 for number in range(8)}
+
+
+async def test_a_line_that_is_too_large_for_the_log_costs_the_line_alone(tools: str) -> None:
+    limits = Limits(output_bytes=50_000)
+    async with Processes(limits=limits) as processes, Workbench([tools], processes=processes) as bench:
+        assert (await bench.call("log_from_threads", {"size": 100_000})).value == 100_000
+
+
+async def test_where_a_worker_crashed_is_in_its_log(tools: str, caplog: pytest.LogCaptureFixture) -> None:
+    async with Workbench([tools]) as bench:
+        with caplog.at_level(logging.INFO):
+            assert (await bench.call("die", {"how": "segfault"})).status == "error"
+    assert "Fatal Python error: Segmentation fault" in caplog.messages
+    assert any("isolated_tools.py" in line and "in die" in line for line in caplog.messages)
+
+
+async def test_a_variable_that_the_host_has_not_is_a_key_error(tools: str) -> None:
+    async with Workbench([tools], variables={"region": "eu"}, show_errors=True) as bench:
+        assert "KeyError" in (await bench.call("variable", {"name": "regions"})).text
+
+
+class Keys(Broker):
+    def __init__(self, *granted: Credential) -> None:
+        self.granted = granted
+
+    async def authorize(
+        self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
+    ) -> Sequence[Credential]:
+        return self.granted
+
+
+async def test_credentials_arrive_in_a_worker_as_they_were_given(tools: str) -> None:
+    granted = Credential(
+        "github",
+        "a-key-of-github",
+        "key",
+        ["repo"],
+        datetime(2030, 1, 2, 3, 4, 5, 6, UTC),
+        {"instance_url": "https://example.com"},
+        ["api.github.com"],
+        ["10.0.0.0/8"],
+        "X-Key",
+        "",
+    )
+    lasting = Credential("slack", "a-key-of-slack")
+    async with Workbench([tools], broker=Keys(granted, lasting)) as bench:
+        arrived = (await bench.call("credentials")).unwrap()
+    assert arrived == [
+        {**dataclasses.asdict(granted), "expires_at": "2030-01-02T03:04:05.000006Z"},
+        {**dataclasses.asdict(lasting), "scopes": [], "hosts": [], "allow": []},
+    ]
+
+
+async def test_a_worker_that_served_many_callers_with_secrets_is_replaced(tools: str) -> None:
+    pids: list[int] = []
+    async with Processes(size=1) as processes:
+        for number in range(18):
+            async with Workbench([tools], processes=processes, secrets=[f"secret-{number}"]) as bench:
+                pids.append((await bench.call("pid")).unwrap())
+    assert list(Counter(pids).values()) == [17, 1]
+
+
+async def test_a_call_survives_any_number_of_workers_that_died_while_idle(tools: str, lives: Lives) -> None:
+    async with Processes(size=5) as processes, Workbench([tools], processes=processes) as bench:
+        await asyncio.gather(*(bench.call("nap", {"seconds": 0.5}) for _ in range(5)))
+        idle = [*descendants(os.getpid())]
+        assert len(idle) == 15, "two guards and the worker itself, of each"
+        for pid in idle:
+            with suppress(ProcessLookupError):  # a guard that is gone takes what it guards with it
+                os.kill(pid, signal.SIGKILL)
+        for pid in idle:
+            assert not await lives(pid)
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+async def test_a_tool_that_kills_both_its_guards_is_lost(tools: str, tmp_path: Path) -> None:
+    async with Workbench([tools]) as bench:
+        result = await bench.call(Call("strike", {"folder": str(tmp_path), "at": "both guards"}, timeout_s=30))
+        assert result.error is not None
+        assert result.error.code == "lost"
+
+
+def test_of_what_is_printed_a_mebibyte_is_passed_on(caplog: pytest.LogCaptureFixture) -> None:
+    printed = PrintedOutput("noisy", None, str)
+    with caplog.at_level(logging.INFO):
+        printed.write((b"x" * 1023 + b"\n") * 1024)
+        printed.write(b"y\n")
+        printed.finish()
+    assert Counter(caplog.messages) == {"x" * 1023: 1024, "[more was printed than is passed on]": 1}
+
+
+def test_what_is_printed_goes_nowhere_without_a_log_and_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stderr", None)
+    PrintedOutput("noisy", None, str).write(b"x\n")

@@ -1,0 +1,274 @@
+"""The pool of worker processes: which one serves, what becomes of those that are ended, and what each may do."""
+
+import asyncio
+import gc
+import os
+import signal
+import sys
+import time
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Workbench
+from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone, Workers
+from toolcrib.sandbox.guard import descendants
+
+Lives = Callable[..., Awaitable[bool]]
+Pool = Callable[..., Any]
+
+SERVED = """
+import os, sys, time
+
+async def echo(channel):
+    async for message in channel.messages():
+        channel.send({"pid": os.getpid(), **message})
+
+async def deaf(channel):
+    channel.send({"pid": os.getpid()})
+    time.sleep(60)
+
+async def talk(channel):
+    async for message in channel.messages():
+        print("printed", flush=True)
+        if "begun" in message:
+            open(message["begun"], "w").close()
+        channel._sock.sendall(bytes.fromhex(message.get("hex", "")) or b"\\0\\0\\0\\2{}")
+"""
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    """Workers that run one of the functions of SERVED: `async with pool("echo") as workers`."""
+    (tmp_path / "served.py").write_text(SERVED)
+    monkeypatch.syspath_prepend(tmp_path)
+
+    @asynccontextmanager
+    async def pool(name: str = "echo", **options: Any) -> AsyncIterator[Workers]:
+        workers = Workers(f"served:{name}", **options)
+        try:
+            yield workers
+        finally:
+            await workers.close()
+
+    yield pool
+
+
+async def pid_of(workers: Workers) -> int:
+    async with workers.lease() as worker:
+        await worker.send({})
+        return int((await worker.receive())["pid"])
+
+
+async def until(condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_the_worker_that_knows_a_tool_serves_it_and_else_the_one_used_last(pool: Pool) -> None:
+    async with pool(size=3) as workers:
+        taken = [workers.take() for _ in range(3)]
+        taken[0].known.add("tool")
+        for worker in taken:
+            workers.give_back(worker, sound=True)
+        assert workers.take("tool") is taken[0]
+        assert workers.take("tool") is taken[2]
+        assert workers.take() is taken[1]
+        for worker in taken:
+            workers.give_back(worker, sound=True)
+
+
+@pytest.mark.parametrize(("cores", "size"), [(None, 2), (1, 2), (5, 5)])
+async def test_as_many_serve_at_once_as_there_are_processors_and_two_at_least(
+    monkeypatch: pytest.MonkeyPatch, cores: int | None, size: int
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    workers = Workers("served:echo")
+    for _ in range(size):
+        await asyncio.wait_for(workers.enter(), 5)
+    waiting = asyncio.create_task(workers.enter())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not waiting.done()
+    workers.leave()
+    await waiting
+
+
+@pytest.mark.parametrize("how", ["an exception", "forget", "close"])
+async def test_a_worker_that_is_ended_is_held_by_nobody(pool: Pool, how: str) -> None:
+    async with pool() as workers:
+
+        async def serve() -> "weakref.ref[Any]":
+            try:
+                async with workers.lease() as worker:
+                    await worker.send({})
+                    await worker.receive()
+                    if how == "an exception":
+                        raise EOFError
+                    await asyncio.sleep(0)
+                    if how == "forget":
+                        workers.forget()
+                    else:
+                        await workers.close()
+            except EOFError:
+                pass
+            return weakref.ref(worker)
+
+        ended = await serve()
+        await until(lambda: (gc.collect() and False) or ended() is None)
+
+
+async def test_a_worker_that_is_forgotten_while_it_serves_does_not_serve_again(pool: Pool) -> None:
+    async with pool() as workers:
+        async with workers.lease() as worker:
+            await worker.send({})
+            first = (await worker.receive())["pid"]
+            workers.forget()
+            await worker.send({})
+            assert (await worker.receive())["pid"] == first
+        assert await pid_of(workers) != first
+
+
+async def test_workers_leave_no_open_file_behind(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_files()
+    async with pool() as workers:
+        await pid_of(workers)
+        with pytest.raises(EOFError):
+            async with workers.lease():
+                raise EOFError
+    await until(lambda: open_files() == before)
+    monkeypatch.setattr(sys, "executable", "/no/such/python")
+    async with pool() as workers:
+        with pytest.raises(FileNotFoundError):
+            async with workers.lease():
+                pass
+        assert open_files() == before
+
+
+async def test_what_a_worker_has_printed_is_handed_on_before_it_is_given_back(pool: Pool, tmp_path: Path) -> None:
+    async with pool("talk") as workers:
+        printed: list[bytes] = []
+        async with workers.lease() as worker:
+            worker.sink = printed.append
+            await worker.send({"begun": str(tmp_path / "begun")})
+            while not (tmp_path / "begun").exists():
+                time.sleep(0.01)  # not by the loop, which would read it
+            assert printed == []
+        assert printed == [b"printed\n"]
+
+
+async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again(pool: Pool, lives: Lives) -> None:
+    async with pool("deaf") as workers:
+        worker = workers.take()
+        pid = (await worker.receive())["pid"]
+        await worker.send({"never": "read"})
+        workers.give_back(worker, sound=True)
+        os.kill(pid, signal.SIGKILL)
+        assert not await lives(worker.pid)
+        with pytest.raises(WorkerGone, match="was ended by SIGKILL"):
+            await worker.receive()
+        assert workers.take() is not worker
+
+
+async def test_more_than_the_limit_is_neither_sent_nor_received(pool: Pool) -> None:
+    async with pool("talk", limits=Limits(output_bytes=100)) as workers:
+        with pytest.raises(WorkerGone, match="sent 101 bytes at once; the limit is 100"):
+            async with workers.lease() as worker:
+                await worker.send({"hex": "00000065"})
+                await worker.receive()
+        async with workers.lease() as worker:
+            await worker.send({"hex": (b"\0\0\0\x64" + b'{"n":"%s"}' % (b"x" * 92)).hex()})
+            assert await worker.receive() == {"n": "x" * 92}
+            with pytest.raises(TooLarge):
+                await worker.send({"n": "x" * (64 * 2**20)})
+
+
+async def test_a_signal_without_a_name_is_reported_by_its_number(pool: Pool) -> None:
+    async with pool() as workers:
+        with pytest.raises(WorkerGone, match="was ended by signal 40"):
+            async with workers.lease() as worker:
+                await worker.send({})
+                os.kill((await worker.receive())["pid"], 40)
+                await worker.receive()
+
+
+async def test_a_worker_is_out_of_reach_of_the_terminals_signals(pool: Pool) -> None:
+    async with pool() as workers, workers.lease() as worker:
+        assert os.getsid(worker.pid) == worker.pid != os.getsid(0)
+
+
+@pytest.mark.parametrize("moment", ["after much was sent", "when an idle worker has died"])
+async def test_a_host_with_nothing_to_do_uses_no_processor(pool: Pool, lives: Lives, moment: str) -> None:
+    async with pool() as workers, workers.lease() as worker:
+        await worker.send({"text": "x" * 5_000_000})
+        message = await worker.receive()
+        if "died" in moment:
+            os.kill(message["pid"], signal.SIGKILL)
+            assert not await lives(worker.pid)
+        began = time.thread_time()
+        await asyncio.sleep(0.5)
+        assert time.thread_time() - began < 0.2
+
+
+async def test_a_guard_whose_host_has_ended_starts_nothing(pool: Pool, tmp_path: Path) -> None:
+    from json import dumps
+
+    from toolcrib.sandbox import guard
+
+    settings = {"host": os.getppid(), "channel": 0, "path": sys.path, "target": "served:echo"}
+    process = await asyncio.create_subprocess_exec(sys.executable, guard.__file__, dumps(settings))
+    assert await process.wait() == 0
+
+
+async def test_workers_that_nobody_holds_end_also_where_their_guards_are_stopped(pool: Pool, lives: Lives) -> None:
+    async with pool("deaf") as workers:
+        worker = workers.take()
+        await worker.receive()
+        pids = [*descendants(os.getpid())]
+        for guard in pids[:2]:
+            os.kill(guard, signal.SIGSTOP)
+        workers.abandon()
+        for pid in pids:
+            assert not await lives(pid)
+        workers.give_back(worker, sound=True)
+
+
+async def test_a_pool_that_is_abandoned_starts_no_worker(pool: Pool) -> None:
+    async with pool() as workers:
+        await pid_of(workers)
+        workers.abandon()
+        with pytest.raises(WorkerGone, match="was stopped"):
+            await pid_of(workers)
+
+
+async def test_who_serves_while_workers_are_forgotten_serves_to_its_end(tools: str) -> None:
+    async with Processes() as processes, Workbench([tools], processes=processes) as bench:
+        await bench.call("pid")
+        busy = asyncio.create_task(bench.call("nap", {"seconds": 0.5}))
+        await asyncio.sleep(0.1)
+        processes.forget()
+        assert (await busy).value == "slept"
+
+
+def test_workers_of_a_loop_that_has_ended_are_forgotten_too(tools: str) -> None:
+    processes = Processes()
+
+    async def use() -> list[int]:
+        await Workbench([tools], processes=processes).call("pid")
+        return [*descendants(os.getpid())]
+
+    pids = asyncio.run(use())
+    processes.forget()
+    assert not {*pids} & {*descendants(os.getpid())}
+
+
+def test_the_limits_of_a_worker_by_default() -> None:
+    assert Limits() == Limits(memory_bytes=2 * 2**30, output_bytes=64 * 2**20, start_s=60.0)

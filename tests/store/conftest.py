@@ -1,0 +1,79 @@
+"""Stores in real databases: SQLite files, and, in `make test-all`, a PostgreSQL server of this run."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from toolcrib.store import Store
+
+WORKER = Path(__file__).with_name("worker.py")
+
+MakeStore = Callable[[], Store]
+
+
+@pytest.fixture
+def sqlite_store(tmp_path: Path) -> Iterator[Store]:
+    """A store in a file of its own, for what only SQLite can show."""
+    store = Store(tmp_path / "only" / "store.db")
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def make_store(url: str, tmp_path: Path) -> Iterator[MakeStore]:
+    """Gives stores in the same database, as other processes would open them."""
+    made: list[Store] = []
+
+    def make() -> Store:
+        made.append(Store(url, key=tmp_path / "store.key"))
+        return made[-1]
+
+    yield make
+    for store in made:
+        store.close()
+
+
+@pytest.fixture
+def store(make_store: MakeStore) -> Store:
+    return make_store()
+
+
+StartWorker = Callable[..., "subprocess.Popen[str]"]
+Race = Callable[..., list[str]]
+
+
+@pytest.fixture
+def start(url: str, tmp_path: Path) -> Iterator[StartWorker]:
+    """Starts a process of `worker.py` on the database; it is ready when it has printed a line."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(job: str, argument: str = "") -> "subprocess.Popen[str]":
+        command = [sys.executable, str(WORKER), job, url, str(tmp_path / "store.key"), argument]
+        started.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def race(start: StartWorker) -> Race:
+    """Does jobs, each in a process of its own, let go at once when all are ready: what each prints."""
+
+    def race(*jobs: tuple[str, str]) -> list[str]:
+        processes = [start(*job) for job in jobs]
+        for process in processes:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+        for process in processes:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
+        return [process.stdout.readline().rstrip("\n") for process in processes if process.stdout]
+
+    return race

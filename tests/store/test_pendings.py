@@ -1,0 +1,301 @@
+"""What waits, and what was answered, in a database: bounded, shared by processes, sealed, and used once."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from toolcrib import AnswerError, Approve, Caller, Deny, Input, Pending, SetupError, ToolError, Workbench, tool
+from toolcrib.core import PendingStore, StoredPending, StoreError
+from toolcrib.store import DatabasePendings, Store
+from toolcrib.workbench import Rule, Rules
+
+NOW = datetime.fromtimestamp(1000, UTC)
+
+MakeStore = Callable[[], Store]
+Race = Callable[..., list[str]]
+
+
+def pending(name: str, *, digest: str | None = None, principal: str = "bob", **changed: Any) -> Pending:
+    expires_at = NOW + timedelta(seconds=60)
+    made = Pending(name, "approval", "?", digest or name, "pay", principal, "t", expires_at)
+    return replace(made, **changed)
+
+
+async def execute(store: Store, statement: str, **values: Any) -> int:
+    """The number of rows that *statement* has changed, from outside."""
+    return await store.transact(lambda connection: connection.execute(text(statement), values).rowcount)
+
+
+async def test_one_question_of_one_call_is_open_once(store: Store) -> None:
+    pendings: PendingStore = DatabasePendings(store)
+    first = pending("1", digest="d")
+    assert await pendings.open(first, now=NOW) == first
+    assert await pendings.open(pending("2", digest="d"), now=NOW) == first
+    others = [
+        pending("3", digest="e"),
+        pending("4", digest="d", key="k"),
+        pending("5", digest="d", kind="input", schema={"type": "string"}, url="https://x", others_only=True),
+    ]
+    for other in others:
+        assert await pendings.open(other, now=NOW) == other
+    assert await pendings.waiting(now=NOW) == [first, *others]
+    later = pending("6", digest="d", expires_at=NOW + timedelta(seconds=120))
+    assert await pendings.open(later, now=NOW + timedelta(seconds=60)) == later
+    assert await pendings.waiting(now=NOW + timedelta(seconds=60)) == [later]
+
+
+async def test_an_answer_goes_from_open_to_answered_to_taken_and_back_and_no_other_way(store: Store) -> None:
+    pendings = DatabasePendings(store)
+    waits = await pendings.open(pending("1", kind="input"), now=NOW)
+    assert await pendings.get("1") == StoredPending(waits)
+    assert await pendings.get("2") is None
+    assert await pendings.take("1", "input", "", now=NOW) is None
+    assert not await pendings.answer("2", Input(1), by="alice", now=NOW)
+    assert not await pendings.answer("1", Input(1), by="alice", now=NOW + timedelta(seconds=60))
+    assert await pendings.answer("1", Input(1), by="alice", now=NOW)
+    assert not await pendings.answer("1", Input(2), by="carl", now=NOW)
+    assert await pendings.waiting(now=NOW) == []
+    assert await pendings.take("1", "input", "", now=NOW + timedelta(seconds=60)) is None
+    assert await pendings.take("1", "approval", "", now=NOW) is None
+    taken = await pendings.take("1", "input", "", now=NOW)
+    assert taken == StoredPending(waits, "taken", Input(1), "alice")
+    assert await pendings.take("1", "input", "", now=NOW) is None
+    # What is left of it says who answered, not what.
+    assert await pendings.get("1") == StoredPending(waits, "taken", None, "alice")
+    await pendings.give_back(taken)
+    assert await pendings.take("1", "input", "", now=NOW) == taken
+
+
+async def test_an_answer_given_elsewhere_can_be_put_in(store: Store) -> None:
+    pendings = DatabasePendings(store)
+    await pendings.give_back(StoredPending(pending("1"), "taken", Approve(), "alice"))
+    taken = await pendings.take("1", "approval", "", now=NOW)
+    assert taken == StoredPending(pending("1"), "taken", Approve(), "alice")
+    with pytest.raises(AnswerError):
+        await pendings.give_back(StoredPending(pending("2")))
+
+
+async def test_there_is_room_for_so_many_and_what_has_ended_goes_first(store: Store) -> None:
+    pendings = DatabasePendings(store, size=3, per_principal=2)
+    await pendings.open(pending("1"), now=NOW)
+    await pendings.open(pending("2"), now=NOW)
+    with pytest.raises(ToolError) as full:
+        await pendings.open(pending("3"), now=NOW)
+    assert full.value.code == "limited"
+    await pendings.open(pending("4", principal="eve"), now=NOW)
+    with pytest.raises(ToolError):
+        await pendings.open(pending("5", principal="carl"), now=NOW)
+    # Used:
+    await pendings.answer("1", Deny(), by="alice", now=NOW)
+    await pendings.take("1", "approval", "", now=NOW)
+    await pendings.open(pending("3", expires_at=NOW + timedelta(seconds=5)), now=NOW)
+    assert await pendings.get("1") is None
+    # Expired:
+    await pendings.open(pending("6"), now=NOW + timedelta(seconds=5))
+    assert [p.id for p in await pendings.waiting(now=NOW)] == ["2", "4", "6"]
+    long = DatabasePendings(store, size_bytes=1000)
+    with pytest.raises(ToolError):
+        await long.open(pending("7", arguments="x" * 900), now=NOW)
+    for name in ("size", "per_principal", "size_bytes"):
+        with pytest.raises(SetupError, match="at least 1"):
+            DatabasePendings(store, **{name: 0})
+
+
+async def test_one_that_just_fits_is_stored(store: Store) -> None:
+    await DatabasePendings(store).open(pending("1"), now=NOW)
+    size = (await store.read(text("SELECT size_bytes FROM toolcrib_pendings")))[0]["size_bytes"]
+    await execute(store, "DELETE FROM toolcrib_pendings")
+    for bounds in ({"size_bytes": size - 1}, {"size_bytes": 1}):
+        with pytest.raises(ToolError):
+            await DatabasePendings(store, **bounds).open(pending("1"), now=NOW)
+    pendings = DatabasePendings(store, size=1, per_principal=1, size_bytes=size)
+    assert await pendings.open(pending("1"), now=NOW) == pending("1")
+
+
+COPIES = """
+INSERT INTO toolcrib_pendings (id, digest, kind, question, tool, principal, thread, expires_at, state, size_bytes, body)
+WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
+SELECT :principal || n, n, kind, question, tool, :principal, thread, expires_at, state, size_bytes, body
+FROM numbers, toolcrib_pendings WHERE id = '1'
+"""
+
+
+async def test_a_thousand_of_one_principal_may_wait_and_ten_thousand_in_all(sqlite_store: Store) -> None:
+    pendings = DatabasePendings(sqlite_store)
+    await pendings.open(pending("1"), now=NOW)
+    await execute(sqlite_store, COPIES, count=998, principal="bob")
+    await pendings.open(pending("last of bob"), now=NOW)
+    with pytest.raises(ToolError):
+        await pendings.open(pending("one more"), now=NOW)
+    await execute(sqlite_store, COPIES, count=8999, principal="others")
+    await pendings.open(pending("last", principal="ann"), now=NOW)
+    with pytest.raises(ToolError):
+        await pendings.open(pending("one more", principal="ann"), now=NOW)
+
+
+async def test_what_has_expired_is_known_for_an_hour_and_then_forgotten(store: Store) -> None:
+    pendings = DatabasePendings(store)
+    await pendings.open(pending("old"), now=NOW)
+    late = NOW + timedelta(seconds=60 + 3599)
+    await pendings.open(pending("1", expires_at=late + timedelta(days=1)), now=late)
+    assert await pendings.get("old") is not None
+    await pendings.open(pending("2", expires_at=late + timedelta(days=1)), now=late + timedelta(seconds=1))
+    assert await pendings.get("old") is None
+
+
+@pytest.mark.parametrize("name", ["a_b%.*'\"", "../../etc", "nul\x00nul", "\ud800", "\\u0000", "İ"])
+async def test_names_are_what_they_are(name: str, store: Store) -> None:
+    pendings = DatabasePendings(store)
+    waits = pending(name, principal=name, thread=name, key=name, tool=name)
+    assert await pendings.open(waits, now=NOW) == waits
+    assert await pendings.answer(name, Input({"a": name}), by=name, now=NOW)
+    for other in (name + "\x00", name.replace("\x00", "\\u0000"), name.lower(), "%", "_"):
+        assert other == name or await pendings.get(other) is None
+    assert await pendings.take(name, "approval", name, now=NOW) == StoredPending(
+        waits, "taken", Input({"a": name}), name
+    )
+
+
+async def test_what_waits_survives_a_restart_and_an_approval_is_used_once(make_store: MakeStore) -> None:
+    ran: list[str] = []
+
+    @tool
+    def pay(to: str) -> str:
+        ran.append(to)
+        return "paid"
+
+    def bench() -> Workbench:
+        rules = Rules([Rule(tools="pay", do="ask")])
+        return Workbench([pay], policy=rules, pendings=DatabasePendings(make_store()), caller=Caller("bob"))
+
+    before, after, other = bench(), bench(), bench()
+    waits = (await before.call("pay", {"to": "ann"})).pending
+    assert waits is not None
+    assert (await after.call("pay", {"to": "ann"})).pending == waits
+    await other.answer(waits.id, Approve(), by="alice")
+    assert (await after.call("pay", {"to": "ann"})).value == "paid"
+    assert (await before.call("pay", {"to": "ann"})).status == "pending"
+    assert ran == ["ann"]
+
+
+async def test_of_many_processes_one_opens_and_one_takes(store: Store, race: Race) -> None:
+    pendings = DatabasePendings(store)
+    opened = race(*(("open", f"p{number}") for number in range(6)))
+    assert len(set(opened)) == 1
+    assert [p.id for p in await pendings.waiting(now=NOW)] == [opened[0]]
+    assert await pendings.answer(opened[0], Approve(), by="alice", now=NOW)
+    assert sorted(race(*[("take", "")] * 6)) == ["", "", "", "", "", opened[0]]
+
+
+async def test_what_is_private_is_not_in_the_database(store: Store, url: str) -> None:
+    pendings = DatabasePendings(store)
+    await pendings.open(pending("1", message="canary-1", arguments='{"to": "canary-2"}', url="canary-3"), now=NOW)
+    await pendings.answer("1", Input("canary-4"), by="alice", now=NOW)
+
+    def dump(connection: Any) -> str:
+        return repr(connection.execute(text("SELECT * FROM toolcrib_pendings")).fetchall())
+
+    dumped = await store.transact(dump)
+    assert "alice" in dumped
+    assert "canary" not in dumped
+    store.close()
+    if url.startswith("sqlite"):
+        assert b"canary" not in Path(url.removeprefix("sqlite:///")).read_bytes()
+
+
+FORGED = {
+    "marked as answered": "UPDATE toolcrib_pendings SET state = 'answered', answered_by = 'eve'",
+    "with the envelope of its question": "UPDATE toolcrib_pendings SET state = 'answered', answered_by = 'eve', "
+    "answer = body",
+    "of another": "UPDATE toolcrib_pendings SET state = 'answered', answered_by = 'alice', "
+    "answer = (SELECT answer FROM toolcrib_pendings WHERE id = '2')",
+    "moved": "UPDATE toolcrib_pendings SET digest = '1x', id = '3' WHERE id = '2'",
+}
+
+
+@pytest.mark.parametrize("statement", FORGED.values(), ids=FORGED)
+async def test_a_row_that_was_forged_is_not_an_approval(
+    statement: str, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    pendings = DatabasePendings(store)
+    await pendings.open(pending("1"), now=NOW)
+    await pendings.open(pending("2"), now=NOW)
+    await pendings.answer("2", Approve(), by="alice", now=NOW)
+    where = "" if "WHERE id = '2'" in statement and "SET digest" in statement else " WHERE id = '1'"
+    assert await execute(store, statement + where) == 1
+    with caplog.at_level(logging.WARNING):
+        for digest in ("1", "1x"):
+            assert await pendings.take(digest, "approval", "", now=NOW) is None
+    assert "is ignored" in caplog.text
+    with pytest.raises(StoreError):
+        await pendings.get("3" if "digest" in statement else "1")
+
+
+GARBAGE = {
+    "body": ["x", 7, 10**18, 1.5, b"", b"\x01", b"\x01" * 200],
+    "expires_at": ["soon", 2**62, 1.5, b"\xff", 9 * 10**15],
+    "principal": [7, b"\xff\xfe", "eve"],
+    "thread": [1.5],
+    "answer": [b"x", 7],
+    "state": ["lost", 7],
+}
+
+
+@pytest.mark.parametrize(("column", "value"), [(name, value) for name, each in GARBAGE.items() for value in each])
+async def test_a_damaged_row_does_not_hide_the_others(
+    column: str, value: Any, sqlite_store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = sqlite_store
+    pendings = DatabasePendings(store)
+    far = NOW + timedelta(seconds=60)
+    for id in ("1", "2"):
+        await pendings.open(pending(id, digest=id, expires_at=far), now=NOW)
+    await pendings.answer("1", Approve(), by="alice", now=NOW)
+    state = "answered" if column in ("answer", "state") else "open"
+    await execute(store, "UPDATE toolcrib_pendings SET state = :state WHERE id = '1'", state=state)
+    await execute(store, f"UPDATE toolcrib_pendings SET {column} = :value WHERE id = '1'", value=value)
+    with caplog.at_level(logging.WARNING):
+        assert [p.id for p in await pendings.waiting(now=NOW)] == ["2"]
+        assert await pendings.take("1", "approval", "", now=NOW) is None
+    with pytest.raises(StoreError, match=r"damaged|does not open"):
+        await pendings.get("1")
+    assert (await pendings.open(pending("3", digest="1"), now=NOW)).id == "3"
+
+
+async def test_a_text_that_is_not_utf_8_is_a_damaged_row(sqlite_store: Store) -> None:
+    pendings = DatabasePendings(sqlite_store)
+    await pendings.open(pending("1"), now=NOW)
+    await execute(sqlite_store, "UPDATE toolcrib_pendings SET principal = CAST(x'fffe' AS TEXT)")
+    assert await pendings.waiting(now=NOW) == []
+    with pytest.raises(StoreError):
+        await pendings.get("1")
+
+
+async def test_a_store_that_fails_is_how_the_call_ends(store: Store) -> None:
+    @tool
+    def pay(to: str) -> str:
+        return "paid"
+
+    bench = Workbench([pay], policy=Rules([Rule(tools="pay", do="ask")]), pendings=DatabasePendings(store))
+    await bench.call("pay", {"to": "ann"})
+    await execute(store, "DROP TABLE toolcrib_pendings")
+    result = await bench.call("pay", {"to": "canary"})
+    assert result.error is not None
+    assert (result.error.code, result.error.retry) == ("unavailable", "later")
+    assert "canary" not in result.error.message
+    with pytest.raises(StoreError):
+        await bench.answer("any", Approve(), by="alice")
+
+
+async def test_an_answer_that_is_not_json_is_refused_without_quoting_it(store: Store) -> None:
+    pendings = DatabasePendings(store)
+    await pendings.open(pending("1"), now=NOW)
+    with pytest.raises(AnswerError, match="JSON data") as refused:
+        await pendings.answer("1", Input({"canary"}), by="alice", now=NOW)
+    assert "canary" not in str(refused.value)

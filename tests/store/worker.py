@@ -1,0 +1,51 @@
+"""One process of several: `worker.py JOB URL KEY [ARGUMENT]` gets ready, waits for a line, and does its job."""
+
+import asyncio
+import sys
+from datetime import UTC, datetime, timedelta
+
+from toolcrib import Pending
+from toolcrib.store import DatabasePendings, Leases, Store
+
+NOW = datetime.fromtimestamp(1000, UTC)
+
+
+def pending(id: str, digest: str = "d") -> Pending:
+    return Pending(id, "approval", "May it?", digest, "pay", "bob", "t", NOW + timedelta(seconds=60))
+
+
+async def job(name: str, store: Store, argument: str) -> str:
+    pendings, leases = DatabasePendings(store), Leases(store)
+    if name == "take":
+        await pendings.waiting(now=NOW)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    match name:
+        case "open":
+            return (await pendings.open(pending(argument), now=NOW)).id
+        case "take":
+            taken = await pendings.take("d", "approval", "", now=NOW)
+            return "" if taken is None else taken.pending.id
+        case "acquire":
+            lease = await leases.acquire("github", argument, for_s=600)
+            return "" if lease is None else str(lease.fence)
+        case "hold":  # until it is killed
+            print((await leases.acquire("github", argument, for_s=1)) is not None, flush=True)
+            await asyncio.sleep(600)
+        case "write":  # until it is killed
+            for number in range(1_000_000):
+                await pendings.open(pending(f"{argument}-{number}", f"d-{number}"), now=NOW)
+                print(number, flush=True)
+        case "write slowly":  # and is killed in the middle of a transaction
+
+            def write(connection: object) -> None:
+                connection.exec_driver_sql("DELETE FROM toolcrib_pendings")  # type: ignore[attr-defined]
+                print("deleted", flush=True)
+                sys.stdin.readline()
+
+            await store.transact(write)
+    return "?"
+
+
+_, name, url, key, *arguments = sys.argv
+print(asyncio.run(job(name, Store(url, key=key), arguments[0] if arguments else "")), flush=True)

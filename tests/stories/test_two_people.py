@@ -1,0 +1,204 @@
+"""Story 3, two people and one gateway: each has their own account, also after a kill, and no secret is in clear.
+
+Left out until there are remote MCP servers: one of them beside the dead one.
+"""
+
+import asyncio
+import re
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from toolcrib.auth import DatabaseVault, Grant
+from toolcrib.store import Store
+
+from ..auth.oidc.canaries import require_hidden
+from ..auth.oidc.conftest import SECRET, Provider
+
+HERE = Path(__file__).parent
+
+SETTINGS = """
+providers = "providers.toml"
+
+[[source]]
+from = "tools.py"
+tools = ["who", "add"]
+
+[[source]]
+from = "tools.py:dead"
+required = false
+
+[auth.local]
+client_id = "web"
+client_secret = "${env:CLIENT_SECRET}"
+
+[store]
+url = "data/store.db"
+
+[net]
+allow = ["127.0.0.1"]
+
+[server]
+public_base_url = "http://127.0.0.1:PORT"
+"""
+
+
+class Gateway:
+    """The program of the story, in a folder and an environment of its own, and what it wrote."""
+
+    def __init__(self, folder: Path, environ: dict[str, str], port: int) -> None:
+        self.folder, self.environ, self.port = folder, environ, port
+        self.url = f"http://127.0.0.1:{port}"
+        self.written: list[str] = []
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Starts it, and kills it at the end, as `kill -9` does."""
+        log = self.folder / f"log-{len(self.written)}"
+        with log.open("w") as file:
+            process = subprocess.Popen(
+                ["python", "-W", "error", "gateway.py", str(self.port)],
+                cwd=self.folder,
+                env=self.environ,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                text=True,
+            )
+            assert process.stdout is not None
+            try:
+                ready = process.stdout.readline()
+                assert ready == f"serving {self.url}/mcp\n", log.read_text()
+                yield
+            finally:
+                process.kill()
+                self.written += [process.communicate()[0], log.read_text()]
+
+    def command(self, *arguments: str) -> tuple[int, str]:
+        """The status and the output of `toolcrib`."""
+        done = subprocess.run(
+            ["toolcrib", *arguments], cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=60
+        )
+        self.written += [done.stdout, done.stderr]
+        return done.returncode, done.stdout
+
+    @asynccontextmanager
+    async def client(self, name: str) -> AsyncIterator[Callable[..., Any]]:
+        """A call of a tool by an MCP client that has the key of *name*: whether it succeeded, and its text."""
+        async with (
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer key-of-{name}"}, timeout=60) as http,
+            Client(streamable_http_client(f"{self.url}/mcp", http_client=http)) as client,
+        ):
+
+            async def call(tool: str, **arguments: Any) -> tuple[bool, str]:
+                result = await client.call_tool(tool, arguments)
+                text: str = result.content[0].text  # type: ignore[union-attr]
+                self.written.append(text)
+                return not result.is_error, text
+
+            yield call
+
+    def come_back(self, url: str, name: str) -> int:
+        """The status of the page that the browser of *name* is sent back to."""
+        page = httpx2.get(url, headers={"Cookie": f"key=key-of-{name}"})
+        self.written.append(page.text)
+        return page.status_code
+
+
+@pytest.fixture
+def gateway(
+    tmp_path: Path, clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]]
+) -> Iterator[Gateway]:
+    programs = clean_env("--extra", "serve", "--extra", "auth")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    shutil.copy(HERE / "gateway.py", tmp_path)
+    shutil.copy(HERE / "gateway_tools.py", tmp_path / "tools.py")
+    (tmp_path / "toolcrib.toml").write_text(SETTINGS.replace("PORT", str(port)))
+    yield Gateway(tmp_path, {**user_environ(programs), "CLIENT_SECRET": SECRET}, port)
+
+
+@pytest.fixture
+def provider(gateway: Gateway) -> Iterator[Provider]:
+    provider = Provider(redirect=f"{gateway.url}/auth/callback")
+    (gateway.folder / "providers.toml").write_text(provider.catalogue)
+    yield provider
+    provider.close()
+
+
+def address_in(text: str) -> str:
+    found = re.search(r"\((http://\S+)\)", text)
+    assert found is not None, text
+    return found[1]
+
+
+@pytest.mark.full
+async def test_each_has_their_own_account_over_a_kill_and_a_stale_token_is_refreshed_once(
+    gateway: Gateway, provider: Provider
+) -> None:
+    canaries = {SECRET}
+
+    async def granted(vault: DatabaseVault) -> Grant:
+        ((_, grant),) = await vault.owned_by("alice")
+        canaries.update(grant.secrets)
+        return grant
+
+    def browse(url: str, login: str) -> str:
+        back = provider.grant(url, login=login)
+        canaries.update(parse_qs(urlsplit(back).query)["code"])
+        return back
+
+    with gateway.running():
+        async with gateway.client("alice") as alice, gateway.client("bob") as bob:
+            is_done, text = await alice("who")
+            assert (is_done, "Grant access to your account at Local" in text) == (False, True)
+            # Bob follows what is Alice's, and grants his own account for it: it stays without effect.
+            assert gateway.come_back(browse(address_in(text), "bob"), "bob") == 403
+            assert (await alice("who"))[0] is False
+            assert gateway.come_back(browse(address_in(text), "alice"), "alice") == 200
+            assert await alice("who") == (True, "200 alice")
+            is_done, text = await bob("who")
+            assert (is_done, "Grant access to your account at Local" in text) == (False, True)
+            # The dead server costs its own tools, and nobody else's.
+            for call in (alice, bob):
+                assert await call("add", a=1, b=2) == (True, "3")
+                assert (await call("search", text="x"))[0] is False
+    with gateway.running():
+        async with gateway.client("alice") as alice, gateway.client("bob") as bob:
+            assert await alice("who") == (True, "200 alice")
+            assert (await bob("who"))[0] is False
+            assert gateway.command("call", "who", "--principal", "alice") == (0, "200 alice\n")
+            assert gateway.command("call", "who", "--principal", "bob")[0] == 3
+            assert gateway.command("auth", "list", "--principal", "alice")[1].startswith("local\toauth2\tdefault\t")
+            assert gateway.command("auth", "show", "local", "--principal", "alice", "--json")[0] == 0
+            assert gateway.command("auth", "list", "--principal", "bob") == (0, "")
+
+            store = Store(gateway.folder / "data" / "store.db")
+            vault = DatabaseVault(store)
+            ((owner, _),) = await vault.owned_by("alice")
+            stale = replace(await granted(vault), expires_at=datetime.now(UTC) - timedelta(hours=1))
+            assert await vault.put(owner, stale, version=(await vault.get(owner)).version)  # type: ignore[union-attr]
+            before = provider.counts()
+            provider.answer("after", 1000)
+            results = await asyncio.gather(*(alice("who") for _ in range(16)))
+            assert results == [(True, "200 alice")] * 16
+            after = provider.counts()
+            assert after["given"]["refresh_token"] == before["given"].get("refresh_token", 0) + 1
+            assert after["refused"] == before["refused"]
+            assert (await granted(vault)).refresh_token != stale.refresh_token
+            store.close()
+    assert gateway.command("auth", "revoke", "local", "--principal", "alice")[0] == 0
+    assert gateway.command("call", "who", "--principal", "alice", "--json")[0] == 3
+    assert len(canaries) >= 7
+    require_hidden(canaries, *gateway.written, folder=gateway.folder)

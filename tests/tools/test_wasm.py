@@ -1,0 +1,420 @@
+"""WebAssembly modules as tools: what they get, what they give, and what they cannot do."""
+
+import asyncio
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wasmtime
+
+from toolcrib import Caller, LoadError, Workbench
+from toolcrib.tools import load
+
+WASI = """
+  (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ_sizes (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "environ_get" (func $environ (param i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_prestat_get" (func $prestat (param i32 i32) (result i32)))
+  (memory (export "memory") 4)
+  (func $write (param $to i32) (param $from i32) (param $size i32)
+    (i32.store (i32.const 0) (local.get $from)) (i32.store (i32.const 4) (local.get $size))
+    (drop (call $fd_write (local.get $to) (i32.const 0) (i32.const 1) (i32.const 12))))
+"""
+
+COPY = """
+  (func $copy (param $to i32)
+    (loop $more
+      (i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 65536))
+      (drop (call $fd_read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
+      (if (i32.load (i32.const 8)) (then
+        (call $write (local.get $to) (i32.const 64) (i32.load (i32.const 8)))
+        (br $more)))))
+"""
+ECHO = COPY + '(func (export "_start") (call $copy (i32.const 1)))'
+SAYS = '(data (i32.const 64) "{}") (func (export "_start") (call $write (i32.const 1) (i32.const 64) (i32.const {})))'
+FAILS = (
+    '(data (i32.const 64) "no such city\\n") (func (export "_start") '
+    "(call $write (i32.const 2) (i32.const 64) (i32.const 13)) (call $exit (i32.const 3)))"
+)
+# The environment, as it is in memory: NAME=value and a NUL for each.
+ENVIRONMENT = """
+  (func (export "_start")
+    (drop (call $environ_sizes (i32.const 16) (i32.const 20)))
+    (drop (call $environ (i32.const 1024) (i32.const 8192)))
+    (call $write (i32.const {to}) (i32.const 8192) (i32.load (i32.const 20)))
+    (call $exit (i32.const {status})))
+"""
+LOOPS = '(func (export "_start") (loop $again (br $again)))'
+SLEEPS = """
+  (func (export "_start")
+    (i32.store (i32.const 64) (i32.const 1)) (i32.store8 (i32.const 72) (i32.const 0))
+    (i32.store (i32.const 80) (i32.const 1)) (i64.store (i32.const 88) (i64.const 3600000000000))
+    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512))))
+"""
+FLOODS = (
+    '(func (export "_start") (loop $again (call $write (i32.const {}) (i32.const 0) (i32.const 65536)) (br $again)))'
+)
+NESTS = '(func $f (call $f) (drop (i32.load (i32.const 0)))) (func (export "_start") (call $f))'
+GIVES_UP = '(func (export "_start") unreachable)'
+GROWS = '(func (export "_start") (call $exit (i32.eq (memory.grow (i32.const {})) (i32.const -1))))'
+# Opens the path at 64 below each of the first file numbers; its status says which of them did it.
+OPENS = """
+  (data (i32.const 64) "{path}")
+  (func (export "_start") (local $fd i32)
+    (loop $next
+      (if (i32.eqz (call $open (local.get $fd) (i32.const 1) (i32.const 64) (i32.const {size}) (i32.const 0)
+          (i64.const 2) (i64.const 2) (i32.const 0) (i32.const 16)))
+        (then (call $exit (i32.add (local.get $fd) (i32.const 100)))))
+      (if (i32.eqz (call $prestat (local.get $fd) (i32.const 32)))
+        (then (call $exit (i32.add (local.get $fd) (i32.const 50)))))
+      (local.set $fd (i32.add (local.get $fd) (i32.const 1)))
+      (br_if $next (i32.lt_u (local.get $fd) (i32.const 32)))))
+"""
+
+Module = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "toolcrib" / "wasm"
+
+
+@pytest.fixture
+def module(tmp_path: Path) -> Module:
+    """A file `NAME.wasm` of a program in WebAssembly text, or of other bytes."""
+
+    def make(code: str | bytes, name: str = "guest", *, wasi: str = WASI) -> Path:
+        made = wasmtime.wat2wasm(f"(module {wasi} {code})") if isinstance(code, str) else code
+        file = tmp_path / f"{name}.wasm"
+        file.write_bytes(bytes(made))
+        return file
+
+    return make
+
+
+def folder(module: Module, code: str, manifest: str = "") -> Path:
+    """A folder with *code* and a `tool.toml`."""
+    file = module(code)
+    made = file.parent / "tool"
+    made.mkdir(exist_ok=True)
+    file.rename(made / "guest.wasm")
+    (made / "tool.toml").write_text(
+        f'name = "guest"\ndescription = "Does what it is told."\nfile = "guest.wasm"\n{manifest}'
+    )
+    return made
+
+
+async def outcome(source: Any, arguments: str = "{}", **options: Any) -> tuple[str, str]:
+    """Code and text of one call of the tool "guest" in *source*."""
+    async with Workbench([source], **options) as bench:
+        result = await bench.call("guest", arguments)
+        return (result.error.code if result.error else result.status, result.text)
+
+
+async def test_a_module_gets_its_arguments_as_json_and_what_it_writes_is_the_result(module: Module) -> None:
+    async with Workbench([str(module(ECHO, "echo"))]) as bench:
+        result = await bench.call("echo", {"city": "Oslo", "n": [1, 2.5, None]})
+        assert (result.status, result.value) == ("success", {"city": "Oslo", "n": [1, 2.5, None]})
+        (spec,) = bench.specs()
+        assert (spec.name, spec.input_schema, spec.timeout_s) == ("echo", {"type": "object"}, 30.0)
+
+
+async def outcomes(module: Module, *codes: str) -> list[tuple[str, str]]:
+    """Code and text of one call of a module of each of *codes*."""
+    async with Workbench([module(code, f"guest_{number}") for number, code in enumerate(codes)]) as bench:
+        results = [await bench.call(f"guest_{number}") for number in range(len(codes))]
+        return [(result.error.code if result.error else result.status, result.text) for result in results]
+
+
+async def test_what_is_not_an_object_or_a_list_is_text(module: Module) -> None:
+    says = ["fine\n", "[1, 2]", "[NaN]", "{broken", "7", ""]
+    codes = [SAYS.format(text.replace("\n", "\\n"), len(text)) for text in says]
+    texts = [text for _, text in await outcomes(module, *codes)]
+    assert texts == ["fine", "[1,2]", "[NaN]", "{broken", "7", ""]
+
+
+async def test_a_manifest_has_the_schema_that_arguments_are_checked_against(module: Module) -> None:
+    made = folder(
+        module,
+        ECHO,
+        """
+read_only = true
+timeout_s = 5
+version = "1.2"
+examples = [{ a = 1 }]
+[parameters]
+type = "object"
+required = ["a"]
+properties.a.type = "integer"
+""",
+    )
+    assert await outcome(made, '{"a": "x"}') == (
+        "invalid_arguments",
+        "Tool 'guest': 'a': expected integer, got string.",
+    )
+    assert await outcome(made, '{"a": "7"}') == ("success", '{"a":7}')
+    (tool,) = load(made).tools
+    assert (tool.spec.hints.read_only, tool.spec.timeout_s, tool.spec.version) == (True, 5, "1.2")
+    assert (tool.isolation, tool.at_deadline) == ("wasm", "killed")
+
+
+async def test_a_schema_may_be_a_file_beside_the_manifest(module: Module) -> None:
+    made = folder(module, ECHO, 'parameters = "schema.json"')
+    (made / "schema.json").write_text('{"type": "object", "required": ["a"], "properties": {"a": {}}}')
+    assert await outcome(made) == ("invalid_arguments", "Tool 'guest': 'a' is missing.")
+
+
+async def test_a_folder_has_the_tools_of_its_modules_and_of_the_folders_in_it(module: Module, tmp_path: Path) -> None:
+    module(GIVES_UP, "other")
+    folder(module, ECHO)
+    async with Workbench([tmp_path]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["other", "guest"]
+        assert (await bench.call("guest", {"a": 1})).value == {"a": 1}
+
+
+async def test_a_status_is_a_failure_with_what_was_written_to_standard_error(module: Module) -> None:
+    assert await outcome(module(FAILS)) == ("failed", "Tool 'guest' ended with status 3. It wrote: no such city")
+
+
+async def test_variables_and_credentials_are_in_its_environment_and_nothing_else_is(
+    module: Module, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_HOST", "not for guests")
+    made = folder(
+        module,
+        ENVIRONMENT.format(to=1, status=0),
+        'variables = ["UNITS"]\nauth = [{ secret = "WEATHER_KEY" }]',
+    )
+    async with Workbench(
+        [made],
+        caller=Caller("alice"),
+        variables={"UNITS": "metric", "OTHER": "hidden"},
+        broker=broker(WEATHER_KEY="canary-5521"),
+    ) as bench:
+        result = await bench.call("guest")
+        assert "canary" not in repr(result)
+        assert result.text == "UNITS=metric\0WEATHER_KEY=[secret]\0"
+
+
+async def test_a_secret_in_standard_error_is_redacted(module: Module) -> None:
+    made = folder(module, ENVIRONMENT.format(to=2, status=1), 'auth = [{ secret = "WEATHER_KEY" }]')
+    async with Workbench([made], caller=Caller("alice"), broker=broker(WEATHER_KEY="canary-5521")) as bench:
+        result = await bench.call("guest")
+    assert result.error is not None
+    assert result.error.message == "Tool 'guest' ended with status 1. It wrote: WEATHER_KEY=[secret]\0"
+
+
+def broker(**secrets: str) -> Any:
+    from toolcrib.auth import CredentialBroker
+
+    return CredentialBroker(secrets=secrets)
+
+
+async def test_a_variable_that_the_host_does_not_give_is_named(module: Module) -> None:
+    assert await outcome(folder(module, ECHO, 'variables = ["UNITS"]')) == (
+        "unavailable",
+        "Tool 'guest' needs the variable 'UNITS', which the host does not give.",
+    )
+
+
+async def test_it_opens_no_file(module: Module) -> None:
+    paths = ["/etc/passwd", "etc/passwd", "../../../../etc/passwd", "/proc/self/environ", "."]
+    codes = [OPENS.format(path=path, size=len(path)) for path in paths]
+    assert await outcomes(module, *codes) == [("success", "")] * len(paths)
+
+
+@pytest.mark.parametrize("code", [LOOPS, SLEEPS], ids=["loop", "sleep"])
+async def test_a_guest_that_does_not_return_is_ended_at_the_deadline_and_the_next_call_runs(
+    module: Module, code: str
+) -> None:
+    made = folder(module, code, "timeout_s = 0.3")
+    async with Workbench([made, module(ECHO, "echo")]) as bench:
+        result = await bench.call("guest")
+        assert result.error is not None
+        assert result.error.code == "timeout"
+        assert (await bench.call("echo", {"a": 1})).value == {"a": 1}
+        assert (await bench.call("guest")).error is not None
+
+
+async def test_a_cancelled_call_ends_its_guest(module: Module) -> None:
+    async with Workbench([module(LOOPS), module(ECHO, "echo")]) as bench:
+        running = asyncio.ensure_future(bench.call("guest"))
+        assert (await bench.call("echo")).status == "success"
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await bench.call("echo", {"a": 2})).value == {"a": 2}
+
+
+async def test_memory_grows_to_its_limit_and_no_further(module: Module) -> None:
+    # Of 16 pages of 64 KiB it has 4 to begin with.
+    assert await outcome(folder(module, GROWS.format(12), "memory_mb = 1")) == ("success", "")
+    assert (await outcome(folder(module, GROWS.format(13), "memory_mb = 1")))[0] == "failed"
+
+
+async def test_a_module_that_begins_with_more_memory_than_it_may_have_is_stopped(module: Module) -> None:
+    file = module('(memory 1025) (func (export "_start"))', wasi="")
+    assert await outcome(file) == (
+        "trapped",
+        "Tool 'guest' was stopped: it cannot begin with the 64 MiB of memory that it may have.",
+    )
+
+
+async def test_a_trap_is_told_in_words(module: Module) -> None:
+    reasons = {
+        NESTS: "its calls were nested too deeply",
+        GIVES_UP: "it gave up (an instruction that is never to be reached)",
+        '(func (export "_start") (drop (i32.load (i32.const -8))))': "it reached outside its memory",
+        '(func (export "_start") (drop (i32.div_u (i32.const 1) (i32.const 0))))': "it divided by zero",
+    }
+    assert await outcomes(module, *reasons) == [
+        ("trapped", f"Tool 'guest_{number}' was stopped: {reason}.") for number, reason in enumerate(reasons.values())
+    ]
+
+
+async def test_a_flood_of_output_is_too_large(module: Module) -> None:
+    made = folder(module, FLOODS.format(1), "output_mb = 1")
+    assert await outcome(made) == ("too_large", "Tool 'guest' wrote more than 1048576 bytes. Ask for less.")
+
+
+async def test_a_flood_of_error_output_goes_nowhere(module: Module) -> None:
+    made = folder(module, FLOODS.format(2), "timeout_s = 0.5")
+    assert (await outcome(made))[0] == "timeout"
+
+
+async def test_output_that_is_not_text_is_an_invalid_result(module: Module) -> None:
+    file = module(SAYS.format("\\ff\\fe", 2))
+    assert await outcome(file) == ("invalid_result", "Tool 'guest' wrote what is not UTF-8 text.")
+
+
+@pytest.mark.parametrize(
+    ("code", "wasi", "reason"),
+    [
+        ('(import "env" "system" (func)) (func (export "_start"))', "", "It imports env.system, which nothing here"),
+        ('(func (export "run"))', WASI, "It is not a program: it has no '_start'."),
+    ],
+)
+async def test_a_module_that_is_not_a_program_for_wasi_is_unavailable_with_the_reason(
+    module: Module, code: str, wasi: str, reason: str
+) -> None:
+    found = await outcome(module(code, wasi=wasi), show_errors=True)
+    assert found[0] == "unavailable"
+    assert reason in found[1]
+
+
+async def test_a_truncated_module_is_unavailable(module: Module) -> None:
+    file = module(ECHO)
+    file.write_bytes(file.read_bytes()[:-40])
+    code, text = await outcome(file, show_errors=True)
+    assert code == "unavailable"
+    assert "It is not a valid WebAssembly module" in text
+
+
+@pytest.mark.parametrize(
+    ("code", "reason"),
+    [
+        (b"", "is not a WebAssembly module"),
+        (b"\x7fELF\x02\x01\x01\x00" + bytes(64), "is not a WebAssembly module"),
+        (b"(module)", "is not a WebAssembly module"),
+        (b"\0asm\x0d\0\x01\0", "is a WebAssembly component"),
+        (b"\0asm\x01\0\0\0" + bytes(32 * 1024**2), "is larger than 32 MiB"),
+    ],
+    ids=["empty", "elf", "text", "component", "large"],
+)
+def test_what_is_not_a_module_is_not_loaded(module: Module, code: bytes, reason: str) -> None:
+    with pytest.raises(LoadError, match=reason):
+        load(module(code))
+
+
+def test_compiled_code_is_not_taken_for_a_module(module: Module) -> None:
+    compiled = wasmtime.Module(wasmtime.Engine(), '(module (func (export "_start")))').serialize()
+    with pytest.raises(LoadError, match="is not a WebAssembly module"):
+        load(module(bytes(compiled)))
+
+
+async def test_a_module_that_changed_after_it_was_loaded_does_not_run(module: Module) -> None:
+    file = module(ECHO)
+    async with Workbench([file], show_errors=True) as bench:
+        file.write_bytes(wasmtime.wat2wasm('(module (func (export "_start")))'))
+        result = await bench.call("guest")
+    assert result.error is not None
+    assert result.error.code == "unavailable"
+    assert "has changed since the host loaded it" in result.error.message
+
+
+def test_another_content_is_another_body(module: Module) -> None:
+    assert load(module(ECHO)).tools[0].body() != load(module(GIVES_UP)).tools[0].body()
+
+
+async def test_what_is_kept_compiled_is_for_its_owner_alone_and_damage_is_noticed(module: Module, cache: Path) -> None:
+    file = module(ECHO)
+    assert (await outcome(file))[0] == "success"
+    assert cache.stat().st_mode & 0o777 == 0o700
+    (kept,) = cache.iterdir()
+    good = kept.read_bytes()
+    kept.write_bytes(good[:40] + b"\xcc" * 200 + good[240:])
+    assert await outcome(file, '{"a":1}') == ("success", '{"a":1}')
+    assert kept.read_bytes() == good
+
+
+async def test_a_cache_that_others_can_write_to_is_not_used(module: Module, cache: Path) -> None:
+    cache.mkdir(parents=True)
+    cache.chmod(0o777)
+    assert (await outcome(module(ECHO)))[0] == "success"
+    assert list(cache.iterdir()) == []
+
+
+async def test_two_hundred_calls_at_once_do_not_mix_what_they_write(module: Module) -> None:
+    async with Workbench([module(ECHO, "echo")]) as bench:
+        given = [{"n": n, "text": "x" * (n * 37 % 9000)} for n in range(200)]
+        results = await asyncio.gather(*(bench.call("echo", one) for one in given))
+        assert [result.value for result in results] == given
+
+
+async def test_large_input_and_output_pass_whole(module: Module) -> None:
+    async with Workbench([module(ECHO, "echo")]) as bench:
+        result = await bench.call("echo", {"text": "y" * 3_000_000})
+        assert result.value == {"text": "y" * 3_000_000}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        ("timout_s = 3", ":4: There is no key 'timout_s'. Did you mean 'timeout_s'?"),
+        ("memory_mb = 0", ":4: "),
+        ("auth = [{}]", ":4: "),
+        ("examples = [{ a = 1 }]\nparameters = { type = 'object', additionalProperties = false }", "example 1"),
+        ("file = 3", "is not valid TOML"),
+        ("parameters = '../schema.json'", "names a file that is not in its folder: '../schema.json'"),
+        ("parameters = { type = 'nonsense' }", "nonsense"),
+    ],
+)
+def test_what_is_wrong_in_a_manifest_is_told_with_its_line(module: Module, manifest: str, problem: str) -> None:
+    made = folder(module, ECHO, manifest)
+    with pytest.raises(LoadError) as raised:
+        load(made)
+    assert str(raised.value).startswith(str(made / "tool.toml"))
+    assert problem in str(raised.value)
+
+
+@pytest.mark.full
+async def test_a_program_ends_cleanly_right_after_a_call(module: Module, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from toolcrib import Workbench\n"
+        f"with Workbench([{str(module(ECHO, 'echo'))!r}]) as bench:\n"
+        "    print(bench.call_sync('echo', {'a': 1}).text)\n"
+    )
+    for _ in range(20):
+        done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=os.environ)
+        assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1}\n', "")
