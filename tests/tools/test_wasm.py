@@ -396,6 +396,7 @@ async def test_large_input_and_output_pass_whole(module: Module) -> None:
         ("examples = [{ a = 1 }]\nparameters = { type = 'object', additionalProperties = false }", "example 1"),
         ("file = 3", "is not valid TOML"),
         ("parameters = '../schema.json'", "names a file that is not in its folder: '../schema.json'"),
+        ('parameters = "schema\\u0000.json"', "names a file that is not in its folder"),
         ("parameters = { type = 'nonsense' }", "nonsense"),
     ],
 )

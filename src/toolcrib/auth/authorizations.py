@@ -28,7 +28,7 @@ class Completed:
 class CallbackError(ToolcribError):
     """A callback that completes nothing. *reason* is why, for programs; the text is for the person who came back.
 
-    *pending_id* is that of what ends with it: the next call asks anew.
+    *pending_id* is the pending that ends with it: the next call asks again.
     """
 
     def __init__(

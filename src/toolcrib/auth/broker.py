@@ -176,7 +176,7 @@ class CredentialBroker(Broker):
     ) -> Pending:
         """What a person has to grant, and where. Asked again before it is granted, it is the same.
 
-        *scopes* are those that were granted before; with *has_ended*, that is over, and they are told so.
+        *scopes* were granted before. With *has_ended* that grant has ended, and the person is told so.
         *redirect_uri* is where this one is sent back to, in place of the broker's.
         """
         if needed.is_of_program:
@@ -261,12 +261,12 @@ class CredentialBroker(Broker):
     async def revoke(self, owner: Owner) -> bool:
         """Forget what *owner* has granted, and tell the provider. False where there was nothing.
 
-        It is forgotten also where the provider cannot be told, or where it does not open: both are logged.
+        It is also forgotten if the provider cannot be told, or if it cannot be opened; both are logged.
         """
         try:
             stored = await self.vault.get(owner)
         except StoreError as error:
-            log_failure(f"'{owner.provider}' is not told that a grant ends", error, None)
+            log_failure(f"'{owner.provider}' was not told that a grant ended", error, None)
             return await self.vault.remove(owner)
         if stored is None or not await self.vault.remove(owner):
             return False
@@ -281,7 +281,7 @@ class CredentialBroker(Broker):
             if isinstance(needed.handler, OAuth2):
                 await self.flow(needed).revoke(grant)
         except (ToolcribError, ToolError) as error:
-            log_failure(f"'{owner.provider}' could not be told that a grant ends", error, None)
+            log_failure(f"'{owner.provider}' could not be told that a grant ended", error, None)
 
     async def settle(self) -> None:
         """Wait until no refresh is under way: what a provider has rotated is stored before an event loop ends."""

@@ -21,7 +21,7 @@ from ..core import SetupError, ToolcribError
 from ..net import Guard
 from ..schema.declared import Keys, Strict, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_name
-from ..schema.toml_lines import lines_of
+from ..schema.toml_lines import line_at, lines_of
 
 HandlerName = Literal["oauth2", "token", "basic", "keypair"]
 HANDLERS: tuple[HandlerName, ...] = ("oauth2", "token", "basic", "keypair")
@@ -283,7 +283,7 @@ def read_catalogue(text: str, place: str) -> Mapping[str, Provider]:
     problems = [problem for name, table in data.items() for problem in _read(name, table, found)]
     if problems:
         lines = lines_of(text)
-        raise SetupError("\n".join(f"{place}:{_line(lines, keys)}: {message}" for keys, message in problems))
+        raise SetupError("\n".join(f"{place}:{line_at(lines, keys)}: {message}" for keys, message in problems))
     return found
 
 
@@ -316,10 +316,6 @@ def _unprintable(value: Any, keys: Keys) -> Iterator[tuple[Keys, str]]:
 def _placed(message: str, name: str) -> str:
     # What a whole table lacks is worded as if it were the arguments of a call.
     return message.replace("the arguments: ", f"[{name}]: ", 1)
-
-
-def _line(lines: Mapping[Keys, int], keys: Keys) -> int:
-    return next((lines[keys[:length]] for length in range(len(keys), 0, -1) if keys[:length] in lines), 1)
 
 
 def require_endpoint(url: str) -> None:

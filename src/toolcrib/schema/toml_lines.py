@@ -5,6 +5,7 @@ The text is read a second time, with each value replaced by the number of its li
 
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import Any
 
 from .declared import Keys
@@ -25,6 +26,11 @@ def lines_of(text: str) -> dict[Keys, int]:
     for key, value in tomllib.loads(_numbered(text)).items():
         _collect(value, (key,), found)
     return found
+
+
+def line_at(lines: Mapping[Keys, int], keys: Keys) -> int:
+    """The line of *keys* in *lines*, as `lines_of` returns them; of the nearest table around what is not there."""
+    return next((lines[keys[:length]] for length in range(len(keys), 0, -1) if keys[:length] in lines), 1)
 
 
 def _numbered(text: str) -> str:

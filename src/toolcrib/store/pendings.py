@@ -1,7 +1,7 @@
 """A PendingStore in a database: what waits, and what was answered, survives a restart and is shared by processes.
 
 Of a row, only what opens is believed. One that was damaged, moved or marked as answered in the database is not an
-answer: it is logged, and the call asks anew.
+answer: it is logged, and the call asks again.
 """
 
 import json

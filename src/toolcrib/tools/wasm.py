@@ -30,8 +30,9 @@ from ..core import (
     finished,
 )
 from ..sandbox import GuestProcesses, ProcessWork
-from ..schema.declared import Keys, Strict, mistakes_in
-from ..schema.toml_lines import lines_of
+from ..schema import display_name
+from ..schema.declared import Strict, mistakes_in
+from ..schema.toml_lines import line_at, lines_of
 from .from_schema import from_schema
 from .function import Tool
 from .modules import LoadProblem
@@ -208,18 +209,14 @@ def _read_manifest(file: Path) -> Manifest:
     except ValidationError as error:
         lines = lines_of(text)
         mistakes = mistakes_in(Manifest, data, error)
-        raise LoadError("\n".join(f"{file}:{_line(lines, each.keys)}: {each.message}" for each in mistakes)) from None
-
-
-def _line(lines: Mapping[Keys, int], keys: Keys) -> int:
-    return next((lines[keys[:length]] for length in range(len(keys), 0, -1) if keys[:length] in lines), 1)
+        raise LoadError("\n".join(f"{file}:{line_at(lines, each.keys)}: {each.message}" for each in mistakes)) from None
 
 
 def _beside(folder: Path, name: str, file: Path) -> Path:
     """The file *name* in *folder*, and nowhere else."""
-    found = (folder / name).resolve()
-    if not found.is_relative_to(folder):
-        raise LoadError(f"{file} names a file that is not in its folder: '{name[:100]}'.")
+    found = None if "\0" in name else (folder / name).resolve()
+    if found is None or not found.is_relative_to(folder):
+        raise LoadError(f"{file} names a file that is not in its folder: '{display_name(name)}'.")
     return found
 
 
