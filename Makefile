@@ -17,7 +17,7 @@ demo: $(READY)  ## transcripts: the official MCP client calls the example tools;
 
 test: $(READY)  ## what every change must pass
 	@$(BIN)/python -m compileall -q src  # tests start many processes, some of which write no bytecode
-	@$(BIN)/python -m pytest -m "not full" -n 4 --dist worksteal
+	@$(BIN)/python -m pytest -m "not full" -n 6 --dist worksteal
 
 test-all: $(READY) check  ## the rest: node clients, wheels in clean environments, type checkers; at most sixty minutes
 	@$(BIN)/python -m pytest -m full
@@ -40,7 +40,7 @@ clean:
 $(READY): pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv -q --seed --allow-existing --python $(PYTHON) $(VENV) && \
-	  uv pip install -q --python $(BIN)/python -c constraints.txt -e '.[all]' --group dev; \
+	  uv pip install -q --compile-bytecode --python $(BIN)/python -c constraints.txt -e '.[all]' --group dev; \
 	else \
 	  $(PYTHON) -m venv $(VENV) && \
 	  $(BIN)/python -m pip install -q --upgrade 'pip>=25.1' && \

@@ -27,6 +27,7 @@ from typing import Any
 import agent_calls
 import credential_calls
 import dialect_calls
+import sandbox_calls
 import toolcrib_calls
 from cases import APART, CALLS, HOLD, PAUSE, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
@@ -254,6 +255,23 @@ async def credentials(effort: Effort) -> None:
             report(credential_calls.AUTHORIZED, await in_turns(near, effort.rounds, effort.batch_s), near)
 
 
+async def sandbox(effort: Effort) -> None:
+    """The floor is wasmtime's own instance, with the same limits."""
+    say(event="doing", what=sandbox_calls.TITLE)
+    async with sandbox_calls.calls() as subjects:
+        for name, loop in subjects.items():
+            if (answer := await loop(1)) != sandbox_calls.TEXT:
+                raise SystemExit(f"{name} answered {answer[:200]!r} to '{sandbox_calls.TITLE}'.")
+        slow = {name: loop for name, loop in subjects.items() if name == sandbox_calls.SUBPROCESS}
+        near = {name: loop for name, loop in subjects.items() if name not in slow}
+        report(sandbox_calls.TITLE, await in_turns(near, effort.rounds, effort.batch_s), near)
+        both = {BARE: subjects[BARE], **slow}
+        report(sandbox_calls.TITLE, await in_turns(both, effort.peer_rounds, effort.batch_s), slow)
+    say(event="doing", what=sandbox_calls.READY)
+    with sandbox_calls.cached_module() as load:
+        report(sandbox_calls.READY, await in_turns({BARE: _sync(load)}, effort.rounds, effort.batch_s), [BARE])
+
+
 async def _all_at_once(loop: Loop, times: int) -> float:
     """Seconds for one call of many that wait at the same time."""
     gc.collect()
@@ -366,6 +384,7 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await lowering(effort)
     await dialects(peers, effort)
     await credentials(effort)
+    await sandbox(effort)
     await imports({} if quick else peers, effort)
 
 

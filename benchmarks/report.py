@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 FLOOR, BARE, SERVED, AUTOGEN = "floor", "Toolcrib", "Toolcrib as served", "AutoGen workbench"
+WARM, IN_PROCESS, SUBPROCESS = "warm WebAssembly call", "Toolcrib, in this process", "a Python program"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +132,10 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     ("a sealed grant in SQLite", BARE): _at_most_us(40),
     ("a cached grant", BARE): _at_most_us(4),
     ("tiny async tool that needs a token", BARE): _above_floor(6, 4),
+    (WARM, IN_PROCESS): _above_floor(80, 60),
+    (WARM, BARE): _at_most_us(500),
+    (WARM, SUBPROCESS): _toolcrib_faster(15),
+    ("a cached 30 kB module ready", BARE): _at_most_us(2_000),
     ("importing, over `import asyncio, pydantic`", BARE): _at_most_times(1.3),
     ("importing, over `import asyncio; from pydantic import BaseModel`", BARE): _at_most_times(1.3),
 }
@@ -146,7 +151,8 @@ and a ratio is the median of the ratios within each round. Times depend on the m
   types. For *one tool among 1,000* the floor is the same library with one tool; for the *call in a process* the
   function runs in the standard library's pool of processes. For *lowering again* it is lowering for the first time.
   For a *tool that needs a token* it is the same tool without `auth`, of the same crib. Grants are in SQLite, sealed; a
-  cached one is checked for changes by other processes.
+  cached one is checked for changes by other processes. For a *WebAssembly call* it is wasmtime's own instance, with
+  the same limits, and its streams in files in memory; *Toolcrib* calls the module in its worker process.
 - *Toolcrib*: `(await bench.call(name, text)).text`. *As served*: with a deadline, a caller, a secret to redact, a
   policy and a call log.
 - Peers are called in their own public way, from JSON text to text; what they can set up once is set up before. They do

@@ -116,7 +116,7 @@ def peers_python(tell: Tell) -> Path:
     if python.exists() and ready.exists() and ready.read_text() == digest:
         return python
     tell("setting up the peers in .cache/peers (once; a minute or two)")
-    packages = ["-r", str(HERE / "peers.txt"), "-e", f"{ROOT}[auth]", *pinned()]
+    packages = ["-r", str(HERE / "peers.txt"), "-e", f"{ROOT}[auth,sandbox]", *pinned()]
     shutil.rmtree(PEERS, ignore_errors=True)
     if uv := shutil.which("uv"):
         _run([uv, "venv", "-q", "--python", sys.executable, str(PEERS)])

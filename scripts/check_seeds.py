@@ -98,7 +98,7 @@ def _member(name: str, how: Any) -> Iterator[str]:
         yield name
     elif isinstance(how, classmethod | staticmethod):
         yield f"{name}({', '.join(each for each in _parameters(how.__func__) if each != 'cls')})"
-    elif inspect.isfunction(how):
+    elif inspect.isfunction(how) and not name.endswith(".model_post_init"):  # which pydantic writes
         yield f"{name}({', '.join(each for each in _parameters(how) if each != 'self')})"
     elif isinstance(how, str | bool | int | None | type) and not name.endswith((".model_config", ".model_fields")):
         yield f"{name}: {how.__name__ if isinstance(how, type) else repr(how)}"

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,6 +17,8 @@ from uuid import uuid4
 
 import pytest
 from sqlalchemy import create_engine, text
+
+from . import forks
 
 CLEAN_ENV = Path(__file__).parents[1] / "scripts" / "clean_env.py"
 
@@ -51,6 +54,25 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     for reason, count in _skips.items():
         print(f"skipped {count}: {reason}")
     print(f"tests: {_outcomes['passed']} passed, {_outcomes['failed']} failed, {sum(_skips.values())} skipped")
+
+
+@pytest.fixture(scope="session")
+def forks_at(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Where a process that has loaded the command waits: see forks.py."""
+    path = str(tmp_path_factory.mktemp("forks") / "socket")
+    process = subprocess.Popen([sys.executable, forks.__file__, path])
+    while not Path(path).exists():
+        assert process.poll() is None
+        time.sleep(0.01)
+    yield path
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="session")
+def forked_toolcrib(forks_at: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program `toolcrib`, alone in its folder, that starts in the time of a fork."""
+    return forks.shim(forks_at, tmp_path_factory.mktemp("bin") / "toolcrib")
 
 
 @pytest.fixture(scope="session")

@@ -46,6 +46,7 @@ from .tools import StatefulTool, Tool, tool
 
 if TYPE_CHECKING:
     from . import formats as formats
+    from .tools import Permissions
     from .workbench import Crib, Registry, Workbench
 
 __version__ = "0.1.0"
@@ -75,6 +76,7 @@ __all__ = [
     "LoadError",
     "NameConflictError",
     "Pending",
+    "Permissions",
     "Progress",
     "Recorder",
     "Registry",
@@ -98,13 +100,13 @@ __all__ = [
 ]
 
 # A module that only defines tools needs no workbench, so it comes when it is first asked for.
-_IN_WORKBENCH = ("Crib", "Registry", "Workbench")
+_IN_ROOM = {"Crib": ".workbench", "Registry": ".workbench", "Workbench": ".workbench", "Permissions": ".tools"}
 
 
 def __getattr__(name: str) -> Any:
     if name == "formats":
         return import_module(".formats", __name__)
-    if name not in _IN_WORKBENCH:
+    if name not in _IN_ROOM:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(".workbench", __name__), name)
+    value = globals()[name] = getattr(import_module(_IN_ROOM[name], __name__), name)
     return value

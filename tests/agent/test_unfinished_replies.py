@@ -9,7 +9,7 @@ from toolcrib.agent import Agent, Model, ModelError, OpenAIChat, ScriptedModel
 from toolcrib.agent.anthropic import AnthropicModel
 from toolcrib.agent.bedrock import BedrockModel
 from toolcrib.agent.gemini import GeminiModel
-from toolcrib.formats import Reply, TextDelta, Turn, User, turn_from_dict, turn_to_dict
+from toolcrib.formats import Reply, TextDelta, Turn, User, anthropic, turn_from_dict, turn_to_dict
 
 from .wire import answer, events, refusal, wire
 
@@ -104,6 +104,19 @@ async def test_another_reason_of_the_provider_ends_the_run_as_stopped() -> None:
         "So far",
         "The model stopped before it was done: TOO_MANY_TOOL_CALLS.",
     )
+
+
+async def test_a_reply_that_announces_a_call_and_has_none_is_not_done() -> None:
+    announced = anthropic.reply(claude_says("tool_use", {"type": "text", "text": "I add them."}))
+    model = ScriptedModel([announced, {"calls": [("add", {"a": 1, "b": 2})]}, "It is 3."])
+    outcome = await Agent(model, [add]).run("What is 1 + 2?")
+    assert (outcome.status, outcome.text, len(outcome.trace)) == ("done", "It is 3.", 1)
+    assert shown(model.requests[1].turns) == [
+        "What is 1 + 2?",
+        "Reply",
+        "Your last reply could not be used: it announced a call, and had none. Reply again.",
+    ]
+    assert (await Agent(ScriptedModel([announced] * 9), [add]).run("What is 1 + 2?")).status == "stopped"
 
 
 @pytest.mark.parametrize("turn", [NOT_READ, Reply("a", stop="other", reason="b", server="c")])

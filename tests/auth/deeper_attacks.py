@@ -5,14 +5,16 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlsplit
 
+import pytest
 from sqlalchemy import text
 
-from toolcrib import Approve, Caller, Context, Crib, ToolAuth, ToolcribError, tool
-from toolcrib.auth import Authorization, Grant, MemoryVault, Owner
+from toolcrib import Approve, Caller, Context, Crib, Secret, ToolAuth, ToolcribError, tool
+from toolcrib.auth import Authorization, CallbackError, FlowError, Grant, MemoryVault, Owner
 from toolcrib.auth import Vault as AnyVault
 from toolcrib.core import StoredResult, Text
-from toolcrib.store import DatabasePendings, DatabaseResults
+from toolcrib.store import DatabasePendings, DatabaseResults, Leases
 
 if TYPE_CHECKING:
     from .test_identity import World
@@ -92,6 +94,86 @@ async def results(world: "World", names: tuple[str, ...]) -> None:
             assert not await store.holds(principal, thread)
         assert await store.find(name, "ada", "t1") is None
     assert await store.find("handle-of-ada", "ada", "t1") is not None
+
+
+async def leases(world: "World", names: tuple[str, ...]) -> None:
+    """Nobody's name is another's lease, and whoever does not hold one neither extends nor ends it."""
+    leases = Leases(world.store)
+    adas = await leases.acquire("grant of ada", "ada", for_s=60)
+    assert adas is not None
+    for name in names:
+        own = await leases.acquire(f"grant of ada{name}" if name else "grant of", "bob", for_s=60)
+        assert own is not None
+        await leases.release(own)
+        for forged in (replace(adas, owner=name), replace(adas, fence=adas.fence + 1), replace(adas, name=name)):
+            assert not await leases.renew(forged, for_s=60)
+            assert not await world.store.transact(lambda c, lease=forged: leases.still_held(c, lease))
+            await leases.release(forged)
+    assert await leases.acquire("grant of ada", "bob", for_s=60) is None
+    async with leases.hold("grant of ada", "bob", for_s=60, wait_s=0.01) as held:
+        assert held is None
+    assert await leases.renew(adas, for_s=60)
+
+
+async def flows(world: "World", names: tuple[str, ...]) -> None:
+    """A flow has nobody's tokens, shows no secret, and nothing that is filled in becomes another parameter."""
+    flow = world.broker.flow(world.broker.needed(ToolAuth("example"), "read"))
+    world.see(flow, flow.name, flow.oauth2, flow.client, flow.discovered, flow.on_answer, flow.clock(), flow.http)
+    table = await flow.table()
+    for name in (*names, "s&redirect_uri=https://evil.example", "s#f", "s?state=t", "s;state=t", "s%26state=t"):
+        state = name or "s"
+        given: dict[str, Any] = {"redirect_uri": f"http://127.0.0.1:1/{name}", "scopes": [state], "verifier": "v"}
+        if "\ud800" in name:
+            await world.refused(flow.authorization_url(**given, state=state))
+            continue
+        for url in (await flow.authorization_url(**given, state=state), flow.url_of(table, **given, state=state)):
+            parts = urlsplit(url)
+            assert (parts.scheme, parts.netloc, parts.fragment) == ("https", "p.example", "")
+            asked = parse_qs(parts.query, keep_blank_values=True)
+            assert asked["state"] == [state]
+            assert asked["redirect_uri"] == [given["redirect_uri"]]
+            assert "client_secret" not in asked
+    await flow.require_issuer("https://evil.example")  # its table has no issuer to compare
+    strict = replace(flow, oauth2=table.model_copy(update={"issuer": "https://p.example", "iss_required": True}))
+    for issuer in (None, "", "https://p.example/", "https://p.example.evil", *names):
+        with pytest.raises(FlowError):
+            await strict.require_issuer(issuer)
+    # The provider does not answer: nothing of what is sent comes back in an error.
+    stolen = Grant("adas-access-token", "adas-refresh-token")
+    await world.refused(flow.exchange_code("c", redirect_uri="http://h", verifier="v", scopes=[]))
+    await world.refused(flow.refresh(stolen))
+    await world.refused(flow.client_credentials([]))
+    await world.refused(flow.exchange_token("adas-access-token", scopes=[]))
+    await world.refused(flow.start_device([]))
+    await world.refused(flow.poll_device("device-code-of-ada", []))
+    await world.refused(flow.revoke(stolen))
+
+
+async def credentials_of_a_crib(world: "World", names: tuple[str, ...]) -> None:
+    """Nobody is asked, answers, or ends what is asked of another."""
+    credentials, pending = world.crib.credentials, world.crib.pending
+    state, pending_id = await world.state_of("use")
+    asked = await world.broker.find(state)
+    world.see(credentials, credentials.broker, credentials.given, credentials.pending, pending, pending.store)
+    world.see(pending.redaction, pending.clock(), pending.within, pending.may_answer, pending.ask)
+    for one in await credentials.ask_for([ToolAuth("example"), Secret("KEY")], BOB):
+        assert one.principal == "bob"
+        assert await credentials.open(one) == one
+        assert not await credentials.wait_for(one, 0.01)
+    for name in names:
+        if name == "ada":
+            continue
+        with pytest.raises(CallbackError):
+            await credentials.complete(f"?state={state}&code=c", Caller(name, "work"))
+        with pytest.raises(CallbackError, match="of somebody else"):
+            await credentials.save(Owner(name, "fresh", "KEY", "secret"), Grant("of-bob"), asked=asked)
+        await world.refused(pending.answer(name, Approve(), by="bob"))
+        pending.remember(name, None)
+    stored = await pending.store.get(pending_id)
+    assert stored is not None
+    assert stored.state == "open"
+    world.see(await pending.ask_now(stored.pending))
+    assert await world.broker.find(state) == asked
 
 
 async def database(world: "World") -> None:

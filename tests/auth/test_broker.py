@@ -101,7 +101,7 @@ class Rotating(Broker):
         return [Credential("idp", f"token-number-{self.count:04}"), Credential("shop", "the-same-key")]
 
 
-async def test_the_secrets_of_a_caller_do_not_add_up_over_rotations() -> None:
+async def test_every_secret_that_a_caller_was_given_stays_redacted_for_them() -> None:
     @tool(auth=[ToolAuth("idp"), ToolAuth("shop")])
     async def use(ctx: Context) -> str:
         return " ".join(each.secret for each in ctx.credentials.values())
@@ -115,8 +115,10 @@ async def test_the_secrets_of_a_caller_do_not_add_up_over_rotations() -> None:
         bench = crib.workbench(ALICE)
         for _ in range(250):
             assert (await bench.call("use")).text == "[secret] [secret]"
-        tokens = [f"token-number-{number:04}" for number in (250, 52, 51, 2, 1)]
-        # The last 200 are known: 199 tokens, and the key that each call was given; and what the crib was told.
-        for each in (bench, crib.workbench(ALICE)):
+        tokens = [f"token-number-{number:04}" for number in range(1, 251)]
+        for each in (bench, crib.workbench(ALICE), crib.workbench(Caller(ALICE.principal, "another", "t2"))):
             shown = (await each.call("echo", {"text": f"{' '.join(tokens)} the-same-key"})).text
-            assert shown == "[secret] [secret] token-number-0051 token-number-0002 [secret] [secret]"
+            assert shown == " ".join(["[secret]"] * 251)
+        del bench, each  # also where no workbench of theirs is left
+        assert (await crib.workbench(ALICE).call("echo", {"text": tokens[5]})).text == "[secret]"
+        assert (await crib.workbench(Caller("bob")).call("echo", {"text": tokens[5]})).text == tokens[5]

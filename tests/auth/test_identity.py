@@ -6,6 +6,7 @@ Ada has granted and entered; bob has nothing. What the tools get is written down
 """
 
 import asyncio
+import inspect
 import json
 import os
 import sqlite3
@@ -24,6 +25,8 @@ import pytest
 import typer
 from starlette.routing import Route
 
+import toolcrib.auth
+import toolcrib.store
 from toolcrib import (
     Approve,
     Call,
@@ -44,15 +47,19 @@ from toolcrib.auth import (
     Client,
     CredentialBroker,
     DatabaseVault,
+    Flow,
     Grant,
     MemoryVault,
     Owner,
     Provider,
     secret_owner,
 )
+from toolcrib.call import PendingCalls
 from toolcrib.cli.app import app as command
 from toolcrib.serve import callback_app, local_caller, server
-from toolcrib.store import DatabasePendings, DatabaseResults, Store
+from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store
+from toolcrib.workbench.credentials import Credentials
+from toolcrib.workbench.lifespan import Lifespan
 
 from . import deeper_attacks
 
@@ -76,8 +83,8 @@ NAMES = (
 
 REFUSALS = (ToolcribError, ToolError)
 KINDS: tuple[type, ...] = (
-    *(Crib, Workbench, CredentialBroker, DatabaseVault, MemoryVault),
-    *(DatabasePendings, DatabaseResults, Store, Context),
+    *(Crib, Workbench, Credentials, PendingCalls, CredentialBroker, Flow, DatabaseVault, MemoryVault),
+    *(DatabasePendings, DatabaseResults, Leases, Store, Context),
 )
 Attack = Callable[["World"], Awaitable[Any]]
 ATTACKS: dict[str, Attack] = {}
@@ -192,6 +199,15 @@ def commands(group: Any, before: str = "") -> Iterator[str]:
 
 def test_every_door_has_its_attack() -> None:
     assert sorted(ATTACKS) == sorted(doors())
+
+
+def test_each_public_class_that_does_something_is_a_door() -> None:
+    public = {getattr(room, name) for room in (toolcrib.auth, toolcrib.store) for name in room.__all__}
+    does = {one for one in public if inspect.isclass(one) and any(map(inspect.iscoroutinefunction, vars(one).values()))}
+    assert {one for one in does if not getattr(one, "_is_protocol", False)} <= {*KINDS}
+    crib = Crib([])
+    held = {type(value) for name, value in vars(crib).items() if not name.startswith("_")}
+    assert {one for one in held if any(map(inspect.iscoroutinefunction, vars(one).values()))} <= {*KINDS, Lifespan}
 
 
 # Calls
@@ -420,6 +436,29 @@ async def stored_results(world: World) -> None:
     await deeper_attacks.results(world, NAMES)
 
 
+@door(*(f"Leases.{name}" for name in ("acquire", "hold", "release", "renew", "still_held")))
+async def leases(world: World) -> None:
+    await deeper_attacks.leases(world, NAMES)
+
+
+@door(
+    *(f"Flow.{name}" for name in ("client", "clock", "discovered", "http", "name", "oauth2", "on_answer", "table")),
+    *(f"Flow.{name}" for name in ("authorization_url", "url_of", "require_issuer", "exchange_code", "refresh")),
+    *(f"Flow.{name}" for name in ("client_credentials", "exchange_token", "start_device", "poll_device", "revoke")),
+)
+async def flows(world: World) -> None:
+    await deeper_attacks.flows(world, NAMES)
+
+
+@door(
+    *(f"Credentials.{name}" for name in ("ask_for", "broker", "complete", "given", "open", "pending", "save")),
+    *("Credentials.wait_for", "PendingCalls.answer", "PendingCalls.ask_now", "PendingCalls.remember"),
+    *(f"PendingCalls.{name}" for name in ("ask", "clock", "may_answer", "redaction", "store", "within")),
+)
+async def credentials_of_a_crib(world: World) -> None:
+    await deeper_attacks.credentials_of_a_crib(world, NAMES)
+
+
 @door(*(f"Store.{name}" for name in ("read", "transact", "changes", "rotate_key", "use", "close")))
 async def database(world: World) -> None:
     await deeper_attacks.database(world)
@@ -485,7 +524,10 @@ COMMANDS: dict[str, list[list[str]]] = {
     "chat": [["chat"]],
     "serve": [["serve", "tools.py", "--stdio"]],
     "dev": [["dev", "tools.py", "--stdio"]],
-    "check": [["check", "--json"]],
+    "check": [["check", "--json"], ["check", "tools.py", "--json"]],
+    "new": [["new", name] for name in ("../ada", "%", "store.db")],
+    "sandbox status": [["sandbox", "status", "--json"]],
+    "sandbox build-python": [["sandbox", "build-python"]],
     "dialects": [["dialects", "tools.py"]],
     "auth login": [["auth", "login", "example", "--token", "-", "--principal", who] for who in ("ad_", "%", "../ada")],
     "auth list": [["auth", "list", "--json", "--principal", name] for name in ("bob", "ad_", "%", ".*", "")],
@@ -509,6 +551,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "pending show": [["pending", "show", name] for name in ("pending_%", "%", "_", "../x")],
     "pending approve": [["pending", "approve", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
     "pending deny": [["pending", "deny", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
+    "lock": [["lock", "tools.py"], ["lock", "tools.py", "--check", "--json"], ["lock", "--accept", "%"]],
 }
 
 _RUN_ALL = """
@@ -544,7 +587,8 @@ async def operator(world: World) -> None:
         subprocess.run,
         [sys.executable, "-c", _RUN_ALL, "lines.json"],
         cwd=world.folder,
-        env={**os.environ, "XDG_DATA_HOME": str(world.folder)},
+        # No folder can be made below a file, so nothing is built here.
+        env={**os.environ, "XDG_DATA_HOME": str(world.folder), "XDG_CACHE_HOME": str(world.folder / "tools.py")},
         input="",
         capture_output=True,
         text=True,

@@ -5,15 +5,15 @@ import pty
 import subprocess
 import sys
 import termios
-import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .forks import run as run_forked
+from ..forks import run as run_forked
 
 TOOLS = '''
 import asyncio, os, time
@@ -145,26 +145,13 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {**kept, "TERM": "xterm-256color", "PYTHONDONTWRITEBYTECODE": "1", "XDG_DATA_HOME": data}
 
 
-@pytest.fixture(scope="session")
-def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where a process that has loaded the command waits: see forks.py."""
-    path = str(tmp_path_factory.mktemp("forks") / "socket")
-    process = subprocess.Popen([sys.executable, str(Path(__file__).parent / "forks.py"), path])
-    while not Path(path).exists():
-        assert process.poll() is None
-        time.sleep(0.01)
-    yield path
-    process.kill()
-    process.wait()
-
-
 @pytest.fixture
-def toolcrib(folder: Path, environment: dict[str, str], forks: str) -> Run:
+def toolcrib(folder: Path, environment: dict[str, str], forks_at: str) -> Run:
     """Runs the command in the folder to its end, without a terminal."""
 
     def run(*arguments: str | bytes, typed: bytes = b"", **variables: str) -> subprocess.CompletedProcess[str]:
         if not any(name.startswith("PYTHON") for name in variables):  # these are for an interpreter that starts
-            return run_forked(forks, arguments, folder, environment | variables, typed)
+            return run_forked(forks_at, arguments, folder, environment | variables, typed)
         done = subprocess.run(
             [sys.executable, "-m", "toolcrib", *arguments],
             input=typed,
@@ -210,23 +197,42 @@ class Session:
             return b""
 
 
-@contextmanager
-def _at_terminal(folder: Path, environment: dict[str, str], *arguments: str, columns: int = 0) -> Generator[Session]:
-    terminal, other = pty.openpty()
-    termios.tcsetwinsize(other, (24 if columns else 0, columns))
+@pytest.fixture
+def at_terminal(forked_toolcrib: Path) -> Callable[..., AbstractContextManager[Session]]:
+    """Runs the command at a terminal: `with at_terminal(folder, environment, "list", "tools.py") as session: ...`."""
+    return partial(_at_terminal, [str(forked_toolcrib)])
+
+
+@pytest.fixture
+def alone_at_terminal() -> Callable[..., AbstractContextManager[Session]]:
+    """`at_terminal` of a process that was started for it, with an interpreter that begins and ends."""
 
     def own_the_terminal() -> None:
-        os.setsid()
         os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens is its own, with its Ctrl-C
 
+    return partial(_at_terminal, [sys.executable, "-m", "toolcrib"], begin=own_the_terminal)
+
+
+@contextmanager
+def _at_terminal(
+    program: list[str],
+    folder: Path,
+    environment: dict[str, str],
+    *arguments: str,
+    columns: int = 0,
+    begin: Callable[[], None] | None = None,
+) -> Generator[Session]:
+    terminal, other = pty.openpty()
+    termios.tcsetwinsize(other, (24 if columns else 0, columns))
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", *arguments],
+        [*program, *arguments],
         stdin=other,
         stdout=other,
         stderr=other,
         cwd=folder,
         env=environment,
-        preexec_fn=own_the_terminal,
+        start_new_session=True,
+        preexec_fn=begin,
     )
     os.close(other)
     try:
@@ -235,9 +241,3 @@ def _at_terminal(folder: Path, environment: dict[str, str], *arguments: str, col
         process.kill()
         process.wait()
         os.close(terminal)
-
-
-@pytest.fixture
-def at_terminal() -> Callable[..., AbstractContextManager[Session]]:
-    """Runs the command at a terminal: `with at_terminal(folder, environment, "list", "tools.py") as session: ...`."""
-    return _at_terminal

@@ -99,14 +99,14 @@ def left_over(mark: str, *, at_most_s: float) -> list[str]:
     "tool", ["on_the_loop", "in_a_thread", "in_a_process", "in_a_process_that_streams", "at_a_question"]
 )
 def test_ctrl_c_at_any_moment_ends_the_command_and_all_it_has_started(
-    at_terminal: AtTerminal, tmp_path: Path, environment: dict[str, str], tool: str, mark: str
+    alone_at_terminal: AtTerminal, tmp_path: Path, environment: dict[str, str], tool: str, mark: str
 ) -> None:
     (tmp_path / "tools.py").write_text(TOOLS)
     name, _, value = mark.partition("=")
     moments = random.Random(f"moments of {tool}")
     # The first while the source is imported, the others at any time from then on.
     for delay_s in [moments.uniform(0, 0.25), *(moments.uniform(0, 2) for _ in range(5))]:
-        with at_terminal(tmp_path, {**environment, name: value}, "call", "-s", "tools.py", tool) as session:
+        with alone_at_terminal(tmp_path, {**environment, name: value}, "call", "-s", "tools.py", tool) as session:
             before = session.settings()
             session.read_to(b"loading\r\n")
             assert [*marked(mark)], "a process is found by its mark"

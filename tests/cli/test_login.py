@@ -1,15 +1,18 @@
 """`toolcrib auth login` where the address matters, and stores that a command cannot use, at a provider on loopback."""
 
+import asyncio
 import ctypes
 import json
 import os
 import re
+import signal
 import socket
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlsplit
@@ -17,6 +20,11 @@ from urllib.request import urlopen
 
 import pytest
 
+from toolcrib import Caller, Crib, ToolAuth, ToolcribError
+from toolcrib.auth import Client, CredentialBroker
+from toolcrib.cli.login import log_in as log_in_at
+
+from ..ports import free_port
 from .conftest import Run, Session
 from .provider import PROVIDERS, LoopbackProvider, loopback_provider
 from .test_serve import serving
@@ -70,12 +78,6 @@ def log_in(folder: Path, environment: dict[str, str]) -> Login:
     return run
 
 
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
-
-
 def settings(folder: Path, *, before: str = "", after: str = "") -> None:
     file = folder / "toolcrib.toml"
     file.write_text(before + file.read_text() + after)
@@ -90,7 +92,8 @@ def test_a_login_comes_back_to_the_port_that_is_named(
     granted = json.loads(printed)
     expires_at = granted.pop("expires_at")
     assert expires_at.endswith("+00:00")
-    assert granted == {"provider": "test", "handler": "oauth2", "profile": "default", "scopes": [], "refreshed": True}
+    whose = {"provider": "test", "handler": "oauth2", "profile": "default"}
+    assert granted == {**whose, "scopes": [], "refreshed": True, "damaged": False}
     # It goes before the address of the settings, which nobody serves here.
     settings(folder, after='\n[server]\npublic_base_url = "https://tools.example"\n')
     assert log_in("test", "--port", "0")[0] == 0
@@ -105,6 +108,40 @@ def test_a_port_that_cannot_be_used_is_named(provider: LoopbackProvider, toolcri
     for wrong in ("70000", "-1", "http"):
         done = toolcrib("auth", "login", "test", "--port", wrong)
         assert (done.returncode, "--port" in done.stderr, "Traceback" in done.stderr) == (2, True, False)
+
+
+async def test_a_login_that_nobody_grants_ends_when_its_address_does(
+    provider: LoopbackProvider, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = datetime.now(UTC)
+    for base_url in (None, "https://tools.example/auth/callback"):
+        # The ten minutes of the address have half a second left.
+        broker = CredentialBroker(
+            clients={"test": Client("id", "client-secret")},
+            catalogue=folder / "providers.toml",
+            redirect_uri=base_url,
+            clock=lambda: now - timedelta(seconds=599.5),
+        )
+        async with Crib([], broker=broker) as crib, asyncio.timeout(20):
+            with pytest.raises(ToolcribError, match=r"^Nothing was granted at Test.* in time\. .* log in again"):
+                await log_in_at(crib, ToolAuth("test"), Caller(), browser=False)
+    assert capsys.readouterr().err.count("http://127.0.0.1:") >= 2
+
+
+def test_ctrl_c_ends_a_login_at_once_and_leaves_the_port_free(
+    provider: LoopbackProvider, folder: Path, environment: dict[str, str]
+) -> None:
+    port = free_port()
+    command = [sys.executable, "-m", "toolcrib", "auth", "login", "test", "--no-browser", "--port", str(port)]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment)
+    with process:
+        assert process.stderr is not None
+        while not (line := process.stderr.readline()).startswith("http"):
+            assert line
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "Cancelled.\n"
+    assert process.returncode == 130
+    socket.create_server(("127.0.0.1", port)).close()
 
 
 def test_under_a_public_address_the_server_there_completes_a_login(
@@ -202,7 +239,7 @@ def test_what_was_done_is_told_as_json_too(provider: LoopbackProvider, toolcrib:
         return json.loads(done.stdout)
 
     key = {"provider": "test", "handler": "token", "profile": "work", "scopes": [], "expires_at": None}
-    key |= {"refreshed": False}
+    key |= {"refreshed": False, "damaged": False}
     assert run("auth", "login", "test", "--token", "-", "--profile", "work", typed=b"canary-key") == key
     assert run("secrets", "set", "NAME", typed=b"canary-secret") == {"name": "NAME", "profile": "default"}
     assert run("auth", "rotate-key") == {"sealed": 2}

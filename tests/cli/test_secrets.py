@@ -1,6 +1,8 @@
 """`toolcrib secrets`: named secrets are stored, used and removed, and never shown."""
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -32,7 +34,8 @@ def test_a_secret_is_entered_used_and_removed_and_never_shown(toolcrib: Run, fol
     used = toolcrib("call", "weather")
     assert used.returncode == 0 and used.stdout.startswith("the key is ")
     assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault\n"
-    assert json.loads(toolcrib("secrets", "list", "--json").stdout) == [{"name": "WEATHER_KEY", "profile": "default"}]
+    listed = json.loads(toolcrib("secrets", "list", "--json").stdout)
+    assert listed == [{"name": "WEATHER_KEY", "profile": "default", "damaged": False}]
     assert toolcrib("call", "weather", "--principal", "bob").returncode == 3
     written = b"".join(file.read_bytes() for file in folder.glob("store*"))
     assert b"canary" not in written and "canary" not in used.stdout
@@ -60,3 +63,33 @@ def test_what_cannot_be_a_secret_is_refused(typed: bytes, toolcrib: Run) -> None
     done = toolcrib("secrets", "set", "NAME", typed=typed)
     assert (done.returncode in (1, 2), done.stdout, done.stderr.count("\n")) == (True, "", 1)
     assert toolcrib("secrets", "list").stdout == ""
+
+
+def test_what_does_not_open_is_shown_as_damaged_and_can_be_removed(toolcrib: Run, folder: Path) -> None:
+    assert toolcrib("secrets", "set", "WEATHER_KEY", typed=b"canary-of-alice\n").returncode == 0
+    for name, profile in (("stripe", "default"), ("stripe", "at work"), ("tavily", "default")):
+        key = ("--token", "-", "--profile", profile)
+        assert toolcrib("auth", "login", name, *key, typed=b"canary-of-alice\n").returncode == 0
+    with closing(sqlite3.connect(folder / "store.db")) as connection, connection:
+        connection.execute("UPDATE toolcrib_grants SET envelope = x'00ff' WHERE provider <> 'tavily'")
+    listed = toolcrib("auth", "list")
+    assert listed.stdout.splitlines() == [
+        "stripe\ttoken\tat work\tdamaged: toolcrib auth revoke stripe --profile 'at work'",
+        "stripe\ttoken\tdefault\tdamaged: toolcrib auth revoke stripe",
+        "tavily\ttoken\tdefault\t",
+    ]
+    assert "does not open" in listed.stderr
+    assert "Traceback" not in listed.stderr
+    shown = json.loads(toolcrib("auth", "show", "stripe", "--json").stdout)
+    assert [(one["profile"], one["damaged"], one["scopes"]) for one in shown] == [
+        ("at work", True, []),
+        ("default", True, []),
+    ]
+    assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault (damaged: toolcrib secrets remove WEATHER_KEY)\n"
+    assert toolcrib("call", "weather").returncode == 1
+    for profile in ("default", "at work"):
+        assert toolcrib("auth", "revoke", "stripe", "--profile", profile).returncode == 0
+    assert toolcrib("secrets", "remove", "WEATHER_KEY").returncode == 0
+    assert [one["provider"] for one in json.loads(toolcrib("auth", "list", "--json").stdout)] == ["tavily"]
+    assert toolcrib("secrets", "list").stdout == ""
+    assert toolcrib("call", "weather").returncode == 3

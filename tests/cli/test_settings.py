@@ -252,7 +252,7 @@ def test_mistakes_in_settings_are_reported_with_their_lines(toolcrib: Run, folde
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "Error: toolcrib.toml:2: There is no key 'frm' in [[source]]. Did you mean 'from'? "
-        "It takes: from, required, tools, without, tags, hint, rename, prefix.\n"
+        "It takes: from, required, trusted, allow, tools, without, tags, hint, rename, prefix.\n"
         "toolcrib.toml:4: 'server.port': expected integer (at most 65535, at least 0), got string.\n"
     )
 

@@ -49,9 +49,15 @@ def test_details_become_json_data(value: Any, shown: Any) -> None:
 def test_details_that_never_end_or_are_very_many_are_cut() -> None:
     endless: list[Any] = []
     endless.append(endless)
-    found = details_of(endless)
+    found, levels = details_of(endless), 0
+    while isinstance(found, list):
+        (found,), levels = found, levels + 1
+    assert (found, levels) == ("…", 100)
+    nested: dict[str, Any] = {}
+    nested["a"] = nested
+    found = details_of(nested)
     for _ in range(100):
-        (found,) = found
+        found = found["a"]
     assert found == "…"
     many = details_of([[0] for _ in range(60_000)])
     assert many.count([0]) == 49_999

@@ -2,13 +2,14 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
 import pytest
 
-from toolcrib.core import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
+from toolcrib.core import LoopEnded, NotBegun, await_on, blocking, is_blocked, loops, run_on
 
 
 @pytest.fixture
@@ -79,13 +80,14 @@ async def test_who_gives_up_cancels_the_work_on_the_other_loop(other: asyncio.Ab
     assert await asyncio.to_thread(ended.wait, 20)
 
 
-def test_waiting_for_a_loop_that_stops_ends(other: asyncio.AbstractEventLoop) -> None:
+@pytest.mark.parametrize("or_elsewhere", [False, True])
+def test_waiting_for_a_loop_that_stops_ends(other: asyncio.AbstractEventLoop, or_elsewhere: bool) -> None:
     async def stop() -> None:
         asyncio.get_running_loop().stop()
         await for_ever()
 
     with pytest.raises(LoopEnded) as ended:
-        run_on(other, stop())
+        run_on(other, stop(), or_elsewhere=or_elsewhere)  # what has begun is not begun again
     assert ended.value.code == "lost"
 
 
@@ -104,6 +106,48 @@ async def test_a_loop_that_does_not_run_is_not_waited_for() -> None:
     assert await work is asyncio.get_running_loop(), "it can still be given to another"
 
 
+async def test_a_loop_that_is_blocked_for_a_while_is_waited_for(other: asyncio.AbstractEventLoop) -> None:
+    is_standing = threading.Event()
+
+    def stand() -> None:
+        with blocking(other):
+            is_standing.set()
+            time.sleep(0.2)
+
+    other.call_soon_threadsafe(stand)
+    await asyncio.to_thread(is_standing.wait, 20)
+    assert await await_on(other, where()) is other
+
+
+@pytest.fixture
+def endless_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_PATIENCE_S", 1000.0)
+
+
+@pytest.mark.usefixtures("endless_patience")
+def test_a_loop_that_is_busy_does_the_work_when_it_can(other: asyncio.AbstractEventLoop) -> None:
+    other.call_soon_threadsafe(time.sleep, 0.2)
+    assert run_on(other, where(), or_elsewhere=True) is other
+
+
+@pytest.mark.usefixtures("endless_patience")
+def test_a_loop_that_runs_only_later_is_waited_for() -> None:
+    loop = asyncio.new_event_loop()
+    found: asyncio.Future[Any] = loop.create_future()
+
+    def wait() -> None:
+        value = run_on(loop, where())
+        loop.call_soon_threadsafe(found.set_result, value)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    thread.join(0.2)
+    assert loop.run_until_complete(asyncio.wait_for(found, 20)) is loop
+    thread.join()
+    loop.close()
+
+
+@pytest.mark.usefixtures("endless_patience")
 async def test_what_a_blocked_loop_cannot_begin_is_done_elsewhere() -> None:
     loop = asyncio.get_running_loop()
     assert not is_blocked(loop)

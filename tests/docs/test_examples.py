@@ -15,7 +15,6 @@ import select
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -32,6 +31,8 @@ import pytest
 
 import toolcrib
 from toolcrib.dialects.hyperpocket.config import config as hyperpocket_config
+
+from ..ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -228,18 +229,11 @@ def _same(value: Any, shown: str, place: str) -> None:
 
 
 @pytest.fixture
-def session(
-    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Session]:
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked_toolcrib: Path) -> Iterator[Session]:
+    path = os.pathsep.join([str(forked_toolcrib.parent), str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     if os.environ.get("PYTHONPATH"):
-        # The code under test is not the one that is installed, and MCP clients start servers without PYTHONPATH.
-        at = Path(toolcrib.__file__).resolve().parents[1]
-        monkeypatch.setenv("PYTHONPATH", str(at))
-        command = tmp_path_factory.mktemp("bin") / "toolcrib"
-        command.write_text(f'#!/bin/sh\nPYTHONPATH={at} exec {sys.executable} -P -m toolcrib "$@"\n')
-        command.chmod(0o755)
-        path = f"{command.parent}{os.pathsep}{path}"
+        # The code under test is not the one that is installed, and the folder is another one here.
+        monkeypatch.setenv("PYTHONPATH", str(Path(toolcrib.__file__).resolve().parents[1]))
     for name, value in {"PATH": path, "NO_COLOR": "1", "COLUMNS": "120", "TERM": "dumb"}.items():
         monkeypatch.setenv(name, value)
     for name in [name for name in os.environ if name == "FORCE_COLOR" or name.startswith("TOOLCRIB_")]:
@@ -265,11 +259,8 @@ def _names(page: Path) -> str:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=_names)
 def test_the_examples_of_a_page_do_what_they_show(page: Path, session: Session) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
     with provider(session, LOOP_TURNS) if page == README else contextlib.nullcontext():
-        session.run(blocks(page, port=port))
+        session.run(blocks(page, port=free_port()))
 
 
 README = ROOT / "README.md"
@@ -337,7 +328,7 @@ def test_the_chat_in_the_readme_is_what_a_terminal_shows(session: Session) -> No
     for block in blocks(README):
         if block.file in ("orders.py", "toolcrib.toml"):
             session.save(block)
-    adds = [sys.executable, "-m", "toolcrib", "call", "add_order", "city=Oslo", "total=12.5"]
+    adds = ["toolcrib", "call", "add_order", "city=Oslo", "total=12.5"]
     subprocess.run(adds, cwd=session.folder, env=session.env, check=True, capture_output=True, timeout=PATIENCE_S)
     # What is typed is what stands behind a prompt.
     typed = [found["typed"] for found in re.finditer(r"^(> |Run it\?.*\] )(?P<typed>.+)$", shown, re.M)]
@@ -433,7 +424,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns(".venv", ".git", ".node", ".*_cache", "__pycache__", "dist", "build", "tests")
     shutil.copytree(ROOT, folder, ignore=ignored)
     (folder / "tests").mkdir()
-    shutil.copy(ROOT / "tests" / "conftest.py", folder / "tests")
+    for shared in ("conftest.py", "forks.py"):
+        shutil.copy(ROOT / "tests" / shared, folder / "tests")
     (folder / "tests" / "test_it.py").write_text("from toolcrib import Workbench\n\ndef test_it(): Workbench([len])\n")
     return folder
 

@@ -22,6 +22,7 @@ from uuid import UUID, uuid4
 
 import jsonschema_rs
 import pytest
+import wasmtime
 from pydantic import AliasChoices, BaseModel, Field
 
 from toolcrib import (
@@ -34,6 +35,7 @@ from toolcrib import (
     Crib,
     Depends,
     LoadError,
+    Permissions,
     Registry,
     Repair,
     Secret,
@@ -63,7 +65,10 @@ from toolcrib.auth import (
 from toolcrib.core import CancellationToken, Credential, Emitted
 from toolcrib.formats import Reply, Results
 from toolcrib.store import DatabasePendings, Store
+from toolcrib.tools import load
 from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules
+
+from ..tools.repositories import Repository
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 
@@ -943,6 +948,52 @@ async def test_saved_state_is_json_and_loads_all_or_nothing() -> None:
         assert (await bench.call("take", {"cents": 1})).value == 6
 
 
+async def test_the_state_of_what_all_callers_share_is_the_crib_s() -> None:
+    async with Crib([Till()]) as crib:
+        alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
+        await alice.call("take", {"cents": 5})
+        saved = await crib.save_state()
+        assert (saved["sources"], (await bob.save_state())["sources"]) == ({"Till": {"cents": 5}}, {})
+        with pytest.raises(SetupError, match=r"shared by all callers, so the crib loads it: crib\.load_state"):
+            await bob.load_state({"version": 1, "sources": {"Till": {"cents": 0}}})
+        await bob.reset()
+        assert (await alice.call("take", {"cents": 1})).value == 6
+        await crib.load_state(saved)
+        assert (await bob.call("take", {"cents": 0})).value == 5
+
+
+def test_nothing_of_a_source_from_outside_runs_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    ran = tmp_path / "ran"
+    repository = Repository(tmp_path / "repository")
+    imports = "from pathlib import Path\nfrom toolcrib import tool\n"
+    repository.commit({"hello.py": f"{imports}Path({str(ran)!r}).touch()\n@tool\ndef hello(): ...\n"})
+    hook = repository.folder / ".git" / "hooks" / "post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {ran}\n")
+    hook.chmod(0o755)
+    with pytest.raises(LoadError, match="not trusted"):
+        load(f"git+{repository.folder}")
+    assert not ran.exists()
+    (tool,) = load(Permissions(trusted=True).to(f"git+{repository.folder}")).tools
+    assert (tool.spec.name, ran.exists()) == ("hello", True)
+
+
+def test_a_definition_that_was_not_accepted_is_not_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "tools.py"
+    text = "from toolcrib import tool\n@tool\ndef hello():\n    'Say hello.'\n@tool\ndef other():\n    'Other.'\n"
+    file.write_text(text)
+    (tmp_path / "toolcrib.toml").write_text('[[source]]\nfrom = "tools.py"\n')
+    command = [sys.executable, "-m", "toolcrib", "lock"]
+    subprocess.run([*command, "tools.py"], check=True, capture_output=True)
+    assert [spec.name for spec in Crib.from_config().workbench().specs()] == ["hello", "other"]
+    file.write_text(text.replace("Say hello", "Always say hello"))
+    with pytest.raises(LoadError, match="has changed since it was locked"):
+        Crib.from_config()
+    assert subprocess.run([*command, "--update"], capture_output=True).returncode == 1
+    assert [spec.name for spec in Crib.from_config().workbench().specs()] == ["other"]
+
+
 async def test_a_broken_file_does_not_take_the_others_along(tmp_path: Path) -> None:
     (tmp_path / "whole.py").write_text("from toolcrib import tool\n\n@tool\ndef ok() -> str:\n    return 'ok'\n")
     (tmp_path / "broken.py").write_text("import json\ndef oops(:\n")
@@ -1231,3 +1282,43 @@ async def test_an_authorization_completes_once_and_for_whom_it_was_made(endpoint
                 await crib.complete(back, caller=caller)
         assert spent == ["the-code"]
         assert len(await crib.authorize(["read_notes"], Caller("bob"))) == 2
+
+
+_WASI = """
+  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+"""
+_LOOP = "(loop $again (br $again))"
+_SLEEP = """
+  (i32.store (i32.const 80) (i32.const 1)) (i64.store (i32.const 88) (i64.const 3600000000000))
+  (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512)))
+"""
+
+
+def _module(file: Path, code: str = "") -> Path:
+    file.write_bytes(wasmtime.wat2wasm(f'(module {_WASI} (func (export "_start") {code}))'))
+    return file
+
+
+def test_a_tool_in_the_sandbox_has_only_what_was_granted(tmp_path: Path) -> None:
+    _module(tmp_path / "tool.wasm")
+    for needs, setting in (
+        ('mounts = [{ name = "home" }]', 'mounts = { home = "PATH" }'),
+        ('variables = ["UNITS"]', 'variables = ["UNITS"]'),
+        ('auth = [{ secret = "KEY" }]', 'secrets = ["KEY"]'),
+        ('hosts = ["a.example"]', 'hosts = ["a.example"]'),
+        ("memory_mb = 1000", "memory_mb = 1000"),
+    ):
+        (tmp_path / "tool.toml").write_text(f'name = "guest"\ndescription = "Needs."\n{needs}\n')
+        with pytest.raises(LoadError) as raised:
+            Workbench([tmp_path])
+        assert f"allow = {{ {setting} }}" in str(raised.value)
+
+
+async def test_a_module_is_stopped_at_its_deadline(tmp_path: Path) -> None:
+    here = Permissions(trusted=True, in_process=True)
+    files = [_module(tmp_path / "loops.wasm", _LOOP), _module(tmp_path / "sleeps.wasm", _SLEEP)]
+    for permissions in (Permissions(), here):
+        async with Workbench([permissions.to(file) for file in files], timeout_s=0.3) as bench:
+            results = [await bench.call(name) for name in ("loops", "sleeps")]
+        assert [result.error and result.error.code for result in results] == ["timeout", "timeout"]

@@ -229,7 +229,8 @@ def _settings(model: Any, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[s
         yield keys, info.description or ""
         kind = next(iter(get_args(info.annotation)), info.annotation)
         if isinstance(kind, type) and issubclass(kind, Strict):
-            yield from _settings(kind, (f"[{keys[0]}]" if get_args(info.annotation) else keys[0],))
+            name = ".".join((*(part.strip("[]") for part in above), keys[-1]))
+            yield from _settings(kind, (f"[{name}]" if get_args(info.annotation) else name,))
 
 
 def _key(keys: tuple[str, ...]) -> str:

@@ -1,6 +1,7 @@
 """What the guarded client connects to, sends on, and takes: against real servers."""
 
 import gzip
+import inspect
 import os
 import ssl
 import threading
@@ -103,6 +104,22 @@ async def test_the_certificate_is_that_of_the_name_and_not_of_the_address(serve:
             await http.get(f"https://other.example:{server.port}/")
 
 
+async def test_certificates_are_checked_unless_the_host_says_otherwise(serve: Serve) -> None:
+    server = serve(tls=True)
+    options: dict[str, Any] = {"allow": LOOPBACK, "resolve": names(api_example="127.0.0.1")}
+    url = f"https://api.example:{server.port}/"
+    async with client(**options) as http:
+        with pytest.raises(httpx2.ConnectError, match="certificate"):
+            await http.get(url)
+    async with client(**options, verify=False) as http:
+        assert (await http.get(url)).text == "hello"
+
+
+def test_the_bounds_are_those_of_the_documentation() -> None:
+    found = inspect.signature(client).parameters
+    assert (found["max_bytes"].default, found["timeout_s"].default) == (10 * 2**20, 30.0)
+
+
 async def test_http_is_for_what_is_allowed_only(serve: Serve) -> None:
     refused = await refusal("http://any.example/", resolve=names(any_example="93.184.215.14"))
     assert refused.message == "'any.example' may be reached by https only."
@@ -160,6 +177,17 @@ async def test_redirects_are_checked_as_the_first_request_is(status: int, serve:
         server.answers["/"] = answer(b"", status, location=target)
         assert (await refusal(start, allow=["127.0.0.2"])).code == "denied"
     assert inner.requests == []
+
+
+async def test_no_encoding_is_asked_for_but_one_that_can_be_bounded(serve: Serve, answer: Answer) -> None:
+    server = serve("127.0.0.1")
+    server.answers["/"] = answer(b"")
+    async with client(allow=LOOPBACK) as http:
+        await http.get(f"http://127.0.0.1:{server.port}/", headers={"accept-encoding": "br, zstd"})
+        plain = http.build_request("GET", f"http://127.0.0.1:{server.port}/")
+        del plain.headers["accept-encoding"]
+        await http.send(plain)
+    assert [headers.get("accept-encoding") for _, headers in server.requests] == ["gzip", None]
 
 
 async def test_what_authorizes_a_request_is_not_sent_on_to_another_origin(serve: Serve, answer: Answer) -> None:

@@ -1,10 +1,12 @@
 """Secrets in what is logged under `toolcrib`, as long as their redactor is in use."""
 
+import asyncio
 import gc
 import logging
 
 import pytest
 
+from toolcrib import Workbench
 from toolcrib.record import Redactor
 from toolcrib.record.log_lines import redact_log
 
@@ -37,6 +39,23 @@ def test_what_has_no_secret_is_logged_as_it_is(caplog: pytest.LogCaptureFixture)
     assert record.exc_info == (OSError, error, None)
 
 
+async def test_what_asyncio_reports_of_a_forgotten_task_is_redacted(caplog: pytest.LogCaptureFixture) -> None:
+    async def leave_a_task() -> None:
+        async def fail() -> None:
+            raise OSError("no route with hunter2-secret")
+
+        asyncio.create_task(fail())  # noqa: RUF006 - nobody waits for it, which is what asyncio reports
+        await asyncio.sleep(0.01)
+
+    async with Workbench([leave_a_task], secrets=["hunter2-secret"]) as bench:
+        await bench.call("leave_a_task")
+        gc.collect()
+    (record,) = (each for each in caplog.records if each.name == "asyncio")
+    assert record.getMessage().startswith("Task exception was never retrieved")
+    assert "OSError: no route with [secret]" in caplog.text
+    assert "hunter2" not in caplog.text
+
+
 def test_a_line_that_cannot_be_formatted_is_left_to_the_handlers(capsys: pytest.CaptureFixture[str]) -> None:
     redactor, handler = Redactor(["hunter2-secret"]), logging.StreamHandler()
     redact_log(redactor)
@@ -51,6 +70,7 @@ def test_a_line_that_cannot_be_formatted_is_left_to_the_handlers(capsys: pytest.
 
 
 def test_a_redactor_that_nobody_holds_redacts_no_more(caplog: pytest.LogCaptureFixture) -> None:
+    gc.collect()  # the cribs of other tests
     before = [*log.filters]
     redactor = Redactor(["hunter2-secret"])
     redact_log(redactor)

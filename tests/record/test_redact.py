@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolcrib import SetupError
-from toolcrib.record import Redactor
+from toolcrib.record import Redactor, redact
 
 from .encodings import ENCODINGS, ESCAPES, check_at_random, some_secrets, some_text
 
@@ -167,6 +167,45 @@ def test_of_secrets_that_threads_add_at_once_none_is_lost() -> None:
     finally:
         sys.setswitchinterval(before)
     assert {redactor.redact(secret) for secrets in sets for secret in secrets} == {"[secret]"}
+
+
+def test_of_recent_secrets_at_least_the_last_so_many_or_so_many_characters_are_known(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert (redact._RECENT, redact._RECENT_CHARS) == (5_000, 4 * 1024 * 1024)
+    monkeypatch.setattr(redact, "_RECENT", 100)
+    monkeypatch.setattr(redact, "_RECENT_CHARS", 10_000)
+    redactor = Redactor(["lasting-secret"])
+    for number in range(101):
+        redactor.add_recent(f"recent-{number:03}")
+    assert redactor.redact("recent-000 recent-001 recent-099 recent-100") == " ".join(["[secret]"] * 4)
+    versions = {redactor.version}
+    for letter in "abc":  # each as much as is kept beside the last
+        redactor.add_recent(letter * 10_000)
+        versions.add(redactor.version)
+    assert redactor.redact("recent-001 recent-100 lasting-secret") == "recent-001 recent-100 [secret]"
+    assert redactor.redact("b" * 10_000) == "[secret]"
+    assert len(versions) == 4
+    redactor.add_recent("recent-001")
+    redactor.add("another-lasting-one")
+    assert redactor.redact("recent-001, another-lasting-one") == "[secret], [secret]"
+    assert redactor.copy().redact("recent-001, another-lasting-one") == "recent-001, [secret]"
+
+
+def test_recent_secrets_are_found_among_thousands_in_each_encoding_and_however_it_is_cut() -> None:
+    rng = random.Random(7)
+    redactor, whole = Redactor(), Redactor()
+    for number in range(600):
+        secret = f"eyJhbGciOiJSUzI1NiJ9.{rng.randbytes(20).hex()}.{number}"
+        redactor.add_recent(secret)
+        if number % 100 == 0:
+            whole.add(secret)
+            for name, encode in ENCODINGS.items():
+                text = f"before {encode(secret, rng)} after"
+                assert redactor.redact(text) == whole.redact(text) != text, name
+            cut = rng.randrange(len(secret))
+            held, first = redactor.split(f"a {secret[:cut]}")
+            assert first + redactor.redact(held + secret[cut:] + " b") == "a [secret] b"
 
 
 def test_only_what_is_the_secret_is_redacted_beside_what_looks_like_an_escape() -> None:

@@ -9,14 +9,17 @@ import pytest
 
 from toolcrib.sandbox.guard import descendants
 
+from .family import earlier, family
+
 TOOLS = str(Path(__file__).with_name("isolated_tools.py"))
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    before = {*descendants(os.getpid())}
+    earlier.clear()
+    earlier.update(descendants(os.getpid()))
     yield
-    assert {*descendants(os.getpid())} <= before
+    assert family() == []
 
 
 @pytest.fixture

@@ -365,6 +365,29 @@ def log_from_threads(size: int) -> int:
     return size
 
 
+@process()
+def die_before_others(folder: str) -> None:
+    started = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    with open(f"{folder}/pid", "w") as file:
+        file.write(str(started.pid))
+    os._exit(3)
+
+
+@process()
+def log_a_line(size: int) -> str:
+    logging.getLogger("of_one").warning("x" * size)
+    return "logged"
+
+
+@process()
+async def report_often(ctx: Context, folder: str) -> None:
+    """Report once more for each file that is put into the folder."""
+    for number in range(1, 100):
+        ctx.progress(number)
+        while not os.path.exists(f"{folder}/{number}"):
+            await asyncio.sleep(0.001)
+
+
 @process(auth=ToolAuth("github"))
 async def credentials(ctx: Context) -> list[Any]:
     return [dataclasses.asdict(each) for each in ctx.credentials.values()]

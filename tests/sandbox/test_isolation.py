@@ -401,7 +401,7 @@ async def test_importing_a_tool_is_not_in_its_deadline(tmp_path: Path) -> None:
         assert (await bench.call("quick")).text == "quick"
 
 
-async def test_an_import_that_does_not_end_is_given_up(tmp_path: Path) -> None:
+async def test_an_import_that_does_not_end_is_given_up(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     file = tmp_path / "endless.py"
     file.write_text(
         "import sys, time\nfrom toolcrib import tool\nif 'guard' in sys.argv[0]: time.sleep(60)\n"
@@ -411,6 +411,19 @@ async def test_an_import_that_does_not_end_is_given_up(tmp_path: Path) -> None:
         result = await bench.call("never")
         assert result.error is not None
         assert result.error.code == "unavailable"
+        assert "It was not loaded within 1.5 s." in caplog.text
+
+
+async def test_a_tool_that_a_new_worker_cannot_load_is_not_tried_with_another(tmp_path: Path) -> None:
+    file, imports = tmp_path / "broken.py", tmp_path / "imports"
+    file.write_text(
+        f"import sys\nfrom toolcrib import tool\nif 'guard' in sys.argv[0]:\n"
+        f"    open({str(imports)!r}, 'a').write('.')\n    raise OSError('no')\n"
+        "@tool(isolation='process')\ndef never() -> None: ...\n"
+    )
+    async with Workbench([file]) as bench:
+        assert (await bench.call("never")).status == "error"
+    assert imports.read_text() == "."
 
 
 async def test_waiting_for_a_turn_is_in_the_deadline(tools: str) -> None:

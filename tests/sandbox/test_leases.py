@@ -60,3 +60,14 @@ async def test_permits_are_free_only_when_a_killed_worker_is_gone(tools: str) ->
             result.error.code for result in results if result.error
         } == {"timeout", "limited"}
         assert (await bench.call("pid")).status == "success"
+
+
+async def test_a_cancellation_that_comes_late_cancels_no_other_call(tools: str) -> None:
+    async with Processes(size=1) as processes, Workbench([tools], processes=processes) as bench:
+        await bench.call("pid")
+        (worker,) = processes.pool()._idle
+        await worker.send({"do": "cancel", "call": -1})  # before any other, and while another runs
+        running = asyncio.create_task(bench.call("nap", {"seconds": 0.3}))
+        await asyncio.sleep(0.1)
+        await worker.send({"do": "cancel", "call": -1})
+        assert (await running).value == "slept"

@@ -22,6 +22,8 @@ from toolcrib.sandbox import Limits, Processes
 from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.printed import PrintedOutput
 
+from .family import family
+
 Lives = Callable[..., Awaitable[bool]]
 
 
@@ -118,10 +120,25 @@ async def test_threads_of_a_tool_log_at_once_and_each_line_arrives_whole(
     assert Counter(caplog.messages) == {f"{number}" * 100_000: 20 for number in range(8)}
 
 
-async def test_a_line_that_is_too_large_for_the_log_costs_the_line_alone(tools: str) -> None:
+async def test_a_line_that_is_too_large_for_the_log_costs_the_line_alone(
+    tools: str, caplog: pytest.LogCaptureFixture
+) -> None:
     limits = Limits(output_bytes=50_000)
     async with Processes(limits=limits) as processes, Workbench([tools], processes=processes) as bench:
-        assert (await bench.call("log_from_threads", {"size": 100_000})).value == 100_000
+        with caplog.at_level(logging.INFO):
+            assert (await bench.call("log_a_line", {"size": 100_000})).value == "logged"
+            assert "--- Logging error ---" in caplog.messages, "what is missing is reported, as logging does"
+            await bench.call("log_a_line", {"size": 10})
+        assert caplog.messages[-1] == "x" * 10
+
+
+async def test_each_progress_arrives_while_the_tool_goes_on(tools: str, tmp_path: Path) -> None:
+    async with Workbench([tools]) as bench:
+        events = bench.stream("report_often", {"folder": str(tmp_path)})
+        for number in range(1, 6):
+            assert await anext(events) == Progress(number)
+            (tmp_path / str(number)).touch()
+        await events.aclose()
 
 
 async def test_where_a_worker_crashed_is_in_its_log(tools: str, caplog: pytest.LogCaptureFixture) -> None:
@@ -181,7 +198,7 @@ async def test_a_worker_that_served_many_callers_with_secrets_is_replaced(tools:
 async def test_a_call_survives_any_number_of_workers_that_died_while_idle(tools: str, lives: Lives) -> None:
     async with Processes(size=5) as processes, Workbench([tools], processes=processes) as bench:
         await asyncio.gather(*(bench.call("nap", {"seconds": 0.5}) for _ in range(5)))
-        idle = [*descendants(os.getpid())]
+        idle = family()
         assert len(idle) == 15, "two guards and the worker itself, of each"
         for pid in idle:
             with suppress(ProcessLookupError):  # a guard that is gone takes what it guards with it
@@ -189,6 +206,26 @@ async def test_a_call_survives_any_number_of_workers_that_died_while_idle(tools:
         for pid in idle:
             assert not await lives(pid)
         assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+
+
+@pytest.mark.parametrize(("tool", "arguments"), [("add", {"a": 1, "b": 2}), ("nap", {"seconds": 0})])
+async def test_a_call_survives_any_number_of_workers_that_die_once_it_has_asked_them(
+    tools: str, tool: str, arguments: dict[str, Any]
+) -> None:
+    """Workers that do not know the tool yet, and workers that do."""
+    async with Processes(size=4) as processes, Workbench([tools], processes=processes) as bench:
+        await asyncio.gather(*(bench.call("nap", {"seconds": 0.5 + number / 5}) for number in range(4)))
+        guards = [pid for pid in family() if len([*descendants(pid)]) == 2]
+        pids = [[*descendants(guard)][-1] for guard in sorted(guards)]  # in the order in which they were given back
+        assert len(pids) == 4
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)  # it answers nobody, and hangs up on nobody
+        asked = asyncio.create_task(bench.call(tool, arguments))
+        while pids:
+            await asyncio.sleep(0.2)
+            assert not asked.done(), "it waits for one of them"
+            os.kill(pids.pop(), signal.SIGKILL)
+        assert (await asked).error is None
 
 
 async def test_a_tool_that_kills_both_its_guards_is_lost(tools: str, tmp_path: Path) -> None:

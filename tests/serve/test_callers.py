@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
-from toolcrib import Caller, Context, Crib, SetupError, StatefulTool, tool
+from toolcrib import Caller, Context, Crib, SetupError, Source, StatefulTool, tool
 from toolcrib.serve import serve_http, server
 from toolcrib.serve.callers import Callers
 
@@ -109,6 +109,26 @@ async def test_of_a_thousand_and_one_callers_the_one_that_was_quiet_for_longest_
             await unused.call("increment")
         assert len(list(callers)) == 1000
         assert [await count(name) for name in (0, 2, 999, 1000, 1)] == [3, 3, 3, 2, 1]
+
+
+async def test_more_callers_than_are_kept_may_come_while_the_tools_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Source):
+        async def start(self) -> None:
+            await asyncio.sleep(0.05)
+
+        def tools(self) -> list[Any]:
+            return [who]
+
+    monkeypatch.setattr("toolcrib.serve.callers._MOST", 1)
+    crib = Crib([Slow()])
+    callers = Callers(crib, identify)
+    try:
+        requests = [callers.workbench({"Authorization": f"Bearer {name}"}) for name in "ab"]
+        benches = await asyncio.gather(*requests)
+        assert [bench.caller.principal for bench in benches] == ["alice", "bob"]
+        assert (await benches[1].call("who")).text == "bob"
+    finally:
+        await crib.stop()
 
 
 async def test_where_the_tools_cannot_be_started_each_call_says_so() -> None:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from decimal import Decimal
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -141,6 +142,19 @@ async def served(crib: Crib, **options: Any) -> AsyncIterator[str]:
     yield await ready
     serving.cancel()
     await asyncio.wait([serving])
+
+
+async def test_structured_content_has_the_digits_of_the_text_beside_it() -> None:
+    @tool
+    def numbers() -> tuple[int, float, Decimal]:
+        return 10**40 + 1, 0.1 + 0.2, Decimal("12345678901234567.89")
+
+    headers = {**SOUND, "Mcp-Method": "tools/call", "Mcp-Name": "numbers"}
+    async with served(Crib([numbers])) as url:
+        _, answer = await asyncio.to_thread(post, url, body("tools/call", name="numbers", arguments={}), headers)
+    text = json.loads(answer)["result"]["content"][0]["text"]
+    assert text == f'[1{"0" * 39}1,0.30000000000000004,"12345678901234567.89"]'
+    assert f'"structuredContent":{{"result":{text}}}' in answer
 
 
 async def test_a_call_asks_nothing_of_the_other_tools() -> None:

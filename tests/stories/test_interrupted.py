@@ -186,6 +186,7 @@ async def test_a_call_goes_on_over_kills_and_one_approval_runs_it_once_over_all_
 
     store = Store(alice.folder / "data" / "store.db")
     ((_, granted),) = await DatabaseVault(store).owned_by("alice")
+    assert granted is not None
     store.close()
     assert os.stat(alice.folder / "data" / "store.db").st_mode & 0o077 == 0
     require_hidden({SECRET, *granted.secrets}, *alice.written, folder=alice.folder)

@@ -151,6 +151,7 @@ async def test_each_has_their_own_account_over_a_kill_and_a_stale_token_is_refre
 
     async def granted(vault: DatabaseVault) -> Grant:
         ((_, grant),) = await vault.owned_by("alice")
+        assert grant is not None
         canaries.update(grant.secrets)
         return grant
 

@@ -4,121 +4,33 @@ import asyncio
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import wasmtime
 
-from toolcrib import Caller, LoadError, Workbench
+from toolcrib import Caller, LoadError, Permissions, Workbench
 from toolcrib.tools import load
 
-WASI = """
-  (import "wasi_snapshot_preview1" "fd_read" (func $fd_read (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
-  (import "wasi_snapshot_preview1" "environ_sizes_get" (func $environ_sizes (param i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "environ_get" (func $environ (param i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "poll_oneoff" (func $poll (param i32 i32 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "path_open"
-    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
-  (import "wasi_snapshot_preview1" "fd_prestat_get" (func $prestat (param i32 i32) (result i32)))
-  (memory (export "memory") 4)
-  (func $write (param $to i32) (param $from i32) (param $size i32)
-    (i32.store (i32.const 0) (local.get $from)) (i32.store (i32.const 4) (local.get $size))
-    (drop (call $fd_write (local.get $to) (i32.const 0) (i32.const 1) (i32.const 12))))
-"""
-
-COPY = """
-  (func $copy (param $to i32)
-    (loop $more
-      (i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 65536))
-      (drop (call $fd_read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
-      (if (i32.load (i32.const 8)) (then
-        (call $write (local.get $to) (i32.const 64) (i32.load (i32.const 8)))
-        (br $more)))))
-"""
-ECHO = COPY + '(func (export "_start") (call $copy (i32.const 1)))'
-SAYS = '(data (i32.const 64) "{}") (func (export "_start") (call $write (i32.const 1) (i32.const 64) (i32.const {})))'
-FAILS = (
-    '(data (i32.const 64) "no such city\\n") (func (export "_start") '
-    "(call $write (i32.const 2) (i32.const 64) (i32.const 13)) (call $exit (i32.const 3)))"
+from .guests import (
+    ECHO,
+    ENVIRONMENT,
+    FAILS,
+    FLOODS,
+    GIVES_UP,
+    GROWS,
+    LOOPS,
+    NESTS,
+    OPENS,
+    SAYS,
+    SLEEPS,
+    WASI,
+    Module,
+    broker,
+    folder,
+    outcome,
+    outcomes,
 )
-# The environment, as it is in memory: NAME=value and a NUL for each.
-ENVIRONMENT = """
-  (func (export "_start")
-    (drop (call $environ_sizes (i32.const 16) (i32.const 20)))
-    (drop (call $environ (i32.const 1024) (i32.const 8192)))
-    (call $write (i32.const {to}) (i32.const 8192) (i32.load (i32.const 20)))
-    (call $exit (i32.const {status})))
-"""
-LOOPS = '(func (export "_start") (loop $again (br $again)))'
-SLEEPS = """
-  (func (export "_start")
-    (i32.store (i32.const 64) (i32.const 1)) (i32.store8 (i32.const 72) (i32.const 0))
-    (i32.store (i32.const 80) (i32.const 1)) (i64.store (i32.const 88) (i64.const 3600000000000))
-    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512))))
-"""
-FLOODS = (
-    '(func (export "_start") (loop $again (call $write (i32.const {}) (i32.const 0) (i32.const 65536)) (br $again)))'
-)
-NESTS = '(func $f (call $f) (drop (i32.load (i32.const 0)))) (func (export "_start") (call $f))'
-GIVES_UP = '(func (export "_start") unreachable)'
-GROWS = '(func (export "_start") (call $exit (i32.eq (memory.grow (i32.const {})) (i32.const -1))))'
-# Opens the path at 64 below each of the first file numbers; its status says which of them did it.
-OPENS = """
-  (data (i32.const 64) "{path}")
-  (func (export "_start") (local $fd i32)
-    (loop $next
-      (if (i32.eqz (call $open (local.get $fd) (i32.const 1) (i32.const 64) (i32.const {size}) (i32.const 0)
-          (i64.const 2) (i64.const 2) (i32.const 0) (i32.const 16)))
-        (then (call $exit (i32.add (local.get $fd) (i32.const 100)))))
-      (if (i32.eqz (call $prestat (local.get $fd) (i32.const 32)))
-        (then (call $exit (i32.add (local.get $fd) (i32.const 50)))))
-      (local.set $fd (i32.add (local.get $fd) (i32.const 1)))
-      (br_if $next (i32.lt_u (local.get $fd) (i32.const 32)))))
-"""
-
-Module = Callable[..., Path]
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache" / "toolcrib" / "wasm"
-
-
-@pytest.fixture
-def module(tmp_path: Path) -> Module:
-    """A file `NAME.wasm` of a program in WebAssembly text, or of other bytes."""
-
-    def make(code: str | bytes, name: str = "guest", *, wasi: str = WASI) -> Path:
-        made = wasmtime.wat2wasm(f"(module {wasi} {code})") if isinstance(code, str) else code
-        file = tmp_path / f"{name}.wasm"
-        file.write_bytes(bytes(made))
-        return file
-
-    return make
-
-
-def folder(module: Module, code: str, manifest: str = "") -> Path:
-    """A folder with *code* and a `tool.toml`."""
-    file = module(code)
-    made = file.parent / "tool"
-    made.mkdir(exist_ok=True)
-    file.rename(made / "guest.wasm")
-    (made / "tool.toml").write_text(
-        f'name = "guest"\ndescription = "Does what it is told."\nfile = "guest.wasm"\n{manifest}'
-    )
-    return made
-
-
-async def outcome(source: Any, arguments: str = "{}", **options: Any) -> tuple[str, str]:
-    """Code and text of one call of the tool "guest" in *source*."""
-    async with Workbench([source], **options) as bench:
-        result = await bench.call("guest", arguments)
-        return (result.error.code if result.error else result.status, result.text)
 
 
 async def test_a_module_gets_its_arguments_as_json_and_what_it_writes_is_the_result(module: Module) -> None:
@@ -127,13 +39,6 @@ async def test_a_module_gets_its_arguments_as_json_and_what_it_writes_is_the_res
         assert (result.status, result.value) == ("success", {"city": "Oslo", "n": [1, 2.5, None]})
         (spec,) = bench.specs()
         assert (spec.name, spec.input_schema, spec.timeout_s) == ("echo", {"type": "object"}, 30.0)
-
-
-async def outcomes(module: Module, *codes: str) -> list[tuple[str, str]]:
-    """Code and text of one call of a module of each of *codes*."""
-    async with Workbench([module(code, f"guest_{number}") for number, code in enumerate(codes)]) as bench:
-        results = [await bench.call(f"guest_{number}") for number in range(len(codes))]
-        return [(result.error.code if result.error else result.status, result.text) for result in results]
 
 
 async def test_what_is_not_an_object_or_a_list_is_text(module: Module) -> None:
@@ -186,6 +91,17 @@ async def test_a_status_is_a_failure_with_what_was_written_to_standard_error(mod
     assert await outcome(module(FAILS)) == ("failed", "Tool 'guest' ended with status 3. It wrote: no such city")
 
 
+async def test_a_status_above_125_is_a_failure_too(module: Module) -> None:
+    exits = [
+        '(func (export "_start") (call $exit (i32.const 255)))',
+        '(func (export "_start") (call $exit (i32.const 125)))',
+    ]
+    assert [text for _, text in await outcomes(module, *exits)] == [
+        "Tool 'guest_0' ended with status 126.",
+        "Tool 'guest_1' ended with status 125.",
+    ]
+
+
 async def test_variables_and_credentials_are_in_its_environment_and_nothing_else_is(
     module: Module, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,7 +112,7 @@ async def test_variables_and_credentials_are_in_its_environment_and_nothing_else
         'variables = ["UNITS"]\nauth = [{ secret = "WEATHER_KEY" }]',
     )
     async with Workbench(
-        [made],
+        [Permissions(variables=["UNITS"], secrets=["WEATHER_KEY"]).to(made)],
         caller=Caller("alice"),
         variables={"UNITS": "metric", "OTHER": "hidden"},
         broker=broker(WEATHER_KEY="canary-5521"),
@@ -208,20 +124,16 @@ async def test_variables_and_credentials_are_in_its_environment_and_nothing_else
 
 async def test_a_secret_in_standard_error_is_redacted(module: Module) -> None:
     made = folder(module, ENVIRONMENT.format(to=2, status=1), 'auth = [{ secret = "WEATHER_KEY" }]')
-    async with Workbench([made], caller=Caller("alice"), broker=broker(WEATHER_KEY="canary-5521")) as bench:
+    source = Permissions(trusted=True).to(made)
+    async with Workbench([source], caller=Caller("alice"), broker=broker(WEATHER_KEY="canary-5521")) as bench:
         result = await bench.call("guest")
     assert result.error is not None
     assert result.error.message == "Tool 'guest' ended with status 1. It wrote: WEATHER_KEY=[secret]\0"
 
 
-def broker(**secrets: str) -> Any:
-    from toolcrib.auth import CredentialBroker
-
-    return CredentialBroker(secrets=secrets)
-
-
 async def test_a_variable_that_the_host_does_not_give_is_named(module: Module) -> None:
-    assert await outcome(folder(module, ECHO, 'variables = ["UNITS"]')) == (
+    made = folder(module, ECHO, 'variables = ["UNITS"]')
+    assert await outcome(Permissions(variables=["UNITS"]).to(made)) == (
         "unavailable",
         "Tool 'guest' needs the variable 'UNITS', which the host does not give.",
     )
@@ -326,10 +238,9 @@ async def test_a_truncated_module_is_unavailable(module: Module) -> None:
         (b"", "is not a WebAssembly module"),
         (b"\x7fELF\x02\x01\x01\x00" + bytes(64), "is not a WebAssembly module"),
         (b"(module)", "is not a WebAssembly module"),
-        (b"\0asm\x0d\0\x01\0", "is a WebAssembly component"),
         (b"\0asm\x01\0\0\0" + bytes(32 * 1024**2), "is larger than 32 MiB"),
     ],
-    ids=["empty", "elf", "text", "component", "large"],
+    ids=["empty", "elf", "text", "large"],
 )
 def test_what_is_not_a_module_is_not_loaded(module: Module, code: bytes, reason: str) -> None:
     with pytest.raises(LoadError, match=reason):

@@ -12,8 +12,9 @@ import pytest
 from pydantic import AliasChoices, Base64Bytes, BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from toolcrib import Caller, SetupError, Tool, Workbench, tool
+from toolcrib import Caller, SetupError, Tool, ToolSpec, Workbench, tool
 from toolcrib.workbench import Rule, Rules
+from toolcrib.workbench.conditions import place_of
 
 
 class Order(BaseModel):
@@ -297,3 +298,47 @@ def test_a_file_whose_rule_can_never_match_cannot_be_used(tmp_path: Path) -> Non
     file.write_text("[[source]]\nfrom = 'pays.py'\n\n[[rule]]\ndo = 'deny'\nwhere = { '/amont' = { gt = 100 } }\n")
     with pytest.raises(SetupError, match="Did you mean 'amount'"), Workbench.from_config(file):
         pass
+
+
+INTEGER = {"type": "integer"}
+ANY = frozenset[str]()
+
+
+@pytest.mark.parametrize(
+    ("pointer", "types"),
+    [
+        ("/list/0", {"integer"}),
+        ("/list/*", {"integer"}),
+        ("/list/x", ANY),
+        ("/list/3", ANY),
+        ("/pair/0", {"string"}),
+        ("/pair/1", {"integer"}),
+        ("/pair/*", {"string", "integer"}),
+        ("/text/0", ANY),
+        ("/object/member", None),
+        ("/object/0", None),
+        ("/members/a", {"integer"}),
+        ("/members/0", None),
+        ("/items/0", {"integer"}),
+        ("/items/a", ANY),
+        ("/either/a", {"integer"}),
+        ("/either/0", {"integer"}),
+        ("/anything/a/0", None),
+        ("/never", ANY),
+    ],
+)
+def test_where_a_pointer_leads_to_by_the_schema_of_a_tool(pointer: str, types: set[str] | None) -> None:
+    """*types* are those of JSON that can be there; None for any, and none where nothing can."""
+    properties: dict[str, Any] = {
+        "list": {"type": "array", "items": INTEGER, "maxItems": 3},
+        "pair": {"type": "array", "prefixItems": [{"type": "string"}], "items": INTEGER},
+        "text": {"type": "string", "items": INTEGER},
+        "object": {"type": "object", "items": INTEGER},
+        "members": {"properties": {"a": INTEGER}, "additionalProperties": True},
+        "items": {"items": INTEGER},
+        "either": {"type": ["object", "array"], "additionalProperties": INTEGER, "items": INTEGER},
+        "anything": True,
+        "never": False,
+    }
+    place = place_of(ToolSpec("t", "", {"type": "object", "properties": properties}), pointer)
+    assert place is None if types is ANY else place is not None and place.types == types

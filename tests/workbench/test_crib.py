@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import json
+import logging
 import random
 import subprocess
 import sys
@@ -415,6 +416,58 @@ async def test_what_waits_is_shared_and_a_session_has_somebody_of_its_own_to_ask
         assert await value(crib.workbench(BOB, ask=yes), "add", a=1, b=2) == 3
 
 
+async def test_a_call_that_is_decided_on_after_its_crib_has_stopped_opens_nothing_for_the_program() -> None:
+    opened: list[int] = []
+    is_asked, is_decided = asyncio.Event(), asyncio.Event()
+
+    def open_one() -> int:
+        opened.append(1)
+        return 1
+
+    @tool
+    async def use(one: Annotated[int, Depends(open_one, scope="program")]) -> int:
+        return one
+
+    async def policy(*_: Any) -> Any:
+        is_asked.set()
+        await is_decided.wait()
+        return "allow"
+
+    crib = Crib([use], policy=policy)
+    async with crib:
+        call = asyncio.create_task(crib.workbench(ALICE).call("use"))
+        await is_asked.wait()
+    is_decided.set()
+    assert (await call).status == "error"
+    assert opened == []
+
+
+def test_workbenches_may_be_made_while_the_tools_change() -> None:
+    crib = Crib([add])
+    made = [crib.workbench(ALICE) for _ in range(300)]
+    failed: list[BaseException] = []
+
+    def change() -> None:
+        try:
+            for _ in range(100):
+                crib.registry.remove("add")
+                crib.registry.add(add)
+        except BaseException as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        thread = threading.Thread(target=change)
+        thread.start()
+        while thread.is_alive():
+            made[:1] = [crib.workbench(ALICE)]
+        thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []
+
+
 async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() -> None:
     @tool
     def much() -> str:
@@ -486,7 +539,7 @@ async def test_shared_state_is_the_crib_s_and_a_caller_s_is_the_workbench_s() ->
         of_crib, of_alice = await crib.save_state(), await alice.save_state()
         assert (of_crib["sources"], of_alice["sources"]) == ({"Counter": {"value": 1}}, {"Mine": {"value": 1}})
         bob = crib.workbench(BOB)
-        with pytest.raises(SetupError, match=r"There is state of 'Counter', and no such source here.*There are: Mine"):
+        with pytest.raises(SetupError, match=r"The state of 'Counter' is shared by all callers, so the crib loads it"):
             await bob.load_state(of_crib)
         await bob.load_state(of_alice)
         assert (await value(bob, "mine"), await value(alice, "mine")) == (2, 2)
@@ -586,5 +639,8 @@ async def test_what_somebody_was_given_stays_secret_after_their_workbench_is_gon
         del first
         gc.collect()
         assert kept() is None
-        assert crib.workbench(Caller("alice")).redacted(f"it is {key}") == "it is [secret]"
+        again = crib.workbench(Caller("alice"))
+        assert again.redacted(f"it is {key}") == "it is [secret]"
+        logging.getLogger("toolcrib").error("it is %s", key)
+        assert caplog.messages == ["it is [secret]"]
         assert crib.workbench(Caller("bob")).redacted(f"it is {key}") == f"it is {key}"

@@ -61,7 +61,7 @@ def problems(read: Read) -> Problems:
 
 def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: Problems) -> None:
     text = 'timout_s = 5\n\n[[source]]\nfrom = "a.py"\n[[source]]\nfrm = "b.py"\n[server]\n"prot" = 1\n[[sources]]\n'
-    takes = "It takes: from, required, tools, without, tags, hint, rename, prefix."
+    takes = "It takes: from, required, trusted, allow, tools, without, tags, hint, rename, prefix."
     every = ", ".join(schema()["properties"])
     assert problems(text) == [
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",
@@ -184,6 +184,12 @@ def test_a_secret_has_four_characters_at_least(read: Read) -> None:
     assert sorted(settings.secrets) == ["abcd", "efgh"]
     shown = repr(read('[secret]\nSHOP = "${env:KEY}"\n[store]\nurl = "${env:URL}"\n', KEY="canary", URL="s://canary"))
     assert "canary" not in shown
+
+
+def test_the_url_of_a_database_is_not_shown_since_a_password_may_be_in_it(read: Read) -> None:
+    settings = read('[store]\nurl = "postgresql://me:canary@host/db"\n')
+    assert settings.values.store.url == "postgresql://me:canary@host/db"
+    assert "canary" not in f"{settings!r} {settings.values!r} {settings.values.store!r}"
 
 
 @pytest.mark.parametrize("port", [0, 65535])

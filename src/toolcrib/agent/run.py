@@ -204,8 +204,9 @@ def _problem(reply: Reply) -> str:
     if reply.stop == "malformed":
         return f"the provider could not read it ({reply.reason})."
     # Asked again, a provider's model nearly always answers. Of a model of the host's own nothing is known.
-    is_empty = reply.native is not None and reply.stop in ("end", "calls") and reply.is_empty
-    return "it was empty." if is_empty else ""
+    if reply.native is not None and reply.stop in ("end", "calls") and reply.is_empty:
+        return "it was empty."
+    return "it announced a call, and had none." if reply.stop == "calls" and not reply.calls else ""
 
 
 def _calls(turn: Turn) -> Sequence[Call]:

@@ -233,8 +233,7 @@ class CredentialBroker(Broker):
             )
         except FlowError as error:
             raise CallbackError(f"{error} Call the tool again to be asked.", "failed", found.id) from None
-        also = await self.save(found.owner, grant)
-        return Completed((found.id, *also), found.owner, found.thread)
+        return Completed((found.id, *await self.save(found.owner, grant)), found.owner, found.thread)
 
     async def find(self, state: str, *, caller: Caller | None = None) -> Authorization:
         """The open authorization with *state*, of *caller* if one is given. Raises CallbackError."""
@@ -287,7 +286,7 @@ class CredentialBroker(Broker):
         """Wait until no refresh is under way: what a provider has rotated is stored before an event loop ends."""
         for task in list(self._refreshes):
             with suppress(LoopEnded):
-                await await_on(task.get_loop(), _wait(task))
+                await await_on(task.get_loop(), asyncio.wait({task}))
 
     def missing(self, name: str) -> list[str]:
         """The settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
@@ -324,17 +323,26 @@ class CredentialBroker(Broker):
         owner = needed.owner(caller)
         stored = seen = await self.vault.get(owner)
         state = state_of(stored, needed.scopes, self._clock())
-        if STEPS[state] != "give" and (STEPS[state] == "refresh" or needed.is_of_program):
+        if tried := STEPS[state] == "refresh" or (needed.is_of_program and STEPS[state] != "give"):
             stored = await self._refreshed(needed, owner, stored)
-            state = state_of(stored, needed.scopes, self._clock())
-            if state == "needs_refresh" and stored is not None and not is_over(stored, self._clock()):
-                state = "ready"  # it still works, and the provider gives none that lives longer, or no answer now
+            state = state_of(stored, needed.scopes, self._clock(), is_refreshed=True)
         if STEPS[state] == "give" and stored is not None:
-            return needed.credential(stored.grant, self._parameters(needed), self._allow)
+            client = self._clients.get(needed.provider)
+            return needed.credential(stored.grant, {} if client is None else client.parameters, self._allow)
         if needed.is_of_program:
             raise ToolError(f"'{needed.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
-        granted = () if seen is None else seen.grant.scopes
-        return await self.ask(needed, caller, tool, granted, has_ended=seen is not None and state != "needs_scopes")
+        has_ended, granted = seen is not None and state != "needs_scopes", () if seen is None else seen.grant.scopes
+        asked = await self._asked(owner, self.scopes_of(needed, granted))
+        state = state_of(stored, needed.scopes, self._clock(), is_refreshed=tried, is_asked=asked is not None)
+        if STEPS[state] == "wait" and asked is not None:
+            return pending_of(asked, title=needed.entry.title, tool=tool, has_ended=has_ended)
+        return await self.ask(needed, caller, tool, granted, has_ended=has_ended)
+
+    async def _asked(self, owner: Owner, scopes: Sequence[str]) -> Authorization | None:
+        """What *owner* has been asked for already, if it is all of *scopes*, and the answer comes here."""
+        address = self.redirect_uri or ""
+        waiting = await self.vault.authorizations(owner, now=self._clock())
+        return next((one for one in waiting if (set(one.scopes), one.redirect_uri) == ({*scopes}, address)), None)
 
     async def _refreshed(self, needed: Needed, owner: Owner, stored: StoredGrant | None) -> StoredGrant | None:
         """What *owner* has after a refresh, which goes on if the call is cancelled: its token may be spent by then."""
@@ -420,10 +428,6 @@ class CredentialBroker(Broker):
         also = (*(() if needed.scopes else needed.entry.recommended_scopes), *((offline,) if offline else ()))
         return tuple(sorted({*needed.scopes, *granted, *also}))
 
-    def _parameters(self, needed: Needed) -> Mapping[str, str]:
-        client = self._clients.get(needed.provider)
-        return {} if client is None else client.parameters
-
     def flow(self, needed: Needed) -> Flow:
         """The OAuth requests for *needed*. Raises ToolError `unauthorized`, naming the settings that are missing."""
         assert isinstance(needed.handler, OAuth2)
@@ -444,7 +448,3 @@ class CredentialBroker(Broker):
                 f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
             )
         return entry
-
-
-async def _wait(task: "asyncio.Task[Any]") -> None:
-    await asyncio.wait({task})

@@ -107,7 +107,10 @@ class Flow:
         if table.scoped and scopes:
             parameters[table.scope_parameter] = table.scope_separator.join(scopes)
         parameters |= {"redirect_uri": redirect_uri, "state": state}
-        url: str = prepare_grant_uri(self._filled(table.authorize_url), self.client.id, "code", **parameters)
+        try:
+            url: str = prepare_grant_uri(self._filled(table.authorize_url), self.client.id, "code", **parameters)
+        except UnicodeEncodeError:
+            raise FlowError(f"What is asked of '{self.name}' is not text that can be sent.", "malformed") from None
         return url
 
     async def exchange_code(self, code: str, *, redirect_uri: str, verifier: str, scopes: Sequence[str]) -> Grant:

@@ -19,6 +19,7 @@ from sqlalchemy import Connection, bindparam
 from sqlalchemy.dialects import postgresql, sqlite
 
 from ..core import StoreError, log_failure
+from ..schema.describe import display_name
 from ..store import Lease, Leases, Store
 from ..store.rows import decode_bytes, decode_name, encode_name, encode_time, table
 from ..store.schema import Schema, Sealed
@@ -122,14 +123,19 @@ class DatabaseVault:
         delete = delete if version is None else delete.where(_g.version == version)
         return await self._store.transact(lambda connection: connection.execute(delete).rowcount == 1)
 
-    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant]]:
-        found: list[tuple[Owner, Grant]] = []
+    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant | None]]:
+        found: list[tuple[Owner, Grant | None]] = []
         for row in await self._store.read(_OF_PRINCIPAL, {"principal": encode_name(principal)}):
             try:
                 owner = Owner(*(decode_name(row[name]) for name in _OWNER))
+            except ValueError as error:
+                log_failure("A stored grant is nobody's, and is passed over", error, None)
+                continue
+            try:
                 found.append((owner, self._opened(row).grant))
-            except (StoreError, ValueError) as error:
-                log_failure("A stored grant cannot be read, and is passed over", error, None)
+            except StoreError as error:
+                _log.warning("What is stored for '%s' does not open: %s", display_name(owner.provider), error)
+                found.append((owner, None))
         return found
 
     @asynccontextmanager

@@ -10,30 +10,46 @@ _NEARLY = timedelta(seconds=60)
 """How long before its end a token counts as expired."""
 _FIRST = datetime(1970, 1, 1, tzinfo=UTC)
 
-GrantState = Literal["none", "needs_scopes", "needs_refresh", "expired", "ready"]
-Step = Literal["ask", "refresh", "give"]
+GrantState = Literal["no_session", "pending", "resolved", "needs_scopes", "needs_refresh", "ready"]
+Step = Literal["ask", "wait", "refresh", "give"]
 
 STEPS: Mapping[GrantState, Step] = {
-    "none": "ask",
+    "no_session": "ask",
+    "pending": "wait",
+    "resolved": "give",
     "needs_scopes": "ask",
-    "expired": "ask",
     "needs_refresh": "refresh",
     "ready": "give",
 }
-"""What is done about a grant in each state. Where somebody has been asked already, `ask` gives the same pending."""
+"""What is done about a grant in each state.
+
+Nothing is granted, or no longer (`no_session`); somebody has been asked for what is missing, and `wait` gives the same
+pending (`pending`); what was granted works, ends within a minute, and nothing newer is to be had (`resolved`).
+"""
 
 
-def state_of(stored: StoredGrant | None, scopes: Sequence[str], now: datetime) -> GrantState:
-    """What the grant needs before it can be used for *scopes*."""
-    if stored is None:
-        return "none"
-    grant = stored.grant
-    if not covers(grant.scopes, scopes):
-        return "needs_scopes"
+def state_of(
+    stored: StoredGrant | None,
+    scopes: Sequence[str],
+    now: datetime,
+    *,
+    is_refreshed: bool = False,
+    is_asked: bool = False,
+) -> GrantState:
+    """What the grant needs before it can be used for *scopes*.
+
+    It *is_refreshed* where that was tried just now; the owner *is_asked* where an authorization for all of this waits.
+    """
+    if stored is None or not covers(stored.grant.scopes, scopes):
+        return "pending" if is_asked else "no_session" if stored is None else "needs_scopes"
     until = ready_until(stored)
     if until is None or until > now:
         return "ready"
-    return "needs_refresh" if grant.refresh_token else "expired" if is_over(stored, now) else "ready"
+    if stored.grant.refresh_token and not is_refreshed:
+        return "needs_refresh"
+    if not is_over(stored, now):
+        return "resolved"
+    return "pending" if is_asked else "no_session"
 
 
 def ready_until(stored: StoredGrant) -> datetime | None:

@@ -58,7 +58,9 @@ class Vault(Protocol):
         """Whether there was a grant, with *version* if one is given, which is gone now."""
         ...
 
-    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant]]: ...
+    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant | None]]:
+        """The grants of all profiles of *principal*; None in place of one that does not open."""
+        ...
 
     def alone(self, owner: Owner, /) -> AbstractAsyncContextManager[None]:
         """One at a time for *owner*, over all tasks, threads and processes that share the vault."""
@@ -112,7 +114,7 @@ class MemoryVault:
             del self._grants[owner]
             return True
 
-    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant]]:
+    async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant | None]]:
         with self._lock:
             return [(owner, one.grant) for owner, one in self._grants.items() if owner.principal == principal]
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from ..core import (
@@ -15,6 +15,7 @@ from ..core import (
     Text,
     ToolError,
     log_failure,
+    moment,
     redacted,
     to_tool_error,
 )
@@ -42,15 +43,14 @@ async def failed(
     if pending is not None:
         pending = _redacted_pending(pending, runtime.redaction)
         message = redacted(await _suspend(call.tool, pending, asked, runtime.redaction), runtime.redaction)
-        now = datetime.now(UTC)
-        return Result(None, (Text(message),), None, repairs, started_at, now, call.id, call.tool, pending)
+        return Result(None, (Text(message),), None, repairs, started_at, moment(), call.id, call.tool, pending)
     try:
         error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=runtime.redaction)
     except asyncio.CancelledError:
         if sent is not None and runtime.recorder is not None:
             error = ToolError(f"Whoever called '{call.tool}' has given up.", "cancelled")
             result = error_result(sent, error, started_at, repairs)
-            await record_finished(runtime.recorder, sent, runtime, result, seen)
+            await record_finished(runtime.recorder, sent, runtime, started_at, result, seen)
         raise
     if runtime.error_message is not None:
         error = _reworded(error, raised, call, runtime)
@@ -62,7 +62,7 @@ async def failed(
 
 
 def error_result(call: Call, error: ToolError, started_at: datetime, repairs: tuple[Repair, ...] = ()) -> Result[Any]:
-    return Result(None, (Text(error.message),), error, repairs, started_at, datetime.now(UTC), call.id, call.tool)
+    return Result(None, (Text(error.message),), error, repairs, started_at, moment(), call.id, call.tool)
 
 
 def _redacted_pending(pending: Pending, redaction: Redaction | None) -> Pending:

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Awaitable
 from contextvars import ContextVar, Token
 from dataclasses import replace
-from datetime import UTC, datetime
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -31,6 +30,7 @@ from ..core import (
     content_of,
     current_deadline,
     log_failure,
+    moment,
     redacted_content,
 )
 from .accepted import CheckedArguments
@@ -62,7 +62,7 @@ async def run(
     Middleware wraps all that follows once the tool is resolved, and goes on by coming back here with the *tool*. What
     runs is added to *seen*.
     """
-    started_at, sent, is_outermost, seen = datetime.now(UTC), call, tool is None, [] if seen is None else seen
+    started_at, sent, is_outermost, seen = moment(), call, tool is None, [] if seen is None else seen
     repairs: tuple[Repair, ...] = ()
     limit: Token[Deadline | None] | None = None
     decision: Decision | None = None
@@ -78,8 +78,8 @@ async def run(
                 call, repairs = await _with_values(runtime.handles, tool, call, runtime)
             arguments, found = now if isinstance(now := _check(tool, call, runtime), tuple) else await now
             repairs = repairs + found if repairs else found
-            checked = _checked(arguments, tool, call, runtime)
-            seen += [checked] if checked is not None and call is sent else []  # not what a handle stands for
+            looks = runtime.policy is not None or runtime.records_content
+            checked = _checked(arguments, tool, call, sent, seen) if looks else None
             if runtime.policy is not None and checked is not None:
                 decision = await _decide(runtime.policy, checked, runtime)
                 decision = await approve(decision, checked, runtime, asked) if decision.do != "allow" else decision
@@ -90,7 +90,7 @@ async def run(
             value = await perform(tool, arguments, call, runtime, events, credentials, asked)
             content = _normalize(tool, value, runtime.redaction)
             value = value.value if type(value) is Result else value  # it came with its own content
-            result = Result(value, content, None, repairs, started_at, datetime.now(UTC), call.id, call.tool)
+            result = Result(value, content, None, repairs, started_at, moment(), call.id, call.tool)
             if runtime.handles is not None and not _is_short(content, runtime.handles.limit_chars):
                 await runtime.handles.bound(result, tool.spec.name)
     except BaseException as raised:
@@ -100,13 +100,13 @@ async def run(
     if decision is not None or failures or result.repairs:
         _add_metadata(result, decision, failures, runtime.redaction)
     if is_outermost and runtime.recorder is not None:
-        await record_finished(runtime.recorder, sent, runtime, result, seen)
+        await record_finished(runtime.recorder, sent, runtime, started_at, result, seen)
     return result
 
 
 async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
     """`run` as far as the check: the value is the arguments by name, ready for the work."""
-    started_at, sent = datetime.now(UTC), call
+    started_at, sent = moment(), call
     repairs: tuple[Repair, ...] = ()
     try:
         tool = runtime.ready.get(call.tool) or await runtime.resolve(call)
@@ -117,7 +117,7 @@ async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
         return await failed(raised, None, sent, runtime, repairs, started_at, [])
     if runtime.redaction is not None:
         repairs, found = _redacted_repairs(repairs, runtime.redaction), _redacted_repairs(found, runtime.redaction)
-    return Result(arguments, (), None, repairs + found, started_at, datetime.now(UTC), call.id, call.tool)
+    return Result(arguments, (), None, repairs + found, started_at, moment(), call.id, call.tool)
 
 
 def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Checked]:
@@ -128,12 +128,14 @@ def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Chec
         return finish_check(postponed, tool, call)
 
 
-def _checked(arguments: dict[str, Any], tool: Tool, call: Call, runtime: Runtime) -> CheckedArguments | None:
-    """*arguments*, for a policy or a recorder to look at; None where nobody does."""
-    if runtime.policy is None and not runtime.records_content:
-        return None
+def _checked(
+    arguments: dict[str, Any], tool: Tool, call: Call, sent: Call, seen: list[CheckedArguments]
+) -> CheckedArguments:
+    """*arguments*, for a policy or a recorder to look at; noted in *seen* as they were *sent*."""
     checked = CheckedArguments(arguments)
     checked.arguments, checked.tool, checked.call = arguments, tool, call
+    if call is sent:  # and not what a handle stands for
+        seen.append(checked)
     return checked
 
 

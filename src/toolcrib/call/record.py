@@ -5,9 +5,20 @@ import json
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any
+from time import time
+from typing import Any, cast
 
-from ..core import Call, CallRecord, Decision, Recorder, Result, ToolError, log_failure, redacted, redacted_json
+from ..core import (
+    Call,
+    CallRecord,
+    Decision,
+    Recorder,
+    Result,
+    ToolError,
+    log_failure,
+    redacted,
+    redacted_json,
+)
 from .accepted import CheckedArguments
 from .execute import Resumed
 from .runtime import Runtime
@@ -38,11 +49,16 @@ async def record_started(
 
 
 async def record_finished(
-    recorder: Recorder, call: Call, runtime: Runtime, result: Result[Any], seen: Sequence[CheckedArguments]
+    recorder: Recorder,
+    call: Call,
+    runtime: Runtime,
+    started_at: datetime,
+    result: Result[Any],
+    seen: Sequence[CheckedArguments],
 ) -> None:
-    """Record how *call* has ended."""
+    """Record how *call*, which began at the `moment` *started_at*, has ended."""
     try:
-        error, pending, started_at = result.error, result.pending, result.started_at
+        error, pending = result.error, result.pending
         is_unknown = error is not None and error.code == "unknown_tool"
         record = CallRecord(
             call.id,
@@ -50,7 +66,7 @@ async def record_finished(
             runtime.caller,
             started_at,
             "error" if error is not None else "success" if pending is None else "pending",
-            (result.finished_at - started_at).total_seconds(),
+            time() - cast("float", started_at),
             None if error is None else error.code,
             len(result.repairs),
             None if pending is None else pending.kind,

@@ -20,6 +20,7 @@ from .complete import complete_words
 from .interrupts import GRACE_S, Interrupts
 from .options import Config, Host, Json, Port, Source, SourceNames, Stdio, ToolName, ToolNames, call_options
 from .prompts import Prompter
+from .sandbox import sandbox
 from .sources import SOURCE_FORMS, open_sources, settings_of, shows_errors
 from .terminal import Output, UsageError, echo, is_rich, is_terminal, log_to_stderr, prints_to_stderr
 
@@ -38,6 +39,7 @@ app = typer.Typer(
 app.add_typer(auth, name="auth", no_args_is_help=True)
 app.add_typer(secrets, name="secrets", no_args_is_help=True)
 app.add_typer(pending, name="pending", no_args_is_help=True)
+app.add_typer(sandbox, name="sandbox", no_args_is_help=True)
 
 
 class _Command(TyperCommand):
@@ -356,6 +358,8 @@ def dev(
 
 @_command("toolcrib check --config toolcrib.toml")
 def check(
+    sources: SourceNames = None,
+    source: Source = None,
     config: Config = None,
     as_json: Json = False,
     strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")] = False,
@@ -363,10 +367,57 @@ def check(
         bool, typer.Option("--schema", help="Print the JSON Schema of the settings, for editors, and check nothing.")
     ] = False,
 ) -> int:
-    """Check the settings and what they name."""
+    """Check the settings and what they name; or the tools of SOURCE: their texts, schemas, hints, needs and examples.
+
+    Examples are tried in the sandbox, for tools that run there and need nothing beyond it.
+    """
     from .check import run_check
 
-    return run_check(config, as_json=as_json, strict=strict, print_schema=schema)
+    named = [*(sources or ()), *(source or ())]
+    return run_check(config, named, as_json=as_json, strict=strict, print_schema=schema)
+
+
+@_command("toolcrib new count_words --kind wasm")
+def new(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="What models call it by.")],
+    kind: Annotated[
+        str,
+        typer.Option(
+            metavar="KIND",
+            help="function: Python in your process. python, wasm: a folder for the sandbox, which needs no trust.",
+        ),
+    ] = "function",
+) -> int:
+    """Write a new tool that works, with a test, into the current folder."""
+    from .new import run_new
+
+    return run_new(name, kind, Path())
+
+
+@_command("toolcrib lock git+https://example.com/tools@v1#weather")
+def lock(
+    sources: SourceNames = None,
+    source: Source = None,
+    config: Config = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Take what each source is now: the commit of its branch, its content.")
+    ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="NAME", help="Accept what this tool promises now; may be repeated."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail where something differs.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Lock sources: note their commit and content, and what their tools promise.
+
+    Without SOURCE, all that come from outside or are locked. A tool that promises something else than it did is shown,
+    and left out until it is accepted. The file is toolcrib.lock, beside the settings or in the current folder.
+    """
+    from .lock import run_lock
+
+    named = [*(sources or ()), *(source or ())]
+    return run_lock(named, settings_of(config), accept=accept or (), update=update, check=check, as_json=as_json)
 
 
 @_command("toolcrib dialects agent.py src/")

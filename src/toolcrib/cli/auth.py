@@ -1,6 +1,7 @@
 """`toolcrib auth`, `secrets` and `pending`: what callers have granted and entered, and what waits, in the store."""
 
 from collections.abc import Callable, Coroutine, Sequence
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -113,9 +114,20 @@ def list_grants(
         owned = await crib.credentials.broker.vault.owned_by(principal)
         data = grants_data([each for each in owned if each[0].handler != "secret"])
         names = ("Provider", "Handler", "Profile", "Scopes")
-        _write(data, as_json, names, lambda one: [*map(_text, map(one.get, map(str.lower, names)))])
+        _write(data, as_json, names, _grant_row)
 
     return _run(context, config, store, work)
+
+
+def _grant_row(one: dict[str, Any]) -> list[str]:
+    scopes = _damaged(f"auth revoke {one['provider']}", one) if one["damaged"] else _text(one["scopes"])
+    return [one["provider"], one["handler"], one["profile"], scopes]
+
+
+def _damaged(command: str, one: dict[str, Any]) -> str:
+    """How to be rid of a grant or secret that does not open."""
+    profile = "" if one["profile"] == Caller().profile else f" --profile {quote(one['profile'])}"
+    return f"damaged: toolcrib {command}{profile}"
 
 
 @auth.command("show")
@@ -235,15 +247,12 @@ def set_secret(
     """Store a secret: from the keyboard, unseen, or from standard input."""
     text = read_secret(f"{name}: ")
 
-    async def work(crib: Crib) -> None:
+    async def save(crib: Crib, owner: "Owner") -> None:
         from ..auth import Grant
 
-        owner = _secret_owner(name, principal, profile, for_all=for_all)
         await crib.credentials.save(owner, Grant(text))
-        if as_json:
-            Output(exclusive=True).json({"name": name, "profile": owner.profile})
 
-    return _run(context, config, store, work)
+    return _change_secret(context, name, (principal, profile), save, config, store, for_all=for_all, as_json=as_json)
 
 
 @secrets.command("list")
@@ -261,8 +270,12 @@ def list_secrets(
         from ..auth import OPERATOR
 
         owned = await crib.credentials.broker.vault.owned_by(OPERATOR if for_all else principal)
-        data = [{"name": owner.provider, "profile": owner.profile} for owner, _ in owned if owner.handler == "secret"]
-        _write(data, as_json, ("Name", "Profile"), lambda one: [one["name"], one["profile"]])
+        data = [
+            {"name": owner.provider, "profile": owner.profile, "damaged": grant is None}
+            for owner, grant in owned
+            if owner.handler == "secret"
+        ]
+        _write(data, as_json, ("Name", "Profile"), _secret_row)
 
     return _run(context, config, store, work)
 
@@ -280,21 +293,38 @@ def remove_secret(
 ) -> int:
     """Remove a secret."""
 
-    async def work(crib: Crib) -> int:
-        owner = _secret_owner(name, principal, profile, for_all=for_all)
+    async def remove(crib: Crib, owner: "Owner") -> None:
         if not await crib.credentials.broker.vault.remove(owner):
             raise ToolcribError(f"There is no secret '{name}'.")
+
+    return _change_secret(context, name, (principal, profile), remove, config, store, for_all=for_all, as_json=as_json)
+
+
+def _change_secret(
+    context: typer.Context,
+    name: str,
+    whose: tuple[str, str],
+    change: "Callable[[Crib, Owner], Coroutine[Any, Any, None]]",
+    config: Any,
+    store: str | None,
+    *,
+    for_all: bool,
+    as_json: bool,
+) -> int:
+    async def work(crib: Crib) -> None:
+        from ..auth import OPERATOR, secret_owner
+
+        owner = secret_owner(*((OPERATOR, "default") if for_all else whose), name)
+        await change(crib, owner)
         if as_json:
             Output(exclusive=True).json({"name": name, "profile": owner.profile})
-        return 0
 
     return _run(context, config, store, work)
 
 
-def _secret_owner(name: str, principal: str, profile: str, *, for_all: bool) -> "Owner":
-    from ..auth import OPERATOR, secret_owner
-
-    return secret_owner(OPERATOR, "default", name) if for_all else secret_owner(principal, profile, name)
+def _secret_row(one: dict[str, Any]) -> list[str]:
+    damaged = f" ({_damaged('secrets remove ' + quote(one['name']), one)})" if one["damaged"] else ""
+    return [one["name"], f"{one['profile']}{damaged}"]
 
 
 @pending.command("list")

@@ -1,6 +1,5 @@
-"""`toolcrib check`: the settings, what they name, and what in them has no effect."""
+"""`toolcrib check`: the settings, what they name, and what in them has no effect. `lint` checks sources."""
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +20,14 @@ from ..workbench.settings import (
     read_settings,
     unknown_variables,
 )
+from .lint import SECRET_NAME, run_lint
 from .terminal import Output, UsageError, echo, log_to_stderr, one_line
 
-_SECRET_NAME = re.compile(r"passw|secret|token|api_?key|credential", re.IGNORECASE)
 
-
-def run_check(config: Path | None, *, as_json: bool, strict: bool, print_schema: bool) -> int:
+def run_check(config: Path | None, written: Sequence[str], *, as_json: bool, strict: bool, print_schema: bool) -> int:
     """All of `toolcrib check`. Returns the exit status."""
+    if written:
+        return run_lint(written, as_json=as_json, strict=strict)
     output = Output(exclusive=True)
     if print_schema:
         output.write(SCHEMA.read_text("utf-8"))
@@ -191,7 +191,7 @@ def _plain_secrets(value: Any, keys: tuple[str | int, ...]) -> Iterator[tuple[st
     if isinstance(value, dict | list):
         for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _plain_secrets(inner, (*keys, key))
-    elif isinstance(value, str) and value and "${" not in value and _SECRET_NAME.search(str(keys[-1])):
+    elif isinstance(value, str) and value and "${" not in value and SECRET_NAME.search(str(keys[-1])):
         yield keys
 
 

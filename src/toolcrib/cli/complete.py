@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from ..tools.address import is_git_address
 from .arguments import SchemaReader, is_source, read_words
 from .sources import open_sources, settings_of
 from .terminal import silenced
@@ -76,6 +77,8 @@ def _tools(context: typer.Context, sources: Sequence[str]) -> dict[str, Any]:
         with silenced():
             settings = settings_of(context.params.get("config"))
             named = [*sources, *(context.params.get("source") or ())]
+            if any(map(is_git_address, named)):  # nobody waits for that at a key
+                return {}
             return {spec.name: spec for spec in open_sources(named, settings, example="").bench.specs()}
     except Exception:
         return {}  # completion cannot report what is wrong; the command itself will

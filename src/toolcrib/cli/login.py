@@ -19,10 +19,11 @@ from .prompts import has_person
 from .terminal import UsageError, echo, is_terminal
 
 if TYPE_CHECKING:
-    from ..auth import Needed, Owner
+    from ..auth import Grant, Needed, Owner
 
 _MOST_BYTES = 64 * 1024
 _PAGE = "<!doctype html><meta charset=utf-8><title>{0}</title><p>{0}. You can close this window."
+_AGAIN = "The address is good for ten minutes: log in again for a new one."
 
 
 async def log_in(
@@ -122,11 +123,14 @@ async def _by_browser(crib: CribRuntime, needed: "Needed", caller: Caller, port:
         # The registered address is somebody else's server: it completes what was begun, in the shared store.
         pending = await _show(crib, needed, caller, None, browser=browser)
         if not await crib.credentials.wait_for(pending, None):
-            raise ToolcribError("Nothing was granted in time.")
+            raise ToolcribError(f"Nothing was granted at {needed.entry.title}, or not in time. {_AGAIN}")
         return
     with _Callback(port or 0) as callback:
-        await _show(crib, needed, caller, callback.url, browser=browser)
-        await callback.complete(crib, caller)
+        pending = await _show(crib, needed, caller, callback.url, browser=browser)
+        try:
+            await callback.complete(crib, caller, (pending.expires_at - crib.pending.clock()).total_seconds())
+        except TimeoutError:
+            raise ToolcribError(f"Nothing was granted at {needed.entry.title} in time. {_AGAIN}") from None
 
 
 async def _show(
@@ -173,12 +177,14 @@ class _Callback:
         self._server.shutdown()
         self._server.server_close()
 
-    async def complete(self, crib: CribRuntime, caller: Caller) -> None:
-        """Complete the authorization with the first callback that belongs to one."""
+    async def complete(self, crib: CribRuntime, caller: Caller, within_s: float) -> None:
+        """Complete the authorization with the first callback that belongs to one. Raises TimeoutError."""
         from ..auth import CallbackError
 
+        ends_at = asyncio.get_running_loop().time() + within_s
         while True:
-            url, page = await self._came.get()
+            async with asyncio.timeout_at(ends_at):  # not over the exchange of a code that came in time
+                url, page = await self._came.get()
             try:
                 await crib.credentials.complete(url, caller)
             except CallbackError as error:
@@ -208,16 +214,17 @@ class _Callback:
         return await page
 
 
-def grants_data(owned: Sequence[Any]) -> list[dict[str, Any]]:
-    """Grants as JSON data, without their secrets."""
+def grants_data(owned: "Sequence[tuple[Owner, Grant | None]]") -> list[dict[str, Any]]:
+    """Grants as JSON data, without their secrets. One that does not open is damaged."""
     return [
         {
             "provider": owner.provider,
             "handler": owner.handler,
             "profile": owner.profile,
-            "scopes": list(grant.scopes),
-            "expires_at": grant.expires_at and grant.expires_at.isoformat(),
-            "refreshed": grant.refresh_token is not None,
+            "scopes": [] if grant is None else list(grant.scopes),
+            "expires_at": grant and grant.expires_at and grant.expires_at.isoformat(),
+            "refreshed": grant is not None and grant.refresh_token is not None,
+            "damaged": grant is None,
         }
         for owner, grant in owned
     ]

@@ -13,7 +13,7 @@ from ..core import Hints, Requirement, Secret, ToolAuth, ToolSpec
 from ..schema.describe import LIMITS, closest_match, describe, did_you_mean, display_name
 from ..schema.handles import REFERENCE
 from ..tools import Tool
-from ..tools.load import place_of
+from ..tools.places import place_of
 from .terminal import Output, UsageError, clean, one_line
 
 if TYPE_CHECKING:

@@ -3,6 +3,8 @@
 The one file of the command that reads settings into a workbench; `check` reports on them.
 """
 
+import logging
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -11,17 +13,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import ToolcribError
+from ..tools import Permissions
 from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench, filtered
-from .terminal import UsageError, echo
+from .terminal import LogFormatter, UsageError, echo
 
 if TYPE_CHECKING:
     from ..workbench.config import LoadedSource
     from ..workbench.settings import Settings
 
 SOURCE_FORMS = (
-    "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, or an importable name: "
+    "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, a git address "
+    "(git+https://HOST/PATH@REF#FOLDER), or an importable name: "
     "'package.module' or 'package.module:name'"
 )
 
@@ -90,6 +94,7 @@ def open_sources(
     if not named:
         where = f", and {settings.file} names none" if settings.file else ""
         raise UsageError(f"No source of tools is named{where}. {SOURCE_FORMS}. {example}")
+    log_fetches()
     loaded = load_sources(named, settings, followed=_followed if follow else None)
     problems = tuple(problem for one in loaded for problem in one.problems)
     if only:
@@ -101,6 +106,17 @@ def open_sources(
     return Opened(
         [one.source for one in loaded], {**_credentials(loaded, settings, store, serves=follow), **made}, problems
     )
+
+
+def log_fetches() -> None:
+    """From now on, write to standard error what is fetched."""
+    log = logging.getLogger("toolcrib.git")
+    if not log.handlers:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(LogFormatter("%(message)s"))
+        log.addHandler(handler)
+        log.setLevel(logging.INFO)
+        log.propagate = False
 
 
 def _credentials(
@@ -135,14 +151,14 @@ def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequ
     return chosen
 
 
-def _followed(source: Any) -> Any:
-    """*source*; where it is a `.py` file or a folder, as one that follows what is saved."""
+def _followed(source: Any, permissions: Permissions) -> Any:
+    """*source*; where it is a file or a folder of tools, as one that follows what is saved."""
     if not isinstance(source, str | Path) or not str(source).strip():
         return source
     file, colon, _ = str(source).rpartition(":")
     path = Path(file if colon and file.endswith(".py") and not Path(source).exists() else source)
-    return (
-        Watched(source)
-        if (path.is_dir() and not webassembly_in(path)) or (path.suffix == ".py" and path.exists())
-        else source
-    )
+    if webassembly_in(path) and path.exists():
+        from ..tools.watch_sandboxed import WatchedSandboxed
+
+        return WatchedSandboxed(path, permissions)
+    return Watched(source) if path.is_dir() or (path.suffix == ".py" and path.exists()) else source

@@ -111,7 +111,7 @@ class TextTranscript:
         first, _, more = self._redact(text).strip().partition("\n")
         shown = f"{error}{one_line(first)}{' …' if more else ''}"
         repaired = f", {len(result.repairs)} repaired" if result.repairs else ""
-        took = f"({max(0.0, (result.finished_at - result.started_at).total_seconds()):.2f} s{repaired})"
+        took = f"({max(0.0, result.duration_s):.2f} s{repaired})"
         width = (terminal_width() or 80) - 1 if is_terminal(2) else _LINE_CHARS
         # Errors are read, so they may run over the line.
         room = _ERROR_CHARS if error else max(40, width - len(begin) - len(took) - 2)

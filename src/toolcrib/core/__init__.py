@@ -30,6 +30,7 @@ from .failure import leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
 from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
+from .moments import EPOCH, moment
 from .pending import (
     Answer,
     Approve,
@@ -62,7 +63,7 @@ from .protocols import (
 )
 from .record import CallRecord
 from .redaction import Redaction, redacted, redacted_content, redacted_data, redacted_json
-from .result import EPOCH, Repair, Result, Status, content_of
+from .result import Repair, Result, Status, content_of
 from .semaphore import (
     Deadlock,
     Permit,
@@ -193,6 +194,7 @@ __all__ = [
     "is_source",
     "leaves",
     "log_failure",
+    "moment",
     "postpone",
     "new_handle",
     "redacted",

@@ -50,8 +50,7 @@ class CancellationToken:
             callback()
 
         def remove() -> None:
-            with self._lock:
-                self._callbacks.pop(key, None)
+            self._callbacks.pop(key, None)
 
         return remove
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from .call import Caller
+from .moments import keep_as_moments
 
 
 @dataclass(slots=True)
@@ -30,3 +31,6 @@ class CallRecord:
     answered_by: str | None = None
     arguments: str | None = None
     result: str | None = None
+
+
+keep_as_moments(CallRecord, "started_at")

@@ -2,16 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar
 
 from .content import Audio, Content, Data, File, Image, Text, content_to_dict
 from .errors import ToolError
+from .moments import EPOCH, keep_as_moments
 from .pending import Pending, StillPending
 
 T_co = TypeVar("T_co", covariant=True)
-
-EPOCH = datetime.fromtimestamp(0, UTC)
 
 Status = Literal["success", "error", "pending"]
 
@@ -53,6 +52,11 @@ class Result(Generic[T_co]):
     metadata: dict[str, Any] = field(default_factory=_no_metadata)
 
     @property
+    def duration_s(self) -> float:
+        """How long the call took, in seconds."""
+        return (self.finished_at - self.started_at).total_seconds()
+
+    @property
     def status(self) -> Status:
         if self.error is not None:
             return "error"
@@ -90,6 +94,9 @@ class Result(Generic[T_co]):
             "metadata": self.metadata or None,
         }
         return {name: value for name, value in data.items() if value is not None}
+
+
+keep_as_moments(Result, "started_at", "finished_at")
 
 
 _READY = (Text, Data, Image, Audio, File)

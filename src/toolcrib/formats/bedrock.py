@@ -31,7 +31,7 @@ from .history import ToolOutput
 from .offer import Offer, Offered, offer
 from .turns import Reply, Stop, TextDelta, Usage, text_of
 
-_STOPS: Mapping[str, Stop] = {
+STOPS: Mapping[str, Stop] = {
     "end_turn": "end",
     "stop_sequence": "end",
     "tool_use": "calls",
@@ -42,6 +42,7 @@ _STOPS: Mapping[str, Stop] = {
     "malformed_model_output": "malformed",
     "malformed_tool_use": "malformed",
 }
+"""Why the model stopped, by Bedrock's word for it."""
 _ANSWER = "Bedrock's answer"
 
 
@@ -146,7 +147,7 @@ def _reply(
     return reading.finished_reply(
         "".join(texts),
         made,
-        reading.stop_reason(reason, _STOPS),
+        reading.stop_reason(reason, STOPS),
         Usage(sent, reading.token_count(usage, "outputTokens"), cached, written),
         {"role": "assistant", "content": content},
         reason=str(reason or ""),

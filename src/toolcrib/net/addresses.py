@@ -55,11 +55,12 @@ class Guard:
         """Raise GuardError where *url* may not be reached, whatever address its name has."""
         try:
             url = URL(url)
-            host, port = url.raw_host.decode("ascii"), url.port or _PORTS.get(url.scheme)
+            host = url.raw_host.decode("ascii")
         except (InvalidURL, UnicodeError):
             raise GuardError("The URL is not valid.") from None
-        if port is None or not host:
+        if url.scheme not in _PORTS or not host:
             raise GuardError(f"A URL begins with https:// and a host, not with '{url.scheme[:20]}:'.")
+        port = url.port or _PORTS[url.scheme]
         if url.userinfo:
             raise GuardError(f"A URL may not have a user name in it; this one, of '{host}', has.")
         if self._hosts is not None and not any(_matches(host, name) and port == its for name, its in self._hosts):

@@ -1,4 +1,7 @@
-"""Redacts known secrets in the lines of Toolcrib's own logs: whatever is logged there, with what it was raised by."""
+"""Redacts known secrets in the lines of Toolcrib's own logs: whatever is logged there, with what it was raised by.
+
+And in those of `asyncio`, which reports there what nobody waited for: the exception of a task that a tool has started.
+"""
 
 import logging
 import traceback
@@ -6,11 +9,11 @@ import weakref
 
 from .redact import Redactor
 
-_LOGS = tuple(map(logging.getLogger, ("toolcrib", "toolcrib.watch")))  # a filter concerns no logs below
+_LOGS = tuple(map(logging.getLogger, ("toolcrib", "toolcrib.watch", "asyncio")))  # a filter concerns no logs below
 
 
 def redact_log(redactor: Redactor) -> None:
-    """Redact the secrets of *redactor* in the logs of Toolcrib as long as it is in use."""
+    """Redact the secrets of *redactor* in the logs of Toolcrib and asyncio as long as it is in use."""
     lines = _Lines(redactor)
     for log in _LOGS:
         log.addFilter(lines)

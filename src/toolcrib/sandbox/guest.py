@@ -8,7 +8,7 @@ from typing import Any
 from ..core import Context, LoadError, SetupError, ToolError
 
 try:
-    from .modules import OutputOverLimit, ProgramLimits, Programs, Trapped
+    from .modules import Ended, InputOverLimit, OutputOverLimit, ProgramLimits, Programs, Trapped
 except ModuleNotFoundError as missing:
     package = (missing.name or "").partition(".")[0]
     if package == "toolcrib":
@@ -18,11 +18,17 @@ except ModuleNotFoundError as missing:
     ) from missing
 
 
-class GuestPrograms:
-    """Loads the modules of a worker process, each compiled once."""
+_MOST_ENVIRONMENT_CHARS = 128 * 1024
 
-    def __init__(self) -> None:
-        self._programs = Programs()
+
+class GuestPrograms:
+    """Loads the modules of a worker process, each compiled once.
+
+    *own_signals* as in `Programs`: a process that has other business than these modules cannot promise it.
+    """
+
+    def __init__(self, *, own_signals: bool = True) -> None:
+        self._programs = Programs(own_signals=own_signals)
 
     def load(self, where: Mapping[str, Any], name: str) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
         """What runs the module at *where*: its arguments as JSON on standard input → what it wrote.
@@ -32,34 +38,43 @@ class GuestPrograms:
         code = Path(where["file"]).read_bytes()
         if hashlib.sha256(code).hexdigest() != where["sha256"]:
             raise LoadError(f"Its file has changed since the host loaded it ({where['file']}). Load it again.")
-        program = self._programs.compile(code)
+        program = self._programs.compile(code, [tuple(mount) for mount in where["mounts"]])
         limits = ProgramLimits(**where["limits"])
 
         async def run(arguments: str, context: Context) -> dict[str, Any]:
-            environment = _environment(name, where["variables"], context)
+            environment = environment_of(name, where["variables"], context)
             try:
                 ended = await program.run(arguments.encode(), environment, limits)
+            except InputOverLimit:
+                raise ToolError(
+                    f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
+                ) from None
             except OutputOverLimit:
                 raise ToolError(
                     f"Tool '{name}' wrote more than {limits.output_bytes} bytes. Ask for less.", "too_large"
                 ) from None
             except Trapped as trapped:
                 reason = f"Tool '{name}' was stopped: {trapped}."
-                raise ToolError(reason + _quoted(trapped.error_output), "trapped") from None
-            if ended.status:
-                reason = f"Tool '{name}' ended with status {ended.status}."
-                raise ToolError(reason + _quoted(ended.error_output))
-            for line in ended.error_output.decode(errors="replace").splitlines():
-                context.log.info("%s", line)
-            try:
-                return {"text": ended.output.decode()}
-            except UnicodeDecodeError:
-                raise ToolError(f"Tool '{name}' wrote what is not UTF-8 text.", "invalid_result") from None
+                raise ToolError(reason + quoted(trapped.error_output), "trapped") from None
+            return text_of(ended, name, context)
 
         return run
 
 
-def _environment(name: str, variables: list[str], context: Context) -> dict[str, str]:
+def text_of(ended: Ended, name: str, context: Context) -> dict[str, Any]:
+    """What a program has written, for the host. Raises ToolError for a status other than 0, and for other than text."""
+    if ended.status:
+        reason = f"Tool '{name}' ended with status {ended.status}."
+        raise ToolError(reason + quoted(ended.error_output))
+    for line in ended.error_output.decode(errors="replace").splitlines():
+        context.log.info("%s", line)
+    try:
+        return {"text": ended.output.decode()}
+    except UnicodeDecodeError:
+        raise ToolError(f"Tool '{name}' wrote what is not UTF-8 text.", "invalid_result") from None
+
+
+def environment_of(name: str, variables: list[str], context: Context) -> dict[str, str]:
     """The *variables* of the host that the tool names, and its credentials: `NAME` of a secret, `PROVIDER_TOKEN`."""
     found: dict[str, str] = {}
     for variable in variables:
@@ -74,9 +89,12 @@ def _environment(name: str, variables: list[str], context: Context) -> dict[str,
         found[key] = credential.secret
     if any("\0" in text for text in found.values()):
         raise ToolError(f"A variable of tool '{name}' has a NUL, which no environment can hold.", "unavailable")
+    if sum(len(key) + len(text) for key, text in found.items()) > _MOST_ENVIRONMENT_CHARS:
+        raise ToolError(f"The variables of tool '{name}' are larger than 128 KiB together.", "unavailable")
     return found
 
 
-def _quoted(error_output: bytes) -> str:
+def quoted(error_output: bytes) -> str:
+    """What a program wrote to standard error, as the end of a message."""
     text = error_output.decode(errors="replace").strip()
     return f" It wrote: {text[-2000:]}" if text else ""

@@ -1,7 +1,8 @@
-"""WebAssembly modules as programs: compiled once, and run with an input, an environment and limits, and nothing else.
+"""WebAssembly modules as programs: compiled once, and run with an input, an environment, folders and limits.
 
 A module reads its input from standard input, and writes its result to standard output (WASI preview 1). It has no
-files, no network, no variables of this process. Runs in a worker process: a guest that does not return is ended there.
+network, no variables of this process, and only the folders that it is given. A run that is cancelled is stopped: where
+it computes or sleeps, in its thread; with folders, where a file may block, only with the process.
 """
 
 import asyncio
@@ -9,22 +10,24 @@ import contextlib
 import hashlib
 import os
 import selectors
-import stat
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 import wasmtime
-from platformdirs import user_cache_path
 
-from ..core import LoadError
+from ..core import LoadError, in_thread
+from . import interrupts
+from .cache import private_folder
+from .run import Run, close_at_exit
+from .streams import WASI, define
 
-_WASI = ("wasi_snapshot_preview1", "wasi_unstable")
 _PIECE_BYTES = 2**16
 _TABLE_ELEMENTS = 100_000
+_HIGH_STATUS = 126
 _STACK_BYTES = 512 * 1024
 _REASONS = {
     wasmtime.TrapCode.UNREACHABLE: "it gave up (an instruction that is never to be reached)",
@@ -36,9 +39,10 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True)
 class ProgramLimits:
-    """What one run may use, in bytes: *memory*, standard output, and of standard error what is kept."""
+    """What one run may use, in bytes: memory, standard input and output, and of standard error what is kept."""
 
     memory_bytes: int = 64 * 1024**2
+    input_bytes: int = 4 * 1024**2
     output_bytes: int = 8 * 1024**2
     error_bytes: int = 16 * 1024
 
@@ -55,9 +59,17 @@ class OutputOverLimit(Exception):
     """The program wrote more than its limit."""
 
 
+class InputOverLimit(Exception):
+    """The program was to read more than its limit."""
+
+
+Mount = tuple[str, str, bool]
+"""A folder of a guest: its path there, the resolved path of the host's folder, and whether it may be written."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a program ended, and what it wrote."""
+    """How a program ended, and what it wrote. *status* is 126 for all that are higher."""
 
     status: int
     output: bytes
@@ -67,29 +79,33 @@ class Ended:
 class Programs:
     """Compiles modules, and keeps what was compiled in a folder that nobody else can write to."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, own_signals: bool = True) -> None:
+        """Without *own_signals*, a module that traps is stopped by checks in its code, which are slower.
+
+        Whoever else takes the signals of processor faults, as `faulthandler` does, would end the process at a trap.
+        """
         config = wasmtime.Config()
+        config.signals_based_traps = own_signals
         config.epoch_interruption = True
         config.wasm_threads = False
         config.max_wasm_stack = _STACK_BYTES
-        self._engine = wasmtime.Engine(config)
-        self._linker = wasmtime.Linker(self._engine)
-        self._linker.define_wasi()
-        self._key = f"{version('wasmtime')} {_STACK_BYTES} epochs".encode()
+        self._engine = close_at_exit(wasmtime.Engine(config))
+        self._linkers = {streams: _linker(self._engine, streams=streams) for streams in (True, False)}
+        self._key = f"{version('wasmtime')} {_STACK_BYTES} epochs {own_signals}".encode()
 
-    def compile(self, code: bytes) -> "Program":
-        """The program in *code*. Raises LoadError for what cannot run here."""
+    def compile(self, code: bytes, mounts: Sequence[Mount] = ()) -> "Program":
+        """The program in *code*, which has the folders *mounts*. Raises LoadError for what cannot run here."""
         name = hashlib.sha256(self._key + b"\0" + code).hexdigest()
-        folder = _private_folder()
+        folder = private_folder("wasm")
         module = None if folder is None else self._cached(folder / name)
         if module is None:
             try:
                 module = wasmtime.Module(self._engine, code)
             except wasmtime.WasmtimeError as error:
-                raise LoadError(f"It is not a valid WebAssembly module: {_first_line(error)}.") from None
+                raise LoadError(f"It is not a valid WebAssembly module: {first_line(error)}.") from None
             if folder is not None:
-                _keep(folder / name, bytes(module.serialize()))
-        return Program(self._engine, self._linker, module)
+                keep(folder / name, bytes(module.serialize()))
+        return Program(self._engine, self._linkers[not mounts], module, mounts)
 
     def _cached(self, file: Path) -> wasmtime.Module | None:
         # What is damaged is compiled again: it is native code, which nothing checks once it is loaded.
@@ -108,42 +124,78 @@ class Programs:
 class Program:
     """A compiled module. Raises LoadError for one that is not a program, or needs what it cannot have here."""
 
-    def __init__(self, engine: wasmtime.Engine, linker: wasmtime.Linker, module: wasmtime.Module) -> None:
-        foreign = sorted({f"{one.module}.{one.name}" for one in module.imports if one.module not in _WASI})
+    def __init__(
+        self, engine: wasmtime.Engine, linker: wasmtime.Linker, module: wasmtime.Module, mounts: Sequence[Mount]
+    ) -> None:
+        foreign = sorted({f"{one.module}.{one.name}" for one in module.imports if one.module != WASI})
         if foreign:
             raise LoadError(f"It imports {', '.join(foreign[:3])}, which nothing here offers. It may import WASI only.")
         if not any(one.name == "_start" and isinstance(one.type, wasmtime.FuncType) for one in module.exports):
             raise LoadError("It is not a program: it has no '_start'. Build it as a command, for WASI preview 1.")
+        try:
+            self._prepared = close_at_exit(linker.instantiate_pre(module))
+        except wasmtime.WasmtimeError as error:
+            raise LoadError(f"It imports what WASI preview 1 does not have: {first_line(error)}.") from None
         self._engine = engine
-        self._linker = linker
-        self._module = module
+        self._mounts = mounts
 
     async def run(self, data: bytes, environment: Mapping[str, str], limits: ProgramLimits) -> Ended:
-        """Run it with *data* as standard input. Raises Trapped, OutputOverLimit.
-
-        Cancelled, it leaves the guest running in its thread: whoever cancels ends the process.
-        """
-        with _Pipes(data, limits, stop=self._engine.increment_epoch) as pipes:
-            status = await asyncio.to_thread(self._status, pipes, environment, limits)
-            pipes.finish()
-            if pipes.is_over:
-                raise OutputOverLimit
-            if isinstance(status, str):
-                raise Trapped(status, pipes.error_output)
-            return Ended(status, pipes.output, pipes.error_output)
-
-    def _status(self, pipes: "_Pipes", environment: Mapping[str, str], limits: ProgramLimits) -> int | str:
-        """Its exit status, or the reason why it was stopped."""
+        """Run it with *data* as standard input. Raises Trapped, InputOverLimit, OutputOverLimit."""
+        if len(data) > limits.input_bytes:
+            raise InputOverLimit
         wasi = wasmtime.WasiConfig()
         wasi.env = list(environment.items())
         wasi.argv = ["tool"]
-        wasi.stdin_file, wasi.stdout_file, wasi.stderr_file = pipes.paths
+        if self._mounts:
+            return await self._run_by_pipes(data, wasi, limits)
+        run = Run(
+            data,
+            output_bytes=limits.output_bytes,
+            error_bytes=limits.error_bytes,
+            interrupt=self._engine.increment_epoch,
+        )
+        try:
+            status = await in_thread(lambda: self._status(run, wasi, limits))
+        except BaseException:
+            run.stop()
+            raise
+        return _ended(status, bytes(run.output), bytes(run.error_output), is_over=run.is_over)
+
+    async def _run_by_pipes(self, data: bytes, wasi: wasmtime.WasiConfig, limits: ProgramLimits) -> Ended:
+        run = Run(b"", output_bytes=0, error_bytes=0, interrupt=self._engine.increment_epoch)
+        with Pipes(data, limits, stop=run.stop) as pipes:
+            wasi.stdin_file, wasi.stdout_file, wasi.stderr_file = pipes.paths
+            try:
+                status = await asyncio.to_thread(self._status_with_mounts, run, wasi, limits)
+            except BaseException:
+                run.stop()
+                raise
+            pipes.finish()
+            return _ended(status, pipes.output, pipes.error_output, is_over=pipes.is_over)
+
+    def _status_with_mounts(self, run: Run, wasi: wasmtime.WasiConfig, limits: ProgramLimits) -> int | str:
+        for path, folder, is_writable in self._mounts:
+            try:
+                # A link that has come in place of the folder since it was resolved would be followed.
+                if Path(folder).resolve() != Path(folder):
+                    raise wasmtime.WasmtimeError("it is another folder now")
+                wasi.preopen_dir(folder, path, is_writable)
+            except wasmtime.WasmtimeError:
+                wasi.close()  # it holds the pipes
+                return f"its folder {path} is not what it was when the tool was loaded"
+        return self._status(run, wasi, limits)
+
+    def _status(self, run: Run, wasi: wasmtime.WasiConfig, limits: ProgramLimits) -> int | str:
+        """Its exit status, or the reason why it was stopped."""
         store = wasmtime.Store(self._engine)
         store.set_limits(memory_size=limits.memory_bytes, table_elements=_TABLE_ELEMENTS, instances=1, memories=1)
         store.set_wasi(wasi)
-        store.set_epoch_deadline(1)
+        interrupts.watch(store, run)
         try:
-            instance = self._linker.instantiate(store, self._module)
+            try:
+                instance = self._prepared.instantiate(store)
+            except wasmtime.WasmtimeError:
+                return f"it cannot begin with the {limits.memory_bytes // 1024**2} MiB of memory that it may have"
             start = instance.exports(store)["_start"]
             assert isinstance(start, wasmtime.Func)
             start(store)
@@ -151,14 +203,32 @@ class Program:
             return ended.code
         except wasmtime.Trap as trap:
             return _REASONS.get(trap.trap_code, "it did what WebAssembly forbids") if trap.trap_code else "it trapped"
-        except wasmtime.WasmtimeError:
-            return f"it cannot begin with the {limits.memory_bytes // 1024**2} MiB of memory that it may have"
+        except wasmtime.WasmtimeError as error:
+            if "invalid exit status" in str(error):  # the engine has no others than 0 to 125, and does not say which
+                return _HIGH_STATUS
+            return "it was interrupted" if run.stopped.is_set() else "a function of WASI refused it"
         finally:
             store.close()
+            run.ended.set()
         return 0
 
 
-class _Pipes:
+def _linker(engine: wasmtime.Engine, *, streams: bool) -> wasmtime.Linker:
+    linker = close_at_exit(wasmtime.Linker(engine))
+    linker.define_wasi()
+    define(linker, streams=streams)
+    return linker
+
+
+def _ended(status: int | str, output: bytes, error_output: bytes, *, is_over: bool) -> Ended:
+    if is_over:
+        raise OutputOverLimit
+    if isinstance(status, str):
+        raise Trapped(status, error_output)
+    return Ended(status, output, error_output)
+
+
+class Pipes:
     """The standard streams of one run: feeds the input, and collects what is written, in a thread of its own."""
 
     def __init__(self, data: bytes, limits: ProgramLimits, *, stop: Callable[[], None]) -> None:
@@ -182,7 +252,7 @@ class _Pipes:
     def error_output(self) -> bytes:
         return bytes(self._written["error"])
 
-    def __enter__(self) -> "_Pipes":
+    def __enter__(self) -> "Pipes":
         self._thread.start()
         return self
 
@@ -238,24 +308,14 @@ class _Pipes:
         return bool(piece)
 
 
-def _private_folder() -> Path | None:
-    """Where compiled code is kept; None where nobody can vouch for the folder."""
-    folder = user_cache_path("toolcrib") / "wasm"
-    try:
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        seen = folder.lstat()
-    except OSError:
-        return None
-    is_ours = stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o077
-    return folder if is_ours else None
-
-
-def _keep(file: Path, compiled: bytes) -> None:
+def keep(file: Path, compiled: bytes) -> None:
+    """Write what was compiled to *file*, behind a digest of it."""
     with contextlib.suppress(OSError), NamedTemporaryFile(dir=file.parent, delete=False) as made:
         made.write(hashlib.sha256(compiled).digest() + compiled)
         made.close()
         Path(made.name).replace(file)
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """What the engine says first, without a full stop."""
     return str(error).strip().partition("\n")[0][:200].rstrip(".")

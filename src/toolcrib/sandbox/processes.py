@@ -34,7 +34,7 @@ _log = logging.getLogger("toolcrib")
 
 _TARGET = "toolcrib.sandbox.worker:serve"
 _TRIES = 3
-"""How many workers may be found dead before a call that has not begun fails."""
+"""How many new workers may end before a call that has not begun fails."""
 _GRACE_S = 0.05
 """How long a cancelled tool may clean up; less than what `call.deadline` allows."""
 _CALLERS = 16
@@ -125,11 +125,11 @@ class ProcessWork:
     """
 
     def __init__(self, codec: Codec, processes: Callable[[], Processes] = Processes) -> None:
-        self._codec = codec
-        self._processes = processes
+        self.codec = codec
+        self.processes = processes
 
     async def __call__(self, arguments: dict[str, Any], context: Context) -> Any:
-        lease = WorkerLease(self._codec, context, context.host.resource(self._processes).pool())
+        lease = WorkerLease(self.codec, context, context.host.resource(self.processes).pool())
         try:
             await lease.wait()
             if lease.needs_preparation():
@@ -157,7 +157,7 @@ class WorkerLease:
         self._key = f"{self._name} {codec.key}"
         self._call = next(_numbers)
         self._worker: Worker | None = None
-        self._has_turn = self._is_sound = self._has_begun = False
+        self._has_turn = self._is_sound = self._has_begun = self._is_fresh = False
         self._redactions: list[Redaction] = []
         self._printed = PrintedOutput(self._name, context.host.redaction, self._redacted)
 
@@ -172,11 +172,11 @@ class WorkerLease:
     async def prepare(self) -> None:
         """Until a worker has imported the tool. Raises ToolError."""
         due = monotonic() + self._pool.limits.start_s
-        for left in reversed(range(_TRIES)):
+        left = _TRIES
+        while True:
             worker = self._worker or self._take()
             if self._key in worker.known:
                 return
-            is_fresh = not worker.known
             # Not by asyncio.timeout: its way out is a cancellation of the task, which means something else here.
             timer = asyncio.get_running_loop().call_later(due - monotonic(), worker.kill)
             try:
@@ -194,6 +194,7 @@ class WorkerLease:
             except WorkerGone as gone:
                 if monotonic() > due:
                     raise self._unavailable(f"It was not loaded within {self._pool.limits.start_s:g} s.") from None
+                left -= self._is_fresh
                 if not left:
                     raise ToolError(
                         f"Tool '{self._name}' was lost: its worker process {gone} before it began.", "lost"
@@ -202,8 +203,9 @@ class WorkerLease:
                 if reply["type"] == "ready":
                     worker.known.add(self._key)
                     return
+                left -= 1
                 # A worker that has served before may know a file as it was.
-                if is_fresh or not left:
+                if self._is_fresh or not left:
                     raise self._unavailable(reply["message"])
             finally:
                 timer.cancel()
@@ -215,7 +217,8 @@ class WorkerLease:
         Cancelled, it stops the work and everything that it started.
         """
         message = self._message(arguments)
-        for left in reversed(range(_TRIES)):
+        left = _TRIES
+        while True:
             worker = self._worker
             assert worker is not None
             try:
@@ -226,12 +229,13 @@ class WorkerLease:
             except TooLarge as error:
                 raise ToolError(f"The arguments of '{self._name}' are {error}.", "too_large") from None
             except WorkerGone as gone:
+                left -= self._is_fresh
                 if self._has_begun or not left:
                     raise ToolError(
                         f"Tool '{self._name}' was lost: its worker process {gone}. What it had done by then is done.",
                         "lost",
                     ) from None
-                # The worker died idle, and nothing of this call has happened.
+                # Nothing of this call has happened.
                 self._give_back()
                 await self.prepare()
             except BaseException:
@@ -239,7 +243,6 @@ class WorkerLease:
                 raise
             else:
                 return self._end(reply)
-        raise AssertionError("the last try has returned or raised")
 
     def release(self) -> None:
         """Give the worker back. What is not known to have ended well is stopped."""
@@ -256,6 +259,8 @@ class WorkerLease:
             raise ToolError(
                 f"Tool '{self._name}' was lost: its worker process {gone} before it began.", "lost"
             ) from None
+        # One that has served before may have died idle: such a one is no try.
+        self._is_fresh = not self._worker.known
         self._worker.sink = self._printed.write
         # A thread that an earlier call has left behind may print something in this one's time.
         redaction = self._context.host.redaction

@@ -92,8 +92,8 @@ def _unknown_key(model: Any, keys: Keys, header: str) -> str:
             annotation = model.model_fields[key].annotation
             model = next(iter(get_args(annotation)), annotation)
     takes = [info.alias or key for key, info in model.model_fields.items()]
-    table = f"[{header}{above[0]}]" if above else ""
-    inside = f" in [{table}]" if len(above) > 1 else f" in {table}" if above else ""
+    tables = header + ".".join(str(key) for key in above if isinstance(key, str))
+    inside = f" in [[{tables}]]" if above and isinstance(above[-1], int) else f" in [{tables}]" if above else ""
     hint = did_you_mean(closest_match(str(name), takes))
     return f"There is no key '{display_name(str(name))}'{inside}.{hint} It takes: {', '.join(takes)}."
 

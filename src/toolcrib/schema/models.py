@@ -38,13 +38,15 @@ def arguments_model(
     name: str | None = None,
     without: Collection[str] = (),
     docs: Mapping[str, str] | None = None,
+    config: ConfigDict | None = None,
 ) -> type[BaseModel]:
     """Return a pydantic model of the arguments that a model fills in for *fn*: the parameters but those *without*.
 
     Its fields, aliases, defaults and descriptions are those of the tool's input schema: `*args` is a list under its own
     name, `**kwargs` admits other names, what the host provides is left out. *docs* are descriptions by name, in place
-    of those in the docstring. A parameter whose name a model cannot have
-    for a field (`schema`, `_x`) is the alias of one. `read_arguments` returns the arguments in a value of the model.
+    of those in the docstring. A parameter whose name a model cannot have for a field (`schema`, `_x`) is the alias of
+    one. *config* is of the model, beside `extra="allow"` for `**kwargs`; by default it refuses other names, and NaN.
+    `read_arguments` returns the arguments in a value of the model.
 
     Raises DefinitionError where *fn* cannot be a tool.
     """
@@ -64,7 +66,7 @@ def arguments_model(
         if get_origin(annotation) is NotRequired and not filled_in:
             is_shown = "default" in shown.schema["properties"][shown.aliases.get(each, each)]
             body[field] = written[each].default if is_shown else Field(default_factory=_factory(written.get(each)))
-    config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=())
+    config = ConfigDict(extra="forbid", allow_inf_nan=False, protected_namespaces=()) | (config or ConfigDict())
     if shown.extra is not None:
         body["__annotations__"]["__pydantic_extra__"] = dict[str, shown.extra]  # type: ignore[name-defined]
         config["extra"] = "allow"

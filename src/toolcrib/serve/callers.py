@@ -36,17 +36,17 @@ class Callers:
         if not isinstance(caller, Caller):
             # Such as the None of a lookup that found nobody: that is not the person at this computer.
             raise SetupError(f"identify returned {type(caller).__name__}, not a Caller. Raise where there is nobody.")
-        bench = self._benches.get(caller)
-        if bench is None:
-            bench = self._benches[caller] = self.crib.workbench(caller)
-            if len(self._benches) > _MOST:
-                _, unused = self._benches.popitem(last=False)
-                task = asyncio.create_task(unused.stop())
-                self._stopping.add(task)
-                task.add_done_callback(self._stopping.discard)
-            with suppress(ToolcribError):  # logged, and each call answers for itself
-                await bench.start()
-        self._benches.move_to_end(caller)
+        if (known := self._benches.get(caller)) is not None:
+            self._benches.move_to_end(caller)
+            return known
+        bench = self._benches[caller] = self.crib.workbench(caller)
+        if len(self._benches) > _MOST:
+            _, unused = self._benches.popitem(last=False)
+            task = asyncio.create_task(unused.stop())
+            self._stopping.add(task)
+            task.add_done_callback(self._stopping.discard)
+        with suppress(ToolcribError):  # logged, and each call answers for itself
+            await bench.start()
         return bench
 
     def __iter__(self) -> Iterator[Workbench]:

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from ..core import Availability, Check, DefinitionError, Encode, Need, Needs, Semaphore, ToolSpec
+from ..core import AtDeadline, Availability, Check, DefinitionError, Encode, Need, Needs, Semaphore, ToolSpec, Work
 from .function import Parts, Tool
 from .spec import require_name
 from .work import Runs, needs_context, work_of
@@ -33,30 +33,51 @@ def from_schema(
 
     Raises DefinitionError for a name or a schema that cannot work.
     """
-    from .. import schema
-
     label = f"Tool '{require_name(spec.name)}'"
     if runs not in ("async", "sync", "async_generator", "generator"):
         raise DefinitionError(f"{label}: runs is async, sync, async_generator or generator, not {runs!r}.")
+    needs = Needs(context, depends) if context is not None or depends else None
+    made = from_work(
+        spec,
+        work_of(work, runs, needs),
+        check=check,
+        encode=encode,
+        fn=work,
+        home=home or getattr(work, "__module__", None) or __name__,
+        needs_context=needs_context(runs, needs),
+        at_deadline="left_running" if runs in ("sync", "generator") else "cancelled",
+    )
+    made.runs = runs
+    made.needs = needs
+    made.available = available
+    made.lock = Semaphore(1) if serial else None
+    return made
+
+
+def from_work(
+    spec: ToolSpec,
+    work: Work,
+    *,
+    check: Callable[[str], Check] | None = None,
+    encode: Callable[[str], Encode] | None = None,
+    fn: Callable[..., Any] | None = None,
+    home: str,
+    needs_context: bool = True,
+    at_deadline: AtDeadline = "cancelled",
+) -> Tool[..., Any]:
+    """A Tool that promises *spec* and does *work*, which takes the checked arguments and the Context.
+
+    *fn* is what calling the tool calls, *work* by default. The other arguments are those of `from_schema`. Raises
+    DefinitionError for a name or a schema that cannot work.
+    """
+    from .. import schema
+
+    label = f"Tool '{require_name(spec.name)}'"
     if check is None:
         check = functools.partial(
             schema.json_schema_check, schema=schema.require_schema(spec.input_schema, label=label)
         )
-    needs = Needs(context, depends) if context is not None or depends else None
-    made: Tool[..., Any] = Tool(
-        Parts(
-            spec,
-            work,
-            check,
-            encode or (lambda name: functools.partial(schema.serialize_any, name)),
-            work_of(work, runs, needs),
-            home or getattr(work, "__module__", None) or __name__,
-        )
-    )
-    made.runs = runs
-    made.needs = needs
-    made.needs_context = needs_context(runs, needs)
-    made.at_deadline = "left_running" if runs in ("sync", "generator") else "cancelled"
-    made.available = available
-    made.lock = Semaphore(1) if serial else None
+    encode = encode or (lambda name: functools.partial(schema.serialize_any, name))
+    made: Tool[..., Any] = Tool(Parts(spec, fn or work, check, encode, work, home))
+    made.needs_context, made.at_deadline = needs_context, at_deadline
     return made

@@ -61,7 +61,7 @@ class Tool(Generic[P, R]):
     __slots__ = (
         *("_aliases", "_check_as", "_code", "_encode_as", "_wrap", "at_deadline", "available", "check", "codec"),
         *("encode", "fn", "handles", "home", "isolation", "lock", "needs", "needs_context", "origin", "ref"),
-        *("retries", "runs", "source", "spec", "work"),
+        *("requires", "retries", "runs", "source", "spec", "work"),
     )
 
     spec: ToolSpec
@@ -84,6 +84,8 @@ class Tool(Generic[P, R]):
     lock: Semaphore | None
     retries: int | None
     handles: Mapping[str, Any] | None
+    requires: Mapping[str, Any]
+    """What it needs beside credentials, as JSON data, where it runs in the sandbox: hosts, mounts, limits."""
     source: Any
     _check_as: Callable[[str], Check]
     _encode_as: Callable[[str], Encode]
@@ -181,6 +183,7 @@ class Tool(Generic[P, R]):
         self._check_as, self._encode_as = parts.check, parts.encode
         self.check, self.encode, self.work = parts.check(spec.name), parts.encode(spec.name), parts.work
         self.runs, self.needs, self.needs_context, self.at_deadline = "async", None, True, "cancelled"
+        self.requires = {}
         self.isolation = self.codec = self.available = self.lock = self.retries = self.handles = self.source = None
         self._aliases, self._wrap, self._code = {}, None, (parts.fn,)
 

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import CodeType, ModuleType
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
 from .function import Definition, Tool, as_tool, definition_errors, is_tool
@@ -22,13 +22,21 @@ from .modules import (
     import_problem,
     importing,
     module_name_of,
+    python_files,
     siblings_of,
     webassembly_in,
     without_module_names,
 )
-from .stateful import ObjectSource, StatefulTool, marked_methods, tools_of_object
+from .places import identity, place_of_error
+from .stateful import ObjectSource, StatefulTool, tools_of_object
 
-TEXT_SOURCES = "a .py or .wasm file, a folder of either or with a tool.toml, 'package.module' or 'package.module:name'"
+if TYPE_CHECKING:
+    from .permissions import Permissions
+
+TEXT_SOURCES = (
+    "a .py or .wasm file, a folder of either or with a tool.toml, a git address, 'package.module' or "
+    "'package.module:name'"
+)
 SOURCES = f"a function, a Tool, an object or class with methods that are tools, {TEXT_SOURCES}"
 
 Errors = Sequence[tuple[Any, DefinitionError]]
@@ -59,10 +67,27 @@ def load(source: Any) -> Loaded:
     LoadError where *source* cannot be read or none of its tools can work, and DefinitionError where it is itself a
     function or object that cannot be a tool.
     """
+    # With the first source, and not with the package.
+    from .address import GitSource, is_git_address, parse_git_address
+    from .permissions import Permissions, Permitted
+
+    permissions = Permissions()
+    if isinstance(source, Permitted):
+        source, permissions = source.source, source.permissions
+    if is_git_address(source):
+        source = GitSource(parse_git_address(source))
+    if isinstance(source, GitSource):
+        from .git import fetch
+        from .outside import sandboxed_tools
+
+        folder = fetch(source).path
+        if not permissions.trusted:
+            return Loaded(*sandboxed_tools(source, folder, permissions))
+        source = folder
     if isinstance(source, Path):
-        return _load_path(source)
+        return _load_path(source, permissions=permissions)
     if isinstance(source, str) and not hasattr(source, "__toolcrib__"):
-        return _load_text(source)
+        return _load_text(source, permissions)
     if isinstance(source, ModuleType):
         return _load_module(source, source.__name__)
     return _load_object(source)
@@ -160,27 +185,6 @@ def offered_by(source: Any) -> list[Any]:
     return tools
 
 
-def place_of(value: Any) -> str | None:
-    """File and line where a tool, a function, a class or the class of an object is defined; None where unknown."""
-    value = getattr(value, "fn", value) if is_tool(value) else value
-    while isinstance(value, functools.partial):
-        value = value.func
-    try:
-        code = getattr(inspect.unwrap(value) if callable(value) else value, "__code__", None)
-        if isinstance(code, CodeType):
-            return f"{code.co_filename}:{code.co_firstlineno}"
-        kind = value if isinstance(value, type) else type(value)
-        return f"{inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]}"
-    except Exception:  # nothing that was written in a file, or a stand-in
-        return None
-
-
-def identity(tool: AnyTool) -> Any:
-    """What two Tools have in common where one file only imports the tool of another."""
-    code = getattr(inspect.unwrap(getattr(tool, "fn", None)), "__code__", None)  # type: ignore[arg-type]
-    return id(tool) if code is None else (code.co_filename, code.co_firstlineno, tool.spec.name)
-
-
 # Objects
 
 
@@ -189,7 +193,7 @@ def _load_object(source: Any) -> Loaded:
         source = _source_behind(source)
         tools = _tools_of(source)
     except DefinitionError as error:
-        if (place := _place_of_error(source)) is not None:
+        if (place := place_of_error(source)) is not None:
             error.add_note(f"It is defined at {place}.")
         raise
     return Loaded(tools, source=source if is_source(source) and not isinstance(source, ObjectSource) else None)
@@ -230,29 +234,18 @@ def _tools_of(source: Any) -> list[AnyTool]:
 
 
 def _problem(error: ToolcribError, value: Any, place: str) -> LoadProblem:
-    return LoadProblem(_place_of_error(value) or place, without_module_names(str(error)))
-
-
-def _place_of_error(value: Any) -> str | None:
-    """Where *value* is defined, or the first of its methods that cannot be a tool."""
-    with suppress(DefinitionError):
-        for definition in marked_methods(value if isinstance(value, type) else type(value)).values():
-            try:
-                definition()
-            except DefinitionError:
-                return place_of(definition.fn)
-    return place_of(value)
+    return LoadProblem(place_of_error(value) or place, without_module_names(str(error)))
 
 
 # Text and paths
 
 
-def _load_text(source: str) -> Loaded:
+def _load_text(source: str, permissions: "Permissions") -> Loaded:
     if not source.strip():
         raise LoadError(f"An empty text is not a source of tools. In text, a source is {TEXT_SOURCES}.")
     path, name = split_name(source)
     if path.is_dir() or path.suffix in (".py", ".wasm") or "/" in source:
-        return _load_path(path, name)
+        return _load_path(path, name, permissions=permissions)
     if not _DOTTED.fullmatch(source):
         raise LoadError(
             f"'{source}' is not a source of tools, and there is no such file. In text, a source is {TEXT_SOURCES}."
@@ -296,11 +289,11 @@ def split_name(source: str | Path) -> tuple[Path, str]:
     return path, ""
 
 
-def _load_path(path: Path, name: str = "") -> Loaded:
+def _load_path(path: Path, name: str = "", *, permissions: "Permissions") -> Loaded:
     if paths := webassembly_in(path):
         from .wasm import wasm_tools
 
-        return Loaded(*wasm_tools(paths))
+        return Loaded(*wasm_tools(paths, permissions))
     if path.is_dir():
         return _load_folder(path)
     if not path.is_file():
@@ -314,7 +307,7 @@ def _load_path(path: Path, name: str = "") -> Loaded:
 
 
 def _load_folder(path: Path) -> Loaded:
-    files = sorted(file for file in path.resolve().glob("*.py") if not file.name.startswith(("_", ".")))
+    files = python_files(path.resolve())
     if not files:
         raise LoadError(f"The folder {path} has no .py file.")
     loaded = Loaded()

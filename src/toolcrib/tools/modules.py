@@ -129,12 +129,22 @@ def _is_internal(filename: str) -> bool:
 
 
 def webassembly_in(path: Path) -> list[Path]:
-    """The WebAssembly tools at *path*: a `.wasm` file, a folder with a `tool.toml`, or those that are in a folder.
+    """The tools for the sandbox at *path*: a `.wasm` file, a folder with a `tool.toml`, or those that are in a folder.
 
     None where the folder has `.py` files too.
     """
-    if path.suffix == ".wasm" or (path / "tool.toml").is_file():
+    if path.suffix == ".wasm":
         return [path]
-    if any(path.glob("*.py")):
-        return []
-    return sorted([*path.glob("*.wasm"), *(file.parent for file in path.glob("*/tool.toml"))])
+    return [] if not (path / "tool.toml").is_file() and any(path.glob("*.py")) else sandboxed_in(path)
+
+
+def sandboxed_in(folder: Path) -> list[Path]:
+    """The tools for the sandbox in *folder*, or the folder itself, where it has a `tool.toml`."""
+    if (folder / "tool.toml").is_file():
+        return [folder]
+    return sorted([*folder.glob("*.wasm"), *(file.parent for file in folder.glob("*/tool.toml"))])
+
+
+def python_files(folder: Path) -> list[Path]:
+    """The `.py` files of *folder* that may define tools."""
+    return sorted(file for file in folder.glob("*.py") if not file.name.startswith(("_", ".")))

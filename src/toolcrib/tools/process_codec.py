@@ -177,6 +177,12 @@ def reference(fn: Any) -> str | None:
     return f"{module}:{name}"
 
 
+def referent(ref: str) -> Any:
+    """What *ref*, as `reference` returns it, names in a module that is imported already; None where there is none."""
+    module, _, path = ref.partition(":")
+    return functools.reduce(lambda value, name: getattr(value, name, None), path.split("."), sys.modules.get(module))
+
+
 def _written(value: Any, encode: Encode) -> dict[str, Any]:
     if isinstance(value, str):
         return {"text": str(value)}

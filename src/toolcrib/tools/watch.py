@@ -5,48 +5,21 @@ A file that cannot be loaded keeps its tools as they were, and becomes a problem
 
 import ast
 import hashlib
-import logging
 import os
 import stat
 import sys
-import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from time import monotonic
-from typing import Any
 
-from ..core import LoadError, Source
-from .function import Tool
-from .load import SOURCES, Loaded, identity, place_of, reload_files, split_name
+from ..core import LoadError
+from .following import SETTLE_S, AnyTool, Change, Following, PathState, change_of
+from .load import SOURCES, Loaded, reload_files, split_name
 from .modules import LoadProblem
+from .places import identity, place_of
 
-PathState = tuple[object, ...]
-"""What is at a path: `("file", digest)`, `("folder", *names)`, `("unreadable", reason)`, or `()` for nothing."""
-
-AnyTool = Tool[..., Any]
-_log = logging.getLogger("toolcrib.watch")
-
-_SETTLE_S = 0.3
-_RECHECK_S = 2.0
 _MAX_NEEDED = 1000
 """How many files of packages that tools import are followed."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """What a save changed: the names of tools, and new problems. *files* are those that were loaded again."""
-
-    files: tuple[Path, ...] = ()
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    problems: tuple[LoadProblem, ...] = ()
-
-    def __str__(self) -> str:
-        names = {"new": self.added, "changed": self.changed, "gone": self.removed}
-        parts = [f"{label}: {', '.join(which)}" for label, which in names.items() if which]
-        return f"Loaded {', '.join(path.name for path in self.files)} again; {'; '.join(parts) or 'same tools'}."
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +47,7 @@ class _File:
         return _File(self.tools, newest, self.needs if needs is None else needs, tuple(result.problems))
 
 
-class Watched(Source):
+class Watched(Following):
     """The tools of *source*, a `.py` file, `"file.py:name"` or a folder, as its files are.
 
     They are loaded at once; between `start` and `stop` a thread follows the files. A file that changes is loaded when
@@ -87,42 +60,18 @@ class Watched(Source):
     `.py` file nor a folder.
     """
 
-    def __init__(self, source: str | Path, *, settle_s: float = _SETTLE_S) -> None:
+    def __init__(self, source: str | Path, *, settle_s: float = SETTLE_S) -> None:
         path, self._name = split_name(source)
         if not (path.is_dir() or path.suffix == ".py"):
             raise LoadError(f"{path} is not a Python file or a folder, so it cannot be watched. A source is {SOURCES}.")
         if not path.exists():
             raise LoadError(f"There is no file {path}. A source is {SOURCES}.")
-        self._label = f"{path}:{self._name}" if self._name else str(path)
-        self._path = path.resolve()
+        super().__init__(path, f"{path}:{self._name}" if self._name else str(path), settle_s)
         self._is_folder = path.is_dir()
-        self._settle_s = settle_s
-        self._lock = threading.Lock()
         self._files: dict[Path, _File] = {}
         self._missing: LoadProblem | None = None
         self._stale: set[Path] = set()
-        self._seen: dict[Path, PathState] = {}
-        self._stop = threading.Event()
-        self._users = 0
-        self._users_lock = threading.Lock()  # not the other one, which is held while files are imported
         self._update(self._look())
-
-    async def start(self) -> None:
-        with self._users_lock:
-            self._users += 1
-            if self._users > 1:
-                return
-            self._stop = threading.Event()
-        # A daemon: a module that never ends being imported must not keep the process from ending.
-        threading.Thread(
-            target=self._follow, args=(self._stop,), name=f"toolcrib-watch-{self._path.name}", daemon=True
-        ).start()
-
-    async def stop(self) -> None:
-        with self._users_lock:
-            self._users = max(0, self._users - 1)
-            if not self._users:
-                self._stop.set()
 
     def tools(self) -> list[AnyTool]:
         """The tools, as they were last loaded. A file may export what it imported from another: one tool."""
@@ -138,73 +87,12 @@ class Watched(Source):
         found = [problem for file in self._files.values() for problem in file.problems]
         return [*found, *([self._missing] if self._missing is not None else [])]
 
-    def look(self) -> Change | None:
-        """Load now what has changed since the last look. None if nothing has."""
-        change = self._update(self._look())
-        if change is not None:
-            self._report(change)
-        return change
+    def _counts(self, path: str) -> bool:
+        return path.endswith(".py") or Path(path) in self._seen
 
-    def __str__(self) -> str:
-        return self._label
-
-    def __repr__(self) -> str:
-        return f"<Watched {self}>"
-
-    # Following
-
-    def _follow(self, stop: threading.Event) -> None:
-        while not stop.is_set():
-            try:
-                for _ in self._events(stop):
-                    now = self._look()
-                    if now == self._seen:
-                        continue
-                    now = self._settled(now, stop)
-                    change = None if stop.is_set() else self._update(now)
-                    if change is not None and not stop.is_set():
-                        self._report(change)
-                    break  # there may be other folders to watch
-            except Exception:
-                _log.exception("Watching %s failed; trying again", self)
-                stop.wait(_SETTLE_S)
-
-    def _events(self, stop: threading.Event) -> Iterator[None]:
-        """Yield when files may have changed: at events, and now and then, since some file systems have none."""
-        from watchfiles import watch  # here, so that importing toolcrib does not load it
-
-        looked_at = -_RECHECK_S  # at once: what changed before the watch began sends no event
-        events = watch(
-            *{folder for path in self._seen for folder in (path.parent, self._path) if folder.is_dir()},
-            watch_filter=lambda _, path: path.endswith(".py") or Path(path) in self._seen,
-            stop_event=stop,
-            rust_timeout=100,
-            yield_on_timeout=True,
-            raise_interrupt=False,
-            recursive=False,
-            ignore_permission_denied=True,
-        )
-        for changes in events:
-            if changes or monotonic() - looked_at >= _RECHECK_S:
-                yield
-                looked_at = monotonic()
-
-    def _settled(self, now: dict[Path, PathState], stop: threading.Event) -> dict[Path, PathState]:
-        while not stop.wait(self._settle_s) and (later := self._look()) != now:
-            now = later
-        return now
-
-    def _report(self, change: Change) -> None:
-        for problem in change.problems:
-            unchanged = any(
-                problem in file.problems and file.tools
-                for path, file in self._files.items()
-                if path not in change.files
-            )
-            _log.warning("Not loaded%s: %s", ", so its tools stay as they were" if unchanged else "", problem)
-        if change.files:
-            _log.info("%s", change)
-        self.changed()
+    def _keeps_tools(self, problem: LoadProblem, change: Change) -> bool:
+        others = [file for path, file in self._files.items() if path not in change.files]
+        return any(problem in file.problems and file.tools for file in others)
 
     def _look(self) -> dict[Path, PathState]:
         root = _state_of(self._path)
@@ -242,7 +130,7 @@ class Watched(Source):
             followed = {self._path, *files, *self._needed()}
             self._seen = {path: state for path, state in self._seen.items() if path in followed}
             new = tuple(problem for problem in self.problems if problem not in problems)
-            return _change(before, self.tools(), tuple(loaded), new)
+            return change_of(before, self.tools(), tuple(loaded), new)
 
     def _reload(self, files: Sequence[Path], changed: set[Path]) -> list[Path]:
         """Load those of *files* that have changed, or import what has. Returns those that were loaded."""
@@ -353,19 +241,4 @@ def _conflict(tool: AnyTool, taken: AnyTool) -> LoadProblem:
         place_of(tool) or name,
         f"'{name}' is also the name of the tool at {place_of(taken)}{differ}. Give one another name: "
         '@tool(name="...").',
-    )
-
-
-def _change(
-    old: Iterable[AnyTool], new: Iterable[AnyTool], files: tuple[Path, ...], problems: tuple[LoadProblem, ...]
-) -> Change | None:
-    before, after = ({tool.spec.name: tool.spec for tool in tools} for tools in (old, new))
-    if not (files or problems or before != after):
-        return None
-    return Change(
-        files,
-        added=tuple(name for name in after if name not in before),
-        changed=tuple(name for name, spec in after.items() if name in before and before[name] != spec),
-        removed=tuple(name for name in before if name not in after),
-        problems=problems,
     )

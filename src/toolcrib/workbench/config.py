@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from ..core import LoadError, ToolcribError, compile_globs
-from ..tools import Tool, load
+from ..tools import Permissions, Tool, load
+from ..tools.lock import LOCK, Lock, read_lock
 from .credentials import configured
 from .options import Options
 from .settings import NamedSource, Settings, find_settings, read_settings
@@ -67,25 +68,39 @@ def config_of(
 
 
 def load_sources(
-    named: Iterable[NamedSource], settings: Settings, *, followed: Callable[[str], Any] | None = None
+    named: Iterable[NamedSource], settings: Settings, *, followed: Callable[[Any, Permissions], Any] | None = None
 ) -> list[LoadedSource]:
     """Load each source once, with the deadlines of *settings*. *followed* makes of a source one that follows its files.
 
-    From then on, modules beside the settings and in the current folder can be imported.
+    What `toolcrib.lock` has of a source holds: its commit, its content, and the definitions of its tools. From then on,
+    modules beside the settings and in the current folder can be imported.
     """
     _let_import(settings)
+    lock = read_lock(lock_file(settings))
     origins: dict[str, str] = {}
     each = {(one.written, one.place): one for one in named}.values()
-    return [_load(one, settings, origins, followed) for one in each]
+    return [_load(one, settings, lock, origins, followed) for one in each]
+
+
+def lock_file(settings: Settings) -> Path:
+    """Where what is locked is noted: beside the settings, or in the current folder."""
+    return (Path() if settings.file is None else settings.file.parent) / LOCK
 
 
 def _load(
-    named: NamedSource, settings: Settings, origins: dict[str, str], followed: Callable[[str], Any] | None
+    named: NamedSource,
+    settings: Settings,
+    lock: Lock | None,
+    origins: dict[str, str],
+    followed: Callable[[Any, Permissions], Any] | None,
 ) -> LoadedSource:
     source: Any = ()
     tools: list[AnyTool] = []
     try:
-        loaded = load(named.source if followed is None else followed(named.source))
+        pinned: Any = named.source if lock is None else lock.pinned(named.source)
+        if followed is not None:
+            pinned = followed(pinned, named.permissions)
+        loaded = load(named.permissions.to(pinned))
         problems = [*map(str, (*loaded.problems, *getattr(loaded.source, "problems", ())))]
         # A source that changes stays itself; of any other the tools are enough.
         offered: Any = loaded.source
@@ -94,6 +109,9 @@ def _load(
         if offered is None:
             offered, repeated = _firsts(loaded.tools, {}, named)
             problems += repeated
+        if lock is not None and (locked := lock.find(named.source)) is not None:
+            problems += map(str, locked.problems(loaded.tools))
+            offered = View(named.written, (offered,), locked.accepted)
         source = with_deadlines(named.view(offered), settings)
         tools = loaded_from(source).tools
     except ToolcribError as error:

@@ -32,7 +32,6 @@ class LongList(list[Any]):
     """A list whose items are in its `json`."""
 
     def __init__(self, text: str) -> None:
-        super().__init__()
         self.json = text
         self._starts = _starts(text)
         if len(self):
@@ -58,10 +57,7 @@ class LongObject(dict[str, Any]):
         self.json = text
         starts = _starts(text)
         for start, after in pairwise(starts):
-            opening = text.find('"', start, after)
-            if opening < 0:
-                raise ValueError("a member without a name")
-            name, end = _decode(text, opening)
+            name, end = _decode(text, text.index('"', start, after))
             self[name] = (text.index(":", end, after) + 1, after - 1)
 
     def __getitem__(self, name: str) -> Any:

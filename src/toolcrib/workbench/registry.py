@@ -6,7 +6,8 @@ from typing import Any
 
 from ..core import LoadError, NameConflictError, ToolcribError, ToolSpec, UnknownToolError
 from ..tools import Tool, as_tool
-from ..tools.load import imported, place_of
+from ..tools.load import imported
+from ..tools.places import place_of
 
 
 class Registry:

@@ -28,9 +28,6 @@ from .sources import Sources
 
 _log = logging.getLogger("toolcrib")
 
-_MOST_GIVEN = 200
-"""So many of the secrets that a principal was given are redacted for them: those that were given last."""
-
 
 class CallerView(Protocol):
     """A workbench, as the runtime sees it."""
@@ -75,7 +72,7 @@ class CribRuntime:
             redact_log(self.redaction)
         self.is_stopped = False
         self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
-        self._given: dict[str, dict[str, None]] = {}  # the secrets that were given out, by principal
+        self._given: dict[str, Redactor] = {}  # of the principals to whom secrets were given out
         self._processes = self.options["processes"]
         if self._processes is not None:
             self.resources.set(Processes, self._processes)
@@ -378,29 +375,16 @@ class CribRuntime:
         with self._lock:
             redactor = self._redactors.get(caller.principal)
             if redactor is None:
-                given = self._given.get(caller.principal, {})
-                redactor = self._redactors[caller.principal] = self.redaction.copy(given)
-                if given:
-                    redact_log(redactor)
+                redactor = self._redactors[caller.principal] = self.redaction.copy()
             return redactor
 
     def _redact_also(self, principal: str, redactor: Redactor | None, secrets: Iterable[str]) -> None:
-        """Redact *secrets* for *principal* too, as long as the crib runs: a workbench may be gone before.
-
-        Of those that were given last, so many are kept: tokens are rotated again and again.
-        """
+        """Redact *secrets* for *principal* too, as long as the crib runs: a workbench may be gone before."""
         if redactor is None:
             return
-        with self._lock:
-            if (given := self._given.get(principal)) is None:
-                given = self._given[principal] = {}
-                redact_log(redactor)
-            for secret in secrets:
-                redactor.add(secret)
-                given.pop(secret, None)
-                given[secret] = None  # last of all
-            if len(given) > _MOST_GIVEN:
-                oldest = [*given][: len(given) - _MOST_GIVEN]
-                redactor.remove({*oldest} - {*self.options["secrets"]})
-                for secret in oldest:
-                    del given[secret]
+        for secret in secrets:
+            redactor.add_recent(secret)
+        if principal not in self._given:
+            with self._lock:
+                if self._given.setdefault(principal, redactor) is redactor:
+                    redact_log(redactor)

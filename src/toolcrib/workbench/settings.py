@@ -22,6 +22,8 @@ from ..schema.declared import Keys, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.document import kind
 from ..schema.toml_lines import lines_of
+from ..tools import Permissions
+from ..tools.address import is_git_address, parse_git_address
 from .limits import Limit
 from .options import TAKES, FileOptions, option_error
 from .rules import Rule, Rules
@@ -78,6 +80,7 @@ class NamedSource:
     line: int | None = None
     view: Callable[[Any], Any] = lambda source: source
     required: bool = True
+    permissions: Permissions = field(default_factory=Permissions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -294,11 +297,12 @@ class _Reader:
             place, line = _place(self._file, self._lines, ("source", number))
             try:
                 table.view([])  # finds what is wrong whatever the tools are
+                permissions = table.permissions(self._folder)
+                source = _path_or_module(table.where, self._folder)
             except ToolcribError as error:
                 self._add(("source", number), str(error))
             else:
-                source = _path_or_module(table.where, self._folder)
-                made.append(NamedSource(table.where, source, place, line, table.view, table.required))
+                made.append(NamedSource(table.where, source, place, line, table.view, table.required, permissions))
         return tuple(made)
 
     def _made(self, name: str, rows: Sequence[BaseModel], make: Callable[..., T]) -> list[T]:
@@ -398,7 +402,9 @@ def _place(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[st
 
 
 def _path_or_module(source: str, folder: Path) -> str:
-    """*source* as a path from *folder*, or as the name of a module."""
+    """*source* as a path from *folder*, as a git address, or as the name of a module."""
+    if is_git_address(source):
+        return str(parse_git_address(source).beside(folder))
     path = Path(source).expanduser()
     is_path = "/" in source or os.sep in source or source.endswith(".py") or ".py:" in source
     return str(folder / path) if is_path or (folder / path).exists() else source

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -91,12 +91,16 @@ def states_in(state: Any) -> Mapping[str, Any]:
     return sources
 
 
-def require_known(states: Mapping[str, Any], known: Sequence[str]) -> None:
-    """Raises SetupError for state of a source that is not here."""
+def require_known(states: Mapping[str, Any], known: Sequence[str], shared: Collection[str] = ()) -> None:
+    """Raises SetupError for state of a source that is not here: not *known*, or of those *shared* by all callers."""
     from ..schema import closest_match, display_name
 
     for key in states:
         if key not in known:
+            if key in shared:
+                raise SetupError(
+                    f"The state of '{key}' is shared by all callers, so the crib loads it: crib.load_state."
+                )
             match = closest_match(str(key), known)
             hint = f" Did you mean '{match}'?" if match else ""
             listed = f" There are: {', '.join(known)}." if known else " No source here has any."

@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSourc
 from ..call import Retries
 from ..core import Do
 from ..schema.declared import Strict, fields_of, model_from_name, schema_of
+from ..tools import Permissions
 from .limits import Limit
 from .options import DEFAULTS, FileOptions, Seconds
 from .rules import Hint, Names, Rule
@@ -24,15 +25,31 @@ Globs = str | list[str]
 _PATHS = frozenset({"toolcrib_store_url", "toolcrib_store_key", "toolcrib_providers"})
 
 
+_allowed: Any = {name: info for name, info in fields_of(Permissions).items() if name != "trusted"}
+
+
+class Allowed(create_model("Allowed", __base__=Strict, **_allowed)):  # type: ignore[misc]
+    """What the tools of a source may have, where they run in the sandbox."""
+
+
 class SourceTable(Strict):
     """A source of tools. Filters and renames take the tools' own names; the prefix comes last."""
 
     where: str = Field(
         alias="from",
-        description="A .py file or a folder of them, relative to this file; 'package.module' or 'package.module:name'.",
+        description="A .py or .wasm file or a folder of tools, relative to this file; a git address; 'package.module' "
+        "or 'package.module:name'.",
     )
     required: bool = Field(
         default=True, description="Whether nothing runs if it cannot be loaded; if false, only its tools are missing."
+    )
+    trusted: bool = Field(
+        default=False,
+        description="Whether its tools get whatever their 'tool.toml' names, and its Python runs if it is from "
+        "outside.",
+    )
+    allow: Allowed = Field(
+        default_factory=Allowed, description="What its tools may have, where they run in the sandbox."
     )
     tools: Globs | None = Field(
         default=None, description="Only these: patterns of tool names, as in 'db_*'. A name without * ? [ must exist."
@@ -44,6 +61,12 @@ class SourceTable(Strict):
         default=None, description="Other names: old = 'new', or old = ['new', 'its description']."
     )
     prefix: str | None = Field(default=None, min_length=1, description="Put before each name, as in 'gh_'.")
+
+    def permissions(self, folder: Path) -> Permissions:
+        """What its tools may have; mounts are relative to *folder*. Raises SetupError."""
+        allowed = {name: getattr(self.allow, name) for name in self.allow.model_fields_set}
+        mounts = {name: folder / Path(path).expanduser() for name, path in allowed.pop("mounts", {}).items()}
+        return Permissions(trusted=self.trusted, mounts=mounts, **allowed)
 
     def view(self, source: Any) -> Any:
         """*source* filtered, then renamed, then prefixed."""

@@ -327,7 +327,7 @@ class Workbench:
         states = state.states_in(saved)
         await self.start()
         idle = {source.state_key: source for source in self._tools.idle_sources(owns_crib=self._owns_crib)}
-        state.require_known(states, [*state.by_key(self._lives()), *idle])
+        state.require_known(states, [*state.by_key(self._lives()), *idle], state.by_key(self.crib.lifespan.lives))
         for key, source in idle.items():
             if key in states:
                 await self._tools.run_source(source)

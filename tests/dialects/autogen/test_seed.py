@@ -104,7 +104,9 @@ async def test_a_function_tool_runs_validates_serializes_and_describes_a_functio
     with pytest.raises(ValidationError):
         await tool.run_json({"kilos": "heavy"}, token)
     assert tool.return_value_as_string({"total": 3.0}) == '{"total": 3.0}'
-    assert tool.schema["parameters"]["required"] == ["kilos"]  # type: ignore[typeddict-item]
+    schema = tool.schema
+    assert (schema["name"], schema.get("description")) == ("weight", "How heavy.")
+    assert schema["parameters"]["required"] == ["kilos"]  # type: ignore[typeddict-item]
     assert tool.args_type().model_validate({"kilos": 2}).model_dump() == {"kilos": 2.0, "count": 1}
 
 

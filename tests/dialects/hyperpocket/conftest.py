@@ -14,7 +14,7 @@ Settings = Callable[..., None]
 
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
-    """Writes `settings.toml`, and other files by name, into the working directory, which is read anew."""
+    """Writes `settings.toml`, and other files by name, into the working directory, which is read again."""
     monkeypatch.chdir(tmp_path)
 
     def write(text: str = "", **files: str) -> None:

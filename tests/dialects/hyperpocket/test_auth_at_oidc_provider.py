@@ -158,7 +158,7 @@ async def test_a_call_whose_refresh_is_refused_has_a_new_url_at_once(auth: Pocke
     url_in(await auth.invoke(needs(), "alice", wait=False))
 
 
-async def test_a_person_who_declines_is_reported_once_and_then_asked_anew(auth: PocketAuth, provider: Provider) -> None:
+async def test_a_person_who_declines_is_reported_once_and_asked_again(auth: PocketAuth, provider: Provider) -> None:
     first = url_in(await auth.invoke(needs(), "alice", wait=False))
     come_back(provider.grant(first, deny=True))
     with pytest.raises(ToolError) as caught:

@@ -12,8 +12,8 @@ from toolcrib.dialects.hyperpocket.server import stop_callback_server
 from toolcrib.dialects.hyperpocket.tool import function_tool
 
 from ...auth.oidc.conftest import SECRET, Provider
+from ...ports import free_port
 from .conftest import Settings
-from .test_server import free_port
 
 PORT = free_port()
 REDIRECT = f"http://127.0.0.1:{PORT}/proxy/auth/local/oauth2/callback"

@@ -18,16 +18,11 @@ from toolcrib.dialects.hyperpocket.futures import FutureStore
 from toolcrib.dialects.hyperpocket.server import start_callback_server, stop_callback_server
 from toolcrib.dialects.hyperpocket.tool import ToolAuth, from_func, function_tool
 
+from ...ports import free_port
 from .conftest import Settings
 from .own_handler import pocket
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture
@@ -137,7 +132,7 @@ def test_a_user_name_and_a_password_are_entered_in_a_form(port: int, open_pocket
     assert made.invoke("say", {"text": "it is a-password"}) == "it is [secret]"
 
 
-def test_what_a_provider_refuses_ends_the_wait_and_the_next_call_asks_anew(
+def test_what_a_provider_refuses_ends_the_wait_and_the_next_call_asks_again(
     port: int, open_pocket: Callable[..., Pocket]
 ):
     """Defects 2 and 3: the callback was answered with 422, and the call waited until the session was forgotten."""

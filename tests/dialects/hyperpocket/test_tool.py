@@ -84,7 +84,7 @@ def test_schema_model_wraps_the_schema_with_the_thread_and_the_profile():
     body = flatten_json_schema(schema)["properties"]["body"]
     for of in (body, schema["properties"]["body"]):
         assert (of["title"], of["description"]) == ("echo", "The argument of the tool.")
-    assert body["properties"] == {"text": {"title": "Text", "type": "string"}}
+    assert body["properties"] == {"text": {"type": "string"}}
     call = model(body={"text": "a"})
     assert call.model_dump() == {"thread_id": "default", "profile": "default", "body": {"text": "a"}}
 

@@ -119,6 +119,7 @@ def test_a_schema_becomes_a_model_with_its_types_and_defaults():
         "_hidden": "h",
         "schema": "s",
     }
+    assert model.model_validate({"text": "t", "kind": None, "items": [{"id": None}]}).model_dump()["kind"] is None
     assert model.model_json_schema()["properties"]["text"]["description"] == "A text."
     assert json_schema_to_model(SCHEMA).__name__ == "DynamicModel"
 

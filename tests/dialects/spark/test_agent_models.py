@@ -227,6 +227,26 @@ async def test_a_custom_model_receives_sparks_messages() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        (None, "end"),
+        ("end_turn", "end"),
+        ("stop_sequence", "end"),
+        ("tool_use", "end"),  # without a call
+        ("max_tokens", "length"),
+        ("model_context_window_exceeded", "length"),
+        ("content_filtered", "refused"),
+        ("guardrail_intervened", "refused"),
+        ("malformed_tool_use", "malformed"),
+        ("tired", "other"),
+    ],
+)
+async def test_why_a_custom_model_stopped_is_known(reason: str | None, stop: str) -> None:
+    model = CustomModel({"role": "assistant", "content": "2", "stop_reason": reason})
+    assert await model.reply(Request((User((Text("Add 1."),)),))) == Reply("2", (), stop)  # type: ignore[arg-type]
+
+
 async def test_a_custom_model_receives_structured_results_as_json_text() -> None:
     @spark_tool
     def find(word: str) -> dict[str, Any]:

@@ -241,6 +241,13 @@ def test_a_tool_registered_by_reference_under_another_name_has_that_name_in_its_
     assert (bench.call_sync("calc", {"a": 1}).value, bench.call_sync("f", {"a": 2}).value) == (1, 2)
 
 
+def test_the_reference_by_which_a_tool_was_found_is_kept(module: Module) -> None:
+    module("other_name", "@tool\ndef f() -> int:\n    return 1\ng = f\n")
+    registry = ToolRegistry()
+    assert registry.process_tools(["other_name:g"]) == ["f"]
+    assert registry.get_tool_ref("f") == "other_name:g"
+
+
 def test_a_tool_of_any_class_can_be_renamed(module: Module) -> None:
     module(
         "classes",

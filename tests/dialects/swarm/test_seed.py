@@ -115,6 +115,8 @@ async def test_a_tool_is_found_by_the_name_of_its_function_and_known_by_its_tool
     done = await execute_tools("client", "agent", [call("search-tool", "1", query="x")], [names["search_tool"]])
     assert (done.status, dict(done.outputs)) == ("refused", {})
     assert "'search-tool'" in done.results["1"].text
+    done = await execute_tools("client", "agent", [call("search", "1", query="x")], [names["search_tool"]])
+    assert (done.status, [*done.outputs]) == ("success", ["1"])
     assert agent_tool(names["search_tool"]).tool_name == "search-tool"
 
 

@@ -252,7 +252,7 @@ async def test_a_factory_that_does_not_answer_is_not_waited_for() -> None:
         await asyncio.Event().wait()
         return {}
 
-    with pytest.raises(SetupError, match=r"The function of tool 'made' was not there within 0.05 s."):
+    with pytest.raises(SetupError, match=r"The function of tool 'made' was not returned within 0.05 s."):
         await execute_tools("c", "a", [], [IAgentTool(tool_name="made", function=never, call=total)], timeout_s=0.05)
 
 

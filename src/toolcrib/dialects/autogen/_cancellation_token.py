@@ -22,8 +22,8 @@ class CancellationToken(CoreToken):
     def link_future(self, future: F) -> F:
         """Cancel *future* with the token; at once, if the token is cancelled already. Returns *future*.
 
-        A future of a loop that runs in another thread is cancelled by that loop, as soon as it gets to it. A coroutine
-        stays one: the present task, which awaits it, is cancelled as long as the coroutine has not ended.
+        A future of an event loop in another thread is cancelled on that loop. A coroutine is returned as it is: until
+        it has ended, the token cancels the current task, which awaits it.
         """
         if isinstance(future, concurrent.futures.Future):
             remove = self.add_callback(future.cancel)

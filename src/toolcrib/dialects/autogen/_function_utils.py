@@ -3,7 +3,6 @@
 import inspect
 import logging
 from collections.abc import Callable
-from types import new_class
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
@@ -92,10 +91,8 @@ def args_base_model_from_signature(name: str, sig: inspect.Signature) -> type[Ba
 
     described = [_described(parameter) for parameter in sig.parameters.values() if parameter.name != _INJECTED]
     vars(function)["__signature__"] = sig.replace(parameters=described)
-    model = arguments_model(function, name=name)
-    # As AutoGen's, the model passes over unknown arguments. Those that read the arguments of a call refuse them.
-    config = ConfigDict(extra="ignore" if model.model_config.get("extra") == "forbid" else "allow", allow_inf_nan=True)
-    return new_class(name, (model,), exec_body=lambda body: body.update(model_config=config))
+    # Like AutoGen's, the model ignores unknown arguments. What reads the arguments of a call refuses them.
+    return arguments_model(function, name=name, config=ConfigDict(extra="ignore", allow_inf_nan=True))
 
 
 def _described(parameter: inspect.Parameter) -> inspect.Parameter:

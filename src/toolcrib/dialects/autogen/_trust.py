@@ -79,7 +79,7 @@ def require_trusted(module: str) -> None:
 
 
 def allow_source_code() -> Permission:
-    """Let configurations run the Python source code that they carry. Who writes such a one controls this process.
+    """Let configurations run the Python source code that they carry. Whoever writes one controls this process.
 
     A call allows it from now on, in the whole process. Prefer `with allow_source_code():`, which allows it in the block
     and in what it calls only. The environment variable TOOLCRIB_ALLOW_SOURCE_CODE=1 allows it from outside.

@@ -15,7 +15,7 @@ class _Event:
 
 
 class _Tokens(_Event):
-    """An event with the numbers of tokens of a request and its answer."""
+    """An event with the token counts of a request and its answer."""
 
     @property
     def prompt_tokens(self) -> int:
@@ -36,7 +36,7 @@ class ToolCallEvent(_Event):
 
 
 class LLMCallEvent(_Tokens):
-    """A request to a model and its answer, for model clients to log. The dialect logs none itself."""
+    """A request to a model and its answer, for model clients to log. The dialect itself logs none."""
 
     def __init__(
         self,

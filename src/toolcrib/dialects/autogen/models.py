@@ -89,7 +89,7 @@ FinishReasons = Literal["stop", "length", "function_calls", "content_filter", "u
 
 @dataclass
 class RequestUsage:
-    """Numbers of tokens."""
+    """Token counts."""
 
     prompt_tokens: int
     completion_tokens: int

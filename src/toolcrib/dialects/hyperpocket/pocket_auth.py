@@ -78,7 +78,7 @@ class PocketAuth:
         """The context that a tool needs, of this thread and profile; None for one that needs none.
 
         Where nothing is granted yet, this waits for a person, with a server for the callback; with *wait* False, it
-        gives the text with the URL. Raises ToolError where nothing was granted: the next call asks anew.
+        gives the text with the URL. Raises ToolError where nothing was granted: the next call asks again.
         """
         auth: Any = getattr(tool_or_auth, "auth", tool_or_auth)
         if auth is None or auth.auth_provider is None:
@@ -97,7 +97,7 @@ class PocketAuth:
                     _start_callback_server(text)
                 context = await self.authenticate_async(auth_req, *which, thread_id, profile)
             except RefreshError:
-                continue  # its session has ended: a person is asked anew
+                continue  # its session has ended: a person is asked again
             except RefusedError as error:
                 raise ToolError(f"{error} Call the tool again to be asked.", "unauthorized") from None
             except Exception as error:
@@ -198,7 +198,7 @@ class PocketAuth:
         """The context of a session that was prepared: waits while it is pending, and refreshes it near its end.
 
         Raises RuntimeError where it was not prepared, or cannot be refreshed; TimeoutError where nobody grants it in
-        time; and what its handler raises. Then the session has ended, and the next `prepare` asks anew.
+        time; and what its handler raises. Then the session has ended, and the next `prepare` asks again.
         """
         handler = self.find_handler_instance(auth_handler_name, auth_provider)
         where = (handler.provider(), thread_id, profile)

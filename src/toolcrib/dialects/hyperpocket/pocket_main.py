@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from inspect import getmro
+from os import PathLike
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
 from urllib.parse import quote
@@ -20,11 +21,13 @@ from ...workbench.options import Options
 from ._broker import PendingGrant, PocketBroker
 from .builtin import get_builtin_tools
 from .pocket_auth import PocketAuth
+from .repository import Lockfile
 from .server import stop_callback_server
 from .tool import Tool, ToolAuth, ToolRequest, from_func
 from .tool._core_tool import OWN, Listed
 from .tool.function import FunctionTool
 from .tool.tool import wrapped_schema
+from .tool.wasm import WasmTool, WasmToolRequest, request_of
 from .tool_like import ToolLike
 
 _CALL_S = 180.0
@@ -36,9 +39,10 @@ _LOCAL = Caller().principal
 class Pocket:
     """Tools, called by name for a thread and a profile: credentials come from *auth*, and never from the model.
 
-    *tools* are tools, functions, and what `loaders` take. With *use_profile* the model chooses the thread and the
-    profile beside the `body`, among *threads* and *profiles*. The *options* are those of a Crib, such as `timeout_s`,
-    `policy` and `recorder`.
+    *tools* are tools, functions, requests for tools in folders and repositories, or their addresses, and what `loaders`
+    take. Where such tools come from is pinned in *lockfile_path*; with *force_update* it is found out again. With
+    *use_profile* the model chooses the thread and the profile beside the `body`, among *threads* and *profiles*. The
+    *options* are those of a Crib, such as `timeout_s`, `policy` and `recorder`.
 
     Raises RuntimeError for two tools of one name, ValueError for what is no tool, and DefinitionError for a tool that
     cannot work.
@@ -50,6 +54,7 @@ class Pocket:
     auth: PocketAuth
     tools: dict[str, Tool]
     use_profile: bool
+    lockfile: Lockfile
 
     def __init__(
         self,
@@ -59,11 +64,14 @@ class Pocket:
         *,
         profiles: Iterable[str] = ("default",),
         threads: Iterable[str] = ("default",),
+        lockfile_path: str | PathLike[str] = "pocket.lock",
+        force_update: bool = False,
         **options: Unpack[Options],
     ) -> None:
         self.auth = PocketAuth() if auth is None else auth
         self.use_profile = use_profile
         self._listed = Listed(_names(threads, "threads"), _names(profiles, "profiles"))
+        self.lockfile, self._force_update = Lockfile(lockfile_path), force_update
         self.tools = {}
         self._registry = Registry()
         if "broker" in options:
@@ -80,8 +88,11 @@ class Pocket:
     def load_tools(self, tools: Iterable[ToolLike]) -> None:
         """Add *tools*, as the constructor does."""
         with ThreadPoolExecutor(_LOADERS, thread_name_prefix="tool-loader") as threads:
-            for tool in list(threads.map(self._load_tool, tools)):
-                self._add(tool)
+            loaded = list(threads.map(self._load_tool, tools))
+        if self.lockfile.referenced_locks:
+            self.lockfile.write()
+        for tool in loaded:
+            self._add(tool)
 
     def remove_tool(self, tool_name: str) -> bool:
         """Take a tool out. False where there is none of that name."""
@@ -106,10 +117,14 @@ class Pocket:
             return tool
         if isinstance(tool_like, tuple) and len(tool_like) == 2:
             return self._load_tool(tool_like[0]).override_tool_variables(tool_like[1])
-        if isinstance(tool_like, str | ToolRequest):
-            name = "str" if isinstance(tool_like, str) else type(tool_like).__name__
+        request = request_of(tool_like) if isinstance(tool_like, str) else tool_like
+        if isinstance(request, WasmToolRequest):
+            self.lockfile.sync_once(request.lock, self._force_update)
+            return WasmTool.from_tool_request(request, lockfile=self.lockfile)
+        if isinstance(request, ToolRequest):
+            name = type(request).__name__
             raise ValueError(
-                f"No loader makes a tool of '{tool_like}' ({name}). Give the Pocket one: "
+                f"No loader makes a tool of '{request}' ({name}). Give the Pocket one: "
                 f"class MyPocket(Pocket): loaders = {{{name}: load}}, where load returns a Tool."
             )
         if callable(tool_like):

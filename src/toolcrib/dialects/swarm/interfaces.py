@@ -156,7 +156,7 @@ class ToolEvent:
 class Execution:
     """What happened to the tool calls of one turn.
 
-    - *status*: "success"; "refused", and then none ran; "error", and then those that had not begun did not run; or
+    - *status*: "success"; "refused", and then none ran; "error", and then those that had not started did not run; or
       "aborted".
     - *tool_calls*: the calls of the turn, each with its id, without those that were dropped.
     - *events*: what happened, in order.

@@ -20,12 +20,10 @@ from ...core import (
     Redaction,
     ToolError,
     ToolSpec,
-    Work,
     in_thread,
 )
-from ...schema import json_schema_check, require_schema, returns_awaitable, serialize_any
-from ...tools import Tool
-from ...tools.function import Parts
+from ...schema import require_schema, returns_awaitable, serialize_any
+from ...tools import Tool, from_work
 from ...tools.spec import require_name
 from ...workbench import sync
 from .interfaces import AbortSignal, CallbackName, IToolCall, IToolCallDto, IToolValidateDto
@@ -37,7 +35,7 @@ _log = logging.getLogger("toolcrib")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentTool:
-    """A tool in one form, however it was written. With *is_camel*, its functions take camelCase keys.
+    """A tool in one form, whichever way it was written. With *is_camel*, its functions take camelCase keys.
 
     *function* is a factory until the tool is resolved for an agent, *agent_name*.
     """
@@ -81,15 +79,8 @@ class AgentTool:
         A factory of the *function* is called for the client "local".
         """
         spec = self.spec
-        made = tool_of(spec, partial(_call_alone, self, spec))
-        made.fn, made.home = self.call, getattr(self.call, "__module__", made.home)
-        return made
-
-
-def tool_of(spec: ToolSpec, work: Work) -> Tool[..., Any]:
-    """Return a tool of the core that does *work* with arguments that fit the schema."""
-    check = partial(json_schema_check, schema=require_schema(spec.input_schema, label=f"Tool '{spec.name}'"))
-    return Tool(Parts(spec, work, check, lambda name: partial(serialize_any, name), work, __name__))
+        home = getattr(self.call, "__module__", __name__)
+        return from_work(spec, partial(_call_alone, self, spec), fn=self.call, home=home)
 
 
 def require_function(function: Any, tool_name: str) -> Mapping[str, Any]:
@@ -199,7 +190,7 @@ class ToolCall:
             _under_way.pop(key, None)
 
     async def commit(self, content: Any) -> bool:
-        """Make *content* the output, if there is none yet. Returns when the next call has begun, or none will."""
+        """Make *content* the output, unless there is one. Returns when the next call has started, or none will."""
         text = self._redacted(content if isinstance(content, str) else serialize_any(self.tool.spec.name, content))
         with self._lock:
             if self.output is not None:
@@ -217,7 +208,7 @@ class ToolCall:
             self._released.set_result(None)
 
     def release_previous(self) -> None:
-        """Let the call before this one go on: this one has begun, or will not."""
+        """Let the previous call continue: this one has started, or will not."""
         if self.previous is not None:
             self.previous.release()
 
@@ -290,7 +281,7 @@ async def commit_tool_output(tool_id: str, content: Any, client_id: str, agent_n
     """Make *content* the output of a call that is under way, and let the next call of its turn begin.
 
     Content that is not text becomes JSON. A call has one output: returns whether this is it, and logs where it is not;
-    returns when the next call has begun, or none will.
+    returns when the next call has started, or none will.
     """
     call = _under_way.get((client_id, agent_name, tool_id))
     if call is not None:

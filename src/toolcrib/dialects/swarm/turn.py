@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...core import (
+    AtDeadline,
     Call,
     Caller,
     CancellationToken,
@@ -25,11 +26,11 @@ from ...core import (
 )
 from ...record import Redactor
 from ...schema import returns_awaitable
-from ...tools import Tool
+from ...tools import Tool, from_work
 from ...workbench import Workbench
 from .definitions import agent_tool
 from .interfaces import EventKind, Execution, IToolCall, IToolCallFunction, Outcome, ToolEvent
-from .tool import TYPES, AgentTool, ToolCall, awaited, tool_of
+from .tool import TYPES, AgentTool, ToolCall, awaited
 
 TIMEOUT_S = 60.0
 
@@ -83,7 +84,7 @@ async def _resolved(tool: AgentTool, client_id: str, agent_name: str, timeout_s:
     except TimeoutError:
         if not limit.expired():
             raise
-        raise SetupError(f"The function of tool '{tool.tool_name}' was not there within {timeout_s:g} s.") from None
+        raise SetupError(f"The function of tool '{tool.tool_name}' was not returned within {timeout_s:g} s.") from None
 
 
 async def execute_tools(
@@ -104,7 +105,7 @@ async def execute_tools(
     *tools* are IAgentTools, dictionaries, or names of tools that were added. First every call, in order, goes through
     its schema, `on_validate`, `validate` and `on_before_call`; if one is refused, or its tool does not exist, none
     runs. Then they run in order, each when the one before it has committed its output or returned. When one fails,
-    those that have not begun are skipped.
+    those that have not started are skipped.
 
     - *call_reason*: the model's text beside its calls.
     - *max_tool_calls*: how many are run, the last ones; the others are reported as dropped. None runs all.
@@ -181,7 +182,7 @@ class _Turn:
 
     async def accept_all(self, tools: Mapping[str, AgentTool]) -> bool:
         """Return whether all calls are accepted."""
-        accepting = [tool_of(tool.spec, self._accept) for tool in tools.values()]
+        accepting = [from_work(tool.spec, self._accept, home=__name__) for tool in tools.values()]
         async with Workbench(accepting, caller=Caller(self.client_id), **self.options) as bench:
             for number, call in enumerate(self.calls, 1):
                 if self._is_aborted():
@@ -218,7 +219,7 @@ class _Turn:
         """Run the accepted calls, each when the one before has an output."""
         tools = {call.tool.spec.name: call.tool for call in self.accepted.values()}
         running = [self._running(tool) for tool in tools.values()]
-        # Results are not shortened: nobody could read the rest.
+        # Results are not shortened: a model could not read the rest.
         bench = Workbench(running, caller=Caller(self.client_id), max_result_chars=None, **self.options)
         async with bench, asyncio.TaskGroup() as group:
             try:
@@ -238,9 +239,8 @@ class _Turn:
         async def run(_: dict[str, Any], context: Context) -> Any:
             return await self.accepted[context.call.id].run(context)
 
-        made = tool_of(tool.spec, run)
-        made.at_deadline = "cancelled" if returns_awaitable(tool.call) else "left_running"
-        return made
+        at_deadline: AtDeadline = "cancelled" if returns_awaitable(tool.call) else "left_running"
+        return from_work(tool.spec, run, home=__name__, at_deadline=at_deadline)
 
     async def _run(self, call: ToolCall, bench: Workbench) -> None:
         try:
@@ -294,7 +294,7 @@ class _Turn:
         self.events.append(ToolEvent(kind, tool_id, self._function(tool_id)["name"], detail))
 
     def _end(self, tool_id: str, kind: EventKind, error: ToolError) -> None:
-        """Note that a call has ended before it began."""
+        """Record that a call has ended before it started."""
         self._event(kind, tool_id, error.message)
         self.results[tool_id] = self._failed(tool_id, error)
 

@@ -1,4 +1,4 @@
-"""AutoGen's interface of executors of code, for programs that have one. There is none here."""
+"""AutoGen's interface of code executors, for programs that have one. The dialect has none."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from .._component_config import ComponentBase
 
 @dataclass
 class CodeBlock:
-    """Code of a model, and its language."""
+    """Code that a model wrote, and its language."""
 
     code: str
     language: str
@@ -21,7 +21,7 @@ class CodeBlock:
 
 @dataclass
 class CodeResult:
-    """How code ended, and what it printed."""
+    """The exit code, and what the code printed."""
 
     exit_code: int
     output: str
@@ -48,7 +48,7 @@ class CodeExecutor(ABC, ComponentBase[BaseModel]):
 
     @abstractmethod
     async def restart(self) -> None:
-        """Begin anew, without what was run before."""
+        """Start again, without the state of earlier code."""
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -17,10 +17,9 @@ from pydantic import BaseModel
 from ....call import reset
 from ....core import AtDeadline, Check, Checked, Context, Emitted, Image, Result, Text, ToolSpec
 from ....core import Work as CoreWork
-from ....schema import RawArguments, json_schema_check, model_check, serialize_any
+from ....schema import RawArguments, json_schema_check, model_check
 from ....tools import Tool as CoreTool
-from ....tools.function import Parts
-from ....tools.spec import require_name
+from ....tools import from_work
 from .._cancellation_token import CancellationToken
 from .._image import Image as AutoGenImage
 from ._events import events_redacted_by
@@ -172,12 +171,8 @@ def core_tool(
             return show(await _last(work.stream(arguments, context), context, emitted or show))
         return show(await work.run(arguments, context))
 
-    require_name(spec.name)
-    made: CoreTool[..., Any] = CoreTool(
-        Parts(spec, fn or run, check, lambda name: partial(serialize_any, name), run, home)
-    )
-    made.needs_context, made.at_deadline = work.needs_context, work.at_deadline
-    return made
+    needs, at_deadline = work.needs_context, work.at_deadline
+    return from_work(spec, run, check=check, fn=fn, home=home, needs_context=needs, at_deadline=at_deadline)
 
 
 async def _last(items: AsyncGenerator[Any, None], context: Context, emitted: Callable[[Any], Any]) -> Any:

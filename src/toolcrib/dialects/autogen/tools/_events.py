@@ -20,7 +20,7 @@ False in the workbenches of Toolcrib, for no events: they have their own call lo
 
 
 def logs_calls() -> bool:
-    """Whether somebody listens to the logger of events."""
+    """Return whether events are logged at all."""
     return _log.isEnabledFor(logging.INFO)
 
 

@@ -3,7 +3,6 @@
 import asyncio
 import importlib
 import inspect
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -16,7 +15,7 @@ from pydantic import BaseModel
 from ....core import Escaped
 from ....core import Work as CoreWork
 from ....schema import model_check, read_arguments, read_signature, returns_awaitable
-from ....tools import Definition, reference
+from ....tools import Definition, reference, referent
 from ....tools.work import by_name, work_of
 from .._cancellation_token import CancellationToken
 from .._component_config import Component
@@ -127,7 +126,7 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
     def _to_config(self) -> FunctionToolConfig:
         """Return the configuration. Raises ValueError for a function without source code: a lambda, a closure."""
         place = _reference(self._func)
-        found = place if place is not None and _imported(place) is self._func else None
+        found = place if place is not None and referent(place) is self._func else None
         try:
             source_code = to_code(self._func)
         except ValueError:
@@ -188,15 +187,6 @@ def _reference(func: Any) -> str | None:
     return name
 
 
-def _imported(name: str) -> Any:
-    """Return what `module:name` stands for in a module that is imported already, or None."""
-    module_name, _, path = name.partition(":")
-    value: Any = sys.modules.get(module_name)
-    for part in path.split("."):
-        value = getattr(value, part, None)
-    return value
-
-
 def _referenced(config: FunctionToolConfig) -> Callable[..., Any] | None:
     """Return the function that *config* refers to, if that is allowed; None if its source code has to be run."""
     if config.reference is None:
@@ -207,7 +197,7 @@ def _referenced(config: FunctionToolConfig) -> Callable[..., Any] | None:
     if trusted:
         with suppress(ModuleNotFoundError):
             importlib.import_module(module_name)
-    func = _imported(config.reference)
+    func = referent(config.reference)
     # Defined there, and not only imported there: `mymodule:os.system` is not a tool of anybody.
     if inspect.isfunction(func) and _reference(func) == config.reference and (trusted or _is_offered(func)):
         if config.source_code in ("", _code(func)):

@@ -5,8 +5,6 @@ from collections.abc import AsyncGenerator, Sequence
 from functools import partial
 from typing import Any
 
-import pydantic_core
-
 from ....core import Context, Image, Result, Source, Text, ToolcribError, ToolError, ToolSpec
 from ....schema import json_schema_check, require_schema
 from ....tools import Tool as CoreTool
@@ -14,6 +12,7 @@ from .._image import Image as AutoGenImage
 from ._core import Work, begin_with, core_tool, with_core_images
 from ._names import core_names
 from ._protocols import ToolSchema
+from ._state import json_state
 
 _log = logging.getLogger("toolcrib")
 
@@ -55,10 +54,7 @@ class WorkbenchSource(Source):
         await self._list()
 
     async def save_state(self) -> Any:
-        try:
-            return pydantic_core.to_jsonable_python(await self._workbench.save_state())
-        except ValueError as error:
-            raise ToolcribError(f"The state of {self.state_key} cannot be saved: {error}") from error
+        return json_state(await self._workbench.save_state(), self.state_key)
 
     async def load_state(self, state: Any, /) -> None:
         await self._workbench.load_state(state)
@@ -104,7 +100,7 @@ class WorkbenchSource(Source):
         try:
             await self._list()
         except Exception:
-            _log.warning("The tools of %s stay what they were: they cannot be listed", self.state_key, exc_info=True)
+            _log.warning("The tools of %s are unchanged: they could not be listed", self.state_key, exc_info=True)
 
 
 def _shown(value: Any) -> Any:

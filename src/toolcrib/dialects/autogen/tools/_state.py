@@ -43,11 +43,15 @@ class ToolState(Source):
             await self._tool.load_state_json(copy.deepcopy(self._initial))
 
     async def save_state(self) -> Any:
-        state = await self._tool.save_state_json()
-        try:
-            return pydantic_core.to_jsonable_python(state)
-        except ValueError as error:
-            raise ToolcribError(f"The state of the tool '{self._tool.name}' cannot be saved: {error}") from error
+        return json_state(await self._tool.save_state_json(), f"the tool '{self._tool.name}'")
 
     async def load_state(self, state: Any, /) -> None:
         await self._tool.load_state_json(state)
+
+
+def json_state(state: Any, owner: str) -> Any:
+    """Return *state* as JSON data. Raises ToolcribError, which names the *owner*, for state that JSON cannot hold."""
+    try:
+        return pydantic_core.to_jsonable_python(state)
+    except ValueError as error:
+        raise ToolcribError(f"The state of {owner} cannot be saved: {error}") from error

@@ -53,8 +53,8 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
     *timeout_s* is the longest a call may take, in seconds, and *secrets* are texts to redact in results and events;
     neither is written into a configuration.
 
-    A call starts the workbench if nobody has. Raises ValueError for two tools of one name, for overrides that share a
-    name, and for an override of a tool that is not here.
+    The first call starts the workbench if it is not started. Raises ValueError for two tools of one name, for
+    overrides that share a name, and for an override of a tool that is not here.
     """
 
     component_provider_override = "autogen_core.tools.StaticWorkbench"

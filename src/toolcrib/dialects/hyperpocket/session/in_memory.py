@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from ..auth.context import AuthContext
 from ..auth.provider import AuthProvider
 from ..config.session import SessionConfigInMemory, SessionType
-from .interface import BaseSessionValue, SessionStorageInterface, read_session_key, session_key
+from .interface import BaseSessionValue, SessionStorageInterface, is_of_thread, session_key
 
 InMemorySessionKey = str
 InMemorySessionValue = BaseSessionValue
@@ -41,12 +41,7 @@ class InMemorySessionStorage(SessionStorageInterface[InMemorySessionKey, InMemor
     ) -> list[InMemorySessionValue]:
         with _lock:
             sessions = list(cls.storage.items())
-        of_thread = [(read_session_key(key), session) for key, session in sessions]
-        return [
-            session
-            for parts, session in of_thread
-            if parts is not None and parts[1] == thread_id and (auth_provider is None or parts[0] == auth_provider.name)
-        ]
+        return [session for key, session in sessions if is_of_thread(key, thread_id, auth_provider)]
 
     @classmethod
     def set(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -60,12 +55,8 @@ class InMemorySessionStorage(SessionStorageInterface[InMemorySessionKey, InMemor
         is_auth_scope_universal: bool,
         **kwargs: Any,
     ) -> InMemorySessionValue:
-        session = InMemorySessionValue(
-            auth_provider_name=auth_provider.name,
-            auth_scopes=set(auth_scopes),
-            auth_context=auth_context,
-            auth_resolve_uid=auth_resolve_uid,
-            scoped=is_auth_scope_universal,
+        session = InMemorySessionValue.of(
+            auth_provider, auth_scopes, auth_resolve_uid, auth_context, is_auth_scope_universal
         )
         with _lock:
             cls.storage[session_key(auth_provider.name, thread_id, profile)] = session

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
 from urllib.parse import quote, unquote
 from weakref import WeakValueDictionary
 
@@ -29,6 +29,24 @@ class BaseSessionValue(BaseModel):
     scoped: bool = Field(description="whether its handler takes scopes")
     auth_scopes: set[str] | None = Field(default=None, description="the scopes that were asked for")
     auth_resolve_uid: str | None = Field(default=None, description="the uid of a grant that is waited for", repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        auth_provider: AuthProvider,
+        auth_scopes: Iterable[str],
+        auth_resolve_uid: str | None,
+        auth_context: AuthContext | None,
+        is_auth_scope_universal: bool,
+    ) -> Self:
+        """The session that a storage is to keep: see `SessionStorageInterface.set`."""
+        return cls(
+            auth_provider_name=auth_provider.name,
+            auth_scopes=set(auth_scopes),
+            auth_context=auth_context,
+            auth_resolve_uid=auth_resolve_uid,
+            scoped=is_auth_scope_universal,
+        )
 
     def make_superset_auth_scope(self, other_scopes: Iterable[str] | None = None) -> set[str]:
         """The scopes of the session, and *other_scopes*."""
@@ -108,6 +126,12 @@ def read_session_key(key: str) -> tuple[str, str, str] | None:
     """Provider, thread and profile of a *key*, or None for a text that is not one."""
     parts = [unquote(part) for part in key.split(SESSION_KEY_DELIMITER)]
     return (parts[0], parts[1], parts[2]) if len(parts) == 3 else None
+
+
+def is_of_thread(key: str, thread_id: str, auth_provider: AuthProvider | None) -> bool:
+    """Whether *key* is of exactly this thread, and of that provider, if one is given."""
+    parts = read_session_key(key)
+    return parts is not None and parts[1] == thread_id and (auth_provider is None or parts[0] == auth_provider.name)
 
 
 def _written(part: str) -> str:

@@ -16,7 +16,7 @@ from ..auth.context import AuthContext
 from ..auth.provider import AuthProvider
 from ..config.session import SessionConfigRedis, SessionType
 from ..config.settings import config
-from .interface import BaseSessionValue, SessionStorageInterface, read_session_key, session_key
+from .interface import BaseSessionValue, SessionStorageInterface, is_of_thread, session_key
 
 RedisSessionKey = str
 RedisSessionValue = BaseSessionValue
@@ -60,8 +60,7 @@ class RedisSessionStorage(SessionStorageInterface[RedisSessionKey, RedisSessionV
         found = [
             key
             for key in self.client.scan_iter(match=f"{name}{pattern}*")
-            if (parts := read_session_key(key.decode() if isinstance(key, bytes) else key)) is not None
-            and parts[1] == thread_id
+            if is_of_thread(key.decode() if isinstance(key, bytes) else key, thread_id, auth_provider)
         ]
         sessions = [self._read(written) for written in self.client.mget(found) if written is not None] if found else []
         return [session for session in sessions if session is not None]
@@ -77,12 +76,8 @@ class RedisSessionStorage(SessionStorageInterface[RedisSessionKey, RedisSessionV
         is_auth_scope_universal: bool,
         **kwargs: Any,
     ) -> RedisSessionValue:
-        session = RedisSessionValue(
-            auth_provider_name=auth_provider.name,
-            auth_scopes=set(auth_scopes),
-            auth_context=auth_context,
-            auth_resolve_uid=auth_resolve_uid,
-            scoped=is_auth_scope_universal,
+        session = RedisSessionValue.of(
+            auth_provider, auth_scopes, auth_resolve_uid, auth_context, is_auth_scope_universal
         )
         lives_s = None if auth_resolve_uid is None else max(1, int(config().auth_timeout_s))
         written = self._fernet.encrypt(_write(session)) if self._fernet else _write(session)
@@ -109,7 +104,7 @@ class RedisSessionStorage(SessionStorageInterface[RedisSessionKey, RedisSessionV
                     lock.release()
 
     def _read(self, written: str | bytes) -> RedisSessionValue | None:
-        """The session that was *written*. None for one that cannot be opened: somebody is asked anew."""
+        """The session that was *written*. None for one that cannot be opened: somebody is asked again."""
         if not self._fernet:
             return _read(written)
         from cryptography.fernet import InvalidToken

@@ -16,17 +16,17 @@ logger = logging.getLogger(__name__)
 class BoundedModel:
     """Asks *model* for an answer without tools after *max_rounds* rounds of calls; 0 for no bound.
 
-    *on_result* receives each call with its result, when its round has ended. The first *begun* turns are of earlier
+    *on_result* receives each call with its result, when its round has ended. The first *reported* turns are of earlier
     runs. `stop_reason` is set when the bound was reached.
     """
 
     def __init__(
-        self, model: Model, max_rounds: int, on_result: Callable[[Call, Result[Any]], None], *, begun: int
+        self, model: Model, max_rounds: int, on_result: Callable[[Call, Result[Any]], None], *, reported: int
     ) -> None:
         self._model = model
         self._max_rounds = max_rounds
         self._on_result = on_result
-        self._reported = begun
+        self._reported = reported
         self._rounds = 0
         self.stop_reason = ""
 

@@ -122,7 +122,7 @@ class Agent:
             show_errors=True,
             max_result_chars=None,
         )
-        model = BoundedModel(config.model, config.max_steps, self._trace, begun=len(turns))
+        model = BoundedModel(config.model, config.max_steps, self._trace, reported=len(turns))
         agent = CoreAgent(
             model,
             bench,

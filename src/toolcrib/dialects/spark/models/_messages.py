@@ -13,14 +13,6 @@ from ..tools._core_tool import arguments_of
 from ..tools._schemas import schema_in
 from ..tools.types import ToolSpec as SparkSpec
 
-_STOPS: Mapping[str, Stop] = {
-    "end_turn": "end",
-    "stop_sequence": "end",
-    "tool_use": "calls",
-    "max_tokens": "length",
-    "content_filtered": "refused",
-    "guardrail_intervened": "refused",
-}
 _STOP_REASONS: Mapping[Stop, str] = {"calls": "tool_use", "length": "max_tokens", "refused": "content_filtered"}
 
 
@@ -58,7 +50,7 @@ def reply_from(answer: Mapping[str, Any]) -> Reply:
     """The Reply for the *answer* of a Spark model. Arguments that are text stay as written, for the call to check."""
     calls = tuple(map(_call, answer.get("tool_calls") or ()))
     reason = answer.get("stop_reason")
-    stop = _STOPS.get(str(reason), "other") if reason else "end"
+    stop = bedrock.STOPS.get(str(reason), "other") if reason else "end"
     if calls or stop == "calls":
         stop = "calls" if calls else "end"
     return Reply(text_of(answer.get("content")), calls, stop)

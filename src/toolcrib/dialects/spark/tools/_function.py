@@ -12,7 +12,7 @@ from .types import ToolContext, ToolResult, ToolSpec
 
 
 class FunctionSchema:
-    """The schema, the check and the hidden parameters of a function, found out once."""
+    """The schema, the check and the hidden parameters of a function, computed once."""
 
     def __init__(
         self,

@@ -5,13 +5,12 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import new_class
 from typing import TYPE_CHECKING, Any
 
 from ....core import DefinitionError
 from ._function import FunctionSchema
 from ._schemas import schema_in
-from .types import BaseTool, ToolSpec, ToolUse, update_tool_runtime_metadata
+from .types import BaseTool, ToolSpec, ToolUse, write_hints
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -63,7 +62,7 @@ class FunctionToolMetadata:
 
     @functools.cached_property
     def doc(self) -> FunctionDoc:
-        """The docstring, as far as it is understood."""
+        """The parsed docstring."""
         from ....schema import read_docstring
 
         read = read_docstring(self._own.signature.doc)
@@ -78,16 +77,15 @@ class FunctionToolMetadata:
 
     @functools.cached_property
     def input_model(self) -> "type[BaseModel]":
-        """A pydantic model of the arguments that a model fills in; it passes over others."""
+        """A pydantic model of the arguments that a model fills in; it ignores others."""
         from pydantic import ConfigDict
 
         from ....schema import arguments_model
 
         visible = {each.name for each in self._own.parameters}
         name = f"{self.name.capitalize()}Tool"
-        made = arguments_model(self.func, name=name, without=self.signature.parameters.keys() - visible)
-        extra: Any = "allow" if made.model_config.get("extra") == "allow" else "ignore"
-        return new_class(name, (made,), exec_body=lambda body: body.update(model_config=ConfigDict(extra=extra)))
+        hidden = self.signature.parameters.keys() - visible
+        return arguments_model(self.func, name=name, without=hidden, config=ConfigDict(extra="ignore"))
 
     def extract_metadata(self) -> ToolSpec:
         """The spec of the function."""
@@ -115,9 +113,7 @@ class FunctionToolMetadata:
     def spec_of(self, tool: BaseTool, schema: FunctionSchema) -> ToolSpec:
         """The spec of *tool*, whose *schema* is that of `schema_of`."""
         spec = schema.spec(tool.tool_name, self._description)
-        update_tool_runtime_metadata(
-            spec, supports_async=tool.supports_async or None, long_running=tool.is_long_running or None
-        )
+        write_hints(tool, spec)
         return spec
 
     def of(self, func: Callable[..., Any]) -> "FunctionToolMetadata":

@@ -15,7 +15,16 @@ from ._core_tool import build_tool, tool_use_of
 from ._function import FunctionSchema
 from ._metadata import FunctionToolMetadata
 from ._schemas import normalize_schema, schema_in
-from .types import BaseTool, ToolContext, ToolResult, ToolSpec, ToolUse, run_call, update_tool_runtime_metadata
+from .types import (
+    BaseTool,
+    ToolContext,
+    ToolResult,
+    ToolSpec,
+    ToolUse,
+    run_call,
+    update_tool_runtime_metadata,
+    write_hints,
+)
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,9 +119,7 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         self._supports_async = self._is_async
         self._is_long_running = long_running
         if tool_spec is not None:
-            update_tool_runtime_metadata(
-                tool_spec, supports_async=self._supports_async or None, long_running=long_running or None
-            )
+            write_hints(self, tool_spec)
 
     @property
     def tool_spec(self) -> ToolSpec:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ....call import error_result
 from ....core import Call, Result, Text, ToolError
 from ....workbench import Limit, Registry, Workbench
 from ._blocks import as_json, blocks_from
@@ -126,15 +127,15 @@ class ToolCallExecutor:
             if converted["status"] != "in_progress":
                 converted.setdefault("completed_at", result.finished_at.isoformat())
         metadata = converted["metadata"]
-        metadata.setdefault("duration_ms", int((result.finished_at - result.started_at).total_seconds() * 1000))
+        metadata.setdefault("duration_ms", int(result.duration_s * 1000))
         metadata.setdefault("tool_name", result.tool)
         return converted
 
     def _refusal(self, use_id: str, name: str, error: ToolError) -> ToolResult:
         """The result of a tool use that was not executed."""
-        now = datetime.now(UTC)
-        error = ToolError(_message(error, error, Call(name)), error.code)
-        return self._tool_result(Result(None, (), error, (), now, now, use_id, name))
+        call = Call(name, None, use_id)
+        error = ToolError(_message(error, error, call), error.code)
+        return self._tool_result(error_result(call, error, datetime.now(UTC)))
 
 
 _REASONS = {"failed": "exception", "invalid_arguments": "exception", "invalid_result": "exception"}

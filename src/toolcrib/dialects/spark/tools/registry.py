@@ -4,14 +4,13 @@ import copy
 import inspect
 import logging
 import os
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 from ....core import DefinitionError, ToolcribError
-from ....tools import Tool, load, reference
+from ....tools import Tool, load, reference, referent
 from ....tools.spec import require_name
 from ..utils.import_utils import import_from_ref
 from ._schemas import normalize_schema, schema_in, without_references
@@ -293,9 +292,6 @@ def _reference(tool: BaseTool) -> str | None:
     ref = reference(getattr(tool, "tool_func", None)) if isinstance(tool, DecoratedFunctionTool) else None
     if ref is None:
         return None
-    module, _, path = ref.partition(":")
-    target: Any = sys.modules.get(module)
-    for part in path.split("."):
-        target = getattr(target, part, None)
+    target = referent(ref)
     # The reference may lead to the plain function, as after `search = tool(fn)`.
     return ref if target is None or isinstance(target, BaseTool) else None

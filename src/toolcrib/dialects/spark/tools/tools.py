@@ -9,7 +9,7 @@ from ....tools import Tool
 from ....tools.spec import require_name
 from ._schemas import normalize_schema, schema_in
 from .decorator import DecoratedFunctionTool, FunctionTool
-from .types import BaseTool, ToolResult, ToolSpec, ToolUse, update_tool_runtime_metadata
+from .types import BaseTool, ToolResult, ToolSpec, ToolUse, write_hints
 
 __all__ = [
     "InvalidToolUseNameException",
@@ -55,9 +55,7 @@ class PythonAgentTool(FunctionTool[..., Any]):
         self._is_async = returns_awaitable(tool_func)
         self._supports_async = self._is_async if supports_async is None else supports_async
         self._is_long_running = long_running
-        update_tool_runtime_metadata(
-            tool_spec, supports_async=self._supports_async or None, long_running=long_running or None
-        )
+        write_hints(self, tool_spec)
 
     @property
     def tool_spec(self) -> ToolSpec:

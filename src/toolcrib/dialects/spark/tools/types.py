@@ -206,6 +206,13 @@ async def run_call(call: Callable[[], Any], *, is_async: bool) -> Any:
     return await value if inspect.isawaitable(value) else value
 
 
+def write_hints(tool: BaseTool, tool_spec: ToolSpec) -> None:
+    """Set in the `x_spark` of *tool_spec*, in place, what *tool* says of how it runs."""
+    update_tool_runtime_metadata(
+        tool_spec, supports_async=tool.supports_async or None, long_running=tool.is_long_running or None
+    )
+
+
 def update_tool_runtime_metadata(
     tool_spec: ToolSpec, *, supports_async: bool | None = None, long_running: bool | None = None
 ) -> None:

@@ -1,21 +1,46 @@
 """Runs of the command in processes that are forked from one which has loaded it: a start costs no import.
 
 `python forks.py SOCKET` waits there. Each connection brings the arguments, the folder, the environment and the three
-standard streams of a run, and is answered with its exit status.
+standard streams of a run; each byte that follows is a signal for it. The answer is its exit status. Where the
+connection ends before, so does the run. `shim` writes a program that stands for `toolcrib` on a PATH.
 """
 
+import atexit
+import gc
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryFile
 
 FDS = 3
+
+_SHIM = """\
+#!{python} -ISE
+import json, os, signal, socket, sys
+connection = socket.socket(socket.AF_UNIX)
+connection.connect({path!r})
+ending = [signal.SIGINT, signal.SIGTERM, signal.SIGHUP]
+for number in ending:
+    signal.signal(number, lambda number, _: connection.sendall(bytes([number])))
+wanted = {{"arguments": sys.argv[1:], "folder": os.getcwd(), "environment": dict(os.environ)}}
+data = json.dumps(wanted).encode()
+socket.send_fds(connection, [len(data).to_bytes(8, "big")], [0, 1, 2])
+connection.sendall(data)
+os.close(0)  # whoever waits for the end of what it reads or writes waits for the run
+os.close(1)
+status = int(connection.recv(16))
+if status < 0:
+    signal.signal(-status, signal.SIG_DFL) if -status != signal.SIGKILL else None
+    os.kill(os.getpid(), -status)
+os._exit(status)
+"""
 
 
 def serve(path: str) -> None:
@@ -23,14 +48,17 @@ def serve(path: str) -> None:
     import toolcrib.auth
     import toolcrib.cli.app
     import toolcrib.schema
+    import toolcrib.serve
     import toolcrib.store
     import toolcrib.workbench.config
     import toolcrib.workbench.credentials
     import toolcrib.workbench.settings  # noqa: F401
 
+    gc.collect()
+    gc.freeze()  # what is not looked at is not copied
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(path)
-        listening.listen()
+        listening.listen(64)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
         while True:
             connection, _ = listening.accept()
@@ -43,9 +71,11 @@ def serve(path: str) -> None:
     if child := os.fork():
         for stream in streams:
             os.close(stream)
-        _, status = os.waitpid(child, 0)
-        connection.sendall(json.dumps(os.waitstatus_to_exitcode(status)).encode())
-        os._exit(0)
+        threading.Thread(target=_answer, args=(connection, child), daemon=True).start()
+        while number := connection.recv(1):
+            _signal(child, number[0])
+        _signal(child, signal.SIGKILL)
+        signal.pause()  # until it is answered
     connection.close()
     _become(wanted, streams)
 
@@ -73,6 +103,13 @@ def run(
         return subprocess.CompletedProcess(texts, status, *written)
 
 
+def shim(path: str, file: Path) -> Path:
+    """Write to *file* a program that runs the command by what waits at *path*, with its own streams and signals."""
+    file.write_text(_SHIM.format(python=sys.executable, path=path))
+    file.chmod(0o755)
+    return file
+
+
 def _receive(connection: socket.socket) -> tuple[dict[str, object], list[int]]:
     head, streams, _, _ = socket.recv_fds(connection, 8, FDS)
     size, data = int.from_bytes(head), b""
@@ -81,10 +118,25 @@ def _receive(connection: socket.socket) -> tuple[dict[str, object], list[int]]:
     return json.loads(data), list(streams)
 
 
+def _answer(connection: socket.socket, child: int) -> None:
+    _, status = os.waitpid(child, 0)
+    with suppress(OSError):  # nobody waits any more
+        connection.sendall(json.dumps(os.waitstatus_to_exitcode(status)).encode())
+    os._exit(0)
+
+
+def _signal(child: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(child, number)
+
+
 def _become(wanted: dict[str, object], streams: list[int]) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
+    if os.isatty(0):
+        os.setsid()
+        os.close(os.open(os.ttyname(0), os.O_RDWR))  # the first that a new session opens is its own, with its Ctrl-C
     os.chdir(os.fsencode(str(wanted["folder"])))
     os.environb.clear()
     environment: dict[str, str] = wanted["environment"]  # type: ignore[assignment]
@@ -101,4 +153,10 @@ if __name__ == "__main__":
     serve(sys.argv[1])
     from toolcrib.cli import main
 
-    raise SystemExit(main())
+    status = main()
+    # As at the end of an interpreter, but for taking apart all that was loaded, which takes longer than a run.
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)

@@ -1,0 +1,169 @@
+"""`toolcrib lock`: note what sources are and what their tools promise, and accept what has changed of that."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from ..core import LoadError, ToolcribError
+from ..schema.describe import closest_match, did_you_mean, display_name
+from ..tools import Tool, load
+from ..tools.address import GitSource, is_git_address, parse_git_address
+from ..tools.content import content_hash
+from ..tools.git import fetch
+from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
+from ..workbench.config import lock_file
+from ..workbench.settings import NamedSource, Settings
+from .sources import log_fetches
+from .terminal import Output, UsageError, echo, one_line
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A source as it is now: the entry that it has, or would have, what its tools differ in, and what is wrong."""
+
+    entry: LockedSource | None
+    changes: tuple[DefinitionChange, ...] = ()
+    accepted: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
+
+
+def run_lock(
+    written: Sequence[str], settings: Settings, *, accept: Sequence[str], update: bool, check: bool, as_json: bool
+) -> int:
+    """All of `toolcrib lock`. Returns the exit status: 1 where something is not accepted, or cannot be loaded."""
+    if check and (update or accept):
+        raise UsageError("--check changes nothing, so it goes with neither --update nor --accept.")
+    output = Output(exclusive=True)
+    log_fetches()
+    file = lock_file(settings)
+    before = read_lock(file)
+    lock = before or Lock(file)
+    named = _named(written, settings, lock)
+    if not named:
+        raise UsageError("There is nothing to lock: name a source, as in toolcrib lock git+https://HOST/PATH@REF")
+    seen = {lock.key(one.source): _look(one, lock, accept, update=update, check=check) for one in named}
+    _require_names(accept, seen)
+    for one in seen.values():
+        lock = lock if one.entry is None else lock.with_source(one.entry)
+    if not check and lock != before:
+        lock.write()
+    if as_json:
+        output.json({"file": str(file), "ok": all(map(_is_ok, seen.values())), "sources": [*map(_data, seen.items())]})
+    else:
+        _write_report(seen, file, output, check=check)
+    return 0 if all(map(_is_ok, seen.values())) else 1
+
+
+def _named(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:
+    """The sources that are *written*; without these, those of the settings and the lock that are locked or have to be.
+
+    A source of the settings has the permissions that it has there.
+    """
+    known = {lock.key(one.source): one for one in settings.sources}
+    if written:
+        return [known.get(lock.key(source), NamedSource(source, source)) for source in written]
+    outside = [one for key, one in known.items() if is_git_address(one.source) or key in lock.sources]
+    others = [NamedSource(key, _from_here(key, lock.file)) for key in lock.sources if key not in known]
+    return outside + others
+
+
+def _from_here(key: str, file: Path) -> str:
+    """The text *key* of a lock *file* as it is written in the current folder."""
+    if is_git_address(key):
+        return str(parse_git_address(key).beside(file.parent))
+    return str(file.parent / key) if key.startswith(("./", "../")) else key
+
+
+def _look(named: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool, check: bool) -> _Seen:
+    old = lock.find(named.source)
+    if old is None and check:
+        return _Seen(None, problems=(f"It is not locked. Lock it: toolcrib lock {named.written}",))
+    try:
+        source, now = _pin(named.source, None if update else old, lock.key(named.source))
+        loaded = load(named.permissions.to(source))
+    except ToolcribError as error:
+        return _Seen(old, problems=(str(error),))
+    problems = tuple(map(str, loaded.problems))
+    tools = loaded.tools
+    if old is None:
+        return _Seen(replace(now, tools={tool.spec.name: definition_of(tool) for tool in tools}), problems=problems)
+    changes = tuple(old.changes(tools))
+    accepted = tuple(change.name for change in changes if change.name in accept)
+    kept = _kept(old, tools, accepted)
+    left = tuple(change for change in changes if change.name not in accepted)
+    return _Seen(replace(now, tools=kept), left, accepted, problems)
+
+
+def _pin(source: str, old: LockedSource | None, key: str) -> tuple[str | GitSource, LockedSource]:
+    """*source* for `load`, and its entry without tools: as *old* has it, or as it is now."""
+    if is_git_address(source):
+        address = parse_git_address(source)
+        wanted = GitSource(address) if old is None else GitSource(address, old.commit, old.sha256)
+        fetched = fetch(wanted)
+        return replace(wanted, commit=fetched.commit, sha256=fetched.sha256), LockedSource(
+            key, fetched.commit, fetched.sha256
+        )
+    path = Path(source).expanduser()
+    sha256 = content_hash(path) if path.exists() else None
+    if old is not None and old.sha256 != sha256:
+        raise LoadError(f"It has changed since it was locked. If that was you: toolcrib lock --update {source}")
+    return source, LockedSource(key, None, sha256)
+
+
+def _kept(old: LockedSource, tools: Sequence[Tool[..., Any]], accepted: Sequence[str]) -> dict[str, Any]:
+    """The definitions that are accepted from now on; of a tool that is gone, that one goes too once that is."""
+    now = {tool.spec.name: definition_of(tool) for tool in tools}
+    kept = {name: definition for name, definition in old.tools.items() if name in now or name not in accepted}
+    return kept | {name: now[name] for name in accepted if name in now}
+
+
+def _require_names(accept: Sequence[str], seen: dict[str, _Seen]) -> None:
+    changed = {name for one in seen.values() for name in (*one.accepted, *(change.name for change in one.changes))}
+    for name in accept:
+        if name not in changed:
+            hint = did_you_mean(closest_match(name, changed))
+            raise UsageError(f"--accept: there is no change of a tool '{display_name(name)}' to accept.{hint}")
+
+
+def _is_ok(seen: _Seen) -> bool:
+    return not seen.changes and not seen.problems
+
+
+def _data(item: tuple[str, _Seen]) -> dict[str, Any]:
+    key, seen = item
+    entry = seen.entry
+    return {
+        "source": key,
+        "commit": entry and entry.commit,
+        "sha256": entry and entry.sha256,
+        "tools": sorted(entry.tools) if entry else [],
+        "accepted": list(seen.accepted),
+        "changes": [{"tool": change.name, "kind": change.kind, "diff": change.diff} for change in seen.changes],
+        "problems": list(seen.problems),
+    }
+
+
+def _write_report(seen: dict[str, _Seen], file: Path, output: Output, *, check: bool) -> None:
+    for key, one in seen.items():
+        if one.entry is not None:
+            at = f" at {one.entry.commit[:12]}" if one.entry.commit else ""
+            output.write(one_line(f"{key}{at}: {', '.join(sorted(one.entry.tools)) or 'no tools'}"))
+        for name in one.accepted:
+            output.write(f"  {one_line(name)}: accepted")
+        for change in one.changes:
+            output.write(f"  {one_line(change.name)}: {_KINDS[change.kind]}")
+            output.write("\n".join(f"    {line}" for line in change.diff.splitlines()))
+        for problem in one.problems:
+            echo(f"Not loaded: {key}: {problem}" if check or key not in problem else f"Not loaded: {problem}")
+    names = sorted({change.name for one in seen.values() for change in one.changes})
+    if names:
+        accept = " ".join(f"--accept {name}" for name in names)
+        echo(f"{file}: not accepted: {', '.join(names)}. If that is what you want: toolcrib lock {accept}")
+
+
+_KINDS = {
+    "new": "new, and left out until it is accepted",
+    "changed": "changed, and left out until it is accepted",
+    "gone": "gone",
+}

@@ -1,0 +1,119 @@
+"""Virtual environments of Python folders that the host trusts: made once for each set of requirements, and kept.
+
+Only this step needs a network: it installs what `requirements.txt` or `pyproject.toml` names, by uv or pip.
+"""
+
+import asyncio
+import contextlib
+import hashlib
+import os
+import shutil
+import sys
+import tomllib
+from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..core import LoadError, SetupError
+from .cache import cache_folder, private_folder
+
+_INSTALL_S = 600.0
+_LOOK_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """The environment for *requirements*, lines as in `requirements.txt`; its `python` is there once it is `ready`."""
+
+    requirements: tuple[str, ...]
+
+    @property
+    def folder(self) -> Path:
+        made_of = "\n".join((sys.version, sys.executable, *self.requirements))
+        return cache_folder("environments") / hashlib.sha256(made_of.encode()).hexdigest()[:32]
+
+    @property
+    def python(self) -> Path:
+        return self.folder / "bin" / "python"
+
+    async def ready(self, report: Callable[[str], None]) -> None:
+        """Make it and install its requirements, unless that was done. Raises SetupError."""
+        if self._marker.exists():
+            return
+        if private_folder("environments") is None:
+            raise SetupError(f"{self.folder.parent} is not a folder of ours that nobody else can use.")
+        async with _locked(self.folder.with_suffix(".lock")):
+            if self._marker.exists():  # another process has made it meanwhile
+                return
+            shutil.rmtree(self.folder, ignore_errors=True)
+            report("Making a virtual environment")
+            uv = shutil.which("uv")
+            make = [uv, "venv", "-q", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
+            await _run([*make, str(self.folder)])
+            if self.requirements:
+                report(f"Installing {len(self.requirements)} requirements")
+                listed = self.folder / "requirements.txt"
+                listed.write_text("\n".join(self.requirements) + "\n")
+                python = str(self.python)
+                install = [uv, "pip", "install", "-q", "--python", python] if uv else [python, "-m", "pip", "install"]
+                await _run([*install, "-r", str(listed)])
+            self._marker.touch()
+
+    @property
+    def _marker(self) -> Path:
+        return self.folder / ".ready"
+
+
+def environment_for(folder: Path) -> Environment:
+    """The environment that the `requirements.txt` in *folder* needs, or its `pyproject.toml`. Raises LoadError."""
+    listed, project = folder / "requirements.txt", folder / "pyproject.toml"
+    try:
+        if listed.is_file():
+            lines = [line.strip() for line in listed.read_text("utf-8").splitlines()]
+        elif project.is_file():
+            lines = list(tomllib.loads(project.read_text("utf-8")).get("project", {}).get("dependencies", ()))
+        else:
+            lines = []
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise LoadError(f"The requirements of {folder} cannot be read: {error}") from None
+    requirements = tuple(line for line in lines if line and not line.startswith("#"))
+    if options := [line for line in requirements if line.startswith("-")]:
+        raise LoadError(f"{folder} has '{options[0][:60]}' among its requirements. They are packages, without options.")
+    return Environment(requirements)
+
+
+async def _run(command: list[str]) -> None:
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=environment,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    try:
+        async with asyncio.timeout(_INSTALL_S):
+            output, _ = await process.communicate()
+    except TimeoutError:
+        raise SetupError(f"It took longer than {_INSTALL_S:g} s.") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise SetupError(output.decode(errors="replace").strip()[-1000:])
+
+
+@contextlib.asynccontextmanager
+async def _locked(file: Path) -> AsyncGenerator[None]:
+    """Held by one process at a time."""
+    import fcntl  # not on every system
+
+    with file.open("wb") as held:
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                await asyncio.sleep(_LOOK_S)
+        yield

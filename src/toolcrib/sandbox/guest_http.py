@@ -1,0 +1,123 @@
+"""HTTP requests of a guest: to the hosts that it was granted, through the guarded client, within limits.
+
+Runs in the worker process, which is ended at the deadline of the call with whatever is under way. So what a hostile
+server sends is read there, and not in the host.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..core import SetupError, ToolError, run_on
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient, Response
+
+MOST_BYTES = 8 * 1024**2
+"""How much a request may have, and a response, which is read whole."""
+_TIMEOUT_S = 30.0
+_METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+# What says where a request goes or how long it is: a server that has several hosts would give the one that is named.
+_OURS = (
+    "host",
+    "connection",
+    "content-length",
+    "expect",
+    "keep-alive",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+)
+
+
+class RequestRefused(Exception):
+    """A request that has no response, for the reason in its text, which is one line."""
+
+
+class GuestHttp:
+    """The requests of one call, for a guest that may reach *hosts*, and of those that are not public the *allow*."""
+
+    def __init__(self, hosts: Sequence[str], allow: Sequence[str]) -> None:
+        self._hosts = hosts
+        self._allow = allow
+        self._loop = asyncio.get_running_loop()
+        self._client: AsyncClient | None = None
+
+    def fetch(self, request: str) -> str:
+        """Send *request*, as in `python/guest.wit`, and wait for the response. Raises RequestRefused.
+
+        From any thread but that of the loop.
+        """
+        asked = _read(request)
+        try:
+            return run_on(self._loop, self._sent(**asked))
+        except RequestRefused:
+            raise
+        except ToolError as error:  # of the guard
+            raise RequestRefused(str(error)) from None
+        except Exception as error:
+            raise RequestRefused(f"The request failed: {type(error).__name__}.") from None
+
+    async def aclose(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    async def _sent(self, method: str, url: str, headers: Any, content: bytes | None, timeout_s: float) -> str:
+        if not self._hosts:
+            raise RequestRefused("This tool may not send requests: its tool.toml lists no 'hosts'.")
+        if self._client is None:
+            self._client = _client(self._hosts, self._allow)
+        try:
+            async with asyncio.timeout(timeout_s):
+                response = await self._client.request(
+                    method, url, headers=headers, content=content, follow_redirects=True
+                )
+        except TimeoutError:
+            raise RequestRefused(f"The server did not answer within {timeout_s:g} s.") from None
+        return _written(response)
+
+
+def _client(hosts: Sequence[str], allow: Sequence[str]) -> "AsyncClient":
+    try:
+        from ..net import client
+
+        return client(hosts=hosts, allow=allow, max_bytes=MOST_BYTES)
+    except SetupError as error:
+        raise RequestRefused(str(error)) from None
+
+
+def _read(request: str) -> dict[str, Any]:
+    if len(request) > 2 * MOST_BYTES:
+        raise RequestRefused(f"The request has more than {MOST_BYTES} bytes.")
+    try:
+        asked = json.loads(request)
+        method, timeout_s, body = asked.get("method") or "GET", asked.get("timeout_s"), asked.get("body")
+        headers = [(str(name), str(value)) for name, value in asked.get("headers") or ()]
+        content = None if body is None else base64.b64decode(body, validate=True)
+        seconds = _TIMEOUT_S if timeout_s is None else min(float(timeout_s), _TIMEOUT_S)
+        url = str(asked["url"])
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, binascii.Error):
+        raise RequestRefused("The request is not as it has to be: a JSON object with a 'url'.") from None
+    if method not in _METHODS:
+        raise RequestRefused(f"A request has one of the methods {', '.join(_METHODS)}.")
+    for name, value in headers:
+        if name.lower() in _OURS or name.lower().startswith("proxy-") or not {*"\r\n\0"}.isdisjoint(name + value):
+            raise RequestRefused(f"A request may not set the header {name[:40]!a}.")
+    if content is not None and len(content) > MOST_BYTES:
+        raise RequestRefused(f"The request has more than {MOST_BYTES} bytes.")
+    return {"method": method, "url": url, "headers": headers, "content": content, "timeout_s": max(seconds, 0.0)}
+
+
+def _written(response: "Response") -> str:
+    return json.dumps(
+        {
+            "url": str(response.url),
+            "status": response.status_code,
+            "headers": [[name.lower(), value] for name, value in response.headers.multi_items()],
+            "body": base64.b64encode(response.content).decode(),
+        }
+    )

@@ -1,0 +1,98 @@
+"""The Python of the sandbox: a component that is made once on this machine, and kept in the user's cache folder.
+
+Its name has a digest of whatever it is made of, so that another version of Toolcrib or of its tools makes its own.
+Needs nothing but the standard library until it builds.
+"""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from ..core import SetupError
+from .cache import cache_folder, private_folder
+
+BUILD_COMMAND = "toolcrib sandbox build-python"
+_PARTS = Path(__file__).parent / "python"
+_BUILDER = "componentize-py"
+_BUILD_S = 600.0
+# In a process of its own, without the environment of this one: what is imported there is kept for good.
+_SCRIPT = "from componentize_py import script; script()"
+
+
+@dataclass(frozen=True, slots=True)
+class PythonState:
+    """Whether the Python of the sandbox is there: its file, which `is_built` or not, and its size."""
+
+    file: Path
+    is_built: bool
+    size_bytes: int
+
+
+def python_state() -> PythonState:
+    """What is there now. Raises SetupError where the extra `sandbox` is not installed."""
+    file = python_file()
+    if file.is_file() and private_folder("python") is not None:
+        return PythonState(file, True, file.stat().st_size)
+    return PythonState(file, False, 0)
+
+
+def python_file() -> Path:
+    """Where the component is, once it was built."""
+    name = f"{_digest()}.wasm"  # it raises where the extra is missing
+    return cache_folder("python") / name
+
+
+def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool = False) -> PythonState:
+    """Make the component and compile it, unless that was done; it takes up to a minute. *report* gets each step.
+
+    Raises SetupError where it cannot be made.
+    """
+    state = python_state()
+    is_new = force or not state.is_built
+    if is_new:
+        report("Making a component of Python and its standard library")
+        folder = private_folder("python")
+        if folder is None:
+            raise SetupError(f"{state.file.parent} is not a folder of yours that nobody else can use. Remove it.")
+        with tempfile.TemporaryDirectory(dir=folder) as scratch:
+            made = Path(scratch) / "python.wasm"
+            _componentize(made)
+            made.replace(state.file)
+    from .components import Components  # it brings wasmtime
+
+    report("Compiling it")
+    Components().python(state.file, anew=is_new)
+    return python_state()
+
+
+def _componentize(made: Path) -> None:
+    command = [sys.executable, "-I", "-c", _SCRIPT, "-q", "-d", str(_PARTS / "guest.wit"), "-w", "python"]
+    command += ["componentize", "-p", str(_PARTS), "toolcrib_program", "-o", str(made)]
+    try:
+        done = subprocess.run(  # noqa: S603 - ourselves
+            command, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_BUILD_S
+        )
+    except subprocess.TimeoutExpired:
+        raise SetupError(f"Python for the sandbox was not made within {_BUILD_S:g} s.") from None
+    if done.returncode or not made.is_file():
+        last = (done.stderr or done.stdout).strip()[-1000:]
+        raise SetupError(f"Python for the sandbox cannot be made: {_BUILDER} ended with {done.returncode}. {last}")
+
+
+@cache
+def _digest() -> str:
+    try:
+        made_of = f"{_BUILDER} {version(_BUILDER)}".encode()
+    except PackageNotFoundError:
+        raise SetupError(
+            f"Python in the sandbox needs the package '{_BUILDER}', which is missing: pip install 'toolcrib[sandbox]'"
+        ) from None
+    for file in sorted(_PARTS.glob("*.[pw]*")):
+        made_of += b"\0" + file.read_bytes()
+    return hashlib.sha256(made_of).hexdigest()[:32]

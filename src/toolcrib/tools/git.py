@@ -1,0 +1,336 @@
+"""Folders of git repositories, fetched into the user's cache by the system's `git`.
+
+Nothing of a repository runs: there is no checkout, so no hook, filter, attribute or submodule of it counts, and no
+configuration of the user or the system. What is fetched is read from the object database, by our own rules for paths.
+"""
+
+import hashlib
+import logging
+import os
+import re
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory, TemporaryFile
+from time import monotonic
+from typing import IO
+
+from ..core import LoadError
+from ..schema.describe import display_name
+from .address import GitAddress, GitSource
+from .content import MOST_BYTES, MOST_FILES, content_hash
+
+_TIMEOUT_S = 300.0
+_MOST_FETCHED_BYTES = 256 * 1024**2
+_MOST_LISTED_BYTES = 4 * 1024**2
+_MOST_MEMORY_KIB = 4 * 1024**2
+_LOOK_S = 0.1
+_PROGRESS_S = 1.0
+_PERCENT = re.compile(r"(\w[\w ]+):\s+(\d+)% ")
+_LIMITS = (
+    *("/bin/sh", "-c", 'ulimit -c 0; ulimit -f "$1"; ulimit -v "$2" 2>/dev/null; shift 2; exec "$@"', "sh"),
+    *(str(_MOST_FETCHED_BYTES // 512), str(_MOST_MEMORY_KIB)),
+)
+_OPTIONS = (
+    *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.bigFileThreshold=1m"),
+    *("credential.helper=", "credential.interactive=false", "gc.auto=0", "maintenance.auto=false"),
+    *("fetch.recurseSubmodules=false", "submodule.recurse=false", "fetch.writeCommitGraph=false", "pack.threads=1"),
+    *("fetch.unpackLimit=1", "transfer.unpackLimit=1", "transfer.bundleURI=false", "http.followRedirects=false"),
+    *("http.lowSpeedLimit=100", "http.lowSpeedTime=30", "protocol.version=2", "fetch.negotiationAlgorithm=noop"),
+)
+_CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tpartialClone = origin\n"
+_SSH = "ssh -oBatchMode=yes -oClearAllForwardings=yes -oPermitLocalCommand=no -oConnectTimeout=30"
+_PASSED_ON = (
+    *("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
+    *("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
+)
+_FILE, _LINK, _SUBMODULE = ("100644", "100755", "100664"), "120000", "160000"
+
+_log = logging.getLogger("toolcrib.git")
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """The files of an address at one *commit*, in a folder of the cache, and the *sha256* of their content."""
+
+    path: Path
+    commit: str
+    sha256: str
+
+
+def fetch(source: GitSource) -> Fetched:
+    """The folder of *source*, as it is at its commit, by default the one that its ref leads to now.
+
+    What is in the cache is not fetched again, and with a commit nothing is asked of the network then. Raises LoadError,
+    also for content that does not have the hash of *source*.
+    """
+    address, sha256 = source.address, source.sha256
+    cache = _cache()
+    with TemporaryDirectory(dir=cache, prefix=".new-") as made:
+        git = _Git(Path(made), address)
+        commit = source.commit or address.commit or git.resolve()
+        name = hashlib.sha256(f"{_url(address)}#{address.folder}".encode()).hexdigest()[:20]
+        folder = cache / f"{name}-{commit}"
+        fetched = Fetched(folder, commit, content_hash(folder)) if folder.is_dir() else None
+        if fetched is None or sha256 not in (None, fetched.sha256):
+            shutil.rmtree(folder, ignore_errors=True)  # damaged: nothing else has this name
+            git.extract(commit, Path(made) / "files")
+            with suppress(FileExistsError, OSError):  # another process was first
+                (Path(made) / "files").rename(folder)
+            fetched = Fetched(folder, commit, content_hash(folder))
+    if sha256 not in (None, fetched.sha256):
+        raise LoadError(f"{address}: its content at {commit[:12]} is not what was locked. Its repository was changed.")
+    return fetched
+
+
+def commit_of(address: GitAddress) -> str:
+    """The commit that the ref of *address* leads to now. Raises LoadError."""
+    with TemporaryDirectory(dir=_cache(), prefix=".new-") as made:
+        return address.commit or _Git(Path(made), address).resolve()
+
+
+def _cache() -> Path:
+    if sys.platform == "win32":
+        raise LoadError("Git addresses need POSIX: without it, what git takes up cannot be limited.")
+    if find_spec("platformdirs") is None:
+        raise LoadError("Git addresses need the package 'platformdirs': pip install 'toolcrib[sandbox]'.")
+    if shutil.which("git") is None:
+        raise LoadError("Git addresses need the program 'git', which is not there. Install it.")
+    from ..sandbox.cache import private_folder
+
+    if (folder := private_folder("git")) is None:
+        raise LoadError("The cache folder cannot be made, or others may write to it. Set XDG_CACHE_HOME to another.")
+    return folder
+
+
+class _Git:
+    """A repository of our own in *folder*, to fetch from that of *address* into. It is empty, and has no settings."""
+
+    def __init__(self, folder: Path, address: GitAddress) -> None:
+        self._address = address
+        self._folder = folder / "repository"
+        for name in ("objects", "refs"):
+            (self._folder / name).mkdir(parents=True)
+        (self._folder / "HEAD").write_text("ref: refs/heads/main\n")
+        (self._folder / "config").write_text(_CONFIG)
+        self._deadline = monotonic() + _TIMEOUT_S
+        url = str(Path(address.repository).expanduser().absolute()) if address.is_local else address.repository
+        remote = (
+            f"remote.origin.url={url}",
+            "remote.origin.promisor=true",
+            "remote.origin.partialCloneFilter=blob:none",
+        )
+        options = [word for option in (*_OPTIONS, *remote) for word in ("-c", option)]
+        self._command = (*_LIMITS, "git", f"--git-dir={self._folder}", *options)
+        # Made anew: no variable of the user reaches git, nor what it starts.
+        self._environ = {name: value for name in _PASSED_ON if (value := os.environ.get(name))} | {
+            "HOME": str(folder),
+            "XDG_CONFIG_HOME": str(folder),
+            "LC_ALL": "C",
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ASKPASS": "false",
+            "SSH_ASKPASS": "false",
+            "GIT_SSH_COMMAND": _SSH,
+            "GIT_SSH_VARIANT": "ssh",
+            "GIT_ALLOW_PROTOCOL": address.protocol,
+            "GIT_NO_LAZY_FETCH": "1",
+        }
+
+    def resolve(self) -> str:
+        """The commit that the ref leads to now: that of a tag, else of a branch."""
+        ref = self._address.ref
+        names = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
+        listed = self._run("ls-remote", "--", "origin", *names, most_bytes=_MOST_LISTED_BYTES).decode()
+        found = {name: commit for commit, _, name in (line.partition("\t") for line in listed.splitlines())}
+        for name in names:
+            if re.fullmatch("[0-9a-f]{40}", found.get(name, "")):
+                return found[name]
+        raise LoadError(
+            f"{self._address}: there is no branch and no tag '{ref}'. A commit is named by all 40 digits of its hash."
+        )
+
+    def extract(self, commit: str, to: Path) -> None:
+        """Write the files of the folder, as they are at *commit*, below *to*."""
+        _log.info("Fetching %s at %s", self._address, commit[:12])
+        flags = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--filter=blob:none", "--progress")
+        self._run("fetch", "--depth=1", *flags, "--", "origin", commit)
+        tree = self._tree(commit)
+        files = list(self._files(tree))
+        missing = self._run("rev-list", "--objects", "--no-object-names", "--missing=print", tree).decode().split()
+        if absent := {name[1:] for name in missing if name.startswith("?")} & {name for name, _, _ in files}:
+            self._run("fetch", *flags, "--stdin", "origin", data="\n".join(sorted(absent)).encode() + b"\n")
+        content = self._contents([name for name, _, _ in files])
+        plain = {path: content[name] for name, path, is_link in files if not is_link}
+        links = {path: content[name] for name, path, is_link in files if is_link}
+        plain |= {path: plain[self._target(path, target, plain)] for path, target in links.items()}
+        if sum(map(len, plain.values())) > MOST_BYTES:
+            raise self._too_large()
+        for path, data in plain.items():
+            try:
+                (to / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+                with (to / path).open("xb") as opened:
+                    opened.write(data)
+            except OSError as error:  # two of one name, for this file system
+                raise self._refused(path, f"it cannot be written ({error.strerror})") from None
+
+    def _tree(self, commit: str) -> str:
+        wanted = f"{commit}:{self._address.folder}"
+        tree = ""
+        try:
+            tree = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", wanted).decode().strip()
+            is_tree = self._run("cat-file", "-t", tree) == b"tree\n"
+        except _GitError:
+            is_tree = False
+        if not is_tree:
+            raise LoadError(f"{self._address}: there is no folder '{self._address.folder}' in it at {commit[:12]}.")
+        return tree
+
+    def _files(self, tree: str) -> Iterator[tuple[str, str, bool]]:
+        """Name of the object, path, and whether it is a link, for each file below *tree*."""
+        listed = self._run("ls-tree", "-r", "-z", "--full-tree", tree, most_bytes=_MOST_LISTED_BYTES)
+        lines = listed.split(b"\0")[:-1]
+        if len(lines) > MOST_FILES:
+            raise LoadError(f"{self._address} has more than {MOST_FILES} files. Name the folder of the tools in it.")
+        if not lines:
+            raise LoadError(f"{self._address} has no files.")
+        for line in lines:
+            about, _, raw = line.partition(b"\t")
+            mode, _, name = about.decode().split()
+            path = raw.decode(errors="replace")
+            if not _is_safe(path):
+                raise self._refused(path, "its path leads elsewhere, or could not be written everywhere")
+            if mode == _SUBMODULE:
+                raise self._refused(path, "it is a submodule, and these are not fetched")
+            if mode not in (*_FILE, _LINK):
+                raise self._refused(path, "it is not a file")
+            yield name, path, mode == _LINK
+
+    def _contents(self, names: Sequence[str]) -> dict[str, bytes]:
+        """The bytes of each object. They are measured before any is read."""
+        asked = "\n".join(dict.fromkeys(names)).encode() + b"\n"
+        measured = [line.split() for line in self._run("cat-file", "--batch-check", data=asked).decode().splitlines()]
+        if any(len(about) != 3 or about[1] != "blob" for about in measured):
+            raise LoadError(f"{self._address}: its repository is damaged.")
+        if sum(int(size) for _, _, size in measured) > MOST_BYTES:
+            raise self._too_large()
+        read = self._run("cat-file", "--batch", data=asked)
+        contents: dict[str, bytes] = {}
+        at = 0
+        for name, _, size in measured:
+            begin = read.index(b"\n", at) + 1
+            contents[name] = read[begin : begin + int(size)]
+            at = begin + int(size) + 1
+        return contents
+
+    def _target(self, path: str, target: bytes, files: dict[str, bytes]) -> str:
+        """The file that a link leads to, which is copied in its place: one of *files*, so not a link itself."""
+        written = target.decode(errors="replace")
+        leads_to = os.path.normpath(os.path.join(os.path.dirname(path), written))  # noqa: PTH118, PTH120
+        if written.startswith("/") or leads_to not in files:
+            raise self._refused(path, "it is a link, and does not lead to a file of the folder")
+        return leads_to
+
+    def _too_large(self) -> LoadError:
+        limit = MOST_BYTES // 1024**2
+        return LoadError(f"{self._address} is larger than {limit} MiB. Name the folder of the tools in it.")
+
+    def _refused(self, path: str, why: str) -> LoadError:
+        return LoadError(f"{self._address} is refused for '{display_name(path)}': {why}.")
+
+    def _run(self, *arguments: str, data: bytes = b"", most_bytes: int = _MOST_FETCHED_BYTES) -> bytes:
+        """What git writes to standard output. Raises LoadError where it fails, and where it takes too much."""
+        with TemporaryFile() as given, TemporaryFile() as written:
+            given.write(data)
+            given.seek(0)
+            process = subprocess.Popen(  # noqa: S603
+                [*self._command, *arguments],
+                stdin=given,
+                stdout=written,
+                stderr=subprocess.PIPE,
+                cwd=self._folder,
+                env=self._environ,
+                start_new_session=True,
+            )
+            try:
+                errors = self._wait(process, written, most_bytes)
+            finally:
+                with suppress(ProcessLookupError):  # and whatever it has started
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                if process.stderr is not None:
+                    process.stderr.close()
+            if process.returncode:
+                raise _GitError(f"{self._address} cannot be fetched: {_reason(errors)}.")
+            written.seek(0)
+            return written.read()
+
+    def _wait(self, process: "subprocess.Popen[bytes]", written: IO[bytes], most_bytes: int) -> bytes:
+        """Wait until git has ended. Returns the end of what it wrote to standard error."""
+        assert process.stderr is not None
+        errors, shown_at = b"", monotonic()
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stderr, selectors.EVENT_READ)
+            while True:
+                piece = os.read(process.stderr.fileno(), 65536) if selector.select(_LOOK_S) else None
+                if piece == b"":
+                    with suppress(subprocess.TimeoutExpired):
+                        process.wait(max(0.0, self._deadline - monotonic()))
+                    return errors
+                errors = (errors + (piece or b""))[-4096:]
+                if monotonic() > self._deadline:
+                    raise LoadError(f"{self._address} could not be fetched in {_TIMEOUT_S:g} seconds.")
+                size = os.fstat(written.fileno()).st_size
+                if size > most_bytes or _size_of(self._folder) > _MOST_FETCHED_BYTES:
+                    raise LoadError(f"{self._address} is larger than what is fetched of a repository.")
+                if monotonic() - shown_at > _PROGRESS_S and (
+                    steps := _PERCENT.findall(errors.decode(errors="replace"))
+                ):
+                    shown_at = monotonic()
+                    _log.info("Fetching %s: %s %s%%", self._address, *steps[-1])
+
+
+class _GitError(LoadError):
+    """What git could not do."""
+
+
+def _url(address: GitAddress) -> str:
+    return str(Path(address.repository).expanduser().resolve()) if address.is_local else address.repository
+
+
+def _is_safe(path: str) -> bool:
+    parts = path.split("/")
+    return (
+        path.isprintable()
+        and "\\" not in path
+        and ":" not in path
+        and "\N{REPLACEMENT CHARACTER}" not in path
+        and not any(part in ("", ".", "..") or part.lower() == ".git" or len(part) > 200 for part in parts)
+        and len(path) < 1000
+    )
+
+
+def _size_of(folder: Path) -> int:
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # git has removed it meanwhile
+                total += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118
+    return total
+
+
+def _reason(errors: bytes) -> str:
+    """The line in which git says what is wrong; what the other side wrote is not trusted, and shown on one line."""
+    lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace")) if line.strip()]
+    chosen = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:] or ["git gave no reason"]
+    return "".join(c for c in chosen[0] if c.isprintable())[:300].rstrip(".")

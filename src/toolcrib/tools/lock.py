@@ -1,0 +1,262 @@
+"""`toolcrib.lock`: what each source was, and what its tools promised, when somebody accepted them.
+
+It knows no kind of source: of each it has a text that names it, the commit and the hash of its content where it has
+them, and the definitions of its tools. This file loads nothing.
+"""
+
+import difflib
+import hashlib
+import json
+import os
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Any, Literal
+
+from pydantic import Field, ValidationError
+
+from ..core import Hints, LoadError, canonical
+from ..schema.declared import Strict, mistakes_in
+from ..schema.toml_lines import line_at, lines_of
+from .address import GitAddress, GitSource, is_git_address, parse_git_address
+from .content import content_hash
+from .function import Tool
+from .modules import LoadProblem
+
+LOCK = "toolcrib.lock"
+
+_VERSION = 1
+_MOST_BYTES = 16 * 1024**2
+_HEAD = (
+    "# Written by `toolcrib lock`: what each source was, and what its tools promised, when they were accepted.\n"
+    f"version = {_VERSION}\n"
+)
+_HASH = r"^[0-9a-f]{64}$"
+
+Definition = Mapping[str, Any]
+"""What a tool promises, as JSON data: see `definition_of`."""
+
+
+class _Tool(Strict):
+    name: str
+    sha256: str = Field(pattern=_HASH)
+    definition: str
+
+
+class _Source(Strict):
+    where: str = Field(alias="from")
+    commit: str | None = Field(default=None, pattern=r"^[0-9a-f]{40}$")
+    sha256: str | None = Field(default=None, pattern=_HASH)
+    tool: list[_Tool] = Field(default_factory=list[_Tool])
+
+
+class _File(Strict):
+    version: int
+    source: list[_Source] = Field(default_factory=list[_Source])
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionChange:
+    """A tool that is not as it was accepted: it is *new*, *changed* or *gone*. *diff* shows how, line by line."""
+
+    name: str
+    kind: Literal["new", "changed", "gone"]
+    diff: str
+
+
+@dataclass(frozen=True, slots=True)
+class LockedSource:
+    """One source: its *commit* and the *sha256* of its content, where it has these, and its accepted *tools*."""
+
+    where: str
+    commit: str | None = None
+    sha256: str | None = None
+    tools: Mapping[str, Definition] = field(default_factory=dict[str, Definition])
+
+    def changes(self, tools: Iterable[Tool[..., Any]]) -> list[DefinitionChange]:
+        """What differs between *tools*, those of the source by their own names, and the accepted ones."""
+        now = {tool.spec.name: definition_of(tool) for tool in tools}
+        found: list[DefinitionChange] = []
+        for name in sorted({*now, *self.tools}):
+            old, new = self.tools.get(name), now.get(name)
+            if old is None or new is None or canonical(old) != canonical(new):
+                kind: Any = "new" if old is None else "gone" if new is None else "changed"
+                found.append(DefinitionChange(name, kind, _diff(old, new)))
+        return found
+
+    def problems(self, tools: Iterable[Tool[..., Any]]) -> list[LoadProblem]:
+        """A problem for each of *tools* that was not accepted as it is now."""
+        return [
+            LoadProblem(
+                self.where,
+                f"Tool '{change.name}' {'is new' if change.kind == 'new' else 'has changed'} since the source was "
+                f"locked, so it is left out. See what it promises with `toolcrib lock`, and accept it with "
+                f"`toolcrib lock --accept {change.name}`.",
+            )
+            for change in self.changes(tools)
+            if change.kind != "gone"
+        ]
+
+    def accepted(self, tools: Sequence[Tool[..., Any]]) -> list[Tool[..., Any]]:
+        """Those of *tools* that are as they were accepted."""
+        changed = {change.name for change in self.changes(tools)}
+        return [tool for tool in tools if tool.spec.name not in changed]
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """What is in a lock *file*. Paths in it are relative to its folder."""
+
+    file: Path
+    sources: Mapping[str, LockedSource] = field(default_factory=dict[str, LockedSource])
+
+    def key(self, source: str) -> str:
+        """*source*, as it was written for the current folder, as the text by which it is found here."""
+        if is_git_address(source):
+            address = parse_git_address(source)
+            if not address.is_local:
+                return str(address)
+            return str(GitAddress(self._relative(address.repository), address.ref, address.folder))
+        return self._relative(source) if Path(source).expanduser().exists() else source
+
+    def find(self, source: str) -> LockedSource | None:
+        return self.sources.get(self.key(source))
+
+    def pinned(self, source: str) -> str | GitSource:
+        """*source* as it was locked, for `load`.
+
+        Raises LoadError for an address that was not locked, and for what has other content than it had then.
+        """
+        locked = self.find(source)
+        if is_git_address(source):
+            if locked is None or locked.commit is None:
+                raise LoadError(
+                    f"{source} is not in {self.file}, and what comes from outside has to be. See what it offers, and "
+                    f"lock it: toolcrib lock {source}"
+                )
+            return GitSource(parse_git_address(source), locked.commit, locked.sha256)
+        if locked is not None and locked.sha256 not in (None, content_hash(Path(source).expanduser())):
+            raise LoadError(
+                f"{source} has changed since it was locked in {self.file}. If that was you: "
+                f"toolcrib lock --update {source}"
+            )
+        return source
+
+    def with_source(self, source: LockedSource) -> "Lock":
+        return replace(self, sources={**self.sources, source.where: source})
+
+    def write(self) -> None:
+        """Write the file, whole or not at all. Raises LoadError."""
+        text = _HEAD + "".join(_text_of(source) for _, source in sorted(self.sources.items()))
+        try:
+            with NamedTemporaryFile("w", dir=self.file.parent, delete=False, encoding="utf-8", newline="\n") as made:
+                made.write(text)
+                made.close()
+                Path(made.name).chmod(0o644)
+                Path(made.name).replace(self.file)
+        except OSError as error:
+            raise LoadError(f"{self.file} cannot be written: {error.strerror}.") from None
+
+    def _relative(self, path: str) -> str:
+        relative = Path(os.path.relpath(Path(path).expanduser(), self.file.parent)).as_posix()
+        return relative if relative.startswith("..") else f"./{'' if relative == '.' else relative}"
+
+
+def read_lock(file: Path) -> Lock | None:
+    """What is in *file*; None where there is no such file.
+
+    Raises LoadError, with the line, for what `toolcrib lock` does not write: a file that was damaged locks nothing.
+    """
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
+    try:
+        if len(content) > _MOST_BYTES:
+            raise ValueError("it is too large")
+        text = content.decode().replace("\r\n", "\n")
+        data = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise _damaged(file, f"it is not valid TOML ({error})") from None
+    if data.get("version") != _VERSION:
+        raise LoadError(
+            f"{file} is not of version {_VERSION}, the one that is read here. Use the Toolcrib that wrote it."
+        )
+    try:
+        written = _File.model_validate(data)
+    except ValidationError as error:
+        mistakes, lines = mistakes_in(_File, data, error), lines_of(text)
+        raise _damaged(file, "; ".join(f"line {line_at(lines, one.keys)}: {one.message}" for one in mistakes)) from None
+    sources: dict[str, LockedSource] = {}
+    for source in written.source:
+        tools = {one.name: _definition(file, one) for one in source.tool}
+        if source.where in sources or len(tools) < len(source.tool):
+            raise _damaged(file, f"it has two entries of one name in '{source.where}'")
+        sources[source.where] = LockedSource(source.where, source.commit, source.sha256, tools)
+    return Lock(file, sources)
+
+
+def definition_of(tool: Tool[..., Any]) -> Definition:
+    """What *tool* promises, and what it needs, as JSON data: what a person accepts."""
+    spec = tool.spec
+    return {
+        "name": spec.name,
+        "title": spec.title,
+        "description": spec.description,
+        "input_schema": dict(spec.input_schema),
+        "output_schema": None if spec.output_schema is None else dict(spec.output_schema),
+        "hints": {name: value for name in Hints.__slots__ if (value := getattr(spec.hints, name)) is not None},
+        "auth": [each.to_dict() for each in spec.requirements],
+        "needs": dict(tool.requires),
+    }
+
+
+def _definition(file: Path, tool: _Tool) -> Definition:
+    try:
+        definition = json.loads(tool.definition)
+        is_whole = isinstance(definition, dict) and _hash(definition) == tool.sha256
+    except (ValueError, RecursionError):
+        is_whole = False
+    if not is_whole:
+        raise _damaged(file, f"the definition of '{tool.name}' does not have its hash")
+    return definition  # type: ignore[no-any-return]
+
+
+def _damaged(file: Path, why: str) -> LoadError:
+    return LoadError(f"{file} cannot be used: {why}. Restore it, or remove it and run `toolcrib lock`.")
+
+
+def _hash(definition: Definition) -> str:
+    return hashlib.sha256(canonical(definition).encode()).hexdigest()
+
+
+def _text_of(source: LockedSource) -> str:
+    lines = ["", "[[source]]", f"from = {_string(source.where)}"]
+    lines += [f"{key} = {_string(value)}" for key in ("commit", "sha256") if (value := getattr(source, key))]
+    for name, definition in sorted(source.tools.items()):
+        shown = _shown(definition).replace("'''", "''\\u0027")
+        lines += ["", "[[source.tool]]", f"name = {_string(name)}", f'sha256 = "{_hash(definition)}"']
+        lines += [f"definition = '''\n{shown}'''"]
+    return "\n".join(lines) + "\n"
+
+
+def _shown(definition: Definition | None) -> str:
+    """JSON for people, line by line. What is not plain ASCII is escaped: nothing in it is invisible."""
+    if definition is None:
+        return ""
+    return json.dumps(definition, indent=2, sort_keys=True).replace("\x7f", "\\u007f")
+
+
+def _string(text: str) -> str:
+    escaped = "".join(f"\\U{ord(c):08X}" if not c.isprintable() else f"\\{c}" if c in '"\\' else c for c in text)
+    return f'"{escaped}"'
+
+
+def _diff(old: Definition | None, new: Definition | None) -> str:
+    before, after = _shown(old).splitlines(), _shown(new).splitlines()
+    return "\n".join(difflib.unified_diff(before, after, "accepted", "now", n=2, lineterm=""))

@@ -1,0 +1,107 @@
+"""The states of a grant are a table: each is reached, and what is done about it is what the table says."""
+
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import get_args
+
+import pytest
+from sqlalchemy import select, text
+
+from toolcrib import Call, Caller, Credential, Pending, ToolAuth
+from toolcrib.auth import Client, CredentialBroker, DatabaseVault, Grant, Owner, Provider
+from toolcrib.auth.states import STEPS, GrantState, state_of
+from toolcrib.auth.vault import StoredGrant
+from toolcrib.store import Store
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+SOON, LATER, OVER = NOW + timedelta(seconds=30), NOW + timedelta(hours=1), NOW - timedelta(seconds=1)
+ALICE = Caller("alice")
+OWNER = Owner.of(ALICE, "example", "oauth2")
+TABLE = Provider.model_validate(
+    {
+        "title": "Example",
+        "source": "https://example.com",
+        "checked": date(2026, 1, 1),
+        "oauth2": {"authorize_url": "https://p.example/a", "token_url": "https://p.example/t"},
+    }
+)
+_ROWS = select(text("state")).select_from(text("toolcrib_authorizations"))
+LASTING = Grant("a-token", "a-refresh-token", ("read",), LATER)
+
+
+@pytest.mark.parametrize(
+    ("grant", "is_refreshed", "is_asked", "state"),
+    [
+        (None, False, False, "no_session"),
+        (None, False, True, "pending"),
+        (LASTING, False, False, "ready"),
+        (LASTING, False, True, "ready"),
+        (replace(LASTING, expires_at=None), False, False, "ready"),
+        (replace(LASTING, scopes=("write",)), False, False, "needs_scopes"),
+        (replace(LASTING, scopes=("write",), expires_at=OVER), False, True, "pending"),
+        (replace(LASTING, expires_at=SOON), False, False, "needs_refresh"),
+        (replace(LASTING, expires_at=OVER), False, True, "needs_refresh"),
+        (replace(LASTING, expires_at=SOON), True, False, "resolved"),
+        (replace(LASTING, expires_at=SOON, refresh_token=None), False, True, "resolved"),
+        (replace(LASTING, expires_at=OVER, refresh_token=None), False, False, "no_session"),
+        (replace(LASTING, expires_at=OVER), True, True, "pending"),
+    ],
+)
+def test_a_grant_is_in_the_state_of_the_table(
+    grant: Grant | None, is_refreshed: bool, is_asked: bool, state: GrantState
+) -> None:
+    stored = None if grant is None else StoredGrant(grant, 1)
+    assert state_of(stored, ["read"], NOW, is_refreshed=is_refreshed, is_asked=is_asked) == state
+
+
+def test_each_state_has_its_step() -> None:
+    assert sorted(STEPS) == sorted(get_args(GrantState))
+
+
+async def test_who_has_been_asked_waits_for_the_same_and_nothing_is_written(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    broker = CredentialBroker(
+        clients={"example": Client("id", "client-secret")},
+        catalogue={"example": TABLE},
+        vault=DatabaseVault(store),
+        redirect_uri="http://127.0.0.1:1/auth/callback",
+        clock=lambda: NOW,
+    )
+    read, write = ToolAuth("example", scopes=["read"]), ToolAuth("example", scopes=["write"])
+
+    async def given(required: ToolAuth) -> Pending | str:
+        found = await broker.authorize([required], ALICE, Call("tool"))
+        if isinstance(found, Pending):
+            return found
+        (one,) = found
+        assert isinstance(one, Credential)
+        return one.secret
+
+    first = await given(read)
+    assert isinstance(first, Pending)
+    other = Store(tmp_path / "store.db")
+    await other.read(_ROWS)
+    before = other.changes()
+    assert await given(read) == first  # pending
+    assert other.changes() == before
+    more = await given(write)
+    assert isinstance(more, Pending)
+    assert more.id != first.id
+    await broker.save(OWNER, LASTING)
+    assert await given(read) == "a-token"  # ready
+    asked = await given(write)  # needs scopes
+    assert isinstance(asked, Pending)
+    assert "scope=read+write" in (asked.url or "")
+    assert await given(write) == asked  # pending again
+    await broker.save(OWNER, replace(LASTING, expires_at=SOON, refresh_token=None))
+    assert await given(read) == "a-token"  # resolved
+    ended = replace(LASTING, expires_at=OVER, refresh_token=None)
+    await broker.save(OWNER, ended)
+    again = await given(read)
+    assert isinstance(again, Pending)
+    assert again.message.startswith("What you granted at Example has ended.")
+    assert await given(read) == again
+    assert await other.read(_ROWS)
+    store.close()
+    other.close()

@@ -1,0 +1,68 @@
+"""Where sync work runs, and how its values come back to the loop that waits for them."""
+
+import asyncio
+import gc
+import threading
+import weakref
+from collections.abc import Callable
+
+import pytest
+
+from toolcrib.core import Postponed, finish_in_thread, in_thread
+from toolcrib.core.threads import finished, postpone
+
+
+def long_check() -> tuple[str, bool]:
+    def rest(is_cancelled: Callable[[], bool]) -> tuple[str, bool]:
+        return threading.current_thread().name, is_cancelled()
+
+    return postpone(rest)
+
+
+def test_without_a_loop_a_long_check_is_finished_at_once() -> None:
+    assert long_check() == ("MainThread", False)
+
+
+async def test_in_a_loop_a_long_check_is_finished_in_a_thread_or_where_it_is_asked_for() -> None:
+    with pytest.raises(Postponed) as raised:
+        long_check()
+    name, is_cancelled = await finish_in_thread(raised.value, lambda: True)
+    assert name.startswith("toolcrib-")
+    assert is_cancelled
+    # Both have the arguments, which nobody needs any more.
+    assert (hasattr(raised.value, "work"), raised.value.__traceback__) == (False, None)
+    assert finished(long_check) == ("MainThread", False)
+
+
+def test_work_that_ends_after_its_loop_is_dropped_and_keeps_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[threading.ExceptHookArgs] = []
+    monkeypatch.setattr(threading, "excepthook", raised.append)
+    begun, goes_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        goes_on.wait(20)
+
+    async def wait() -> None:
+        asyncio.ensure_future(in_thread(work))  # noqa: RUF006 - the loop is to end before it
+        await in_thread(begun.wait)
+
+    loop = asyncio.new_event_loop()
+    kept = weakref.ref(loop)
+    loop.run_until_complete(wait())
+    loop.close()
+    del loop
+    goes_on.set()
+    # The thread that has ended the work begins the next one, so this one has been dropped by then.
+    for _ in range(200):
+        asyncio.run(_use(ended.set))
+        gc.collect()
+        if kept() is None:
+            break
+    assert kept() is None
+    assert ended.is_set()
+    assert raised == []
+
+
+async def _use(work: Callable[[], None]) -> None:
+    await in_thread(work)

@@ -1,0 +1,116 @@
+"""AutoGen's state in a workbench and in a crib, where one object serves all callers and its state is the crib's."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from pydantic import BaseModel
+
+from toolcrib import Caller, Crib, SetupError, Workbench
+from toolcrib.dialects.autogen import CancellationToken
+from toolcrib.dialects.autogen.tools import BaseToolWithState, StaticWorkbench, TextResultContent, ToolResult
+from toolcrib.dialects.autogen.tools import Workbench as AutoGenWorkbench
+
+
+class Nothing(BaseModel): ...
+
+
+class Count(BaseModel):
+    count: int = 0
+
+
+class Counter(BaseToolWithState[Nothing, Count, Count]):
+    def __init__(self) -> None:
+        super().__init__(Nothing, Count, Count, "count", "Count up.")
+        self.count = 0
+
+    async def run(self, args: Nothing, cancellation_token: CancellationToken) -> Count:
+        self.count += 1
+        return Count(count=self.count)
+
+    def save_state(self) -> Count:
+        return Count(count=self.count)
+
+    def load_state(self, state: Count) -> None:
+        self.count = state.count
+
+
+class Counting(AutoGenWorkbench):
+    state_key = "count"
+
+    def __init__(self) -> None:
+        self.counter = Counter()
+
+    async def list_tools(self) -> list[Any]:
+        return [self.counter.schema]
+
+    async def call_tool(self, name: str, arguments: Any = None, cancellation_token: Any = None) -> ToolResult:
+        counted = await self.counter.run_json({}, CancellationToken())
+        return ToolResult(name=name, result=[TextResultContent(content=counted.model_dump_json())])
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+
+    async def reset(self) -> None:
+        self.counter.count = 0
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return await self.counter.save_state_json()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        await self.counter.load_state_json(state)
+
+
+KINDS = [Counter, lambda: StaticWorkbench([Counter()]), Counting]
+
+
+async def count(bench: Workbench) -> str:
+    return (await bench.call("count", {})).text
+
+
+@pytest.mark.parametrize("made", KINDS, ids=["tool", "StaticWorkbench", "Workbench"])
+async def test_a_workbench_saves_loads_and_resets_it(made: Callable[[], Any]) -> None:
+    async with Workbench([made()]) as bench:
+        assert [await count(bench), await count(bench)] == ['{"count":1}', '{"count":2}']
+        saved = await bench.save_state()
+        assert saved == {"version": 1, "sources": {"count": {"count": 2}}}
+        await count(bench)
+        await bench.load_state(saved)
+        assert await count(bench) == '{"count":3}'
+        await bench.reset()
+        assert await count(bench) == '{"count":1}'
+
+
+@pytest.mark.parametrize("made", KINDS, ids=["tool", "StaticWorkbench", "Workbench"])
+async def test_one_object_for_all_callers_has_its_state_in_the_crib(made: Callable[[], Any]) -> None:
+    async with Crib([made()]) as crib:
+        alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
+        assert [await count(alice), await count(bob)] == ['{"count":1}', '{"count":2}']
+        saved = await crib.save_state()
+        assert saved == {"version": 1, "sources": {"count": {"count": 2}}}
+        # What others have done is not one caller's to save, load or reset.
+        assert await alice.save_state() == {"version": 1, "sources": {}}
+        with pytest.raises(
+            SetupError, match=r"'count' is shared by all callers, so the crib loads it: crib\.load_state"
+        ):
+            await alice.load_state({"version": 1, "sources": {"count": {"count": 40}}})
+        await alice.reset()
+        assert await count(bob) == '{"count":3}'
+        await crib.load_state(saved)
+        assert await count(alice) == '{"count":3}'
+        await crib.reset()
+        assert await count(bob) == '{"count":1}'
+
+
+async def test_a_caller_with_an_object_of_their_own_has_a_state_of_their_own() -> None:
+    async with (
+        Workbench([Counter()], caller=Caller("alice")) as alice,
+        Workbench([Counter()], caller=Caller("bob")) as bob,
+    ):
+        assert [await count(alice), await count(alice), await count(bob)] == [
+            '{"count":1}',
+            '{"count":2}',
+            '{"count":1}',
+        ]
+        assert await alice.save_state() == {"version": 1, "sources": {"count": {"count": 2}}}
+        assert await bob.save_state() == {"version": 1, "sources": {"count": {"count": 1}}}

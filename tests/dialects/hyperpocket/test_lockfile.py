@@ -1,0 +1,158 @@
+"""`pocket.lock`: what is pinned where, and what is said of a damaged file."""
+
+import threading
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from toolcrib.dialects.hyperpocket.repository import GitLock, LocalLock, Lock, Lockfile, tool_reference
+
+SHA = "0123456789abcdef" * 2 + "01234567"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "pocket.lock"
+
+
+def test_a_lock_file_has_a_line_for_each_lock_with_tabs_between_its_parts(file: Path, tmp_path: Path) -> None:
+    made = Lockfile(file)
+    assert not file.exists()
+    local = tool_reference.LocalLock(str(tmp_path))
+    git = tool_reference.GitLock(repository_url="https://git.example/tools/", git_ref="main", ref_sha=SHA)
+    made.add_lock(local)
+    made.add_lock(git)
+    made.write()
+    assert file.read_text() == f"local\t{tmp_path}\ngit\thttps://git.example/tools/\tmain\t{SHA}\n"
+    read = Lockfile(str(file))
+    assert read.locks == {
+        ("local", str(tmp_path)): local,
+        ("git", "https://git.example/tools", "main"): git,
+    }
+    assert (read.referenced_locks, read.get_lock(git.key())) == (set(), git)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["pocket.lock"]
+
+
+def test_locks_come_and_go_and_one_that_is_there_keeps_its_commit(file: Path) -> None:
+    made = Lockfile(file)
+    pinned = GitLock(repository_url="https://git.example/tools", git_ref="main", ref_sha=SHA)
+    made.add_lock(pinned)
+    made.add_lock(GitLock(repository_url="https://git.example/tools/", git_ref="main"))
+    made.add_lock(GitLock(repository_url="https://git.example/tools", git_ref="next"))
+    assert made.get_lock(("git", "https://git.example/tools", "main")) is pinned
+    assert made.referenced_locks == set(made.locks) and len(made.locks) == 2
+    made.remove_lock(pinned.key())
+    assert made.referenced_locks == set(made.locks) == {("git", "https://git.example/tools", "next")}
+    for missing in (made.get_lock, made.remove_lock):
+        with pytest.raises(KeyError):
+            missing(pinned.key())
+
+
+def test_a_lock_that_was_never_in_place_has_no_commit(file: Path) -> None:
+    lock = GitLock(repository_url="https://git.example/tools", git_ref="HEAD")
+    with pytest.raises(ValueError, match="not in place"):
+        lock.toolpkg_path()
+    made = Lockfile(file)
+    made.add_lock(lock)
+    made.write()
+    assert file.read_text() == "git\thttps://git.example/tools\tHEAD\tNone\n"
+    assert Lockfile(file).locks == {lock.key(): lock}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"remote\tx\n", r"pocket\.lock:1: Unknown tool source: 'remote'"),
+        (b"local\t/tools\n<<<<<<< ours\n", r"pocket\.lock:2: Unknown tool source: '<<<<<<< ours'"),
+        (b"local /tools\n", r":1: Unknown tool source"),
+        (b"local\n", ":1: expected 'local', a tab and a path"),
+        (b"local\t\n", ":1: expected"),
+        (b"local\t/a\t/b\n", ":1: expected"),
+        (b"git\thttps://git.example/x\tmain\n", ":1: expected .* 'git', URL, ref and commit"),
+        (b"git\t\tmain\tNone\n", ":1: expected"),
+        (b"git\thttps://git.example/x\tmain\tv1\n", "'v1' is not a commit"),
+        (b"git\thttps://git.example/x\tmain\t--upload-pack=x\n", "is not a commit"),
+        (f"git\tu\tm\t{SHA}\ngit\tu/\tm\tNone\n".encode(), ":2: this is locked above, too"),
+        (b"local\t/a\0b\n", "NUL"),
+        (b"\xff\xfe", "is not UTF-8 text"),
+        (b"local\t/x\n" * 200_000, "larger than 1 MiB"),
+    ],
+)
+def test_a_damaged_lock_file_is_refused_with_its_line(content: bytes, message: str, file: Path) -> None:
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=message):
+        Lockfile(file)
+    assert file.read_bytes() == content
+
+
+def test_a_lock_file_is_read_as_editors_write_it(file: Path, tmp_path: Path) -> None:
+    file.write_bytes(b"\xef\xbb\xbf" + f"\r\nlocal\t{tmp_path}\r\n\n".encode())
+    assert list(Lockfile(file).locks) == [("local", str(tmp_path))]
+    with pytest.raises(ValueError, match="cannot be read"):
+        Lockfile(tmp_path)
+
+
+def test_what_would_break_a_line_cannot_be_locked() -> None:
+    for url, ref in (("https://git.example/a\tb", "main"), ("https://git.example/a", "main\ngit"), ("a\0", "main")):
+        with pytest.raises(ValidationError, match="cannot be in a lock file"):
+            GitLock(repository_url=url, git_ref=ref)
+    for path in ("a\tb", "a\nb", "a\0b"):
+        with pytest.raises(ValueError, match=r"a lock file|a NUL"):
+            LocalLock(path)
+
+
+class Counted(Lock):
+    """A lock that counts how often it is put in place."""
+
+    tool_source: str = "counted"
+    name: str
+    calls: list[bool] = []
+
+    def __str__(self) -> str:
+        return f"counted\t{self.name}"
+
+    def key(self) -> tuple[str, ...]:
+        return self.tool_source, self.name
+
+    def sync(self, force_update: bool = False, **kwargs: object) -> None:
+        self.calls.append(force_update)
+
+    def toolpkg_path(self) -> Path:
+        return Path()
+
+
+def test_sync_is_of_all_locks_or_of_those_that_were_added(file: Path, tmp_path: Path) -> None:
+    file.write_text(f"local\t{tmp_path / 'gone'}\n")
+    made = Lockfile(file)
+    first, second = Counted(name="first", calls=[]), Counted(name="second", calls=[])
+    made.add_lock(first)
+    made.add_lock(second)
+    made.sync(force_update=True, referenced_only=True)
+    assert (first.calls, second.calls) == ([True], [True])
+    with pytest.raises(ValueError, match=f"There is no folder {tmp_path / 'gone'}"):
+        made.sync(False)
+    assert (first.calls, second.calls) == ([True, False], [True, False])
+    assert file.read_text() == f"local\t{tmp_path / 'gone'}\ncounted\tfirst\ncounted\tsecond\n"
+
+
+def test_many_threads_put_a_lock_in_place_once(file: Path) -> None:
+    made, lock = Lockfile(file), Counted(name="one", calls=[])
+    threads = [threading.Thread(target=made.sync_once, args=(lock,)) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert lock.calls == [False]
+
+
+def test_a_file_that_has_the_locks_is_not_written_again(file: Path) -> None:
+    made = Lockfile(file)
+    made.add_lock(LocalLock(str(file.parent)))
+    made.write()
+    before = file.stat().st_ino
+    made.write()
+    assert file.stat().st_ino == before
+    made.remove_lock(LocalLock(str(file.parent)).key())
+    made.write()
+    assert (file.read_text(), file.stat().st_ino == before) == ("", False)

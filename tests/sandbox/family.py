@@ -1,0 +1,14 @@
+"""The processes that came of a test, without those that others have started before it, such as servers of a session."""
+
+import os
+
+from toolcrib.sandbox.guard import descendants
+
+earlier: set[int] = set()
+"""The descendants of this process when the test began."""
+
+
+def family() -> list[int]:
+    """The living descendants of this process that came of the test, the nearest first."""
+    others = {below for pid in earlier for below in (pid, *descendants(pid))}
+    return [pid for pid in descendants(os.getpid()) if pid not in others]

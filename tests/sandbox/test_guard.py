@@ -1,0 +1,80 @@
+"""What is below a process, and that nothing of it is left."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from toolcrib.sandbox.guard import descendants, kill_tree
+
+from .family import family
+
+Lives = Callable[..., Awaitable[bool]]
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Descendants are found on Linux.")
+
+# A grandchild in a session of its own, and the names of all of them on standard output when they run.
+NESTED = "setsid sleep 60 >&- & echo $!; (sleep 60 >&- & echo $!; wait) & sleep 60 >&- & echo $!; wait"
+
+
+def nested() -> "tuple[subprocess.Popen[str], list[int]]":
+    process = subprocess.Popen(["sh", "-c", NESTED], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    return process, [int(process.stdout.readline()) for _ in range(3)]
+
+
+async def test_descendants_are_of_every_generation_and_in_every_session_the_nearest_first(lives: Lives) -> None:
+    process, pids = nested()
+    found = family()
+    assert found[0] == process.pid
+    assert {*pids} < {*found}
+    assert [*descendants(pids[0])] == []
+    kill_tree(process.pid)
+    process.communicate()
+    for pid in pids:
+        assert not await lives(pid)
+    assert family() == []
+
+
+def test_a_process_that_has_ended_and_was_not_waited_for_is_no_descendant() -> None:
+    process = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+    assert family() == []
+    process.wait()
+
+
+def test_a_process_may_have_any_name(tmp_path: Path) -> None:
+    program = tmp_path / "a) Z 1 (b"
+    shutil.copy(shutil.which("sleep") or "", program)
+    process = subprocess.Popen([program, "60"])
+    try:
+        assert family() == [process.pid]
+    finally:
+        process.kill()
+        process.wait()
+
+
+def test_what_has_ended_already_is_no_error_for_who_kills_it() -> None:
+    process = subprocess.Popen(["true"])
+    process.wait()
+    kill_tree(process.pid)
+
+
+def test_what_proc_has_not_is_not_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: str) -> list[str]:
+        raise FileNotFoundError
+
+    process = subprocess.Popen(["sleep", "60"])
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "listdir", missing)
+        assert [*descendants(os.getpid())] == []
+        ended_meanwhile = "999999999"
+        patched.setattr(os, "listdir", lambda _: [str(process.pid), ended_meanwhile])
+        assert [*descendants(os.getpid())] == [process.pid]
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()

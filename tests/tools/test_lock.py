@@ -1,0 +1,126 @@
+"""`toolcrib.lock` as a file: what is written is read, and what is damaged locks nothing."""
+
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolcrib import LoadError, Secret, tool
+from toolcrib.tools import as_tool
+from toolcrib.tools.lock import Lock, LockedSource, definition_of, read_lock
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+DEFINITIONS = st.dictionaries(st.text(max_size=20), st.dictionaries(st.text(), JSON, max_size=3), max_size=3)
+HASHES = st.none() | st.text("0123456789abcdef", min_size=64, max_size=64)
+COMMITS = st.none() | st.text("0123456789abcdef", min_size=40, max_size=40)
+ENTRY = 'version = 1\n[[source]]\nfrom = "a"\n'
+QUICK = settings(deadline=None, max_examples=40)
+SOURCES = st.builds(LockedSource, st.text(max_size=30), COMMITS, HASHES, DEFINITIONS)
+
+
+@tool(read_only=True, title="Add")
+def add(a: int, b: int = 1) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def written(lock: Lock) -> str:
+    lock.write()
+    return lock.file.read_text("utf-8")
+
+
+@QUICK
+@given(st.lists(SOURCES, max_size=3))
+def test_what_is_written_is_read(sources: list[LockedSource]) -> None:
+    with TemporaryDirectory() as folder:
+        lock = Lock(Path(folder) / "toolcrib.lock", {source.where: source for source in sources})
+        text = written(lock)
+        assert all(c.isprintable() or c == "\n" for c in text)
+        assert read_lock(lock.file) == lock
+
+
+@settings(QUICK, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_file_locks_what_it_did_or_nothing(data: st.DataObject, tmp_path: Path) -> None:
+    entry = LockedSource("git+https://a.example/b", "a" * 40, "b" * 64, {"add": definition_of(as_tool(add))})
+    lock = Lock(tmp_path / "toolcrib.lock", {entry.where: entry})
+    text = written(lock).encode()
+    at = data.draw(st.integers(0, len(text)))
+    to = data.draw(st.integers(at, min(len(text), at + 40)))
+    lock.file.write_bytes(
+        text[:at] + data.draw(st.binary(max_size=5) | st.sampled_from([b'"', b"'''", b"\n"])) + text[to:]
+    )
+    try:
+        read = read_lock(lock.file)
+    except LoadError as error:
+        assert str(lock.file) in str(error)
+    else:  # a definition is there as it was accepted, or not at all
+        assert read is not None
+        for source in read.sources.values():
+            assert all(definition == entry.tools["add"] for definition in source.tools.values())
+
+
+@QUICK
+@given(st.binary(max_size=200) | st.text(max_size=200).map(str.encode))
+def test_any_other_file_is_refused_and_not_read_as_an_empty_one(content: bytes) -> None:
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "toolcrib.lock"
+        file.write_bytes(content)
+        with pytest.raises(LoadError):
+            read_lock(file)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("version = 2\n", "not of version 1"),
+        ("", "not of version 1"),
+        ("version = 1\nsources = []\n", "line 2"),
+        ('version = 1\n[[source]]\nfrom = "a"\ncommit = "main"\n', "line 4"),
+        ('version = 1\n[[source]]\nfrom = "a"\n[[source]]\nfrom = "a"\n', "two entries"),
+        ("version = 1\nx = " + "[" * 100_000, "not valid TOML"),
+        (
+            f'{ENTRY}[[source.tool]]\nname = "t"\nsha256 = "{"0" * 64}"\ndefinition = "{{}}"\n',
+            "'t' does not have its hash",
+        ),
+    ],
+)
+def test_a_file_that_is_not_one_is_refused_with_the_line(text: str, why: str, tmp_path: Path) -> None:
+    (tmp_path / "toolcrib.lock").write_text(text)
+    with pytest.raises(LoadError, match=why):
+        read_lock(tmp_path / "toolcrib.lock")
+    assert read_lock(tmp_path / "none") is None
+
+
+def test_every_part_of_a_definition_counts_and_nothing_else(tmp_path: Path) -> None:
+    plain = as_tool(add)
+    entry = LockedSource("tools.py", tools={"add": definition_of(plain)})
+    assert entry.changes([plain]) == []
+
+    def other(a: int, b: int = 1) -> int:
+        """Add two numbers."""
+        return a - b
+
+    same = {"name": "add", "title": "Add", "read_only": True}
+    assert entry.changes([as_tool(tool(**same)(other))]) == []
+    for option in (
+        {"description": "Add numbers."},
+        {"title": "Sum"},
+        {"read_only": None},
+        {"destructive": False},
+        {"auth": Secret("KEY")},
+        {"parameters": {"type": "object", "properties": {"a": {}, "b": {}}, "required": ["a"]}},
+    ):
+        (change,) = entry.changes([as_tool(tool(**{**same, **option})(other))])
+        assert (change.name, change.kind, "@@" in change.diff) == ("add", "changed", True), option
+    (gone,) = entry.changes([])
+    new = entry.changes([plain, as_tool(tool(name="sub")(other))])
+    assert ([gone.kind], [change.kind for change in new]) == (["gone"], ["new"])
+    assert json.loads(json.dumps(entry.tools)) == entry.tools

@@ -1,0 +1,110 @@
+"""`tool.toml` and the beginning of modules, whatever is in them: read, or refused with a reason."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+import wasmtime
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from toolcrib import LoadError, ToolcribError
+from toolcrib.tools import load
+from toolcrib.tools.manifest import Manifest, read_manifest
+
+KEYS = st.sampled_from([*Manifest.model_fields, "nmae", "secret", ""])
+VALUES: Any = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+CALM = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+MODULE = wasmtime.wat2wasm('(module (func (export "_start")))')
+
+
+def toml(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case dict():
+            return "{" + ", ".join(f"{toml(str(key))} = {toml(inner)}" for key, inner in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(toml, value)) + "]"
+        case None:
+            return '""'
+        case str():
+            return '"' + "".join(f"\\U{ord(char):08x}" if ord(char) < 0xD800 else "?" for char in value) + '"'
+        case _:
+            return str(value)
+
+
+def refusal(text: str | bytes) -> str | None:
+    """Why a folder with this tool.toml is refused; None if it is not. Anything but an error of ours escapes."""
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "tool.toml").write_bytes(text.encode("utf-8", "replace") if isinstance(text, str) else text)
+        (folder / "tool.wasm").write_bytes(MODULE)
+        try:
+            load(folder)
+        except ToolcribError as error:
+            assert str(folder.resolve()) in str(error)
+            return str(error)
+    return None
+
+
+@CALM
+@given(st.dictionaries(KEYS, VALUES, max_size=6))
+def test_any_table_is_a_tool_or_refused_with_the_file(table: dict[str, Any]) -> None:
+    lines = {"name": "guest", "description": "Does nothing.", **table}
+    refusal("\n".join(f"{toml(key)} = {toml(value)}" for key, value in lines.items()))
+
+
+@CALM
+@given(st.text(max_size=200) | st.binary(max_size=200))
+def test_any_text_is_read_or_refused_with_the_file(text: str | bytes) -> None:
+    assert refusal(text) is not None
+
+
+@CALM
+@given(st.binary(max_size=64), st.integers(0, len(MODULE)))
+def test_a_file_that_is_not_a_module_never_loads(code: bytes, cut: int) -> None:
+    with TemporaryDirectory() as name:
+        file = Path(name) / "guest.wasm"
+        for content in (code, MODULE[:cut][:7] + code):
+            file.write_bytes(content)
+            if content.startswith(b"\0asm\x01\0\0\0"):
+                continue
+            with pytest.raises(LoadError, match="WebAssembly"):
+                load(file)
+
+
+def test_the_program_has_a_usual_name(tmp_path: Path) -> None:
+    (tmp_path / "tool.toml").write_text('name = "a"\ndescription = "b"\nruntime = "python"\n')
+    assert read_manifest(tmp_path).program == "main.py"
+    (tmp_path / "tool.toml").write_text('name = "a"\ndescription = "b"\n')
+    assert read_manifest(tmp_path).program == "tool.wasm"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('runtime = "java"', "'runtime'"),
+        ('mounts = [{ name = "../up" }]', "'mounts[0].name'"),
+        ('mounts = [{ name = "data", readonly = true }]', "no key 'readonly'"),
+        ('variables = ["A=B"]', "'variables[0]'"),
+        ("input_mb = 5", "'input_mb'"),
+        ('auth = [{ secret = "A-B" }]', "auth"),
+        ('hosts = "api.example"', "'hosts'"),
+        ('hosts = ["api.example"]', "A module has no network"),
+    ],
+)
+def test_a_mistake_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
+    from toolcrib import Permissions
+
+    (tmp_path / "tool.wasm").write_bytes(MODULE)
+    (tmp_path / "tool.toml").write_text(f'name = "a"\ndescription = "b"\n{line}\n')
+    with pytest.raises(LoadError) as raised:
+        load(Permissions(trusted=True).to(tmp_path))
+    assert message in str(raised.value)
+    assert "network" in message or f"{tmp_path / 'tool.toml'}:3: " in str(raised.value)

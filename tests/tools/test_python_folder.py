@@ -1,0 +1,459 @@
+"""Folders of Python as tools, and what they cannot do. Those that run in the sandbox are `full`: it has to be built."""
+
+import asyncio
+import fcntl
+import importlib.util
+import json
+import logging
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Caller, LoadError, Permissions, Workbench
+from toolcrib.tools import load
+
+BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
+GUEST = Path(__file__).parents[2] / "src" / "toolcrib" / "sandbox" / "python" / "toolcrib_guest.py"
+
+Folder = Callable[..., Path]
+
+
+@pytest.fixture
+def python(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Python of the sandbox, built once for all tests of this checkout."""
+    from toolcrib.sandbox.python_build import build_python
+
+    BUILT.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(BUILT))
+    with (BUILT / "lock").open("wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        build_python()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A folder with a `tool.toml` and a `main.py`; *files* are others, by name."""
+
+    def make(code: str, manifest: str = "", files: dict[str, str] | None = None, *, name: str = "guest") -> Path:
+        made = tmp_path / name
+        manifest = f'name = "{name}"\ndescription = "Does something."\nruntime = "python"\n{manifest}'
+        for path, text in {"main.py": code, "tool.toml": manifest, **(files or {})}.items():
+            (made / path).parent.mkdir(parents=True, exist_ok=True)
+            (made / path).write_text(text)
+        return made
+
+    return make
+
+
+async def outcome(source: Any, arguments: Any = None, **options: Any) -> tuple[str, str]:
+    """Code and text of one call of the tool in *source*."""
+    async with Workbench([source], **options) as bench:
+        (spec,) = bench.specs()
+        result = await bench.call(spec.name, arguments or {})
+        return (result.error.code if result.error else result.status, result.text)
+
+
+async def outcomes(folder: Folder, codes: list[str], manifest: str = "") -> list[tuple[str, str]]:
+    """Code and text of one call of a folder of each of *codes*."""
+    sources = [folder(code, manifest, name=f"guest_{number}") for number, code in enumerate(codes)]
+    async with Workbench(sources) as bench:
+        results = [await bench.call(spec.name, {}) for spec in bench.specs()]
+        return [(result.error.code if result.error else result.status, result.text) for result in results]
+
+
+async def test_without_the_python_of_the_sandbox_a_call_names_the_command_that_makes_it(folder: Folder) -> None:
+    assert await outcome(folder("print(1)")) == (
+        "unavailable",
+        "Tool 'guest' runs in the sandbox's Python, which is not there yet. Whoever runs this makes it once: "
+        "toolcrib sandbox build-python",
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "manifest", "reason"),
+    [
+        ({"vendor/fast.cpython-314-x86_64-linux-gnu.so": ""}, "", "It has native code (vendor/fast.cpython-314"),
+        ({"fast.pyd": ""}, "", "It has native code (fast.pyd). That does not run in the sandbox."),
+        ({"libfast.so.1": ""}, "", "If you trust its source, write 'trusted = true' in its [[source]]"),
+        ({"requirements.txt": "# all\nnumpy==2\n"}, "", "It needs packages that are not in it (numpy==2)."),
+        ({"pyproject.toml": '[project]\ndependencies = ["numpy"]'}, "", "It needs packages that are not in it (numpy)"),
+        ({"requirements.txt": "-r ../other.txt"}, "", "among its requirements. They are packages, without options."),
+        ({"pyproject.toml": "[project"}, "", "The requirements of"),
+        ({}, 'language = "node"', "is a program for Node, which the sandbox does not have"),
+        ({}, 'file = "missing.py"', "There is no file"),
+        ({}, 'file = "../main.py"', "names a file that is not in its folder"),
+        ({}, 'hosts = ["example.com"]', "needs what was not granted: the host example.com"),
+    ],
+)
+def test_what_cannot_run_in_the_sandbox_is_refused_with_the_reason(
+    folder: Folder, files: dict[str, str], manifest: str, reason: str
+) -> None:
+    with pytest.raises(LoadError) as raised:
+        load(folder("print(1)", manifest, files))
+    assert reason in str(raised.value)
+
+
+def test_packages_in_its_folder_vendor_are_all_that_it_needs(folder: Folder) -> None:
+    (tool,) = load(folder("print(1)", "", {"requirements.txt": "tiny", "vendor/tiny.py": ""})).tools
+    assert (tool.isolation, tool.at_deadline) == ("wasm", "killed")
+
+
+@pytest.mark.parametrize("target", ["/", "/etc/passwd", "main.py"])
+def test_a_folder_with_a_link_is_refused(folder: Folder, target: str) -> None:
+    made = folder("print(1)")
+    (made / "link").symlink_to(target)
+    with pytest.raises(LoadError, match="is a link or a device"):
+        load(made)
+
+
+async def test_a_folder_that_changed_after_it_was_loaded_does_not_run(folder: Folder) -> None:
+    made = folder("print(1)", "", {"inner.py": ""})
+    async with Workbench([made], show_errors=True) as bench:
+        (made / "inner.py").write_text("changed = 1")
+        result = await bench.call("guest")
+    assert result.error is not None
+    assert result.error.code == "unavailable"
+    assert "has changed since the host loaded it" in result.error.message
+
+
+def test_another_content_of_any_of_its_files_is_another_body(folder: Folder) -> None:
+    bodies = {
+        load(folder("print(1)", "", files)).tools[0].body()
+        for files in ({}, {"inner.py": ""}, {"inner.py": "x = 1"}, {"other.py": "x = 1"})
+    }
+    assert len(bodies) == 4
+
+
+def test_fetch_outside_of_the_sandbox_is_the_same(server: Any) -> None:
+    spec = importlib.util.spec_from_file_location("toolcrib_guest_here", GUEST)
+    assert spec is not None
+    assert spec.loader is not None
+    guest = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = guest
+    spec.loader.exec_module(guest)
+    server.answers["/json"] = server.respond('{"a": "å"}'.encode(), **{"content-type": "application/json"})
+    server.answers["/latin"] = server.respond("å".encode("latin-1"), 404, **{"content-type": "x/y; charset=latin-1"})
+    url = f"http://localhost:{server.port}"
+    response = guest.fetch(f"{url}/json", "post", {"X-Mine": "1"}, json={"b": 1})
+    assert (response.status, response.json(), response.headers["content-type"]) == (200, {"a": "å"}, "application/json")
+    missing = guest.fetch(f"{url}/latin")
+    assert (missing.status, missing.text) == (404, "å")
+    assert (server.requests[0][1]["x-mine"], server.requests[0][2]) == ("1", b'{"b": 1}')
+    for wrong in ("file:///etc/passwd", "http://localhost:1/"):
+        with pytest.raises(guest.FetchError):
+            guest.fetch(wrong)
+
+
+# In the sandbox
+
+
+@pytest.mark.full
+async def test_a_folder_gets_its_arguments_and_gives_its_result_with_what_is_vendored_in_it(
+    python: None, folder: Folder
+) -> None:
+    code = """
+import csv, datetime, decimal, email.message, hashlib, json, random, re, sqlite3, sys, tomllib, urllib.parse, zlib
+import asyncio, xml.etree.ElementTree
+import inner.deep, tiny
+arguments = json.load(sys.stdin)
+assert sqlite3.connect(":memory:").execute("select 1").fetchone() == (1,)
+assert "é".encode("cp1252") == b"\\xe9"
+asyncio.run(asyncio.wait_for(asyncio.sleep(0.01), 1))
+print("to the log", file=sys.stderr)
+print(json.dumps({**arguments, "inner": inner.deep.NAME, "tiny": tiny.NAME, "random": random.random()}))
+"""
+    files = {"inner/deep.py": "NAME = __name__", "vendor/tiny.py": "NAME = 'vendored'"}
+    async with Workbench([folder(code, "", files)]) as bench:
+        values = [(await bench.call("guest", {"city": "Oslo"})).unwrap() for _ in range(2)]
+    assert values[0]["random"] != values[1]["random"]
+    for value in values:
+        del value["random"]
+        assert value == {"city": "Oslo", "inner": "inner.deep", "tiny": "vendored"}
+
+
+TRIES = """
+import os, socket, subprocess, sys, threading
+def attempt(what):
+    try:
+        return f"did it: {what()!r}"
+    except Exception as error:
+        return type(error).__name__
+for what in (
+    lambda: open("/etc/passwd").read(),
+    lambda: open("../../../../etc/passwd").read(),
+    lambda: open("/tool/../../etc/passwd").read(),
+    lambda: open("/proc/self/environ").read(),
+    lambda: os.listdir("/"),
+    lambda: open("/tool/new", "w"),
+    lambda: open("/tool/main.py", "a"),
+    lambda: os.remove("/tool/main.py"),
+    lambda: os.symlink("/etc", "/tool/link"),
+    lambda: os.system("id"),
+    lambda: subprocess.run(["id"]),
+    lambda: threading.Thread(target=print).start(),
+    lambda: socket.create_connection(("127.0.0.1", 22)),
+    lambda: socket.getaddrinfo("localhost", 80),
+    lambda: socket.socket().bind(("127.0.0.1", 0)),
+    lambda: __import__("ctypes"),
+    lambda: __import__("toolcrib"),
+):
+    found = attempt(what)
+    if found.startswith("did it"):
+        print(found)
+print(sorted(os.environ), os.listdir("/tool"))
+"""
+
+
+@pytest.mark.full
+async def test_it_has_no_files_but_its_own_no_processes_no_sockets_and_no_environment(
+    python: None, folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_HOST", "not for guests")
+    assert await outcome(folder(TRIES)) == ("success", "[] ['main.py', 'tool.toml']")
+
+
+@pytest.mark.full
+async def test_variables_and_credentials_are_in_its_environment(
+    python: None, folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    from toolcrib.auth import CredentialBroker
+
+    code = 'import os\nprint(os.environ["UNITS"], os.environ["KEY"])\nraise ValueError(os.environ["KEY"])'
+    made = folder(code, 'variables = ["UNITS"]\nauth = [{ secret = "KEY" }]')
+    permissions = Permissions(variables=["UNITS"], secrets=["KEY"])
+    options: dict[str, Any] = {"caller": Caller("alice"), "variables": {"UNITS": "metric"}}
+    found = await outcome(permissions.to(made), broker=CredentialBroker(secrets={"KEY": "canary-5521"}), **options)
+    assert found == ("failed", "Tool 'guest' failed: ValueError: [secret]")
+    assert "ValueError: [secret]" in caplog.text
+    assert "canary" not in caplog.text
+
+
+@pytest.mark.full
+async def test_it_has_the_folders_that_were_granted_and_writes_in_those_that_may_be_written(
+    python: None, folder: Folder, tmp_path: Path
+) -> None:
+    for name in ("data", "work"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "seen.txt").write_text(name)
+    (tmp_path / "data" / "out").symlink_to("/etc")
+    code = """
+import os
+print(open("/data/seen.txt").read(), open("/work/seen.txt").read(), open("/work/new.txt", "w").write("new"))
+for path in ("/data/new.txt", "/data/out/passwd", "/data/../etc/passwd"):
+    try:
+        open(path, "r" if "passwd" in path else "w")
+        print("opened", path)
+    except OSError:
+        pass
+"""
+    made = folder(code, 'mounts = [{ name = "data" }, { name = "work", read_only = false }]')
+    mounts = {name: tmp_path / name for name in ("data", "work")}
+    assert await outcome(Permissions(mounts=mounts, writable=["work"]).to(made)) == ("success", "data work 3")
+    assert (tmp_path / "work" / "new.txt").read_text() == "new"
+
+
+@pytest.mark.full
+async def test_how_it_ends_has_its_code_and_one_line(
+    python: None, folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    deep = "(" * 5000 + ")" * 5000
+    codes = {
+        "raise ValueError('no such\\ncity')": ("failed", "Tool 'guest_0' failed: ValueError: no such city"),
+        "import sys\nprint('no city', file=sys.stderr)\nsys.exit(3)": (
+            "failed",
+            "Tool 'guest_1' ended with status 3. It wrote: no city",
+        ),
+        "import sys\nsys.exit('no city')": ("failed", "Tool 'guest_2' ended with status 1. It wrote: no city"),
+        "import os\nos._exit(1)": ("failed", "Tool 'guest_3' ended with status 1."),
+        "import os\nos.abort()": (
+            "trapped",
+            "Tool 'guest_4' was stopped: it gave up (an instruction that is never to be reached).",
+        ),
+        "def f(): f()\nf()": ("failed", "Tool 'guest_5' failed: RecursionError: maximum recursion depth exceeded"),
+        "x = 'a' * 10**9": (
+            "trapped",
+            "Tool 'guest_6' was stopped: it needed more than the 64 MiB of memory that it may have.",
+        ),
+        "x = []\nwhile True: x.append('a' * 10**6)": (
+            "trapped",
+            "Tool 'guest_7' was stopped: it needed more than the 64 MiB of memory that it may have.",
+        ),
+        "print(": ("failed", "Tool 'guest_8' failed: SyntaxError: '(' was never closed"),
+        "import numpy": ("failed", "Tool 'guest_9' failed: ModuleNotFoundError: No module named 'numpy'"),
+        "import sys\nsys.stdout.buffer.write(bytes([255, 254]))": (
+            "invalid_result",
+            "Tool 'guest_10' wrote what is not UTF-8 text.",
+        ),
+        "print('x' * (2**20 + 1))": (
+            "too_large",
+            "Tool 'guest_11' wrote more than 1048576 bytes. Ask for less.",
+        ),
+        "print('fine')": ("success", "fine"),
+    }
+    with caplog.at_level(logging.INFO):
+        assert await outcomes(folder, list(codes), "output_mb = 1") == list(codes.values())
+    logged = [record.getMessage() for record in caplog.records if record.name == "toolcrib.tool.guest_0"]
+    assert logged == [
+        "Traceback (most recent call last):\n"
+        '  File "/tool/main.py", line 1, in <module>\n'
+        "    raise ValueError('no such\\ncity')\n"
+        "ValueError: no such\ncity"
+    ]
+    # However deep its calls, in Python or in C, the host lives.
+    code, _ = await outcome(folder(f"import json\njson.loads('[' * 100000)\n{deep}", name="deep"))
+    assert code in ("failed", "trapped")
+
+
+@pytest.mark.full
+async def test_one_that_does_not_return_is_ended_at_its_deadline_and_the_next_call_runs(
+    python: None, folder: Folder
+) -> None:
+    codes = [
+        "while True: pass",
+        "import time\ntime.sleep(3600)",
+        "import re\nre.match('(a+)+$', 'a' * 64 + 'b')",
+        "import sys\nwhile True: print('x' * 1000, file=sys.stderr)",
+        "import sys\nsys.stdin.read()\nsum(range(10**12))",
+        "import asyncio\nasyncio.run(asyncio.sleep(3600))",
+    ]
+    found = await outcomes(folder, [*codes], "timeout_s = 0.5")
+    assert [code for code, _ in found] == ["timeout"] * len(codes)
+    assert await outcome(folder("print('fine')", name="fine")) == ("success", "fine")
+
+
+@pytest.mark.full
+async def test_a_cancelled_call_ends_its_sleep(python: None, folder: Folder) -> None:
+    async with Workbench([folder("import time\ntime.sleep(3600)"), folder("print('fine')", name="fine")]) as bench:
+        running = asyncio.ensure_future(bench.call("guest"))
+        assert (await bench.call("fine")).text == "fine"
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert (await bench.call("fine")).text == "fine"
+
+
+@pytest.mark.full
+async def test_it_reaches_the_hosts_that_it_was_granted_and_no_others(
+    python: None, folder: Folder, server: Any
+) -> None:
+    here = f"localhost:{server.port}"
+    server.answers["/away"] = server.redirect(f"http://127.0.0.1:{server.port}/")
+    server.answers["/metadata"] = server.redirect("https://169.254.169.254/latest/meta-data/")
+    server.answers["/json"] = server.respond(b'{"a": 1}', 201, **{"x-one": "1"})
+    server.answers["/large"] = server.respond(bytes(8 * 1024**2))
+    code = f"""
+import json
+from toolcrib_guest import FetchError, fetch
+response = fetch("http://{here}/json", "POST", {{"X-Mine": "1"}}, json={{"b": 1}}, timeout_s=5)
+found = [response.status, response.json(), response.headers["x-one"], fetch("http://{here}/").text]
+found.append(len(fetch("http://{here}/large").content))
+for url in (
+    "http://{here}/away", "http://{here}/metadata", "http://127.0.0.1:{server.port}/", "https://example.com/",
+    "https://169.254.169.254/", "https://[::1]/", "file:///etc/passwd", "http://user@{here}/",
+):
+    try:
+        found.append(fetch(url).status)
+    except FetchError as error:
+        found.append("may not" in str(error) or str(error)[:26])
+print(json.dumps(found))
+"""
+    hosts = [here, "169.254.169.254"]
+    made = folder(code, f"hosts = {json.dumps(hosts)}")
+    status, text = await outcome(Permissions(hosts=hosts, private_hosts=["localhost"]).to(made))
+    assert status == "success", text
+    assert json.loads(text) == [
+        *(201, {"a": 1}, "1", "hello", 8 * 1024**2),
+        *(True, True, True, True, True, True),
+        *("A URL begins with https://", True),
+    ]
+    assert [path for path, _, _ in server.requests] == ["/json", "/", "/large", "/away", "/metadata"]
+    assert (server.requests[0][1]["x-mine"], server.requests[0][2]) == ("1", b'{"b": 1}')
+
+
+@pytest.mark.full
+async def test_a_request_is_ended_with_its_call(python: None, folder: Folder, server: Any) -> None:
+    here = f"localhost:{server.port}"
+    server.answers["/"] = lambda _: server.wait()
+    code = f"from toolcrib_guest import fetch\nfetch('http://{here}/')"
+    made = folder(code, f'hosts = ["{here}"]\ntimeout_s = 0.5')
+    assert (await outcome(Permissions(hosts=[here], private_hosts=["localhost"]).to(made)))[0] == "timeout"
+
+
+@pytest.mark.full
+async def test_calls_at_once_do_not_mix_what_they_write(python: None, folder: Folder) -> None:
+    async with Workbench([folder("import sys\nprint(sys.stdin.read())")]) as bench:
+        given = [{"n": n, "text": "x" * (n * 37_000 % 900_000)} for n in range(40)]
+        results = await asyncio.gather(*(bench.call("guest", one) for one in given))
+        assert [result.value for result in results] == given
+
+
+@pytest.mark.full
+def test_a_program_ends_cleanly_right_after_a_call(python: None, folder: Folder, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "from toolcrib import Workbench\n"
+        f"with Workbench([{str(folder('import sys; print(sys.stdin.read())'))!r}]) as bench:\n"
+        "    print(bench.call_sync('guest', {'a': 1}).text)\n"
+    )
+    for _ in range(20):
+        done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=os.environ)
+        assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1}\n', "")
+
+
+@pytest.mark.full
+async def test_a_folder_that_is_trusted_runs_in_an_environment_of_its_own(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = """
+import importlib.metadata, json, os, sys
+from toolcrib_guest import fetch
+arguments = json.load(sys.stdin)
+if arguments.get("fail"):
+    raise ValueError("no such city")
+version, is_own = importlib.metadata.version("annotated-doc"), sys.prefix != sys.base_prefix
+print(json.dumps({**arguments, "version": version, "is_own": is_own, "host": os.environ.get("OF_THE_HOST")}))
+"""
+    made = folder(code, "timeout_s = 20", {"requirements.txt": "annotated-doc==0.0.6\n"})
+    monkeypatch.setenv("OF_THE_HOST", "not for guests")
+    async with Workbench([Permissions(trusted=True).to(made)]) as bench:
+        for _ in range(2):
+            result = await bench.call("guest", {"city": "Oslo"})
+            assert result.unwrap() == {"city": "Oslo", "version": "0.0.6", "is_own": True, "host": None}
+        failed = await bench.call("guest", {"fail": True})
+        assert (failed.status, failed.text) == ("error", "Tool 'guest' failed: ValueError: no such city")
+        assert bench.registry.get("guest").isolation == "process"
+
+
+@pytest.mark.full
+async def test_a_trusted_folder_is_ended_at_its_deadline_and_within_its_limits(folder: Folder) -> None:
+    native = {"fast.so": ""}
+    codes = {
+        "import time\ntime.sleep(3600)": "timeout",
+        "while True: print('x' * 1000)": "too_large",
+        "import os\nos.kill(os.getpid(), 9)": "trapped",
+    }
+    sources = [
+        Permissions(trusted=True).to(folder(code, "timeout_s = 2", native, name=f"guest_{number}"))
+        for number, code in enumerate(codes)
+    ]
+    async with Workbench(sources) as bench:
+        errors = [(await bench.call(spec.name, {})).error for spec in bench.specs()]
+        assert [error.code for error in errors if error is not None] == list(codes.values())
+
+
+@pytest.mark.full
+async def test_an_environment_that_cannot_be_made_is_the_reason_why_a_tool_is_unavailable(
+    folder: Folder, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = folder("print(1)", "", {"requirements.txt": "toolcrib-has-no-such-package==99\n"})
+    code, text = await outcome(Permissions(trusted=True).to(made))
+    assert (code, text) == (
+        "unavailable",
+        "The virtual environment of tool 'guest' cannot be made. The detail is in the log.",
+    )
+    assert "toolcrib-has-no-such-package" in caplog.text

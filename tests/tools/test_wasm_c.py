@@ -1,0 +1,191 @@
+"""Programs in C, as Debian's clang builds them: what an author does, and what an attacker would try."""
+
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from toolcrib import Permissions, Workbench
+
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(
+        shutil.which("clang") is None or shutil.which("wasm-ld") is None,
+        reason="needs Debian's clang, lld, wasi-libc and libclang-rt-14-dev-wasm32",
+    ),
+]
+
+COUNT = r"""
+#include <stdio.h>
+#include <string.h>
+int main(void) {
+    static char text[65536];
+    size_t size = fread(text, 1, sizeof text - 1, stdin);
+    int words = 0, inside = 0;
+    for (size_t i = 0; i < size; i++) {
+        int letter = text[i] != ' ' && text[i] != '"' && text[i] != '{' && text[i] != '}' && text[i] != ':';
+        words += letter && !inside;
+        inside = letter;
+    }
+    fprintf(stderr, "counted\n");
+    printf("{\"words\": %d, \"bytes\": %zu}\n", words - 1, size);
+    return 0;
+}
+"""
+ATTACKS = r"""
+#include <errno.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+extern char **environ;
+static void try_open(const char *path, int flags) {
+    int file = open(path, flags, 0666);
+    char text[64] = "";
+    if (file >= 0) { read(file, text, sizeof text - 1); printf("OPENED %s %s\n", path, text); }
+}
+int main(void) {
+    const char *paths[] = {"/etc/passwd", "../../etc/passwd", "/proc/self/environ", "/data/../secret.txt", "/data/link",
+                           "/data/away/secret.txt", "/data/away/", "..", "/", "/data/./../secret.txt"};
+    for (int i = 0; i < 10; i++) { try_open(paths[i], O_RDONLY); try_open(paths[i], O_RDWR | O_CREAT); }
+    if (open("/data/made", O_WRONLY | O_CREAT, 0666) >= 0) printf("MADE\n");
+    if (open("/data/towns.txt", O_WRONLY | O_TRUNC) >= 0) printf("TRUNCATED\n");
+    if (!unlink("/data/towns.txt")) printf("REMOVED\n");
+    if (!rename("/data/towns.txt", "/data/other.txt")) printf("RENAMED\n");
+    if (!mkdir("/data/folder", 0777)) printf("FOLDER\n");
+    if (!symlink("/etc", "/data/etc")) printf("LINKED\n");
+    for (char **each = environ; *each; each++) printf("VARIABLE %s\n", *each);
+    for (int file = 0; file < 64; file++) if (accept(file, 0, 0) >= 0) printf("ACCEPTED\n");
+    char text[16] = "";
+    int file = open("/data/towns.txt", O_RDONLY);
+    read(file, text, 15);
+    printf("read %s\n", text);
+    return 0;
+}
+"""
+BOMB = r"""
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+int main(void) {
+    size_t had = 0;
+    for (;;) { volatile char *more = malloc(1 << 20); if (!more) break; more[1 << 19] = 1; had++; }
+    printf("%zu", had);
+    return 0;
+}
+"""
+RECURSION = r"""
+#include <stdio.h>
+int deeper(volatile int *n) { volatile int more[64]; more[0] = *n + 1; return deeper(more) + more[0]; }
+int main(void) { volatile int n = 0; printf("%d", deeper(&n)); return 0; }
+"""
+SLEEP = r"""
+#include <unistd.h>
+int main(void) { sleep(3600); return 0; }
+"""
+LOOP = r"""
+int main(void) { volatile unsigned n = 0; for (;;) n++; }
+"""
+ABORT = r"""
+#include <stdio.h>
+#include <stdlib.h>
+int main(void) { fprintf(stderr, "out of luck\n"); abort(); }
+"""
+NAP = r"""
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+int main(void) { time_t before = time(0); usleep(20000); printf("[%d]", time(0) - before < 60); return 0; }
+"""
+NETWORK = r"""
+#include <stdint.h>
+__attribute__((import_module("wasi_snapshot_preview1"), import_name("sock_connect")))
+extern int connect_somewhere(int, int);
+int main(void) { return connect_somewhere(0, 0); }
+"""
+
+Build = Callable[..., Path]
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Build:
+    """A file `NAME.wasm` of a program in C."""
+
+    def build(code: str, name: str, *flags: str) -> Path:
+        source, made = tmp_path / f"{name}.c", tmp_path / f"{name}.wasm"
+        source.write_text(code)
+        command = ["clang", "--target=wasm32-wasi", "-O1", "-w", "-o", str(made), str(source), *flags]
+        subprocess.run(command, check=True, capture_output=True)
+        return made
+
+    return build
+
+
+@pytest.fixture(params=["worker", "in process"])
+def permissions(request: pytest.FixtureRequest) -> Permissions:
+    return Permissions(trusted=True, in_process=request.param == "in process")
+
+
+async def test_a_program_in_c_is_a_tool(build: Build, permissions: Permissions) -> None:
+    sources = [permissions.to(build(COUNT, "count")), permissions.to(build(NAP, "nap"))]
+    async with Workbench(sources) as bench:
+        result = await bench.call("count", {"text": "one two three"})
+        assert result.value == {"words": 3, "bytes": 25}
+        assert (await bench.call("nap")).value == [1]
+
+
+async def test_what_attacks_in_c_get(build: Build, permissions: Permissions) -> None:
+    attacks = {
+        "bomb": BOMB,
+        "recursion": RECURSION,
+        "sleep": SLEEP,
+        "loop": LOOP,
+        "abort": ABORT,
+        "network": NETWORK,
+    }
+    sources = [
+        permissions.to(build(code, name, "-Wl,--allow-undefined", "-Wl,-z,stack-size=8388608"))
+        for name, code in attacks.items()
+    ]
+    async with Workbench(sources, timeout_s=3) as bench:
+        results = {name: await bench.call(name) for name in attacks}
+    codes = {name: result.error.code if result.error else result.status for name, result in results.items()}
+    assert codes == {
+        "bomb": "success",
+        "recursion": "trapped",
+        "sleep": "timeout",
+        "loop": "timeout",
+        "abort": "trapped",
+        "network": "unavailable",
+    }
+    assert 30 < int(results["bomb"].text) < 64
+    assert results["abort"].text.endswith("It wrote: out of luck")
+
+
+async def test_files_environment_and_network_are_out_of_reach(
+    build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_HOST", "not for guests")
+    (tmp_path / "secret.txt").write_text("canary")
+    data, tool = tmp_path / "data", tmp_path / "tool"
+    data.mkdir()
+    tool.mkdir()
+    (data / "towns.txt").write_text("Oslo")
+    (data / "link").symlink_to(tmp_path / "secret.txt")
+    (data / "away").symlink_to(tmp_path)
+    build(ATTACKS, "attacks", "-Wl,--allow-undefined").rename(tool / "tool.wasm")
+    (tool / "tool.toml").write_text(
+        'name = "attacks"\ndescription = "Tries."\nmounts = [{ name = "data" }]\nvariables = ["UNITS"]\n'
+    )
+    source = Permissions(mounts={"data": data}, variables=["UNITS"]).to(tool)
+    async with Workbench([source], variables={"UNITS": "metric"}) as bench:
+        result = await bench.call("attacks")
+    assert result.text == "VARIABLE UNITS=metric\nread Oslo"
+    assert sorted(each.name for each in data.iterdir()) == ["away", "link", "towns.txt"]
+    assert (data / "towns.txt").read_text() == "Oslo"
