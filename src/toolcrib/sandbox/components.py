@@ -71,15 +71,15 @@ class Components:
         """The program in *code*. Raises LoadError for what cannot run here."""
         return Component(self._engine, self._compiled(hashlib.sha256(code).hexdigest(), lambda: code))
 
-    def python(self, file: Path, *, anew: bool = False) -> "Component":
-        """The Python of the sandbox, which is in *file* of our cache; compiled now if it was not, or *anew*."""
+    def python(self, file: Path, *, again: bool = False) -> "Component":
+        """The Python of the sandbox, which is in *file* of our cache; compiled now if it was not, or *again*."""
         # By its name alone, which says what it was made of: to read it takes longer than to load what was compiled.
-        return Component(self._engine, self._compiled(file.stem, file.read_bytes, anew=anew))
+        return Component(self._engine, self._compiled(file.stem, file.read_bytes, again=again))
 
-    def _compiled(self, content: str, code: Callable[[], bytes], *, anew: bool = False) -> model.Component:
+    def _compiled(self, content: str, code: Callable[[], bytes], *, again: bool = False) -> model.Component:
         folder = private_folder("wasm")
         kept = None if folder is None else folder / hashlib.sha256(f"{self._key} {content}".encode()).hexdigest()
-        compiled = None if kept is None or anew else self._cached(kept)
+        compiled = None if kept is None or again else self._cached(kept)
         if compiled is None:
             try:
                 compiled = model.Component(self._engine, code())

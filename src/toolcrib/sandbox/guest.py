@@ -1,7 +1,8 @@
 """What a worker process runs WebAssembly tools with. Runs in the worker, not in the host."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -43,22 +44,29 @@ class GuestPrograms:
 
         async def run(arguments: str, context: Context) -> dict[str, Any]:
             environment = environment_of(name, where["variables"], context)
-            try:
+            with tool_errors(name, limits):
                 ended = await program.run(arguments.encode(), environment, limits)
-            except InputOverLimit:
-                raise ToolError(
-                    f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
-                ) from None
-            except OutputOverLimit:
-                raise ToolError(
-                    f"Tool '{name}' wrote more than {limits.output_bytes} bytes. Ask for less.", "too_large"
-                ) from None
-            except Trapped as trapped:
-                reason = f"Tool '{name}' was stopped: {trapped}."
-                raise ToolError(reason + quoted(trapped.error_output), "trapped") from None
             return text_of(ended, name, context)
 
         return run
+
+
+@contextmanager
+def tool_errors(name: str, limits: ProgramLimits) -> Iterator[None]:
+    """In the block, what stops a guest is raised as the ToolError of the tool *name*: `too_large` or `trapped`."""
+    try:
+        yield
+    except InputOverLimit:
+        raise ToolError(
+            f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
+        ) from None
+    except OutputOverLimit:
+        raise ToolError(
+            f"Tool '{name}' wrote more than {limits.output_bytes} bytes. Ask for less.", "too_large"
+        ) from None
+    except Trapped as trapped:
+        reason = f"Tool '{name}' was stopped: {trapped}."
+        raise ToolError(reason + quoted(trapped.error_output), "trapped") from None
 
 
 def text_of(ended: Ended, name: str, context: Context) -> dict[str, Any]:

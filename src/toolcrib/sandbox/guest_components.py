@@ -8,9 +8,9 @@ from typing import Any
 from ..core import Context, LoadError, ToolError
 from .components import Component, Components, Granted, Raised
 from .folders import folder_digest, folder_stamp
-from .guest import environment_of, quoted, text_of
+from .guest import environment_of, text_of, tool_errors
 from .guest_http import GuestHttp
-from .modules import InputOverLimit, OutputOverLimit, ProgramLimits, Trapped
+from .modules import ProgramLimits
 from .python_build import BUILD_COMMAND, python_state
 
 Run = Callable[[str, Context], Awaitable[dict[str, Any]]]
@@ -75,18 +75,8 @@ async def _run(
     http = GuestHttp(where["hosts"], where["private_hosts"])
     granted = Granted(environment, http.fetch, where["mounts"], where.get("program"))
     try:
-        ended = await component.run(arguments.encode(), granted, limits)
-    except InputOverLimit:
-        raise ToolError(
-            f"The arguments of '{name}' are larger than {limits.input_bytes} bytes, its limit.", "too_large"
-        ) from None
-    except OutputOverLimit:
-        raise ToolError(
-            f"Tool '{name}' wrote more than {limits.output_bytes} bytes. Ask for less.", "too_large"
-        ) from None
-    except Trapped as trapped:
-        reason = f"Tool '{name}' was stopped: {trapped}."
-        raise ToolError(reason + quoted(trapped.error_output), "trapped") from None
+        with tool_errors(name, limits):
+            ended = await component.run(arguments.encode(), granted, limits)
     except Raised as raised:
         # The traceback is for the developer, its last line for the model as well.
         context.log.error("%s", raised.error_output.decode(errors="replace").rstrip())

@@ -67,7 +67,7 @@ def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool 
     from .components import Components  # it brings wasmtime
 
     report("Compiling it")
-    Components().python(state.file, anew=is_new)
+    Components().python(state.file, again=is_new)
     return python_state()
 
 

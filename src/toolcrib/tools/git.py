@@ -129,7 +129,7 @@ class _Git:
         )
         options = [word for option in (*_OPTIONS, *remote) for word in ("-c", option)]
         self._command = (*_LIMITS, "git", f"--git-dir={self._folder}", *options)
-        # Made anew: no variable of the user reaches git, nor what it starts.
+        # Made from nothing: no variable of the user reaches git, nor what it starts.
         self._environ = {name: value for name in _PASSED_ON if (value := os.environ.get(name))} | {
             "HOME": str(folder),
             "XDG_CONFIG_HOME": str(folder),

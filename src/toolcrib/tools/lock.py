@@ -228,7 +228,7 @@ def _definition(file: Path, tool: _Tool) -> Definition:
 
 
 def _damaged(file: Path, why: str) -> LoadError:
-    return LoadError(f"{file} cannot be used: {why}. Restore it, or remove it and run `toolcrib lock`.")
+    return LoadError(f"{file} cannot be used: {why.rstrip('.')}. Restore it, or remove it and run `toolcrib lock`.")
 
 
 def _hash(definition: Definition) -> str:
