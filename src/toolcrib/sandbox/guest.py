@@ -1,7 +1,7 @@
 """What a worker process runs WebAssembly tools with. Runs in the worker, not in the host."""
 
 import hashlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,7 @@ class GuestPrograms:
 
 
 @contextmanager
-def tool_errors(name: str, limits: ProgramLimits) -> Iterator[None]:
+def tool_errors(name: str, limits: ProgramLimits) -> Generator[None]:
     """In the block, what stops a guest is raised as the ToolError of the tool *name*: `too_large` or `trapped`."""
     try:
         yield

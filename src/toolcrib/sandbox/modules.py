@@ -143,11 +143,8 @@ class Program:
         """Run it with *data* as standard input. Raises Trapped, InputOverLimit, OutputOverLimit."""
         if len(data) > limits.input_bytes:
             raise InputOverLimit
-        wasi = wasmtime.WasiConfig()
-        wasi.env = list(environment.items())
-        wasi.argv = ["tool"]
         if self._mounts:
-            return await self._run_by_pipes(data, wasi, limits)
+            return await self._run_by_pipes(data, _wasi(environment), limits)
         run = Run(
             data,
             output_bytes=limits.output_bytes,
@@ -155,7 +152,7 @@ class Program:
             interrupt=self._engine.increment_epoch,
         )
         try:
-            status = await in_thread(lambda: self._status(run, wasi, limits))
+            status = await in_thread(lambda: self._status(run, _wasi(environment), limits))
         except BaseException:
             run.stop()
             raise
@@ -226,6 +223,13 @@ def _ended(status: int | str, output: bytes, error_output: bytes, *, is_over: bo
     if isinstance(status, str):
         raise Trapped(status, error_output)
     return Ended(status, output, error_output)
+
+
+def _wasi(environment: Mapping[str, str]) -> wasmtime.WasiConfig:
+    wasi = wasmtime.WasiConfig()
+    wasi.env = list(environment.items())
+    wasi.argv = ["tool"]
+    return wasi
 
 
 class Pipes:
