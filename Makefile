@@ -28,8 +28,9 @@ check: $(READY)  ## style, types, floors
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache
 
-bench: $(READY)  ## side by side with peers; writes benchmarks/results.md
+bench: $(READY)  ## side by side with peers; writes benchmarks/results.md; then ten minutes of clients
 	@$(BIN)/python benchmarks/run.py
+	@$(BIN)/python benchmarks/soak.py
 
 fmt: $(READY)
 	@$(BIN)/ruff check --fix -q . ; $(BIN)/ruff format -q .

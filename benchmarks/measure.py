@@ -11,6 +11,7 @@ frozen, so that the peers' modules are not searched each time.
 import argparse
 import asyncio
 import gc
+import itertools
 import json
 import multiprocessing
 import random
@@ -19,18 +20,25 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import agent_calls
+import call_log_calls
 import credential_calls
 import dialect_calls
+import gateway_calls
+import http_calls
+import openapi_calls
 import sandbox_calls
+import search_calls
+import serving_calls
 import toolcrib_calls
 from cases import APART, CALLS, HOLD, PAUSE, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
+from report import GATEWAY, OVER_STDIO
 from toolcrib_calls import BARE, SERVED
 
 FLOOR = "floor"
@@ -50,10 +58,14 @@ class Effort:
     batch_s: float
     import_rounds: int
     at_once: int
+    serving_rounds: int
+    requests: int
 
 
-FULL = Effort(rounds=200, peer_rounds=40, batch_s=0.002, import_rounds=11, at_once=10_000)
-QUICK = Effort(rounds=60, peer_rounds=16, batch_s=0.002, import_rounds=7, at_once=10_000)
+FULL = Effort(
+    rounds=200, peer_rounds=40, batch_s=0.002, import_rounds=11, at_once=10_000, serving_rounds=MANY, requests=100
+)
+QUICK = Effort(rounds=60, peer_rounds=16, batch_s=0.002, import_rounds=7, at_once=10_000, serving_rounds=5, requests=50)
 
 
 def say(**event: Any) -> None:
@@ -255,6 +267,45 @@ async def credentials(effort: Effort) -> None:
             report(credential_calls.AUTHORIZED, await in_turns(near, effort.rounds, effort.batch_s), near)
 
 
+async def gateway(effort: Effort) -> None:
+    """The floor is the SDK's own client."""
+    say(event="doing", what=GATEWAY)
+    async with gateway_calls.calls() as loops:
+        report(GATEWAY, await in_turns(loops, effort.peer_rounds, 0.02), loops)
+
+
+async def http(effort: Effort) -> None:
+    """The floor is a bare Starlette route. A time is that of the server's process on the processor."""
+    say(event="doing", what=http_calls.TITLE)
+    async with http_calls.servers() as servers:
+        found = http_calls.rounds(servers, effort.rounds // 4, 200)
+        report(http_calls.TITLE, {FLOOR: found[http_calls.BARE_ROUTE], BARE: found[http_calls.OURS]}, [FLOOR, BARE])
+
+
+async def search(effort: Effort) -> None:
+    """Only where the public set is installed, as it is beside the peers."""
+    say(event="doing", what=search_calls.TITLE)
+    try:
+        specs, questions = search_calls.public_set()
+    except PackageNotFoundError:
+        return
+    index, kept_mib = search_calls.many(specs)
+    texts = itertools.cycle(text for text, _ in questions)
+    find = _sync(lambda: list(itertools.islice(index.ranked(next(texts)), 5)))
+    report(search_calls.TITLE, await in_turns({BARE: find}, effort.rounds, 0.02), [BARE])
+    for text in search_calls.notes(specs, questions, kept_mib):
+        say(event="note", text=text)
+
+
+async def call_log(effort: Effort) -> None:
+    """The floor is a call without any record."""
+    say(event="doing", what=call_log_calls.TITLE)
+    async with call_log_calls.calls() as logged:
+        loops = {FLOOR: toolcrib_calls.bare(TINY), **logged}
+        await _answers_are_right(TINY, loops, {})
+        report(call_log_calls.TITLE, await in_turns(loops, effort.rounds, effort.batch_s), loops)
+
+
 async def sandbox(effort: Effort) -> None:
     """The floor is wasmtime's own instance, with the same limits."""
     say(event="doing", what=sandbox_calls.TITLE)
@@ -270,6 +321,27 @@ async def sandbox(effort: Effort) -> None:
     say(event="doing", what=sandbox_calls.READY)
     with sandbox_calls.cached_module() as load:
         report(sandbox_calls.READY, await in_turns({BARE: _sync(load)}, effort.rounds, effort.batch_s), [BARE])
+
+
+def serving(effort: Effort, *, peers: bool) -> None:
+    """The floor is the low-level server of the official SDK."""
+    subjects = serving_calls.subjects(peers)
+    for count in serving_calls.COUNTS if serving_calls.can_measure() else ():
+        title = serving_calls.title(count)
+        say(event="doing", what=title)
+        # FastMCP takes half a second for a call among 1,000.
+        requests = effort.requests if count < 1000 or not peers else effort.requests // 10
+        report(title, serving_calls.over_http(count, subjects, effort.serving_rounds, requests), subjects)
+    say(event="doing", what=OVER_STDIO)
+    report(OVER_STDIO, serving_calls.over_stdio(subjects, effort.serving_rounds, effort.requests), subjects)
+
+
+async def openapi(effort: Effort) -> None:
+    """The floor parses the document, and validates the schemas of its tools."""
+    say(event="doing", what=openapi_calls.TITLE)
+    with openapi_calls.loads() as subjects:
+        works = {name: _sync(work) for name, work in subjects.items()}
+        report(openapi_calls.TITLE, await in_turns(works, MANY, effort.batch_s), works)
 
 
 async def _all_at_once(loop: Loop, times: int) -> float:
@@ -384,7 +456,13 @@ async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> 
     await lowering(effort)
     await dialects(peers, effort)
     await credentials(effort)
+    await http(effort)
+    await gateway(effort)
+    await search(effort)
+    await call_log(effort)
     await sandbox(effort)
+    serving(effort, peers=bool(peers))
+    await openapi(effort)
     await imports({} if quick else peers, effort)
 
 

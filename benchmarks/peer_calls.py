@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from cases import Case, Loop
+from report import FASTMCP
 
 
 class Peer(Protocol):
@@ -71,7 +72,7 @@ class AutoGen:
 
 
 class FastMCP:
-    label = "FastMCP server"
+    label = FASTMCP
     imported = "from fastmcp import FastMCP"
 
     def __init__(self) -> None:

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 FLOOR, BARE, SERVED, AUTOGEN = "floor", "Toolcrib", "Toolcrib as served", "AutoGen workbench"
+FASTMCP = "FastMCP server"
+OVER_HTTP, OVER_STDIO = "tools/call over HTTP, {} tools: the server's processor time", "tools/call over stdio"
+GATEWAY = "a call of an MCP server's tool, over stdio"
 WARM, IN_PROCESS, SUBPROCESS = "warm WebAssembly call", "Toolcrib, in this process", "a Python program"
+OPENAPI = "loading an OpenAPI document of 1,000 operations"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Verdict:
 @dataclass(frozen=True, slots=True)
 class Report:
     rows: Sequence[Row]
+    notes: Sequence[str]
+    """What was found besides, in sentences."""
     about: Mapping[str, Any]
     """date, python, machine, versions, and whether it was a quick run."""
 
@@ -50,6 +56,7 @@ class Report:
         verdicts = self.verdicts()
         return {
             **self.about,
+            "notes": [*self.notes],
             "rows": [
                 {
                     "case": row.case,
@@ -132,10 +139,17 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     ("a sealed grant in SQLite", BARE): _at_most_us(40),
     ("a cached grant", BARE): _at_most_us(4),
     ("tiny async tool that needs a token", BARE): _above_floor(6, 4),
+    ("call over HTTP, tiny async tool", BARE): _at_most_times(2, "a bare Starlette route"),
+    ("search among 10,000 tools", BARE): _median_at_most_us(10_000),
     (WARM, IN_PROCESS): _above_floor(80, 60),
     (WARM, BARE): _at_most_us(500),
     (WARM, SUBPROCESS): _toolcrib_faster(15),
     ("a cached 30 kB module ready", BARE): _at_most_us(2_000),
+    **{(OVER_HTTP.format(count), BARE): _at_most_times(1.3) for count in ("4", "100", "1,000")},
+    **{(OVER_HTTP.format(count), FASTMCP): _toolcrib_faster(2.5) for count in ("4", "100", "1,000")},
+    (GATEWAY, BARE): _at_most_times(1.3, "the SDK's own client"),
+    (OVER_STDIO, FASTMCP): _toolcrib_faster(1.2),
+    (OPENAPI, BARE): _at_most_times(1.5, "the floor"),
     ("importing, over `import asyncio, pydantic`", BARE): _at_most_times(1.3),
     ("importing, over `import asyncio; from pydantic import BaseModel`", BARE): _at_most_times(1.3),
 }
@@ -150,9 +164,13 @@ and a ratio is the median of the ratios within each round. Times depend on the m
   awaited, pydantic writes the value as JSON text. A sync function runs in asyncio's executor. Nothing is checked beyond
   types. For *one tool among 1,000* the floor is the same library with one tool; for the *call in a process* the
   function runs in the standard library's pool of processes. For *lowering again* it is lowering for the first time.
-  For a *tool that needs a token* it is the same tool without `auth`, of the same crib. Grants are in SQLite, sealed; a
+  For a *tool that needs a token* it is the same tool without `auth`, of the same crib; for *the call log* it is
+  Toolcrib without any record. Grants are in SQLite, sealed; a
   cached one is checked for changes by other processes. For a *WebAssembly call* it is wasmtime's own instance, with
-  the same limits, and its streams in files in memory; *Toolcrib* calls the module in its worker process.
+  the same limits, and its streams in files in memory; *Toolcrib* calls the module in its worker process. For
+  *tools/call* it is the low-level server of the official MCP SDK; servers are processes of their own, and clients send
+  raw requests, of 2026-07-28 over HTTP and 2025-11-25 over stdio. For a *call over HTTP* it is a bare Starlette route
+  that parses and answers the same JSON; the time is that of the server's process on the processor.
 - *Toolcrib*: `(await bench.call(name, text)).text`. *As served*: with a deadline, a caller, a secret to redact, a
   policy and a call log.
 - Peers are called in their own public way, from JSON text to text; what they can set up once is set up before. They do
@@ -175,6 +193,7 @@ def terminal_lines(report: Report) -> Iterator[str]:
                 colour = "green" if verdict.met else "red"
                 yield f"    [{colour}]{verdict.word}[/] [dim]{verdict.target}:[/] {verdict.came}"
         yield ""
+    yield from report.notes
     yield summary(report)
 
 
@@ -207,6 +226,8 @@ def markdown(report: Report) -> str:
         judged = [(row, verdict) for row in rows if (verdict := verdicts.get((case, row.subject)))]
         lines += ["", *(f"- {row.subject}: {v.target}. It is {v.came}: **{v.word}**." for row, v in judged)]
         lines += [""] if judged else []
+    if report.notes:
+        lines += ["## What was found besides", "", *(f"- {note}" for note in report.notes)]
     return "\n".join(lines).rstrip() + "\n"
 
 

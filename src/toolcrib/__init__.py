@@ -46,7 +46,8 @@ from .tools import StatefulTool, Tool, tool
 
 if TYPE_CHECKING:
     from . import formats as formats
-    from .tools import Permissions
+    from .tools import Permissions, openapi_source
+    from .tools.remote import MCPServer
     from .workbench import Crib, Registry, Workbench
 
 __version__ = "0.1.0"
@@ -74,6 +75,7 @@ __all__ = [
     "Image",
     "Input",
     "LoadError",
+    "MCPServer",
     "NameConflictError",
     "Pending",
     "Permissions",
@@ -96,11 +98,19 @@ __all__ = [
     "Variables",
     "Workbench",
     "__version__",
+    "openapi_source",
     "tool",
 ]
 
 # A module that only defines tools needs no workbench, so it comes when it is first asked for.
-_IN_ROOM = {"Crib": ".workbench", "Registry": ".workbench", "Workbench": ".workbench", "Permissions": ".tools"}
+_IN_ROOM = {
+    "Crib": ".workbench",
+    "Registry": ".workbench",
+    "Workbench": ".workbench",
+    "Permissions": ".tools",
+    "openapi_source": ".tools",
+    "MCPServer": ".tools.remote",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -180,12 +180,13 @@ async def database(world: "World") -> None:
     """What is read past the vault is sealed, also after the keys have turned."""
     await world.state_of()
     for _ in range(2):
-        for table in ("grants", "authorizations", "pendings", "results"):
+        for table in ("grants", "authorizations", "pendings", "results", "calls"):
             statement = text(f"SELECT * FROM toolcrib_{table}")
             world.see(*await world.store.read(statement))
             world.see(*await world.store.transact(lambda c, s=statement: c.execute(s).fetchall(), write=False))
+            world.see(*world.store.write(lambda c, s=statement: c.execute(s).fetchall()))
         assert await world.store.rotate_key() > 0
-        world.see(world.store.changes(), world.store)
+        world.see(world.store.changes(), world.store, await world.store.pending_migrations(), world.store.file)
     world.store.close()
 
 

@@ -253,6 +253,7 @@ URLS = {"token_url": "https://idp.example/token", "authorize_url": "https://idp.
 # Tables with the keys that no supported provider has.
 OTHERS: dict[str, dict[str, Any]] = {
     "iss_required": {"oauth2": {**URLS, "issuer": "https://idp.example", "iss_required": True}},
+    "resource": {"oauth2": {**URLS, "resource": "https://idp.example/mcp"}},
     "grant": {"oauth2": {**URLS, "grant": "client_credentials"}},
     "header": {"token": {"header": "X-Key"}},
     "default": {"default": "token", "token": {}, "oauth2": URLS},
@@ -269,6 +270,8 @@ async def met(table: dict[str, Any]) -> Any:
     credential = needed.credential(Grant("a-key-0123456789"), {}, ())
     facts = [list(entry.handlers), needed.handler_name, needed.is_of_program, credential.header]
     if needed.handler_name == "oauth2":
+        assert isinstance(needed.handler, OAuth2)
+        facts.append(needed.handler.resource)
         try:
             await broker.flow(needed).require_issuer(None)
         except FlowError as error:

@@ -60,6 +60,8 @@ from toolcrib.serve import callback_app, local_caller, server
 from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store
 from toolcrib.workbench.credentials import Credentials
 from toolcrib.workbench.lifespan import Lifespan
+from toolcrib.workbench.resources import PromptList, ResourceList
+from toolcrib.workbench.search import SharedIndex
 
 from . import deeper_attacks
 
@@ -207,7 +209,10 @@ def test_each_public_class_that_does_something_is_a_door() -> None:
     assert {one for one in does if not getattr(one, "_is_protocol", False)} <= {*KINDS}
     crib = Crib([])
     held = {type(value) for name, value in vars(crib).items() if not name.startswith("_")}
-    assert {one for one in held if any(map(inspect.iscoroutinefunction, vars(one).values()))} <= {*KINDS, Lifespan}
+    assert {one for one in held if any(map(inspect.iscoroutinefunction, vars(one).values()))} <= {
+        *(*KINDS, Lifespan),
+        *(ResourceList, PromptList, SharedIndex),  # what the program itself offers to all: nothing of a caller
+    }
 
 
 # Calls
@@ -227,7 +232,7 @@ async def arguments(world: World) -> None:
         world.see(await asyncio.to_thread(bench.call_sync, "read", {"profile": "ada"}))
 
 
-@door("Workbench.specs", "Workbench.check")
+@door("Workbench.specs", "Workbench.check", "Workbench.would_ask", "Workbench.is_started")
 async def profiles(world: World) -> None:
     for principal in ("bob", "ad_", "%", "ADA"):
         bench = world.crib.workbench(Caller(principal, "work", "t1"))
@@ -235,6 +240,7 @@ async def profiles(world: World) -> None:
             bench.specs(profiles=["work", "default", *filter(None, NAMES)])
         for profile in ("work", "default", *NAMES):
             world.see(await bench.call("read", {"profile": profile}), await bench.check("use", {"profile": profile}))
+            world.see(await bench.would_ask("use", {"profile": profile}), bench.is_started)
 
 
 @door("Crib.workbench", "Workbench.caller")
@@ -285,6 +291,18 @@ async def pending_ids(world: World) -> None:
             await world.refused(world.crib.answer(one, answer, by="ada"))
             await world.refused(bench.answer(one, answer, by="bob"))
     assert (await world.crib.workbench(Caller("ada", "fresh", "t1")).call("read")).status == "pending"
+
+
+@door("PendingCalls.allows", "PendingCalls.id_of", "PendingCalls.remember_call")
+async def call_ids(world: World) -> None:
+    _, pending_id = await world.state_of()
+    waits = world.crib.pending
+    (pending,) = await world.crib.pendings()
+    waits.remember_call("call-1", Caller("ada", "fresh", "t1"), pending_id)
+    for caller in (BOB, Caller("ada", "work", "t1"), *(Caller(name, "fresh", "t1") for name in NAMES)):
+        assert waits.id_of("call-1", caller) == "call-1"
+        await world.refused(world.crib.workbench(caller).answer("call-1", Approve()))
+    world.see(await waits.allows(pending, "bob"))
 
 
 @door("Crib.pendings", "Workbench.pendings", "Crib.wait_for")
@@ -370,7 +388,13 @@ async def owners(world: World) -> None:
 
 
 @door(
-    *("CredentialBroker.needed", "CredentialBroker.missing", "CredentialBroker.scopes_of", "CredentialBroker.flow"),
+    *(
+        "CredentialBroker.discover",
+        "CredentialBroker.needed",
+        "CredentialBroker.missing",
+        "CredentialBroker.scopes_of",
+        "CredentialBroker.flow",
+    ),
 )
 async def tables(world: World) -> None:
     needed = world.broker.needed(ToolAuth("example"), "read")
@@ -378,6 +402,7 @@ async def tables(world: World) -> None:
         needed, world.broker.missing("example"), world.broker.scopes_of(needed), world.broker.flow(needed), world.broker
     )
     for name in NAMES:
+        await world.broker.discover(name)  # only what begins with "mcp:" is looked for
         with suppress(*REFUSALS):
             world.see(world.broker.needed(ToolAuth(name, name), name))
 
@@ -459,7 +484,10 @@ async def credentials_of_a_crib(world: World) -> None:
     await deeper_attacks.credentials_of_a_crib(world, NAMES)
 
 
-@door(*(f"Store.{name}" for name in ("read", "transact", "changes", "rotate_key", "use", "close")))
+@door(
+    *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
+    *("Store.pending_migrations", "Store.has_sealed", "Store.file"),
+)
 async def database(world: World) -> None:
     await deeper_attacks.database(world)
 
@@ -467,10 +495,13 @@ async def database(world: World) -> None:
 @door(
     *("Crib.add_view", "Crib.by_caller", "Crib.close_resources", "Crib.describe", "Crib.drop_view", "Crib.is_own"),
     *("Crib.keep_view", "Crib.new_lifespan", "Crib.own", "Crib.program", "Crib.require_open", "Crib.result_store"),
-    *("Crib.runtime_for", "Crib.start_required"),
+    *("Crib.runtime_for", "Crib.start_required", "Crib.offering", "Crib.reopen"),
 )
 async def runtime(world: World) -> None:
+    assert world.crib.offering() == []
     await deeper_attacks.runtime(world)
+    world.crib.reopen()
+    world.see(await world.crib.workbench(BOB).call("read"))
 
 
 @door(
@@ -551,15 +582,24 @@ COMMANDS: dict[str, list[list[str]]] = {
     "pending show": [["pending", "show", name] for name in ("pending_%", "%", "_", "../x")],
     "pending approve": [["pending", "approve", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
     "pending deny": [["pending", "deny", name, "--by", "ada"] for name in ("ID", "%", "pending_%")],
+    "keys add": [["keys", "add", name] for name in ("ada", "../ada", "%", "key:ada", "", "ada\n", "\uff41da")],
+    "keys list": [["keys", "list"], ["keys", "list", "--json"]],
+    "keys revoke": [["keys", "revoke", name] for name in ("ada", "%", "_" * 12, "' OR 1=1 --", "")],
+    "doctor": [["doctor"], ["doctor", "--json"]],
+    "calls list": [["calls", "list", "--json", "--principal", who] for who in ("bob", "ad_", "%")],
+    "calls show": [["calls", "show", name, "--json"] for name in ("run_%", "%", "_", "../x")],
+    "calls follow": [["calls", "follow", "--json"]],
     "lock": [["lock", "tools.py"], ["lock", "tools.py", "--check", "--json"], ["lock", "--accept", "%"]],
 }
 
 _RUN_ALL = """
-import json, os, sys
+import json, os, signal, sys
 from toolcrib.cli import main
 import toolcrib.auth, toolcrib.cli.app, toolcrib.store
 for arguments in json.load(open(sys.argv[1])):
     if (child := os.fork()) == 0:
+        if "follow" in arguments:
+            signal.alarm(2)  # it goes on until somebody ends it
         status = main(arguments)
         sys.stdout.flush()
         os._exit(status)

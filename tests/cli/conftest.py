@@ -2,6 +2,7 @@
 
 import os
 import pty
+import select
 import subprocess
 import sys
 import termios
@@ -179,6 +180,11 @@ class Session:
             assert chunk, f"{text!r} never came: {self.seen!r}"
             self.seen += chunk
 
+    def read_past(self, text: bytes) -> None:
+        """`read_to`, and forget what came so far. What has come after *text* is kept: it may come with it."""
+        self.read_to(text)
+        self.seen = self.seen.partition(text)[2]
+
     def read_to_end(self) -> tuple[int, str]:
         while chunk := self._read():
             self.seen += chunk
@@ -191,6 +197,7 @@ class Session:
         return termios.tcgetattr(self._terminal)
 
     def _read(self) -> bytes:
+        assert select.select([self._terminal], [], [], 60)[0], f"Nothing came for a minute after {self.seen!r}"
         try:
             return os.read(self._terminal, 65536)
         except OSError:  # what Linux says once nobody has the other end open

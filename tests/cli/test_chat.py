@@ -355,12 +355,10 @@ def test_lines_can_be_edited_and_recalled(
     with at_terminal(folder, terminal, "chat", "-m", scripted("Hi."), columns=80) as session:
         session.read_to(EDITING)
         session.press(b"/toolz\x7fx\x1b[D\x1b[3~s\r")  # backspace, another letter, left, delete
-        session.read_to(b"Ask for a name.")
-        session.seen = b""
+        session.read_past(b"Ask for a name.")
         session.read_to(EDITING)
         session.press(b"\x1b[A\r")  # the line before
-        session.read_to(b"Ask for a name.")
-        session.seen = b""
+        session.read_past(b"Ask for a name.")
         session.read_to(EDITING)
         session.press(b"half a line\x03")
         session.read_to(b"To exit: Ctrl-C again")

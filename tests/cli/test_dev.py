@@ -1,6 +1,7 @@
 """`toolcrib dev`, and `serve` as far as it follows files: what is said of what is saved."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -101,8 +102,39 @@ def test_dev_says_what_became_of_each_save(tmp_path: Path, environment: dict[str
                 return (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text
 
         assert asyncio.run(call()).endswith("division by zero")
+        said.until(r"^\d\d:\d\d:\d\d run_\w+  add  error \(failed\)  \d+\.\d ms  by local$")
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == 130
+
+
+def test_the_log_is_json_and_the_reference_that_a_model_got_finds_the_line(
+    tmp_path: Path, environment: dict[str, str]
+) -> None:
+    (tmp_path / "tools.py").write_text(ADD.replace("a + b", "1 / 0"))
+    (tmp_path / "broken.py").write_text(BROKEN)
+    environment = {**environment, "TOOLCRIB_LOG_FORMAT": "json", "TOOLCRIB_LOG_CALLS": "yes"}
+    with running(tmp_path, environment, "serve", "tools.py", "broken.py", "--port", "0") as (process, said):
+        url = said.until(r"Serving MCP at (http\S+?)\"")[1]
+
+        async def call() -> str:
+            async with Client(url) as client:
+                return (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text
+
+        found = re.search(r"\(reference (\w+)\)", asyncio.run(call()))
+        assert found is not None
+        said.until('"call"')
+        process.terminate()
+        process.wait(20)
+        said.until("Terminated.")
+    lines = [json.loads(line) for line in said.text.splitlines() if line != "Terminated."]
+    assert {*lines[0]} == {"at", "level", "logger", "message"}
+    assert lines[0]["message"].startswith("Not loaded: ")
+    (failure,) = [line for line in lines if line.get("reference") == found[1]]
+    assert failure["level"] == "error"
+    assert "ZeroDivisionError" in failure["message"]
+    (ended,) = [line for line in lines if "call" in line]
+    assert (ended["logger"], ended["level"], ended["call"]["tool"]) == ("toolcrib.calls", "info", "add")
+    assert ended["call"]["code"] == "failed"
 
 
 def test_dev_waits_for_a_file_that_is_broken_and_serve_does_not(tmp_path: Path, environment: dict[str, str]) -> None:

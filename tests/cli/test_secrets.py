@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib import Secret
+from toolcrib.core import SetupError
+
 from .conftest import Run
 
 TOOLS = """
@@ -93,3 +96,11 @@ def test_what_does_not_open_is_shown_as_damaged_and_can_be_removed(toolcrib: Run
     assert [one["provider"] for one in json.loads(toolcrib("auth", "list", "--json").stdout)] == ["tavily"]
     assert toolcrib("secrets", "list").stdout == ""
     assert toolcrib("call", "weather").returncode == 3
+
+
+def test_a_secret_without_a_name_is_refused(toolcrib: Run) -> None:
+    refused = toolcrib("secrets", "set", " ", typed=b"canary-of-alice\n")
+    assert (refused.returncode, "A secret needs a name" in refused.stderr) == (2, True)
+    assert toolcrib("secrets", "list").stdout == ""
+    with pytest.raises(SetupError, match="A secret has a name"):
+        Secret("")

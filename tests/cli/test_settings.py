@@ -241,9 +241,9 @@ def test_serve_listens_where_the_settings_say(toolcrib: Run, folder: Path) -> No
     (folder / "toolcrib.toml").write_text(f'{SETTINGS}\n[server]\nhost = "0.0.0.0"\n')
     refused = toolcrib("serve")
     assert (refused.returncode, refused.stdout) == (2, "")
-    assert refused.stderr.startswith("Error: The host of the settings, 0.0.0.0: this server has no authentication")
+    assert refused.stderr.startswith("Error: The host of the settings, 0.0.0.0: without keys, only loopback is served")
     by_variable = toolcrib("serve", TOOLCRIB_SERVER_HOST="example.com")
-    assert by_variable.stderr.startswith("Error: The host of the settings, example.com: this server")
+    assert by_variable.stderr.startswith("Error: The host of the settings, example.com: without keys")
 
 
 def test_mistakes_in_settings_are_reported_with_their_lines(toolcrib: Run, folder: Path) -> None:
@@ -252,7 +252,8 @@ def test_mistakes_in_settings_are_reported_with_their_lines(toolcrib: Run, folde
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         "Error: toolcrib.toml:2: There is no key 'frm' in [[source]]. Did you mean 'from'? "
-        "It takes: from, required, trusted, allow, tools, without, tags, hint, rename, prefix.\n"
+        "It takes: from, command, url, headers, env, required, trusted, allow, openapi, tools, without, tags, hint, "
+        "rename, prefix.\n"
         "toolcrib.toml:4: 'server.port': expected integer (at most 65535, at least 0), got string.\n"
     )
 

@@ -36,11 +36,11 @@ from ..ports import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-TAGS = {"python", "text", "console", "sh", "json", "toml", "pyi"}
+TAGS = {"python", "text", "console", "sh", "json", "toml", "yaml", "pyi"}
 PATIENCE_S = 60
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<tag>.*)$")
-_FILE = re.compile(r"^# (?P<name>[\w./-]+\.(py|toml|json))$")
+_FILE = re.compile(r"^# (?P<name>[\w./-]+\.(py|toml|json|yaml))$")
 _SHOWN = re.compile(r"#\s*->\s*(?P<value>.+)$")
 _PORT = re.compile(r"(127\.0\.0\.1:|--port )8642\b")
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
@@ -257,7 +257,11 @@ def _names(page: Path) -> str:
     return str(page.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=_names)
+# Those of the bridges run beside their frameworks: see tests/bridges/.
+HERE = [page for page in PAGES if blocks(page) and page.parent.name != "bridges"]
+
+
+@pytest.mark.parametrize("page", HERE, ids=_names)
 def test_the_examples_of_a_page_do_what_they_show(page: Path, session: Session) -> None:
     with provider(session, LOOP_TURNS) if page == README else contextlib.nullcontext():
         session.run(blocks(page, port=free_port()))

@@ -2,10 +2,12 @@
 
 import asyncio
 import base64
+import contextlib
 import json
 import logging
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -21,8 +23,14 @@ from urllib.parse import parse_qs, urlsplit
 from uuid import UUID, uuid4
 
 import jsonschema_rs
+import mcp_types as wire
 import pytest
 import wasmtime
+from mcp import Client as MCPClient
+from mcp.shared.exceptions import MCPError
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic import AliasChoices, BaseModel, Field
 
 from toolcrib import (
@@ -35,6 +43,7 @@ from toolcrib import (
     Crib,
     Depends,
     LoadError,
+    MCPServer,
     Permissions,
     Registry,
     Repair,
@@ -62,11 +71,16 @@ from toolcrib.auth import (
     Vault,
     secret_owner,
 )
-from toolcrib.core import CancellationToken, Credential, Emitted
+from toolcrib.core import CancellationToken, Credential, Emitted, Resource
 from toolcrib.formats import Reply, Results
+from toolcrib.record import DatabaseCalls, Spans
+from toolcrib.serve import AuthenticationError, Authenticator, Form, Sample, ask_client, serve_http, server
+from toolcrib.serve.callers import Callers
+from toolcrib.serve.keys import AccessKeys
 from toolcrib.store import DatabasePendings, Store
-from toolcrib.tools import load
-from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules
+from toolcrib.tools import load, openapi_source
+from toolcrib.tools.lock import LockedSource, definition_of
+from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules, prefixed
 
 from ..tools.repositories import Repository
 
@@ -220,6 +234,58 @@ async def test_nobody_approves_their_own_call_where_the_policy_requires_others()
     with pytest.raises(AnswerError, match="Whoever made the call may not answer it"):
         await bench.answer(waits.id, Approve(), by="ada")
     assert (await bench.call("add", {"a": 1})).status == "pending"
+
+
+async def test_nobody_enters_a_server_without_a_valid_key(tmp_path: Path) -> None:
+    for host in ("0.0.0.0", "::", "192.0.2.1", "tools.example.com"):
+        with pytest.raises(SetupError, match="Identify who calls"):
+            await serve_http(Crib([add]), host=host)
+    store = Store(tmp_path / "store.db")
+    keys = AccessKeys(store)
+    text, key = await keys.add("ada")
+    identify = Authenticator(keys)
+    assert (await identify({"authorization": f"Bearer {text}"})).principal == "key:ada"
+    for headers in (
+        {},
+        *(
+            {"authorization": each}
+            for each in ("", "Bearer", text, f"Basic {text}", f"Bearer {text[:-1]}", "Bearer local")
+        ),
+        {"x-user": "ada", "toolcrib-thread": "default", "mcp-session-id": "x", "host": "127.0.0.1"},
+    ):
+        with pytest.raises(AuthenticationError):
+            await identify(headers)
+    await keys.revoke(key.id)
+    with pytest.raises(AuthenticationError):
+        await identify({"authorization": f"Bearer {text}"})
+    store.close()
+    secret = text.rpartition("_")[2].encode()
+    assert not any(secret in file.read_bytes() for file in tmp_path.iterdir())
+
+
+async def test_a_thread_belongs_to_one_principal(tmp_path: Path) -> None:
+    @tool
+    def long() -> str:
+        return "of ada's thread " * 5_000
+
+    store = Store(tmp_path / "store.db")
+    keys = AccessKeys(store)
+    ada, bob = [(await keys.add(name))[0] for name in ("ada", "bob")]
+    async with Crib([long], policy=Rules([Rule(tools="long", do="allow")]), store=store) as crib:
+        callers = Callers(crib, Authenticator(keys))
+
+        async def bench(key: str, **thread: str) -> Workbench:
+            return await callers.workbench({"Authorization": f"Bearer {key}", **thread})
+
+        for name in ("Toolcrib-Thread", "Mcp-Session-Id"):
+            handle = (await (await bench(ada, **{name: "t1"})).call("long")).metadata["handle"]
+            assert (
+                await (await bench(ada, **{name: "t1"})).call("read_result", {"handle": handle})
+            ).status == "success"
+            for other in (await bench(bob, **{name: "t1"}), await bench(ada, **{name: "t2"}), await bench(bob)):
+                with pytest.raises(ToolError):
+                    await other.stored_result(handle)
+    store.close()
 
 
 def test_a_registry_from_data_imports_only_what_is_trusted() -> None:
@@ -783,7 +849,8 @@ async def test_a_dialects_tool_is_a_tool_like_any_other() -> None:
         return f"erased {disk}"
 
     bench = Workbench(
-        [FunctionTool(add, description="Add."), erase], policy=Rules([Rule(tools="erase", do="deny"), Rule(do="allow")])
+        [FunctionTool(add, description="Add."), erase],
+        policy=Rules([Rule(tools="erase", where={"/disk": "*"}, do="deny")]),
     )
     assert [tool["function"]["name"] for tool in formats.openai.tools(bench.specs())] == ["add", "erase"]
     results = await bench.call_many([("add", {"a": 2}), ("add", {"c": 2}), ("erase", {"disk": "a"})])
@@ -1093,6 +1160,46 @@ async def test_a_recorder_gets_no_known_secret() -> None:
     assert "token-of" not in repr(record)
 
 
+async def test_a_call_is_in_the_log_before_its_work_begins(tmp_path: Path) -> None:
+    @tool
+    def look() -> int:
+        with sqlite3.connect(tmp_path / "store.db") as connection:
+            (row,) = connection.execute("SELECT tool, status FROM toolcrib_calls").fetchall()
+        connection.close()
+        assert row == ("look", "started")
+        return 1
+
+    async with Crib([look], store=tmp_path / "store.db") as crib:
+        assert (await crib.workbench().call("look")).value == 1
+
+
+async def test_a_call_goes_on_without_the_call_log(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    async with Crib([tool(lambda: 1, name="one")], store=tmp_path / "file" / "store.db") as crib:
+        assert (await crib.workbench().call("one")).value == 1
+        (log,) = crib.recorders
+        assert isinstance(log, DatabaseCalls)
+        assert log.unconfirmed == 1
+
+
+async def test_content_is_in_no_log_and_no_span_unless_it_is_asked_for(tmp_path: Path) -> None:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    for with_content in (False, True):
+        store = Store(tmp_path / f"{with_content}.db")
+        calls = DatabaseCalls(store, with_content=with_content)
+        spans = Spans(provider=provider, with_content=with_content)
+        async with Crib([tool(lambda text: text[::-1], name="turn")], recorder=[calls, spans]) as crib:
+            await crib.workbench().call("turn", {"text": "canary"})
+        (record,) = await calls.newest()
+        (span,) = exporter.get_finished_spans()
+        exporter.clear()
+        for shown in (repr(record), span.to_json()):
+            assert ("canary" in shown, "yranac" in shown) == (with_content, with_content)
+        store.close()
+    provider.shutdown()
+
+
 async def test_a_rule_that_can_never_match_lets_nothing_through() -> None:
     registry = Registry()
     registry.add(Tool(lambda amount=1: f"paid {amount}", name="pay"))
@@ -1322,3 +1429,321 @@ async def test_a_module_is_stopped_at_its_deadline(tmp_path: Path) -> None:
         async with Workbench([permissions.to(file) for file in files], timeout_s=0.3) as bench:
             results = [await bench.call(name) for name in ("loops", "sleeps")]
         assert [result.error and result.error.code for result in results] == ["timeout", "timeout"]
+
+
+async def test_a_search_finds_only_what_its_caller_may_see() -> None:
+    def drop() -> str:
+        """Delete all invoices."""
+        return "gone"
+
+    def show() -> str:
+        """Show all invoices."""
+        return "shown"
+
+    async with Crib([Tool(drop, available=lambda caller: caller.principal == "root"), show], search=True) as crib:
+        for principal, expected in (("root", ["drop", "show"]), ("ada", ["show"])):
+            bench = crib.workbench(Caller(principal))
+            result = await bench.call("find_tools", {"query": "delete all invoices", "limit": 20})
+            assert [each["name"] for each in result.unwrap()] == expected
+            assert [spec.name for spec in bench.specs()] == ["find_tools", *expected]
+
+
+async def test_a_call_over_http_ends_with_its_client_or_with_the_server() -> None:
+    began, ended = asyncio.Event(), asyncio.Event()
+
+    async def wait() -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        return ""
+
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(Crib([wait]), port=0, grace_s=0.1, ready=ready.set_result))
+    address = urlsplit(await ready)
+    request = b"POST /api/tools/wait/call HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n"
+    async with asyncio.timeout(20):
+        for leaves in (True, False):
+            reader, writer = await asyncio.open_connection(address.hostname, address.port)
+            writer.write(request)
+            await began.wait()
+            if leaves:
+                writer.transport.abort()
+            else:
+                serving.cancel()
+                assert (await reader.readline()).startswith(b"HTTP/1.1 503 ")
+                writer.close()
+            await ended.wait()
+            began.clear()
+            ended.clear()
+        await asyncio.wait([serving])
+
+
+async def test_an_approval_in_an_mcp_client_counts_once_for_what_it_was_asked_for() -> None:
+    ran: list[int] = []
+
+    @tool(destructive=True)
+    async def drop(n: int) -> int:
+        ran.append(n)
+        return n
+
+    async def person(*_: object) -> Any:
+        raise AssertionError("the client is not asked: the test answers")
+
+    who = ["ada"]
+    crib = Crib([drop], policy=Rules([Rule(hint="destructive", do="ask")]))
+    made = server(crib, lambda _: Caller(who[0]))
+    yes = {"approval": wire.ElicitResult(action="accept", content={"approve": True})}
+    async with crib, MCPClient(made, mode="2026-07-28", elicitation_callback=person) as client:
+
+        async def call(n: int, state: str | None) -> Any:
+            options = {"input_responses": yes, "request_state": state, "allow_input_required": True}
+            return await client.session.call_tool("drop", {"n": n}, **options)
+
+        state = (await call(1, None)).request_state
+        for changed in (state[:-1], state + "A", "v1.", "x", ""):
+            with pytest.raises(MCPError, match="Invalid or expired"):
+                await call(1, changed)
+        with pytest.raises(MCPError, match="Invalid or expired"):
+            await call(2, state)
+        who[0] = "bob"
+        with pytest.raises(MCPError, match="Invalid or expired"):
+            await call(1, state)
+        who[0] = "ada"
+        assert ran == []
+        assert (await call(1, state)).structured_content == {"result": 1}
+        assert (await call(1, state)).result_type == "input_required"
+        assert ran == [1]
+
+
+async def test_no_known_secret_reaches_an_mcp_client() -> None:
+    secret = "the secret of the operator"
+    seen: list[str] = []
+
+    @tool
+    async def work(context: Context) -> str:
+        context.log.error("logged %s", secret)
+        await ask_client(who=Form(f"form {secret}", str), joke=Sample(f"sampled {secret}"))
+        return "done"
+
+    async def person(_: object, params: Any) -> wire.ElicitResult:
+        seen.append(params.message)
+        return wire.ElicitResult(action="accept", content={"value": "ada"})
+
+    async def sample(_: object, params: Any) -> wire.CreateMessageResult:
+        seen.append(params.messages[0].content.text)
+        return wire.CreateMessageResult(role="assistant", content=wire.TextContent(text="ha"), model="m")
+
+    async def log(params: Any) -> None:
+        seen.append(params.data)
+
+    crib = Crib([work], secrets=[secret])
+    crib.resources.add("notes://one", f"read {secret}")
+    crib.prompts.add(lambda: f"filled in {secret}", name="one")
+    callbacks: dict[str, Any] = {"elicitation_callback": person, "sampling_callback": sample, "logging_callback": log}
+    async with crib, MCPClient(server(crib), mode="legacy", **callbacks) as client:
+        await client.call_tool("work")
+        seen.append((await client.read_resource("notes://one")).contents[0].text)  # type: ignore[union-attr]
+        seen.append((await client.get_prompt("one")).messages[0].content.text)  # type: ignore[union-attr]
+    kinds = ("filled in", "form", "logged", "read", "sampled")
+    assert sorted(seen) == [f"{kind} [secret]" for kind in kinds]
+
+
+async def test_only_its_caller_reads_a_large_result_over_mcp() -> None:
+    @tool
+    async def many() -> str:
+        return "0123456789" * 5_000
+
+    who = ["ada"]
+    crib = Crib([many])
+    async with crib, MCPClient(server(crib, lambda _: Caller(who[0]))) as client:
+        uri = (await client.call_tool("many")).content[-1].uri  # type: ignore[union-attr]
+        part = (await client.read_resource(f"{uri}?offset=49995")).contents[0]
+        assert part.text == "56789"  # type: ignore[union-attr]
+        who[0] = "bob"
+        with pytest.raises(MCPError, match="no result under this handle"):
+            await client.read_resource(str(uri))
+
+
+async def test_a_source_that_cannot_list_costs_only_its_own() -> None:
+    class Offers:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def tools(self) -> list[Any]:
+            return []
+
+        async def start(self) -> None: ...
+        async def stop(self) -> None: ...
+        async def resources(self) -> list[Any]:
+            return [Resource(uri=f"{self.name}://x", name=str(1 // len(self.name)))]
+
+    async with Crib([Offers(""), Offers("good")]) as crib, MCPClient(server(crib)) as client:
+        assert [str(one.uri) for one in (await client.list_resources()).resources] == ["good://x"]
+
+
+@contextlib.contextmanager
+def _seen() -> Iterator[tuple[str, list[tuple[str, dict[str, str]]]]]:
+    """The address of a service, and the targets and headers of the requests that it gets."""
+    seen: list[tuple[str, dict[str, str]]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            seen.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            return
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}", seen
+        server.shutdown()
+        thread.join()
+
+
+def _document(file: Path, host: str, **more: Any) -> Path:
+    places = {"path": "a", "query": "b", "header": "X-C", "cookie": "d"}
+    listed = [
+        {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}}
+        for place, name in places.items()
+    ]
+    paths = {"/in/{a}/end": {"get": {"operationId": "look", "parameters": listed, **more}}}
+    key = {"type": "apiKey", "in": "header", "name": "X-Key"}
+    components = {"securitySchemes": {"OPENAI_KEY": key}}
+    servers = [{"url": f"http://{host}/v1"}]
+    file.write_text(json.dumps({"openapi": "3.1.0", "servers": servers, "paths": paths, "components": components}))
+    return file
+
+
+async def test_an_argument_of_an_operation_stays_where_it_belongs(tmp_path: Path) -> None:
+    hostile = [
+        "../x",
+        "..",
+        "a/../../b",
+        "%2e%2e/x",
+        "..\\x",
+        "x?y=1",
+        "x#y",
+        "a&b=2",
+        "a; e=1",
+        "a\r\nX-D: 1",
+        "@evil.example",
+        "é",
+    ]
+    with _seen() as (host, seen):
+        async with Workbench([openapi_source(_document(tmp_path / "api.json", host))]) as bench:
+            for value in hostile:
+                for name in ("a", "b", "X-C", "d"):
+                    arguments = {"a": "x", name: value}
+                    before = len(seen)
+                    result = await bench.call("look", arguments)
+                    if result.error is not None:
+                        assert (result.error.code, len(seen)) == ("invalid_arguments", before)
+                        continue
+                    target, headers = seen[-1]
+                    parts = urlsplit(target)
+                    assert re.fullmatch(r"/v1/in/[^/]+/end", parts.path)
+                    assert parse_qs(parts.query, keep_blank_values=True) == ({"b": [value]} if name == "b" else {})
+                    assert headers.get("x-c") == (value if name == "X-C" else None)
+                    assert ";" not in headers.get("cookie", "")
+                    assert headers["host"] == host
+                    assert "x-d" not in headers
+            assert len(seen) > len(hostile)
+
+
+async def test_a_document_gets_only_what_is_stored_for_its_host_or_mapped(tmp_path: Path) -> None:
+    with _seen() as (host, seen):
+        file = _document(tmp_path / "api.json", host, security=[{"OPENAI_KEY": []}])
+        others = {"OPENAI_KEY": "key-of-other", "api.example.com/OPENAI_KEY": "key-of-other", "X-Key": "key-of-other"}
+        async with Workbench([openapi_source(file)], broker=CredentialBroker(secrets=others)) as bench:
+            assert (await bench.call("look", {"a": "x"})).status == "pending"
+        broker = CredentialBroker()
+        await broker.save(Owner.of(Caller(), "github", "token"), Grant("token-of-github"))
+        mapped = openapi_source(file, auth={"OPENAI_KEY": ToolAuth("github", "token")})
+        async with Workbench([mapped], broker=broker) as bench:
+            result = await bench.call("look", {"a": "x"})
+        assert result.error is not None
+        assert result.error.code == "denied"
+        assert seen == []
+        for auth, secrets in (
+            ({}, {f"{host}/OPENAI_KEY": "key-of-host"}),
+            ({"OPENAI_KEY": "secret:MINE"}, {"MINE": "key-of-host"}),
+        ):
+            source = openapi_source(file, auth=auth)
+            async with Workbench([source], broker=CredentialBroker(secrets=secrets)) as bench:
+                assert (await bench.call("look", {"a": "x"})).status == "success"
+            assert seen[-1][1]["x-key"] == "key-of-host"
+
+
+async def test_a_stopped_workbench_can_be_started_again() -> None:
+    class Counter:
+        def __init__(self) -> None:
+            self.count = 0
+
+        @tool
+        def add(self) -> int:
+            self.count += 1
+            return self.count
+
+    bench = Workbench([Counter])
+    for _ in range(2):
+        async with bench:
+            assert [(await bench.call("add")).value for _ in range(2)] == [1, 2]
+
+
+# MCP servers as sources
+
+
+def _server(mode: str, **env: str) -> Any:
+    script = str(Path(__file__).parents[1] / "tools" / "mcp_server.py")
+    source = MCPServer(command=[sys.executable, "-S", script, mode], env=env).source()
+    source.restart_after_s = 0.05
+    return source
+
+
+async def test_a_server_that_fails_costs_its_own_calls() -> None:
+    sources = [prefixed(_server(mode), f"{mode}_") for mode in ("hangs", "dies", "fails", "well")]
+    async with Workbench(sources, timeout_s=1) as bench:
+        codes = {}
+        for mode in ("hangs", "dies", "fails", "well"):
+            result = await bench.call(f"{mode}_echo", {"n": 1})
+            codes[mode] = None if result.error is None else result.error.code
+        assert codes == {"hangs": "timeout", "dies": "lost", "fails": "unavailable", "well": None}
+        async with asyncio.timeout(10):
+            while any("dies" in problem.place for problem in bench.problems):
+                await asyncio.sleep(0.01)
+        assert (await bench.call("well_echo", {"n": 1})).value == {"n": 1}
+
+
+async def test_what_a_server_lies_about_is_not_believed() -> None:
+    async with Workbench([_server("lies")]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["echo", "wrong", "nothing", "slow_pattern", "not_base64"]
+        for name in ("wrong", "nothing"):
+            result = await bench.call(name, {})
+            assert result.error is not None
+            assert result.error.code == "invalid_result"
+
+
+async def test_a_definition_that_changed_is_not_used() -> None:
+    source = _server("changes")
+    async with Workbench([source]) as bench:
+        accepted = {"echo": definition_of(bench.registry.get("echo"))}
+        source.hold = LockedSource("it", tools=accepted).held
+        await bench.call("echo", {"n": 1})  # upon this, it changes
+        async with asyncio.timeout(10):
+            while "echo" in bench.registry:
+                await asyncio.sleep(0.01)
+        assert bench.specs() == ()
+        source.hold = None
+
+
+async def test_a_server_gets_none_of_our_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OF_OURS", "hush")
+    async with Workbench([_server("environment", GIVEN="it is")]) as bench:
+        seen = json.loads((await bench.call("echo", {"n": 1})).text)
+    assert seen["GIVEN"] == "it is"
+    assert {"OF_OURS", "PYTEST_CURRENT_TEST"} & {*seen} == set()

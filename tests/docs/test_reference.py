@@ -35,7 +35,10 @@ FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annot
 # Of base classes that are not public, what users call; and what only other rooms call.
 _LIFE = ("start", "stop", "reset", "save_state", "load_state")
 INHERITED = {"Crib": _LIFE, "OpenAIChat": ("__init__",), "OpenAIResponses": ("__init__",)}
-HIDDEN = {"Workbench": ("invalidate", "ended"), "Store": ("use", "read", "changes")}
+HIDDEN = {
+    "Workbench": ("invalidate", "ended"),
+    "Store": ("use", "read", "write", "changes", "file", "pending_migrations", "has_sealed"),
+}
 DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retries, OAuth2, Provider)}
 
 _ENTRY = re.compile(

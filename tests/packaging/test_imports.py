@@ -22,6 +22,7 @@ HEAVY = (
     "uvicorn",
     "watchfiles",
     "opentelemetry",
+    "prometheus_client",
     "sqlalchemy",
     "cryptography",
     "httpx2",

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from toolcrib.bridges import FRAMEWORKS
+
 pytestmark = pytest.mark.full
 
 REPOSITORY = Path(__file__).parents[2]
@@ -58,6 +60,62 @@ TOOLS_OUTPUT = """\
 success {"bolt":2} 2
 error invalid_arguments True
 {'description': 'By which way.', 'enum': ['post', 'van'], 'type': 'string', 'default': 'post'}
+"""
+
+SOURCE = """
+import sys
+from toolcrib import MCPServer, Workbench
+
+program = '''
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("calculator")
+@server.tool(structured_output=False)
+def add(a: int, b: int) -> str:
+    return str(a + b)
+server.run("stdio")
+'''
+with Workbench([MCPServer(command=[sys.executable, "-c", program])]) as bench:
+    print(bench.specs()[0].name, bench.call_sync("add", {"a": 1, "b": 2}).text)
+"""
+
+METRICS = """
+from toolcrib import Workbench
+from toolcrib.record import Metrics
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+metrics = Metrics()
+with Workbench([add], recorder=metrics) as bench:
+    bench.call_sync("add", {"a": 1, "b": 2})
+found = [line for line in metrics.text().splitlines() if line.startswith("toolcrib_calls_total{")]
+print(*(line.rpartition(" ")[2] for line in found))
+"""
+
+SPANS = """
+from toolcrib import Workbench
+from toolcrib.record import Spans
+
+def add(a: int, b: int) -> int:
+    return a + b
+
+with Workbench([add], recorder=Spans()) as bench:
+    print(bench.call_sync("add", {"a": 1, "b": 2}).status)
+"""
+
+SEARCH = """
+from toolcrib import Workbench
+
+def drop() -> str:
+    "Delete all invoices."
+    return "gone"
+
+def show() -> str:
+    "Show the weather."
+    return "rain"
+
+with Workbench([drop, show], search=True) as bench:
+    print(bench.call_sync("find_tools", {"query": "invoices"}).unwrap()[0]["name"])
 """
 
 CLIENT = """
@@ -302,6 +360,28 @@ with Workbench(["guest.wasm"]) as bench:
 """
 
 
+DOCUMENT = """
+from toolcrib import openapi_source
+text = "openapi: 3.1.0\\nservers: [{url: https://api.example.com}]\\npaths: {/a: {get: {operationId: look}}}"
+with open("api.yaml", "w") as file:
+    file.write(text)
+print(openapi_source("api.yaml").tools()[0].spec.name)
+"""
+
+
+def check_openapi(programs: Path, run: Run) -> None:
+    assert output(run(programs, "python", "-W", "error", "-c", DOCUMENT)) == "look\n"
+
+
+def prints(program: str, expected: str) -> Callable[[Path, Run], None]:
+    """The check of an extra: what *program* prints, where it is installed."""
+
+    def check(programs: Path, run: Run) -> None:
+        assert output(run(programs, "python", "-W", "error", "-c", program)) == expected
+
+    return check
+
+
 def check_sandbox(programs: Path, run: Run) -> None:
     assert output(run(programs, "python", "-W", "error", "-c", GUEST)) == "trapped\n"
 
@@ -319,17 +399,27 @@ EXTRAS: dict[str, Callable[[Path, Run], None]] = {
     "bedrock": check_asks("BedrockModel", "boto3", ', region="eu-west-1"'),
     "gemini": check_asks("GeminiModel", "google.genai"),
     "images": check_images,
+    "mcp": prints(SOURCE, "add 3\n"),
+    "metrics": prints(METRICS, "1.0\n"),
     "net": check_net,
     "openai": check_asks("OpenAIChat", "openai"),
+    "openapi": check_openapi,
+    "otel": prints(SPANS, "success\n"),
     "postgres": check_postgres,
     "redis": check_redis,
     "sandbox": check_sandbox,
+    "search": prints(SEARCH, "drop\n"),
     "serve": check_serve,
     "store": check_store,
 }
 
 
-@pytest.mark.parametrize("extra", sorted(PROJECT["optional-dependencies"]))
+def test_each_extra_has_a_test() -> None:
+    bridged = {extra for _, extra in FRAMEWORKS.values()}  # in tests/bridges
+    assert {*EXTRAS, *bridged} == {*PROJECT["optional-dependencies"]}
+
+
+@pytest.mark.parametrize("extra", sorted(EXTRAS))
 def test_with_an_extra_it_does_what_the_extra_is_for(extra: str, clean_env: CleanEnv, run: Run) -> None:
     programs = clean_env("--extra", extra)
     assert output(run(programs, "python", "-W", "error", "tools.py")) == TOOLS_OUTPUT
@@ -348,7 +438,7 @@ def test_it_works_with_the_lowest_versions_it_allows(clean_env: CleanEnv, run: R
 def test_its_extras_work_with_the_lowest_versions_they_allow(clean_env: CleanEnv, run: Run) -> None:
     programs = clean_env("--lowest", "--extra", "all")
     # What these need themselves may be newer than what Toolcrib needs.
-    named = [line for line in PROJECT["optional-dependencies"].items() if line[0] not in ("all", "serve")]
+    named = [line for line in PROJECT["optional-dependencies"].items() if line[0] in EXTRAS.keys() - {"all", "serve"}]
     require_lowest([line for _, lines in named for line in lines], programs, run)
     check_all(programs, run)
 

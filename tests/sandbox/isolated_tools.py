@@ -100,7 +100,7 @@ async def look_around(ctx: Context) -> dict[str, Any]:
     await ctx.emit("some text")
     ctx.log.warning("logged %s", "hunter2-secret")
     return {
-        "caller": [ctx.caller.principal, ctx.caller.profile, ctx.caller.thread],
+        "caller": repr((ctx.caller, ctx.caller.claims)),
         "variables": dict(ctx.variables),
         "call": ctx.call.id,
         "left_s": ctx.time_left_s,

@@ -136,7 +136,7 @@ async def test_generators_stream_from_processes(tools: str) -> None:
 
 
 async def test_the_context_works_over_the_pipe(tools: str, caplog: pytest.LogCaptureFixture) -> None:
-    caller = Caller("alice", "work", "t1")
+    caller = Caller("alice", "work", "t1", frozenset({"staff"}), frozenset({("org", "acme")}))
     variables = {"region": "eu", "pool": object()}
     async with Workbench([tools], caller=caller, variables=variables, secrets=[SECRET], timeout_s=60) as bench:
         *events, result = [event async for event in bench.stream(Call("look_around", id="call_7"))]
@@ -145,7 +145,7 @@ async def test_the_context_works_over_the_pipe(tools: str, caplog: pytest.LogCap
         assert events[1:] == [Emitted((Text("some tex"),)), Emitted((Text("t"),))]
         seen = result.value
         assert (seen["caller"], seen["variables"], seen["call"]) == (
-            ["alice", "work", "t1"],
+            repr((caller, caller.claims)),
             {"region": "eu"},
             "call_7",
         )
@@ -338,7 +338,7 @@ async def test_a_file_that_cannot_be_imported_any_more_is_unavailable(
         assert (await bench.call("f", {"a": 1})).value == 2
         file.write_text(tool_text.format(10))
         assert (await bench.call("f", {"a": 1})).value == 2, "a worker keeps what it has imported"
-        processes = bench.crib.resources.get(Processes)
+        processes = bench.crib.executors.get(Processes)
         async with Workbench([file], processes=processes) as reloaded:
             assert (await reloaded.call("f", {"a": 1})).value == 11
         processes.forget()

@@ -31,7 +31,7 @@ class Tree:
     parts: "list[Tree]"
 
 
-@tool(title="Addition", read_only=True, idempotent=True, open_world=False)
+@tool(title="Addition", read_only=True, idempotent=True, open_world=False, icons=["https://crib.example/add.png"])
 async def add(a: int, b: int) -> int:
     """Add two numbers.
 

@@ -266,6 +266,18 @@ async def test_the_tool_that_reads_large_results_is_told_with_the_first_of_them(
         assert notices.heard.empty()
 
 
+@pytest.mark.parametrize("version", ["2025-11-25", NEW])
+async def test_what_a_search_has_found_is_told(version: str) -> None:
+    async with connected(server(Crib([add], search=True)), version) as notices:
+        assert await notices.names() == ["find_tools"]
+        await notices.client.call_tool("find_tools", {"query": "numbers"})
+        await asyncio.wait_for(notices.heard.get(), 20)
+        assert await notices.names() == ["find_tools", "add"]
+        await notices.client.call_tool("find_tools", {"query": "numbers"})
+        assert await notices.names() == ["find_tools", "add"]
+        assert notices.heard.empty()
+
+
 async def test_a_change_in_another_thread_is_told() -> None:
     crib = Crib([add])
     async with connected(server(crib), NEW) as notices:

@@ -7,7 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from mcp import Client
 
-from toolcrib import Crib, SetupError, tool
+from toolcrib import Caller, Crib, SetupError, tool
 from toolcrib.serve import serve_http, server
 
 CRIB = str(Path(__file__).with_name("crib.py"))
@@ -56,9 +56,12 @@ def test_requests_that_are_not_sound_get_a_clear_error_and_the_server_lives(url:
     def status(content: bytes = body(), path: str = "/mcp", **headers: str) -> tuple[int, str]:
         return post(url, content, {**SOUND, **{name.replace("_", "-"): value for name, value in headers.items()}}, path)
 
-    assert status(Host="evil.example") == (421, "Invalid Host header")
-    assert status(Host="127.0.0.1.evil.example:80") == (421, "Invalid Host header")
-    assert status(Origin="http://evil.example") == (403, "Invalid Origin header")
+    for host in ("evil.example", "127.0.0.1.evil.example:80", "127.0.0.1:80.evil.example", "[::1"):
+        number, text = status(Host=host)
+        assert (number, json.loads(text)["title"]) == (421, "Invalid Host header")
+    for origin in ("http://evil.example", "null", "file://localhost", "http://localhost:80.evil.example"):
+        number, text = status(Origin=origin)
+        assert (number, json.loads(text)["title"]) == (403, "Invalid Origin header")
     assert status(Content_Type="text/plain") == (400, "Invalid Content-Type header")
     assert status(path="/other")[0] == 404
     assert status(b" " * 5_000_000) == (413, "Request body too large")
@@ -182,10 +185,19 @@ async def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head() 
     assert min(seconds) < 0.03
 
 
-async def test_other_computers_are_let_in_by_name_only() -> None:
-    with pytest.raises(SetupError, match=r"Serving on 0\.0\.0\.0 lets anybody .* allowed_hosts=\['name:8642'\]"):
+def anybody(_: Mapping[str, str]) -> Caller:
+    return Caller()
+
+
+async def test_other_computers_are_let_in_by_name_only_and_where_somebody_asks_who_they_are() -> None:
+    with pytest.raises(SetupError, match=r"Serving on 0\.0\.0\.0 lets anybody .* Identify who calls"):
         await serve_http(Crib([add]), host="0.0.0.0")
-    async with served(Crib([add]), allowed_hosts=["crib.example"]) as url:
+    for name in ("crib.example", "crib.example:*", "[2001:db8::1]:80"):
+        with pytest.raises(SetupError, match="Serving under these names lets anybody"):
+            await serve_http(Crib([add]), allowed_hosts=[name])
+    hosts = {"allowed_hosts": ["crib.example"], "base_url": "https://public.example/base"}
+    async with served(Crib([add]), identify=anybody, **hosts) as url:
+        assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": "public.example"}))[0] == 200
         for host, status in [("crib.example", 200), ("other.example", 421)]:
             assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": host}))[0] == status
         origin = {**SOUND, "Host": "crib.example", "Origin": "https://crib.example"}
@@ -256,3 +268,56 @@ except toolcrib.SetupError as error:
     assert ran.stdout == (
         f"Serving tools needs the package '{package}', which is missing: pip install 'toolcrib[serve]'\n"
     )
+
+
+def test_headers_that_are_not_those_of_the_body_are_refused(url: str) -> None:
+    sound = {**SOUND, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
+    content = body("tools/call", name="add", arguments={"a": 1, "b": 2})
+    assert post(url, content, sound)[0] == 200
+    for wrong in (
+        {"Mcp-Name": "crash"},
+        {"Mcp-Name": "ADD"},
+        {"Mcp-Method": "resources/read"},
+        {"MCP-Protocol-Version": "2025-11-25"},
+        {"MCP-Protocol-Version": "2099-01-01"},
+    ):
+        status, text = post(url, content, {**sound, **wrong})
+        assert (status, json.loads(text)["error"]["code"] in (-32020, -32022, -32600)) == (400, True), (wrong, text)
+    read = {**SOUND, "Mcp-Method": "resources/read", "Mcp-Name": "notes://a"}
+    status, text = post(url, body("resources/read", uri="notes://b"), read)
+    assert (status, json.loads(text)["error"]["code"]) == (400, -32020)
+
+
+def test_a_call_whose_stream_is_closed_is_cancelled(url: str) -> None:
+    headers = {**SOUND, "Mcp-Method": "tools/call"}
+
+    def seen() -> str:
+        return post(url, body("tools/call", name="seen", arguments={}), {**headers, "Mcp-Name": "seen"})[1]
+
+    def until(event: str) -> None:
+        started = perf_counter()
+        while event not in seen():
+            assert perf_counter() < started + 20
+
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    content = body("tools/call", name="hang", arguments={"me": "closing"})
+    connection.request("POST", "/mcp", content, {**headers, "Mcp-Name": "hang"})
+    until("closing began")
+    connection.close()
+    until("closing was cancelled")
+
+
+def test_hostile_answers_and_states_get_a_clear_error(url: str) -> None:
+    headers = {**SOUND, "Mcp-Method": "tools/call", "Mcp-Name": "add"}
+    for odd in (
+        {"requestState": 7},
+        {"requestState": {"v": 1}},
+        {"requestState": "v1." + "A" * 1_000_000},
+        {"inputResponses": []},
+        {"inputResponses": {"a": 7}},
+        {"inputResponses": {"a": {"action": "perhaps"}}},
+    ):
+        status, text = post(url, body("tools/call", name="add", arguments={"a": 1, "b": 2}, **odd), headers)
+        assert (status in (200, 400), json.loads(text)["error"]["code"]) == (True, -32602), (odd.keys(), status, text)
+    status, text = post(url, body("tools/call", name="add", arguments={"a": 1, "b": 2}, requestState=None), headers)
+    assert (status, '"text":"3"' in text) == (200, True)

@@ -51,6 +51,7 @@ async def test_a_tool_is_listed_with_all_its_spec_says(connect) -> None:
         },
         "outputSchema": {"type": "object", "properties": {"result": {"type": "integer"}}, "required": ["result"]},
         "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
+        "icons": [{"src": "https://crib.example/add.png"}],
     }
     assert tools["nothing"].model_dump(mode="json", by_alias=True, exclude_none=True) == {
         "name": "nothing",

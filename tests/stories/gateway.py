@@ -1,23 +1,23 @@
-"""A gateway for two people: each calls tools under their own name, over MCP. `python gateway.py PORT`."""
+"""A gateway for two people: each calls tools with a key of their own, over MCP. `python gateway.py PORT`."""
 
 import asyncio
 import sys
 from collections.abc import Mapping
 
 from toolcrib import Caller, Crib
-from toolcrib.serve import serve_http
-
-KEYS = {"key-of-alice": "alice", "key-of-bob": "bob"}
-
-
-def identify(headers: Mapping[str, str]) -> Caller:
-    """Whoever has a key: MCP clients send it, and browsers have it in the cookie of a login."""
-    key = headers.get("authorization", "").removeprefix("Bearer ") or headers["cookie"].removeprefix("key=")
-    return Caller(KEYS[key])
+from toolcrib.serve import Authenticator, serve_http
+from toolcrib.serve.keys import AccessKeys
 
 
 async def main() -> None:
     crib = Crib.from_config("toolcrib.toml")
+    by_key = Authenticator(AccessKeys(crib.options["store"]))
+
+    async def identify(headers: Mapping[str, str]) -> Caller:
+        """Whoever has a key: MCP clients send it, and browsers have it in the cookie of a login."""
+        cookie = headers.get("cookie", "").removeprefix("key=")
+        return await by_key({"authorization": f"Bearer {cookie}"} if cookie else headers)
+
     await serve_http(crib, identify, port=int(sys.argv[1]), ready=lambda url: print(f"serving {url}", flush=True))
 
 

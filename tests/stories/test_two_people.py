@@ -1,6 +1,6 @@
 """Story 3, two people and one gateway: each has their own account, also after a kill, and no secret is in clear.
 
-Left out until there are remote MCP servers: one of them beside the dead one.
+One tool needs OAuth, one is of a remote MCP server, and a server beside it is dead.
 """
 
 import asyncio
@@ -34,11 +34,13 @@ providers = "providers.toml"
 
 [[source]]
 from = "tools.py"
-tools = ["who", "add"]
 
 [[source]]
-from = "tools.py:dead"
-required = false
+command = ["python", "server.py"]
+
+[[source]]
+url = "http://127.0.0.1:9/mcp"
+prefix = "dead_"
 
 [auth.local]
 client_id = "web"
@@ -62,6 +64,16 @@ class Gateway:
         self.folder, self.environ, self.port = folder, environ, port
         self.url = f"http://127.0.0.1:{port}"
         self.written: list[str] = []
+        self.keys: dict[str, str] = {}
+
+    def add_key(self, name: str) -> None:
+        """What `toolcrib keys add` prints is seen by its owner alone."""
+        done = subprocess.run(
+            ["toolcrib", "keys", "add", name], cwd=self.folder, env=self.environ, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        self.keys[name] = done.stdout.strip()
+        self.written.append(done.stderr)
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -97,7 +109,7 @@ class Gateway:
     async def client(self, name: str) -> AsyncIterator[Callable[..., Any]]:
         """A call of a tool by an MCP client that has the key of *name*: whether it succeeded, and its text."""
         async with (
-            httpx2.AsyncClient(headers={"Authorization": f"Bearer key-of-{name}"}, timeout=60) as http,
+            httpx2.AsyncClient(headers={"Authorization": f"Bearer {self.keys[name]}"}, timeout=60) as http,
             Client(streamable_http_client(f"{self.url}/mcp", http_client=http)) as client,
         ):
 
@@ -111,7 +123,7 @@ class Gateway:
 
     def come_back(self, url: str, name: str) -> int:
         """The status of the page that the browser of *name* is sent back to."""
-        page = httpx2.get(url, headers={"Cookie": f"key=key-of-{name}"})
+        page = httpx2.get(url, headers={"Cookie": f"key={self.keys[name]}"})
         self.written.append(page.text)
         return page.status_code
 
@@ -125,6 +137,7 @@ def gateway(
         port = free.getsockname()[1]
     shutil.copy(HERE / "gateway.py", tmp_path)
     shutil.copy(HERE / "gateway_tools.py", tmp_path / "tools.py")
+    shutil.copy(HERE / "gateway_server.py", tmp_path / "server.py")
     (tmp_path / "toolcrib.toml").write_text(SETTINGS.replace("PORT", str(port)))
     yield Gateway(tmp_path, {**user_environ(programs), "CLIENT_SECRET": SECRET}, port)
 
@@ -138,19 +151,22 @@ def provider(gateway: Gateway) -> Iterator[Provider]:
 
 
 def address_in(text: str) -> str:
-    found = re.search(r"\((http://\S+)\)", text)
+    found = re.search(r"http://\S+", text)
     assert found is not None, text
-    return found[1]
+    return found[0].rstrip(".,)")
 
 
 @pytest.mark.full
 async def test_each_has_their_own_account_over_a_kill_and_a_stale_token_is_refreshed_once(
     gateway: Gateway, provider: Provider
 ) -> None:
-    canaries = {SECRET}
+    for name in ("alice", "bob"):
+        gateway.add_key(name)
+    canaries = {SECRET, *gateway.keys.values()}
+    nobody = httpx2.Headers({"Authorization": "Bearer toolcrib_" + "0" * 12 + "_" + "A" * 43})
 
     async def granted(vault: DatabaseVault) -> Grant:
-        ((_, grant),) = await vault.owned_by("alice")
+        ((_, grant),) = await vault.owned_by("key:alice")
         assert grant is not None
         canaries.update(grant.secrets)
         return grant
@@ -173,21 +189,26 @@ async def test_each_has_their_own_account_over_a_kill_and_a_stale_token_is_refre
             assert (is_done, "Grant access to your account at Local" in text) == (False, True)
             # The dead server costs its own tools, and nobody else's.
             for call in (alice, bob):
-                assert await call("add", a=1, b=2) == (True, "3")
-                assert (await call("search", text="x"))[0] is False
+                assert await call("add", a=1, b=2) == (True, '{"result":3}')
+            assert (
+                httpx2.post(f"{gateway.url}/api/tools/add/call", headers=nobody, json={"a": 1, "b": 2}).status_code
+                == 401
+            )
+            ready = httpx2.get(f"{gateway.url}/readyz").json()
+            assert [one["state"] for one in ready["sources"] if "127.0.0.1:9" in one["name"]] == ["unavailable"]
     with gateway.running():
         async with gateway.client("alice") as alice, gateway.client("bob") as bob:
             assert await alice("who") == (True, "200 alice")
             assert (await bob("who"))[0] is False
-            assert gateway.command("call", "who", "--principal", "alice") == (0, "200 alice\n")
-            assert gateway.command("call", "who", "--principal", "bob")[0] == 3
-            assert gateway.command("auth", "list", "--principal", "alice")[1].startswith("local\toauth2\tdefault\t")
-            assert gateway.command("auth", "show", "local", "--principal", "alice", "--json")[0] == 0
-            assert gateway.command("auth", "list", "--principal", "bob") == (0, "")
+            assert gateway.command("call", "who", "--principal", "key:alice") == (0, "200 alice\n")
+            assert gateway.command("call", "who", "--principal", "key:bob")[0] == 3
+            assert gateway.command("auth", "list", "--principal", "key:alice")[1].startswith("local\toauth2\tdefault\t")
+            assert gateway.command("auth", "show", "local", "--principal", "key:alice", "--json")[0] == 0
+            assert gateway.command("auth", "list", "--principal", "key:bob") == (0, "")
 
             store = Store(gateway.folder / "data" / "store.db")
             vault = DatabaseVault(store)
-            ((owner, _),) = await vault.owned_by("alice")
+            ((owner, _),) = await vault.owned_by("key:alice")
             stale = replace(await granted(vault), expires_at=datetime.now(UTC) - timedelta(hours=1))
             assert await vault.put(owner, stale, version=(await vault.get(owner)).version)  # type: ignore[union-attr]
             before = provider.counts()
@@ -199,7 +220,7 @@ async def test_each_has_their_own_account_over_a_kill_and_a_stale_token_is_refre
             assert after["refused"] == before["refused"]
             assert (await granted(vault)).refresh_token != stale.refresh_token
             store.close()
-    assert gateway.command("auth", "revoke", "local", "--principal", "alice")[0] == 0
-    assert gateway.command("call", "who", "--principal", "alice", "--json")[0] == 3
-    assert len(canaries) >= 7
+    assert gateway.command("auth", "revoke", "local", "--principal", "key:alice")[0] == 0
+    assert gateway.command("call", "who", "--principal", "key:alice", "--json")[0] == 3
+    assert len(canaries) >= 9
     require_hidden(canaries, *gateway.written, folder=gateway.folder)

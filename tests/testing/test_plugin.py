@@ -255,7 +255,9 @@ def test_it():
     assert [name for name in ("pydantic", "jsonschema_rs", "griffe", "mcp", "typer") if name in sys.modules] == []
 """
     )
-    result = pytester.runpytest_subprocess("-p", "no:cacheprovider", "-p", "no:hypothesispytest")
+    result = pytester.runpytest_subprocess(
+        "-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-p", "no:schemathesis"
+    )
     result.assert_outcomes(passed=1)
 
 

@@ -214,6 +214,9 @@ async def test_output_that_is_not_text_is_an_invalid_result(module: Module) -> N
     [
         ('(import "env" "system" (func)) (func (export "_start"))', "", "It imports env.system, which nothing here"),
         ('(func (export "run"))', WASI, "It is not a program: it has no '_start'."),
+        ('(func (export "_start") (param i64))', WASI, "It is not a program: it has no '_start'."),
+        ('(func (export "_start") (result i32) (i32.const 1))', WASI, "It is not a program: it has no '_start'."),
+        ('(global (export "_start") i32 (i32.const 1))', WASI, "It is not a program: it has no '_start'."),
     ],
 )
 async def test_a_module_that_is_not_a_program_for_wasi_is_unavailable_with_the_reason(
@@ -288,8 +291,21 @@ async def test_a_cache_that_others_can_write_to_is_not_used(module: Module, cach
 async def test_two_hundred_calls_at_once_do_not_mix_what_they_write(module: Module) -> None:
     async with Workbench([module(ECHO, "echo")]) as bench:
         given = [{"n": n, "text": "x" * (n * 37 % 9000)} for n in range(200)]
+        assert (await bench.call("echo", {})).status == "success"  # compiled
+        loop = asyncio.get_running_loop()
+        late = [0.0]
+
+        async def watch() -> None:
+            while True:
+                at = loop.time()
+                await asyncio.sleep(0.005)
+                late.append(loop.time() - at - 0.005)
+
+        watching = asyncio.create_task(watch())
         results = await asyncio.gather(*(bench.call("echo", one) for one in given))
+        watching.cancel()
         assert [result.value for result in results] == given
+        assert max(late) < 1  # 0.012 s on two quiet cores
 
 
 async def test_large_input_and_output_pass_whole(module: Module) -> None:

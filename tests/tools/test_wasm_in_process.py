@@ -161,6 +161,18 @@ async def test_a_guest_without_a_memory_is_stopped(module: Module) -> None:
     assert await outcome(HERE.to(file)) == ("trapped", "Tool 'guest' was stopped: a function of WASI refused it.")
 
 
+@pytest.mark.parametrize(
+    "named", ["(func $f) (export", "(global $f i32 (i32.const 9)) (export", "(table $f 1 funcref) (export"]
+)
+async def test_what_is_called_memory_and_is_none_is_not_taken_for_one(module: Module, named: str) -> None:
+    code = (
+        f'{named} "memory" ({named[1:].partition(" ")[0]} $f)) (func (export "_start") '
+        "(call $exit (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))"
+    )
+    file = module(code, wasi=WASI.partition("(memory")[0])
+    assert await outcome(HERE.to(file)) == ("trapped", "Tool 'guest' was stopped: a function of WASI refused it.")
+
+
 async def test_its_environment_is_what_it_was_given(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_THE_HOST", "not for guests")
     needs = 'variables = ["UNITS"]\nauth = [{ secret = "WEATHER_KEY" }]'

@@ -52,7 +52,8 @@ async def test_a_program_gets_what_the_command_does(folder: Path) -> None:
     config = config_of(folder / "toolcrib.toml", environ={"KEY": "the-key", "TOOLCRIB_TIMEOUT_S": "7"})
     assert config.options["timeout_s"] == 7
     bench = Workbench(config.sources, **config.options)
-    assert [(spec.name, spec.timeout_s) for spec in bench.specs()] == [("my_peek", None), ("my_wipe", 9.0)]
+    assert [(spec.name, spec.timeout_s) for spec in bench.specs()] == [("my_peek", None)]  # the other is denied
+    assert bench.crib.registry.get("my_wipe").spec.timeout_s == 9
     assert (await bench.call("my_peek")).text == "{'key': '[secret]'}"
     denied = await bench.call("my_wipe", {"disk": "sda"})
     assert denied.error is not None

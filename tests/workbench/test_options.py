@@ -29,6 +29,7 @@ def test_what_a_file_may_set_has_these_defaults() -> None:
         "show_errors": False,
         "max_result_chars": 20_000,
         "pending_s": 900.0,
+        "search": False,
     }
     assert require_options({"timeout_s": 0.5, "max_result_chars": 1000}, of="Crib")["timeout_s"] == 0.5
 

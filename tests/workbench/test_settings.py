@@ -16,7 +16,7 @@ import pytest
 
 from toolcrib import Tool, ToolcribError
 from toolcrib.schema.declared import doc_of
-from toolcrib.schema.toml_lines import lines_of
+from toolcrib.schema.toml import lines_of
 from toolcrib.workbench import Limit, Retries, Rule, Workbench
 from toolcrib.workbench.config import with_deadlines
 from toolcrib.workbench.options import FileOptions
@@ -61,12 +61,14 @@ def problems(read: Read) -> Problems:
 
 def test_an_unknown_key_is_refused_with_the_nearest_name_and_its_line(problems: Problems) -> None:
     text = 'timout_s = 5\n\n[[source]]\nfrom = "a.py"\n[[source]]\nfrm = "b.py"\n[server]\n"prot" = 1\n[[sources]]\n'
-    takes = "It takes: from, required, trusted, allow, tools, without, tags, hint, rename, prefix."
+    takes = "It takes: from, command, url, headers, env, required, trusted, allow, openapi, tools, without, tags, "
+    takes += "hint, rename, prefix."
     every = ", ".join(schema()["properties"])
     assert problems(text) == [
         f"1: There is no key 'timout_s'. Did you mean 'timeout_s'? It takes: {every}.",
         f"6: There is no key 'frm' in [[source]]. Did you mean 'from'? {takes}",
-        "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port, public_base_url.",
+        "8: There is no key 'prot' in [server]. Did you mean 'port'? It takes: host, port, public_base_url, "
+        "allowed_hosts, keys, issuer, audience, scopes, groups_claim, grace_s.",
         f"9: There is no key 'sources'. Did you mean 'source'? It takes: {every}.",
     ]
 
@@ -276,9 +278,24 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_SERVER_HOST": "localhost",
         "TOOLCRIB_SERVER_PORT": "0",
         "TOOLCRIB_SERVER_PUBLIC_BASE_URL": "https://tools.example.com",
+        "TOOLCRIB_SERVER_KEYS": "true",
+        "TOOLCRIB_SERVER_ISSUER": "https://id.example.com",
+        "TOOLCRIB_SERVER_AUDIENCE": "tools",
+        "TOOLCRIB_SERVER_GROUPS_CLAIM": "roles",
         "TOOLCRIB_STORE_URL": "postgresql://us@db/tools",
         "TOOLCRIB_STORE_KEY": "/keys/store.key",
         "TOOLCRIB_PROVIDERS": "/more/providers.toml",
+        "TOOLCRIB_CALLS_ENABLED": "no",
+        "TOOLCRIB_CALLS_CONTENT": "yes",
+        "TOOLCRIB_CALLS_COMMIT_START": "no",
+        "TOOLCRIB_CALLS_MAX_AGE_S": "60",
+        "TOOLCRIB_CALLS_MAX_BYTES": "1000",
+        "TOOLCRIB_CALLS_SPANS": "yes",
+        "TOOLCRIB_CALLS_METRICS": "yes",
+        "TOOLCRIB_LOG_FORMAT": "json",
+        "TOOLCRIB_LOG_CALLS": "yes",
+        "TOOLCRIB_SERVER_GRACE_S": "3",
+        "TOOLCRIB_SEARCH": "50",
     }
     values = read("", **environ).values
     lists = {"source", "rule", "limit", "retry", "deadline", "secrets", "variables", "auth", "secret", "net"}
@@ -288,10 +305,32 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "show_errors": True,
         "max_result_chars": 5000,
         "pending_s": 7.0,
+        "search": 50,
         "policy": {"default": "deny"},
-        "server": {"host": "localhost", "port": 0, "public_base_url": "https://tools.example.com"},
+        "server": {
+            "host": "localhost",
+            "port": 0,
+            "public_base_url": "https://tools.example.com",
+            "allowed_hosts": [],
+            "keys": True,
+            "issuer": "https://id.example.com",
+            "audience": "tools",
+            "scopes": [],
+            "groups_claim": "roles",
+            "grace_s": 3.0,
+        },
         "store": {"url": "postgresql://us@db/tools", "key": "/keys/store.key"},
         "providers": "/more/providers.toml",
+        "calls": {
+            "enabled": False,
+            "content": True,
+            "commit_start": False,
+            "max_age_s": 60.0,
+            "max_bytes": 1000,
+            "spans": True,
+            "metrics": True,
+        },
+        "log": {"format": "json", "calls": True},
     }
     assert {name.lower() for name in values.model_fields_set | lists} == set(schema()["properties"])
 
@@ -345,7 +384,6 @@ message = "Rows stay."
     bench = Workbench([tools], **settings.options())
     assert [(spec.name, spec.description, spec.timeout_s) for spec in bench.specs()] == [
         ("db_read_row", "Read.", 9.0),
-        ("db_remove", "Remove a row.", None),
     ]
     assert (await bench.call("db_read_row", {"row": 3})).value == 3
     denied = await bench.call("db_remove", {"row": 3})
@@ -505,9 +543,11 @@ def keys_of(data: Any, path: str = "") -> Iterator[str]:
 
 
 def test_the_complete_example_of_the_documentation_has_every_key() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text()
-    example = page.partition("```toml\n# toolcrib.toml\n")[2].partition("```")[0]
-    assert sorted({*keys_in(schema(), schema())} - {*keys_of(tomllib.loads(example))}) == []
+    docs = Path(__file__).parents[2] / "docs"
+    example = (docs / "configuration.md").read_text().partition("```toml\n# toolcrib.toml\n")[2].partition("```")[0]
+    servers = (docs / "gateway.md").read_text().partition("```toml\n")[2].partition("```")[0]
+    shown = {*keys_of(tomllib.loads(example)), *keys_of(tomllib.loads(servers))}
+    assert sorted({*keys_in(schema(), schema())} - shown) == []
 
 
 def test_references_in_the_store_are_resolved(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import re
-import tomllib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from inspect import isawaitable
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any, get_args
 
 from ..core import Call, LoadError, SetupError
 from ..formats import Reply, Stop, TextDelta, Usage
+from ..schema.toml import parse_toml
 from .model import ModelError, ModelProblem, Request
 
 Script = Iterable[Any] | Callable[[Request], Any | Awaitable[Any]]
@@ -158,7 +158,7 @@ def _read(file: Path) -> Any:
         case ".json":
             return json.loads(file.read_text(encoding="utf-8"))
         case ".toml":
-            return tomllib.loads(file.read_text(encoding="utf-8"))
+            return parse_toml(file.read_text(encoding="utf-8"))
         case _:
             raise LoadError(f"{file}: a script must be a .json or a .toml file.")
 

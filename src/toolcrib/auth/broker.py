@@ -32,13 +32,12 @@ from ..core import (
     await_on,
     log_failure,
 )
-from ..net import client
-from ..schema.describe import closest_match, did_you_mean, display_name
 from .authorizations import CallbackError, Completed, new_authorization, pending_of
-from .catalogue import Client, OAuth2, Provider, absent_settings, load_catalogue
+from .catalogue import Client, OAuth2, Provider, load_catalogue
 from .flows import Flow, FlowError
 from .grant import Grant, Owner
 from .needed import OPERATOR, Needed, secret_owner
+from .providers import Providers
 from .states import STEPS, covers, is_over, ready_until, state_of
 from .vault import Authorization, MemoryVault, StoredGrant, Vault
 
@@ -65,8 +64,9 @@ class CredentialBroker(Broker):
     *clients* are what the providers know this program as, by the provider's name; *catalogue* is a file of providers
     beside those that come with the package. *secrets* are the operator's, by name, for callers who have none of their
     own. *redirect_uri* is where providers send people back to; without it nobody can be sent. *form_uri* is where a
-    person enters a key or a secret. *allow* are hosts and networks that are reached although they are private, as for
-    `net.client`. *clock* gives the time by which grants and questions expire, as an aware datetime.
+    person enters a key or a secret. *client_document_url* is where this program describes itself, for servers that take
+    such a document as the id of a client. *allow* are hosts and networks that are reached although they are private, as
+    for `net.client`. *clock* gives the time by which grants and questions expire, as an aware datetime.
     """
 
     def __init__(
@@ -78,6 +78,7 @@ class CredentialBroker(Broker):
         secrets: Mapping[str, str] | None = None,
         redirect_uri: str | None = None,
         form_uri: str | None = None,
+        client_document_url: str | None = None,
         allow: Iterable[str] = (),
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
@@ -85,17 +86,14 @@ class CredentialBroker(Broker):
         self.vault: Vault = MemoryVault() if vault is None else vault
         self.redirect_uri = redirect_uri
         self.form_uri = form_uri
-        self._clients = dict(clients or {})
         self._secrets = dict(secrets or {})
         self._allow = tuple(allow)
-        self._http = partial(client, allow=self._allow, timeout_s=20.0, max_bytes=1024 * 1024)
         self._clock = clock
-        self._resolved: dict[ToolAuth, Needed] = {}
-        self._discovered: dict[str, OAuth2] = {}
         self._given: dict[tuple[ToolAuth, str, str], _Given] = {}
         self._refreshes: set[asyncio.Task[Any]] = set()
-        for name in self._clients:
-            self._entry(name)
+        self._known = Providers(
+            self.providers, clients or {}, self._allow, self.vault, redirect_uri, client_document_url, clock
+        )
 
     # The broker of the pipeline
 
@@ -112,6 +110,7 @@ class CredentialBroker(Broker):
                 elif (last := await self._as_last(required, caller)) is not None:
                     found = last
                 else:
+                    await self.discover(required.provider)
                     found = await self._credential(self.needed(required, call.tool), caller, call.tool)
                     await self._keep(required, caller, found)
                 if isinstance(found, Pending):
@@ -124,24 +123,11 @@ class CredentialBroker(Broker):
 
     def needed(self, required: ToolAuth, tool: str) -> Needed:
         """*required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
-        if (found := self._resolved.get(required)) is not None:
-            return found
-        try:
-            entry = self._entry(required.provider)
-            name, handler = entry.handler(required.handler)
-        except SetupError as error:
-            raise ToolError(f"Tool '{tool}' needs credentials that nobody can give: {error}", "unauthorized") from None
-        except LookupError as known:
-            raise ToolError(
-                f"'{required.provider}' has no handler '{display_name(required.handler or '')}'. It has: {known}.",
-                "unauthorized",
-            ) from None
-        if required.scopes and not (isinstance(handler, OAuth2) and handler.scoped):
-            raise ToolError(f"'{required.provider}' has no scopes with its handler '{name}'.", "unauthorized")
-        is_of_program = isinstance(handler, OAuth2) and handler.grant == "client_credentials"
-        needed = Needed(required.provider, name, entry, handler, tuple(required.scopes), is_of_program)
-        self._resolved[required] = needed
-        return needed
+        return self._known.needed(required, tool)
+
+    async def discover(self, provider: str) -> None:
+        """Find out how access to the server *provider* is given, where that is `mcp:URL`. Raises ToolError."""
+        await self._known.find(provider)
 
     # Asking
 
@@ -155,6 +141,7 @@ class CredentialBroker(Broker):
                 found = await self._secret(required, caller, tool)
                 asked += [found] if isinstance(found, Pending) else []
                 continue
+            await self.discover(required.provider)
             needed = self.needed(required, tool)
             key = (needed.provider, needed.handler_name)
             scopes = {*needed.scopes, *(united[key].scopes if key in united else ())}
@@ -221,6 +208,7 @@ class CredentialBroker(Broker):
         found = await self.find(query.get("state", ""), caller=caller)
         if found.owner.handler != "oauth2" or not await self.vault.close(found):
             raise CallbackError("This authorization was completed already.", "unknown")
+        await self.discover(found.owner.provider)
         needed = self.needed(ToolAuth(found.owner.provider, found.owner.handler), found.owner.provider)
         try:
             flow = self.flow(needed)
@@ -276,6 +264,7 @@ class CredentialBroker(Broker):
     async def _end(self, owner: Owner, grant: Grant) -> None:
         """Tell the provider that *grant* ends, if it wants to know. Where that fails, it is logged."""
         try:
+            await self.discover(owner.provider)
             needed = self.needed(ToolAuth(owner.provider, owner.handler), owner.provider)
             if isinstance(needed.handler, OAuth2):
                 await self.flow(needed).revoke(grant)
@@ -290,10 +279,7 @@ class CredentialBroker(Broker):
 
     def missing(self, name: str) -> list[str]:
         """The settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
-        entry = self._entry(name)
-        if entry.oauth2 is None or (entry.default or "oauth2") != "oauth2":
-            return []
-        return absent_settings(entry, entry.oauth2, self._clients.get(name))
+        return self._known.missing(name)
 
     # Giving
 
@@ -321,14 +307,19 @@ class CredentialBroker(Broker):
 
     async def _credential(self, needed: Needed, caller: Caller, tool: str) -> Credential | Pending:
         owner = needed.owner(caller)
-        stored = seen = await self.vault.get(owner)
+        stored = await self.vault.get(owner)
+        if stored is not None and not needed.fits(stored.grant):
+            await self.vault.remove(owner, version=stored.version)
+            stored = None
+        seen = stored
         state = state_of(stored, needed.scopes, self._clock())
         if tried := STEPS[state] == "refresh" or (needed.is_of_program and STEPS[state] != "give"):
             stored = await self._refreshed(needed, owner, stored)
             state = state_of(stored, needed.scopes, self._clock(), is_refreshed=True)
         if STEPS[state] == "give" and stored is not None:
-            client = self._clients.get(needed.provider)
-            return needed.credential(stored.grant, {} if client is None else client.parameters, self._allow)
+            client = self._known.clients.get(needed.provider)
+            given = needed.credential(stored.grant, {} if client is None else client.parameters, self._allow)
+            return replace(given, refused=partial(self._refused, owner, stored))
         if needed.is_of_program:
             raise ToolError(f"'{needed.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
         has_ended, granted = seen is not None and state != "needs_scopes", () if seen is None else seen.grant.scopes
@@ -337,6 +328,15 @@ class CredentialBroker(Broker):
         if STEPS[state] == "wait" and asked is not None:
             return pending_of(asked, title=needed.entry.title, tool=tool, has_ended=has_ended)
         return await self.ask(needed, caller, tool, granted, has_ended=has_ended)
+
+    async def _refused(self, owner: Owner, stored: StoredGrant) -> None:
+        """The token of *stored* is not accepted any more: it is refreshed before it is given again, or asked for."""
+        self._known.forget(owner.provider)
+        grant = stored.grant
+        if grant.refresh_token:
+            await self.vault.put(owner, replace(grant, expires_at=self._clock()), version=stored.version)
+        else:
+            await self.vault.remove(owner, version=stored.version)
 
     async def _asked(self, owner: Owner, scopes: Sequence[str]) -> Authorization | None:
         """What *owner* has been asked for already, if it is all of *scopes*, and the answer comes here."""
@@ -430,21 +430,4 @@ class CredentialBroker(Broker):
 
     def flow(self, needed: Needed) -> Flow:
         """The OAuth requests for *needed*. Raises ToolError `unauthorized`, naming the settings that are missing."""
-        assert isinstance(needed.handler, OAuth2)
-        client = self._clients.get(needed.provider)
-        absent = absent_settings(needed.entry, needed.handler, client)
-        if client is None or absent not in ([], ["client_secret"]):  # a public client has no secret
-            raise ToolError(
-                f"'{needed.provider}' is not configured: [auth.{needed.provider}] in the settings needs "
-                f"{' and '.join(absent)}.",
-                "unauthorized",
-            )
-        return Flow(needed.provider, needed.handler, client, self._http, self._discovered, clock=self._clock)
-
-    def _entry(self, name: str) -> Provider:
-        if (entry := self.providers.get(name)) is None:
-            hint = did_you_mean(closest_match(name, self.providers))
-            raise SetupError(
-                f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
-            )
-        return entry
+        return self._known.flow(needed)

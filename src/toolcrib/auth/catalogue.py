@@ -4,7 +4,6 @@ A provider is a table. Each way to its credentials is a table in it: `oauth2`, `
 """
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
@@ -21,7 +20,7 @@ from ..core import SetupError, ToolcribError
 from ..net import Guard
 from ..schema.declared import Keys, Strict, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_name
-from ..schema.toml_lines import line_at, lines_of
+from ..schema.toml import line_at, lines_of, parse_toml
 
 HandlerName = Literal["oauth2", "token", "basic", "keypair"]
 HANDLERS: tuple[HandlerName, ...] = ("oauth2", "token", "basic", "keypair")
@@ -61,6 +60,9 @@ class OAuth2(Strict):
     issuer: str | None = Field(
         default=None,
         description="What `iss` in a callback must be (RFC 9207). Without `token_url`, what it publishes is used.",
+    )
+    resource: str | None = Field(
+        default=None, description="What tokens are for, where that is sent with each request (RFC 8707)."
     )
     iss_required: bool = Field(default=False, description="Whether each callback has `iss`.")
     grant: Literal["authorization_code", "client_credentials"] = Field(
@@ -273,10 +275,10 @@ def read_catalogue(text: str, place: str) -> Mapping[str, Provider]:
     """The providers in *text*, TOML with a table for each. *place* is where it is from, for errors."""
     text = text.replace("\r\n", "\n")
     try:
-        data: dict[str, Any] = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_toml(text)
+    except ValueError as error:
         at = _LINE.search(str(error))
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else _LINE.sub("", str(error))
+        reason = _LINE.sub("", str(error))
         line = f":{at[1]}" if at else ""
         raise SetupError(f"{place}{line}: This is not valid TOML: {reason}.") from None
     found: dict[str, Provider] = {}

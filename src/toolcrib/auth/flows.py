@@ -106,7 +106,7 @@ class Flow:
             parameters |= {"code_challenge": challenge, "code_challenge_method": "S256"}
         if table.scoped and scopes:
             parameters[table.scope_parameter] = table.scope_separator.join(scopes)
-        parameters |= {"redirect_uri": redirect_uri, "state": state}
+        parameters |= {"redirect_uri": redirect_uri, "state": state, **_resource(table)}
         try:
             url: str = prepare_grant_uri(self._filled(table.authorize_url), self.client.id, "code", **parameters)
         except UnicodeEncodeError:
@@ -221,7 +221,7 @@ class Flow:
     async def _token(self, body: Mapping[str, str], asked: Sequence[str], before: Grant | None = None) -> Grant:
         table = await self.table()
         assert table.token_url is not None
-        answer = await self._post(table.token_url, body)
+        answer = await self._post(table.token_url, {**body, **_resource(table)})
         grant = self._grant(table, answer, asked, before)
         if self.on_answer is not None:
             self.on_answer(answer)
@@ -316,6 +316,7 @@ class Flow:
             expires_at=None if lives_s is None else self.clock() + timedelta(seconds=lives_s),
             detail={
                 **(before.detail if before else {}),
+                **({"issuer": table.issuer} if table.resource and table.issuer else {}),
                 **{name: text for name, text in kept.items() if len(text) <= _LONGEST_DETAIL and text.isprintable()},
             },
         )
@@ -388,6 +389,10 @@ class _BearerAuth(httpx2.Auth):
 
 def _is_token(text: str) -> bool:
     return text.isascii() and text.isprintable() and " " not in text and text != ""
+
+
+def _resource(table: OAuth2) -> dict[str, str]:
+    return {} if table.resource is None else {"resource": table.resource}
 
 
 def _read(response: httpx2.Response) -> dict[str, Any] | None:

@@ -32,6 +32,13 @@ class Needed:
             return Owner(OPERATOR, "default", self.provider, self.handler_name)
         return Owner.of(caller, self.provider, self.handler_name)
 
+    def fits(self, grant: Grant) -> bool:
+        """Whether *grant* was given where this one would be: a server may have changed who gives access to it."""
+        handler = self.handler
+        if not isinstance(handler, OAuth2) or handler.resource is None:
+            return True
+        return grant.detail.get("issuer") == handler.issuer
+
     def credential(self, grant: Grant, parameters: Mapping[str, str], allow: Sequence[str]) -> Credential:
         """What a tool is given of *grant*. *parameters* are those of the client, which fill templates of hosts."""
         handler = self.handler

@@ -5,7 +5,7 @@ from .events import EventQueue, EventStream, streamed
 from .execute import Bounded
 from .outcome import error_result
 from .pending import PendingCalls
-from .pipeline import check, reset, run
+from .pipeline import check, reset, run, would_ask
 from .retry import may_be_repeated
 from .runtime import Resources, Retries, Runtime
 
@@ -24,4 +24,5 @@ __all__ = [
     "reset",
     "run",
     "streamed",
+    "would_ask",
 ]

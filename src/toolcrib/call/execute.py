@@ -43,6 +43,7 @@ from ..core import (
     Tool,
     ToolError,
     content_of,
+    current_client,
     current_deadline,
     finish_in_thread,
     redacted,
@@ -127,8 +128,8 @@ class CallPort:
         self._tool = tool
         self._call = call
         self._runtime = runtime
-        self._events = events
-        self._asked = asked
+        self._events, self._asked = events, asked
+        self._client = current_client.get()  # a tool may ask from a task that others share
         self._loop = asyncio.get_running_loop()
         self._tail = ""  # of emitted text: what may be the beginning of a secret
         self._clients: list[Any] = []
@@ -183,14 +184,23 @@ class CallPort:
         """
         from ..schema import Elicitation
 
-        if not self._asked:
-            self._asked.append(self._runtime.questions(self._tool, self._call))
         question = Elicitation(schema)
-        stored = await self._asked[0].ask("input", key, message, question)
+        stored = await self._questions().ask("input", key, message, question)
         if isinstance(stored.answer, Input):
             return question.read(stored.answer.value)
         answer = stored.answer if isinstance(stored.answer, Deny) else Deny()
         raise denied(self._tool.spec.name, answer, stored.by)
+
+    async def approve(self, message: str, /) -> None:
+        """Return once a person has approved this call, as where the policy has asked for that. Raises as `ask` does."""
+        stored = await self._questions().ask("approval", "", message)
+        if isinstance(stored.answer, Deny):
+            raise denied(self._tool.spec.name, stored.answer, stored.by)
+
+    def _questions(self) -> Questions:
+        if not self._asked:
+            self._asked.append(self._runtime.questions(self._tool, self._call, self._client))
+        return self._asked[0]
 
     async def suspend(self) -> None:
         """The call ends waiting for something: its answers are stored for when it is made again."""

@@ -1,7 +1,6 @@
 """How a call ends that did not succeed."""
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -19,9 +18,8 @@ from ..core import (
     redacted,
     to_tool_error,
 )
-from .accepted import CheckedArguments
 from .pending import Questions, pending_message, pending_of
-from .record import record_finished
+from .record import Seen, record_finished
 from .runtime import Runtime
 
 
@@ -33,7 +31,7 @@ async def failed(
     repairs: tuple[Repair, ...],
     started_at: datetime,
     asked: list[Questions],
-    seen: Sequence[CheckedArguments] = (),
+    seen: Seen,
 ) -> Result[Any]:
     """The result of a call that ended with *raised*. Raises it where it is the caller who gave up.
 
@@ -42,15 +40,16 @@ async def failed(
     pending = pending_of(raised)
     if pending is not None:
         pending = _redacted_pending(pending, runtime.redaction)
+        runtime.pending.remember_call(call.id, runtime.caller, pending.id)
         message = redacted(await _suspend(call.tool, pending, asked, runtime.redaction), runtime.redaction)
         return Result(None, (Text(message),), None, repairs, started_at, moment(), call.id, call.tool, pending)
     try:
         error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=runtime.redaction)
     except asyncio.CancelledError:
-        if sent is not None and runtime.recorder is not None:
+        if sent is not None and runtime.recorders:
             error = ToolError(f"Whoever called '{call.tool}' has given up.", "cancelled")
             result = error_result(sent, error, started_at, repairs)
-            await record_finished(runtime.recorder, sent, runtime, started_at, result, seen)
+            await record_finished(sent, runtime, started_at, result, seen)
         raise
     if runtime.error_message is not None:
         error = _reworded(error, raised, call, runtime)

@@ -8,11 +8,12 @@ import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from inspect import isawaitable
 from secrets import token_urlsafe
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..core import (
     Answer,
@@ -34,6 +35,7 @@ from ..core import (
     Tool,
     ToolError,
     call_digest,
+    current_client,
     leaves,
     log_failure,
     redacted,
@@ -44,6 +46,9 @@ from .accepted import CheckedArguments
 
 if TYPE_CHECKING:
     from ..schema import Elicitation
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _log = logging.getLogger("toolcrib")
 
@@ -64,6 +69,14 @@ class PendingCalls:
     redaction: Redaction | None = None
     # The questions of this process: the JSON Schema of a stored one may express less.
     _questions: "OrderedDict[str, Elicitation]" = field(default_factory=lambda: OrderedDict())
+    _of_calls: OrderedDict[tuple[Caller, str], str] = field(default_factory=lambda: OrderedDict())
+
+    def id_of(self, id: str, caller: Caller) -> str:  # noqa: A002
+        """The pending of the last call of *caller* with the id *id* that had to wait here; else *id* itself."""
+        return self._of_calls.get((caller, id), id)
+
+    def remember_call(self, call_id: str, caller: Caller, id: str) -> None:  # noqa: A002
+        _remember(self._of_calls, (caller, call_id), id)
 
     async def answer(self, id: str, answer: Answer, *, by: str) -> Pending:  # noqa: A002
         """Store *answer* to what is pending under *id*, given *by* somebody. Raises AnswerError."""
@@ -80,7 +93,7 @@ class PendingCalls:
             await self.store.answer(pending.id, answer, by=by, now=now)  # refused, and seen to be expired
             stored = replace(stored, state="expired")
         self._require_open(stored)
-        if not await self._may_answer(pending, by):
+        if not await self.allows(pending, by):
             own = " Whoever made the call may not answer it." if pending.others_only and by == pending.principal else ""
             raise AnswerError(
                 f"'{by}' may not answer '{pending.id}'.{own} Let somebody answer whom the host allows to.", "foreign"
@@ -94,7 +107,7 @@ class PendingCalls:
 
     async def ask_now(self, pending: Pending) -> StoredPending | None:
         """The answer of whoever can be asked at once, in the caller's name; None where nobody can."""
-        if self.ask is None or not await self._may_answer(pending, pending.principal):
+        if self.ask is None or not await self.allows(pending, pending.principal):
             return None
         display_arguments = pending
         for _ in range(_TRIES):
@@ -117,11 +130,10 @@ class PendingCalls:
 
     def remember(self, id: str, question: "Elicitation | None") -> None:  # noqa: A002
         if question is not None:
-            self._questions[id] = question
-            while len(self._questions) > _QUESTIONS:
-                self._questions.popitem(last=False)
+            _remember(self._questions, id, question)
 
-    async def _may_answer(self, pending: Pending, by: str) -> bool:
+    async def allows(self, pending: Pending, by: str) -> bool:
+        """Whether *by* may answer *pending*."""
         if pending.others_only and by == pending.principal:
             return False
         if self.may_answer is None:
@@ -168,8 +180,8 @@ class Questions:
     """The questions of one call, and the answers it has taken."""
 
     __slots__ = (
-        *("_arguments", "_call", "_caller", "_digest", "_keys", "_made", "_pendings", "_redaction", "_repair"),
-        *("_taken", "_tool", "approved"),
+        *("_arguments", "_call", "_caller", "_client", "_digest", "_keys", "_made", "_pendings", "_redaction"),
+        *("_repair", "_taken", "_tool", "approved"),
     )
 
     def __init__(
@@ -181,6 +193,7 @@ class Questions:
         *,
         repair: bool,
         redaction: Redaction | None,
+        client: Any,
     ) -> None:
         self._pendings = pendings
         self._tool = tool
@@ -188,6 +201,7 @@ class Questions:
         self._caller = caller
         self._repair = repair
         self._redaction = redaction
+        self._client = client
         self._digest = ""
         self._arguments = ""
         self._made = ""
@@ -286,7 +300,10 @@ class Questions:
             others_only=others_only,
         )
         if pendings.ask is not None:
-            answered = await self._unless_cancelled(pendings.ask_now(pending))
+            context = copy_context()
+            context.run(current_client.set, self._client)
+            asking = asyncio.get_running_loop().create_task(pendings.ask_now(pending), context=context)
+            answered = await self._unless_cancelled(asking)
             if answered is not None:
                 return replace(answered, made=self._made)
         now = pendings.clock()
@@ -296,11 +313,11 @@ class Questions:
         pendings.remember(stored.id, question)
         raise Suspended(stored)
 
-    async def _unless_cancelled(self, work: Any) -> StoredPending | None:
+    async def _unless_cancelled(self, task: "asyncio.Task[StoredPending | None]") -> StoredPending | None:
         token = self._call.cancellation
         if token is None:
-            return await work  # type: ignore[no-any-return]
-        task: asyncio.Task[StoredPending | None] = token.link_future(asyncio.ensure_future(work))  # type: ignore[assignment]
+            return await task
+        token.link_future(task)
         try:
             return await task
         except asyncio.CancelledError:
@@ -313,6 +330,12 @@ class Questions:
         """*key* without secrets. Two that differ in these are told apart by the order in which they are asked."""
         shown = redacted(key, self._redaction)
         return key if shown == key else f"{shown} {self._keys.setdefault(key, len(self._keys) + 1)}"
+
+
+def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
+    memory[key] = value
+    while len(memory) > _QUESTIONS:
+        memory.popitem(last=False)
 
 
 def pending_of(raised: BaseException) -> Pending | None:

@@ -18,6 +18,7 @@ from ..core import (
     Decision,
     Deny,
     Next,
+    PendingKind,
     Policy,
     Postponed,
     Redaction,
@@ -40,7 +41,7 @@ from .events import EventStream
 from .execute import execute, finish_check
 from .outcome import failed
 from .pending import Questions
-from .record import record_finished, record_started
+from .record import Seen, record_finished, record_started
 from .retry import retry
 from .runtime import Runtime
 
@@ -55,14 +56,14 @@ async def run(
     events: EventStream | None = None,
     *,
     tool: Tool | None = None,
-    seen: list[CheckedArguments] | None = None,
+    seen: Seen | None = None,
 ) -> Result[Any]:
     """The result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
 
     Middleware wraps all that follows once the tool is resolved, and goes on by coming back here with the *tool*. What
     runs is added to *seen*.
     """
-    started_at, sent, is_outermost, seen = moment(), call, tool is None, [] if seen is None else seen
+    started_at, sent, is_outermost, seen = moment(), call, tool is None, Seen() if seen is None else seen
     repairs: tuple[Repair, ...] = ()
     limit: Token[Deadline | None] | None = None
     decision: Decision | None = None
@@ -84,8 +85,8 @@ async def run(
                 decision = await _decide(runtime.policy, checked, runtime)
                 decision = await approve(decision, checked, runtime, asked) if decision.do != "allow" else decision
             credentials = NO_CREDENTIALS if tool.spec.auth is None else await authorize(tool, call, runtime)
-            if runtime.records_start:
-                await record_started(sent, runtime, started_at, decision, seen)
+            if runtime.start_recorders:
+                await record_started(sent, tool, runtime, started_at, decision, seen)
             perform = execute if tool.retries is None and runtime.retries is None else partial(retry, failures)
             value = await perform(tool, arguments, call, runtime, events, credentials, asked)
             content = _normalize(tool, value, runtime.redaction)
@@ -99,13 +100,13 @@ async def run(
         reset(current_deadline, limit)
     if decision is not None or failures or result.repairs:
         _add_metadata(result, decision, failures, runtime.redaction)
-    if is_outermost and runtime.recorder is not None:
-        await record_finished(runtime.recorder, sent, runtime, started_at, result, seen)
+    if is_outermost and runtime.recorders:
+        await record_finished(sent, runtime, started_at, result, seen)
     return result
 
 
-async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
-    """`run` as far as the check: the value is the arguments by name, ready for the work."""
+async def check(call: Call, runtime: Runtime, seen: Seen | None = None) -> Result[dict[str, Any]]:
+    """`run` as far as the check: the value is the arguments by name, ready for the work. They are added to *seen*."""
     started_at, sent = moment(), call
     repairs: tuple[Repair, ...] = ()
     try:
@@ -114,10 +115,21 @@ async def check(call: Call, runtime: Runtime) -> Result[dict[str, Any]]:
             call, repairs = await _with_values(runtime.handles, tool, call, runtime)
         arguments, found = now if isinstance(now := _check(tool, call, runtime), tuple) else await now
     except BaseException as raised:
-        return await failed(raised, None, sent, runtime, repairs, started_at, [])
+        return await failed(raised, None, sent, runtime, repairs, started_at, [], Seen())
+    if seen is not None:
+        _checked(arguments, tool, call, call, seen)
     if runtime.redaction is not None:
         repairs, found = _redacted_repairs(repairs, runtime.redaction), _redacted_repairs(found, runtime.redaction)
     return Result(arguments, (), None, repairs + found, started_at, moment(), call.id, call.tool)
+
+
+async def would_ask(call: Call, runtime: Runtime) -> PendingKind | None:
+    """What `run` would ask a person for before the work, by the policy; None also for what would not get so far."""
+    seen = Seen()
+    result = await check(call, runtime, seen)
+    if result.error is not None or runtime.policy is None:
+        return None
+    return "approval" if (await _decide(runtime.policy, seen[0], runtime)).do == "ask" else None
 
 
 def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Checked]:
@@ -128,9 +140,7 @@ def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Chec
         return finish_check(postponed, tool, call)
 
 
-def _checked(
-    arguments: dict[str, Any], tool: Tool, call: Call, sent: Call, seen: list[CheckedArguments]
-) -> CheckedArguments:
+def _checked(arguments: dict[str, Any], tool: Tool, call: Call, sent: Call, seen: Seen) -> CheckedArguments:
     """*arguments*, for a policy or a recorder to look at; noted in *seen* as they were *sent*."""
     checked = CheckedArguments(arguments)
     checked.arguments, checked.tool, checked.call = arguments, tool, call
@@ -161,7 +171,7 @@ def reset(variable: ContextVar[Any], token: Token[Any] | None) -> None:
 
 
 def _through(
-    runtime: Runtime, tool: Tool, call: Call, events: EventStream | None, seen: list[CheckedArguments]
+    runtime: Runtime, tool: Tool, call: Call, events: EventStream | None, seen: Seen
 ) -> Awaitable[Result[Any]]:
     """The result of *call*, wrapped in the middleware of *runtime*, the first outermost."""
     go_on: Next = partial(run, call, runtime, events, tool=tool, seen=seen)

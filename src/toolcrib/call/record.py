@@ -2,8 +2,10 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from time import time
 from typing import Any, cast
@@ -11,9 +13,13 @@ from typing import Any, cast
 from ..core import (
     Call,
     CallRecord,
+    Content,
+    Data,
     Decision,
     Recorder,
     Result,
+    Text,
+    Tool,
     ToolError,
     log_failure,
     redacted,
@@ -27,62 +33,109 @@ CONTENT_CHARS = 10_000
 """How much of the arguments and of the result a record has."""
 NAME_CHARS = 200
 """How much of a name that is not the name of a tool."""
+OWN_ID_CHARS = 24
+"""How long an id is that Call makes."""
 RECORD_S = 5.0
 """How long a call waits for a recorder."""
 
+_START_FAILED = "The start of a call of '{}' could not be recorded"
+_FAILED = "A call of '{}' could not be recorded"
+_TRACEPARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, 3.2
+
+
+class Seen(list[CheckedArguments]):
+    """What one call ran with, and the record of it: None before its work begins."""
+
+    record: CallRecord | None = None
+
 
 async def record_started(
-    call: Call, runtime: Runtime, started_at: datetime, decision: Decision | None, seen: Sequence[CheckedArguments]
+    call: Call, tool: Tool, runtime: Runtime, started_at: datetime, decision: Decision | None, seen: Seen
 ) -> None:
     """Record that the work of *call* is about to begin."""
-    assert runtime.recorder is not None
     try:
-        record = CallRecord(call.id, call.tool, runtime.caller, started_at)
+        record = seen.record = seen.record or _new(call, call.tool, runtime, started_at)
+        record.read_only = tool.spec.hints.read_only is True
         if decision is not None:
             record.decision, record.rule, record.answered_by = decision.do, decision.rule, decision.by
         if runtime.records_content:
             record.arguments = _arguments(call, runtime, seen)
-        await _bounded_in_time(runtime.recorder.started(record))
-    except BaseException as error:
-        _require_failure_of_recorder(error)
-        log_failure(f"The start of a call of '{call.tool}' could not be recorded", error, runtime.redaction)
+    except Exception as error:
+        log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
+        return
+    for recorder in runtime.start_recorders:
+        await _recorded(recorder.started, recorder, record, runtime, _START_FAILED)
 
 
-async def record_finished(
-    recorder: Recorder,
-    call: Call,
-    runtime: Runtime,
-    started_at: datetime,
-    result: Result[Any],
-    seen: Sequence[CheckedArguments],
-) -> None:
+async def record_finished(call: Call, runtime: Runtime, started_at: datetime, result: Result[Any], seen: Seen) -> None:
     """Record how *call*, which began at the `moment` *started_at*, has ended."""
+    error, pending = result.error, result.pending
     try:
-        error, pending = result.error, result.pending
         is_unknown = error is not None and error.code == "unknown_tool"
-        record = CallRecord(
-            call.id,
-            _bounded(call.tool, runtime, NAME_CHARS) if is_unknown else call.tool,
-            runtime.caller,
-            started_at,
-            "error" if error is not None else "success" if pending is None else "pending",
-            time() - cast("float", started_at),
-            None if error is None else error.code,
-            len(result.repairs),
-            None if pending is None else pending.kind,
-        )
+        record = seen.record
+        if record is None:
+            name = _bounded(call.tool, runtime, NAME_CHARS) if is_unknown else call.tool
+            record = _new(call, name, runtime, started_at)
+        record.status = "error" if error is not None else "success" if pending is None else "pending"
+        record.duration_s = max(0.0, time() - cast("float", started_at))  # the clock may have been set back
+        record.code, record.repairs = None if error is None else error.code, len(result.repairs)
+        record.pending = None if pending is None else pending.kind
         decision = result.metadata.get("decision")
         if decision is not None:
             record.decision, record.rule, record.answered_by = decision["do"], decision.get("rule"), decision.get("by")
+        record.result_bytes = sum(map(_size, result.content))
         if runtime.records_content:
             record.arguments = _arguments(call, runtime, seen)
             record.result = _bounded(result.text, runtime)
-        await _bounded_in_time(recorder.finished(record))
+    except Exception as raised:
+        log_failure(_FAILED.format(_bounded(call.tool, runtime, NAME_CHARS)), raised, runtime.redaction)
+        return
+    for recorder in runtime.recorders:
+        await _recorded(recorder.finished, recorder, record, runtime, _FAILED)
+
+
+def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallRecord:
+    # The id may be a model's, and the trace whatever a client has sent.
+    is_own = call.id[5:].isdigit() and len(call.id) <= OWN_ID_CHARS
+    record = CallRecord(call.id if is_own else _bounded(call.id, runtime, NAME_CHARS), tool, runtime.caller, started_at)
+    record.arguments_bytes = _size_of(call.arguments)
+    if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
+        record.traceparent = call.traceparent
+    return record
+
+
+async def _recorded(
+    tell: Callable[[CallRecord], Awaitable[None]], recorder: Recorder, record: CallRecord, runtime: Runtime, failed: str
+) -> None:
+    """Let *recorder* have *record*: without arguments and results, where only another recorder asks for them."""
+    try:
+        if runtime.records_content and not getattr(recorder, "with_content", False):
+            record = replace(record, arguments=None, result=None)
+        await _bounded_in_time(tell(record))
     except BaseException as error:
         _require_failure_of_recorder(error)
-        log_failure(
-            f"A call of '{_bounded(call.tool, runtime, NAME_CHARS)}' could not be recorded", error, runtime.redaction
-        )
+        log_failure(failed.format(record.tool), error, runtime.redaction)
+
+
+def _size_of(sent: str | bytes | Mapping[str, Any] | None) -> int | None:
+    """The size of arguments as JSON text, in bytes; None where they are not JSON."""
+    if not sent:
+        return 0
+    if isinstance(sent, bytes):
+        return len(sent)
+    try:
+        return _utf8_bytes(sent if isinstance(sent, str) else _written(sent))
+    except (TypeError, ValueError, RecursionError):
+        return None
+
+
+def _size(part: Content) -> int:
+    data = part.text if isinstance(part, Text) else part.json if isinstance(part, Data) else part.data
+    return len(data) if isinstance(data, bytes) else _utf8_bytes(data)
+
+
+def _utf8_bytes(text: str) -> int:
+    return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
 async def _bounded_in_time(work: Awaitable[None]) -> None:

@@ -23,6 +23,7 @@ from ..core import (
     ResultHandles,
     Tool,
     compile_globs,
+    current_client,
 )
 from .pending import PendingCalls, Questions
 
@@ -97,21 +98,25 @@ class Runtime:
     timeout_s: float | None = None
     retries: Sequence[Retries] | None = None
     redaction: Redaction | None = None
-    recorder: Recorder | None = None
+    recorders: Sequence[Recorder] = ()
+    start_recorders: Sequence[Recorder] = ()
+    """Those that see the start of calls, too."""
     overrides: Overrides = field(default_factory=dict[Callable[..., Any], Callable[..., Any]])
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     show_errors: bool = False
     error_message: ErrorMessage | None = None
     handles: ResultHandles | None = None
-    records_start: bool = False
     records_content: bool = False
-    """Whether the recorder sees the start of calls, and their arguments and results."""
+    """Whether any recorder sees arguments and results."""
     redact_also: Callable[[Iterable[str]], None] = lambda secrets: None
     """Takes up secrets that are given out while a call runs."""
 
     def resource(self, factory: Callable[[], T], /) -> T:
         return self.resources.get(factory)
 
-    def questions(self, tool: Tool, call: Call) -> Questions:
-        """The questions of one call."""
-        return Questions(self.pending, tool, call, self.caller, repair=self.repair, redaction=self.redaction)
+    def questions(self, tool: Tool, call: Call, client: Any = None) -> Questions:
+        """The questions of one call, and the client that it is for, if that is not the current one."""
+        client = client or current_client.get()
+        return Questions(
+            self.pending, tool, call, self.caller, repair=self.repair, redaction=self.redaction, client=client
+        )

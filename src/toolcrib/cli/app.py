@@ -9,16 +9,31 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperArgument, TyperCommand
 
 from ..core import Call, Caller
 from ..workbench.options import FileOptions
 from .arguments import read_arguments, read_words, require_tool, to_json
 from .auth import auth, pending, secrets
-from .call import LiveOutput, answered_call, echo_repairs, require_writable, write_result
+from .call import LiveOutput, answered_call, connect, echo_repairs, require_writable, write_result
+from .calls import calls
 from .complete import complete_words
+from .doctor import doctor
 from .interrupts import GRACE_S, Interrupts
-from .options import Config, Host, Json, Port, Source, SourceNames, Stdio, ToolName, ToolNames, call_options
+from .keys import keys
+from .options import (
+    Config,
+    Host,
+    Json,
+    PlainCommand,
+    Port,
+    Source,
+    SourceNames,
+    Stdio,
+    ToolName,
+    ToolNames,
+    call_options,
+    print_version,
+)
 from .prompts import Prompter
 from .sandbox import sandbox
 from .sources import SOURCE_FORMS, open_sources, settings_of, shows_errors
@@ -35,41 +50,20 @@ app = typer.Typer(
     epilog="Example: toolcrib list toolcrib.demo",
 )
 
-
-app.add_typer(auth, name="auth", no_args_is_help=True)
-app.add_typer(secrets, name="secrets", no_args_is_help=True)
-app.add_typer(pending, name="pending", no_args_is_help=True)
+for name, group in {"auth": auth, "secrets": secrets, "pending": pending, "calls": calls, "keys": keys}.items():
+    app.add_typer(group, name=name, no_args_is_help=True)
 app.add_typer(sandbox, name="sandbox", no_args_is_help=True)
 
 
-class _Command(TyperCommand):
-    """A command whose help shows its arguments by their names alone, without Python types."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        for param in self.params:
-            if isinstance(param, TyperArgument):
-                name = param.display_name_raw
-                vars(param).update(display_type_rich=lambda ctx: None, get_usage_pieces=lambda ctx, name=name: [name])
-
-
 def _command(example: str, name: str | None = None) -> Callable[[Any], Any]:
-    return app.command(name, cls=_Command, epilog=f"Example: {example}")
-
-
-def _print_version(requested: bool) -> None:
-    if requested:
-        from .. import __version__
-
-        typer.echo(f"toolcrib {__version__}")
-        raise typer.Exit
+    return app.command(name, cls=PlainCommand, epilog=f"Example: {example}")
 
 
 @app.callback(invoke_without_command=True)
 def start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> int | None:
     """Look at tools, call them, and serve them to MCP clients."""
@@ -95,7 +89,7 @@ def list_tools(
     named = [*(sources or ()), *(source or ())]
     example = "For example: toolcrib list toolcrib.demo"
     opened = open_sources(named, settings_of(config), only=tool or (), example=example)
-    specs = opened.bench.specs()
+    specs = opened.listed().specs()
     if as_json:
         output.json([spec.to_dict() for spec in specs])
     else:
@@ -143,8 +137,8 @@ def show(
         settings,
         example=f"To show '{name}', name its source: toolcrib show tools.py {name}",
     )
+    found = opened.listed().registry.get(name)
     opened.echo_problems()
-    found = opened.bench.registry.get(name)
     if provider is not None:
         write_provider_definition(found.spec, provider, output, as_json=as_json)
     elif as_json:
@@ -219,6 +213,8 @@ def call(
         async with bench:
             arguments: Any = None
             schema: Any = {}
+            if opened.has_servers and name not in bench.registry:
+                await connect(bench, prompter, live)
             if name in bench.registry:
                 schema = bench.registry.get(name).spec.input_schema
                 arguments = to_json(written, schema)
@@ -309,9 +305,9 @@ def serve(
     *,
     options: FileOptions,
 ) -> int:
-    """Serve tools to MCP clients, over HTTP or stdio.
+    """Serve tools to MCP clients, over HTTP or stdio, and to programs over the HTTP API.
 
-    Over HTTP they are served to this computer only.
+    Over HTTP they are served to this computer only, unless the settings let in clients with keys or tokens.
     """
     from .serving import Server
 
@@ -339,7 +335,7 @@ def dev(
     What you save is loaded again, and the outcome is shown. Models see the text of exceptions. A file that is broken at
     the start is waited for.
     """
-    from .serving import Server, log_reloads
+    from .serving import Server, log_lines
 
     named = [*(sources or ()), *(source or ())]
     server = Server(
@@ -350,8 +346,9 @@ def dev(
         host=host,
         port=port,
         options={"show_errors": True, **options},
+        is_dev=True,
     )
-    log_reloads()
+    log_lines("toolcrib.watch")
     example = "For example: toolcrib dev tools.py"
     return server.run(context.obj, example=example, follow=True, may_wait=True)
 
@@ -375,6 +372,9 @@ def check(
 
     named = [*(sources or ()), *(source or ())]
     return run_check(config, named, as_json=as_json, strict=strict, print_schema=schema)
+
+
+_command("toolcrib doctor --json")(doctor)
 
 
 @_command("toolcrib new count_words --kind wasm")

@@ -245,6 +245,8 @@ def set_secret(
     as_json: Json = False,
 ) -> int:
     """Store a secret: from the keyboard, unseen, or from standard input."""
+    if not name.strip():
+        raise UsageError("A secret needs a name, by which tools ask for it: toolcrib secrets set OPENWEATHER_KEY")
     text = read_secret(f"{name}: ")
 
     async def save(crib: Crib, owner: "Owner") -> None:

@@ -107,6 +107,13 @@ async def answered_call(bench: Workbench, call: Call, prompter: Prompter, live: 
                 return result
 
 
+async def connect(bench: Workbench, prompter: Prompter, live: LiveOutput) -> None:
+    """Have servers that need a login list their tools: the person at the terminal logs in, if they have not yet."""
+    for tool in list(bench.registry):
+        if getattr(tool.source, "connecting", None) == tool.origin:
+            await answered_call(bench, Call(tool.spec.name, {}), prompter, live)
+
+
 async def log_in_for(bench: Workbench, tool: str) -> None:
     """Have the person at the terminal grant what *tool* requires, one thing after the other. Raises ToolcribError."""
     from .login import log_in, read_secret

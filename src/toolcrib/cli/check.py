@@ -1,12 +1,11 @@
 """`toolcrib check`: the settings, what they name, and what in them has no effect. `lint` checks sources."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ..call import may_be_repeated
-from ..core import Caller, SetupError, ToolSpec, compile_globs
+from ..core import SetupError, ToolSpec, compile_globs
 from ..schema.describe import closest_match, did_you_mean, display_name
 from ..workbench import Rule
 from ..workbench.config import LoadedSource, load_sources
@@ -71,7 +70,8 @@ def _write_report(
     output: Output,
 ) -> None:
     for source in sources:
-        tools = ", ".join(tool.spec.name for tool in source.tools) or "no tools"
+        absent = "its tools are known when it is connected to" if source.is_listed_at_start else "no tools"
+        tools = ", ".join(tool.spec.name for tool in source.tools) or absent
         output.write(one_line(f"{source.named.place}: {source.named.written}: {tools}"))
     problems = [problem for source in sources for problem in source.problems]
     for problem in problems:
@@ -109,9 +109,9 @@ def _problem_data(problems: Sequence[SettingsProblem]) -> list[dict[str, Any]]:
 def rules_for(spec: ToolSpec, rules: Iterable[Rule]) -> Iterator[Rule]:
     """The rules that can decide over calls of a tool: those after one without conditions cannot."""
     for rule in rules:
-        if replace(rule, where={}, principals="*").matches(spec, {}, Caller()):
+        if rule.is_about(spec):
             yield rule
-            if not rule.where and rule.principals == "*":
+            if not rule.where and rule.is_for_all:
                 return
 
 
@@ -162,7 +162,7 @@ def _warnings(
     if not settings.sources:
         yield _at(settings, "There is no [[source]], so there are no tools.")
     for source in loaded:
-        if not source.tools and not source.problems:
+        if not source.tools and not source.problems and not source.is_listed_at_start:
             yield SettingsProblem(str(source.named.place), "No tool of this source is left.", source.named.line)
     for number, rule in enumerate(settings.rules):
         matched = [spec for spec in specs if [*rules_for(spec, [rule])]]

@@ -1,6 +1,6 @@
 """Ctrl-C and SIGTERM: what runs is cancelled, one line is written, the terminal is left as it was.
 
-The first signal cancels; whatever has not ended `GRACE_S` later, or at a second signal, ends with the process. Without
+The first signal cancels; whatever has not ended `grace_s` later, or at a second signal, ends with the process. Without
 that, a tool that blocks the event loop, or a thread that nobody can stop, would hold the terminal.
 """
 
@@ -38,9 +38,10 @@ class Interrupted(BaseException):
 
 
 class Interrupts:
-    """Handles signals while it is entered."""
+    """Handles signals while it is entered. `grace_s` is how long what was cancelled may take to end, in seconds."""
 
     def __init__(self) -> None:
+        self.grace_s = GRACE_S
         self._terminal = _terminal()
         self._before: dict[int, Any] = {}
         self._seen = 0
@@ -157,7 +158,7 @@ class Interrupts:
         with contextlib.suppress(OSError):
             os.write(2, f"{line_break}{_MESSAGES[signal.Signals(number)]}\n".encode())
         self._restore_terminal()
-        self.leave_within(GRACE_S, 128 + number)
+        self.leave_within(self.grace_s, 128 + number)
 
     def _at_once(self, number: int, frame: FrameType | None) -> None:
         self._seen += 1

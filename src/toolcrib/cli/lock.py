@@ -1,5 +1,6 @@
 """`toolcrib lock`: note what sources are and what their tools promise, and accept what has changed of that."""
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,15 +8,19 @@ from typing import Any
 
 from ..core import LoadError, ToolcribError
 from ..schema.describe import closest_match, did_you_mean, display_name
-from ..tools import Tool, load
-from ..tools.address import GitSource, is_git_address, parse_git_address
+from ..tools import Loaded, Tool, load
+from ..tools.address import DOCUMENT, GitSource, is_git_address, parse_git_address
 from ..tools.content import content_hash
 from ..tools.git import fetch
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
+from ..tools.remote import MCPServer, is_remote
 from ..workbench.config import lock_file
-from ..workbench.settings import NamedSource, Settings
+from ..workbench.named_source import NamedSource
+from ..workbench.settings import Settings
 from .sources import log_fetches
 from .terminal import Output, UsageError, echo, one_line
+
+_CONNECT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,8 @@ def _from_here(key: str, file: Path) -> str:
     """The text *key* of a lock *file* as it is written in the current folder."""
     if is_git_address(key):
         return str(parse_git_address(key).beside(file.parent))
+    if key.startswith(DOCUMENT):
+        return DOCUMENT + _from_here(key.removeprefix(DOCUMENT), file)
     return str(file.parent / key) if key.startswith(("./", "../")) else key
 
 
@@ -81,7 +88,9 @@ def _look(named: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool
         return _Seen(None, problems=(f"It is not locked. Lock it: toolcrib lock {named.written}",))
     try:
         source, now = _pin(named.source, None if update else old, lock.key(named.source))
-        loaded = load(named.permissions.to(source))
+        loaded = load(named.granted(source))
+        if getattr(loaded.source, "listed_at_start", False):
+            asyncio.run(_connect(loaded))
     except ToolcribError as error:
         return _Seen(old, problems=(str(error),))
     problems = tuple(map(str, loaded.problems))
@@ -95,8 +104,21 @@ def _look(named: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool
     return _Seen(replace(now, tools=kept), left, accepted, problems)
 
 
-def _pin(source: str, old: LockedSource | None, key: str) -> tuple[str | GitSource, LockedSource]:
+async def _connect(loaded: Loaded) -> None:
+    """Have the source of *loaded* list its tools, which it knows once it has started. Raises LoadError."""
+    source: Any = loaded.source
+    async with asyncio.timeout(_CONNECT_S):
+        await source.start()
+    loaded.tools, loaded.problems = list(source.tools()), list(source.problems)
+    await source.stop()
+
+
+def _pin(
+    source: str | MCPServer, old: LockedSource | None, key: str
+) -> tuple[str | GitSource | MCPServer, LockedSource]:
     """*source* for `load`, and its entry without tools: as *old* has it, or as it is now."""
+    if isinstance(source, MCPServer) or is_remote(source):
+        return source, LockedSource(key)
     if is_git_address(source):
         address = parse_git_address(source)
         wanted = GitSource(address) if old is None else GitSource(address, old.commit, old.sha256)

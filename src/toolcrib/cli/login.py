@@ -42,6 +42,7 @@ async def log_in(
     ToolcribError or ToolError where that fails.
     """
     broker = crib.credentials.broker
+    await broker.discover(required.provider)
     absent = broker.missing(required.provider)  # raises where there is no such provider
     needed = broker.needed(required, required.provider)
     # A client without a secret may be a public one.

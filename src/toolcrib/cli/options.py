@@ -11,6 +11,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 from annotated_doc import Doc
+from typer.core import TyperArgument, TyperCommand
 
 from ..core import SetupError
 from ..workbench.options import TAKES, FileOptions, require_options
@@ -69,9 +70,7 @@ Store = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")]
 Stdio = Annotated[bool, typer.Option("--stdio", help="Serve over standard input and output, not over HTTP.")]
-Host = Annotated[
-    str | None, typer.Option(metavar="ADDRESS", help="The loopback address to listen on (default: 127.0.0.1).")
-]
+Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="The address to listen on (default: 127.0.0.1).")]
 Port = Annotated[
     int | None,
     typer.Option(metavar="PORT", callback=port_number, help="The port; 0 takes any free one (default: 8642)."),
@@ -121,3 +120,22 @@ def _option(name: str, hint: Any) -> Any:
         return value
 
     return Annotated[kind | None, typer.Option(flag, metavar=metavar, callback=require, help=help_text)]
+
+
+class PlainCommand(TyperCommand):
+    """A command whose help shows its arguments by their names alone, without Python types."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for param in self.params:
+            if isinstance(param, TyperArgument):
+                name = param.display_name_raw
+                vars(param).update(display_type_rich=lambda ctx: None, get_usage_pieces=lambda ctx, name=name: [name])
+
+
+def print_version(requested: bool) -> None:
+    if requested:
+        from .. import __version__
+
+        typer.echo(f"toolcrib {__version__}")
+        raise typer.Exit

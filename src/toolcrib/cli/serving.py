@@ -1,4 +1,4 @@
-"""`toolcrib serve` and `dev`: an MCP server of the tools, and what a person is shown of it."""
+"""`toolcrib serve` and `dev`: a server of the tools, over MCP and HTTP, and what a person is shown of it."""
 
 import json
 import logging
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from ..core import SetupError
 from ..workbench.options import FileOptions
 from .interrupts import Interrupts
-from .sources import open_sources
+from .sources import log_fetches, open_sources
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The command line of `serve` and `dev`. Raises UsageError for a host that others could reach."""
+    """The command line of `serve` and `dev`. Raises UsageError for a host that others could reach without a key."""
 
     settings: "Settings"
     sources: Sequence[str]
@@ -35,10 +35,29 @@ class Server:
     host: str | None = field(kw_only=True)
     port: int | None = field(kw_only=True)
     options: FileOptions = field(kw_only=True)
+    is_dev: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         at = self.settings.values.server
-        _require_loopback(self.host or at.host, option="--host" if self.host else "The host of the settings,")
+        if not (self.stdio or at.keys or at.issuer):
+            _require_loopback(self.host or at.host, option="--host" if self.host else "The host of the settings,")
+
+    @property
+    def is_json(self) -> bool:
+        """Whether standard error has lines of JSON only."""
+        return self.settings.values.log.format == "json"
+
+    @property
+    def shows_calls(self) -> bool:
+        """Whether there is a line for each call."""
+        chosen = self.settings.values.log.calls
+        return self.is_dev if chosen is None else chosen
+
+    def _tell(self, text: str) -> None:
+        if self.is_json:
+            logging.getLogger("toolcrib.serve").info("%s", text)
+        else:
+            echo(text)
 
     def run(self, interrupts: Interrupts, **opening: Any) -> int:
         """Serve until the client leaves, or a signal ends it. Returns the exit status.
@@ -46,26 +65,44 @@ class Server:
         *opening* is how `open_sources` opens the sources.
         """
         log_to_stderr(tracebacks=True)
+        if self.shows_calls:
+            log_lines("toolcrib.calls")
+        if self.is_json:
+            log_lines("toolcrib.serve")
+            log_json()
         settings, names, at = self.settings, self.sources, self.settings.values.server
         defaults = {"timeout_s": _TIMEOUT_S}
         with prints_to_stderr():
-            opened = open_sources(names, settings, only=self.tools, defaults=defaults, **opening, **self.options)
-        opened.echo_problems()
+            opened = open_sources(
+                names, settings, only=self.tools, defaults=defaults, serves=True, **opening, **self.options
+            )
+        if self.shows_calls:
+            opened.record_lines()
+        for problem in opened.problems:
+            self._tell(f"Not loaded: {problem}")
         from ..serve import serve_http, serve_stdio
+        from ..serve.authentication import configured_identify
 
         command = _stdio_command(names, self.tools, settings.file)
         if self.stdio:
-            if sys.stdin.isatty():
+            if sys.stdin.isatty() and not self.is_json:
                 echo(_stdio_text(command))
             interrupts.run(serve_stdio(opened.crib))
             return 0
+        interrupts.grace_s += at.grace_s
         try:
             interrupts.run(
                 serve_http(
                     opened.crib,
+                    configured_identify(settings, opened.crib.options["store"]),
                     host=self.host or at.host,
                     port=at.port if self.port is None else self.port,
-                    ready=lambda url: echo(_http_text(url, command)),
+                    base_url=at.public_base_url,
+                    allowed_hosts=at.allowed_hosts,
+                    grace_s=at.grace_s,
+                    ready=lambda url: self._tell(
+                        f"Serving MCP at {url}" if self.is_json else _http_text(url, command, has_keys=at.keys)
+                    ),
                 )
             )
         except SetupError as error:
@@ -73,14 +110,28 @@ class Server:
         return 0
 
 
-def log_reloads() -> None:
-    """From now on, write to standard error what was loaded again, and what could not be, each with the time."""
+def log_lines(name: str) -> None:
+    """From now on, write to standard error what is in the log *name*, each line with the time.
+
+    `toolcrib.watch` has what was loaded again, and what could not be; `toolcrib.calls` the calls.
+    """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(LogFormatter("%(asctime)s %(message)s", "%H:%M:%S"))
-    log = logging.getLogger("toolcrib.watch")
+    log = logging.getLogger(name)
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
+
+
+def log_json() -> None:
+    """From now on, write all that goes to standard error as lines of JSON."""
+    from ..record.json_log import JsonFormatter
+
+    log_fetches()  # so that they are among these
+    for name in (None, *(f"toolcrib.{part}" for part in ("calls", "git", "serve", "watch"))):
+        for handler in logging.getLogger(name).handlers:
+            if isinstance(handler, logging.StreamHandler) and handler.stream is sys.stderr:
+                handler.setFormatter(JsonFormatter())
 
 
 def _require_loopback(host: str, *, option: str) -> None:
@@ -90,16 +141,21 @@ def _require_loopback(host: str, *, option: str) -> None:
         loopback = host == "localhost"
     if not loopback:
         raise UsageError(
-            f"{option} {host[:60]}: this server has no authentication, so it serves loopback only: 127.0.0.1, ::1 or "
-            "localhost. Whoever reached it could call every tool."
+            f"{option} {host[:60]}: without keys, only loopback is served: 127.0.0.1, ::1 or localhost. Whoever "
+            "reached it could call every tool. Set 'keys = true' or an 'issuer' in [server] of the settings."
         )
 
 
-def _http_text(url: str, command: Sequence[str]) -> str:
+def _http_text(url: str, command: Sequence[str], *, has_keys: bool) -> str:
+    server: dict[str, Any] = {"type": "http", "url": url}
+    if has_keys:
+        server["headers"] = {"Authorization": "Bearer KEY"}
+    hint = "\n  with a KEY from: toolcrib keys add NAME" if has_keys else ""
     return (
-        f"Serving MCP at {url} (Ctrl-C stops it)\n\n"
+        f"Serving MCP at {url} (Ctrl-C stops it)\n"
+        f"The HTTP API: {url.removesuffix('/mcp')}/api/openapi.json\n\n"
         "In the settings of an MCP client:\n"
-        f"  {_client_settings({'type': 'http', 'url': url})}\n\n"
+        f"  {_client_settings(server)}{hint}\n\n"
         "Or let the client start it, over stdio:\n"
         f"  {shlex.join(command)}"
     )

@@ -17,6 +17,7 @@ from ..tools import Permissions
 from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench, filtered
+from ..workbench.views import only_named
 from .terminal import LogFormatter, UsageError, echo
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from ..workbench.settings import Settings
 
 SOURCE_FORMS = (
-    "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, a git address "
-    "(git+https://HOST/PATH@REF#FOLDER), or an importable name: "
+    "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, an OpenAPI document "
+    "(.json, .yaml, openapi:URL), a git address (git+https://HOST/PATH@REF#FOLDER), or an importable name: "
     "'package.module' or 'package.module:name'"
 )
 
@@ -33,8 +34,11 @@ SOURCE_FORMS = (
 class Opened:
     """The sources and options that a Crib or a Workbench is made of, and a sentence for each thing that is left out."""
 
-    def __init__(self, sources: list[Any], options: dict[str, Any], problems: tuple[str, ...]) -> None:
+    def __init__(
+        self, sources: list[Any], options: dict[str, Any], problems: tuple[str, ...], *, has_servers: bool = False
+    ) -> None:
         self.problems = problems
+        self.has_servers = has_servers
         self._sources = sources
         self._options = options
 
@@ -49,6 +53,24 @@ class Opened:
         crib = Crib(self._sources, **self._options)
         crib.own(self._options.get("store"))
         return crib
+
+    def listed(self) -> Workbench:
+        """The workbench, with the tools of servers: they are known only once these have been connected to."""
+        bench = self.bench
+        if self.has_servers:
+
+            async def connect() -> None:
+                async with bench:
+                    self.problems += tuple(map(bench.redacted, map(str, bench.problems)))
+
+            bench.run_sync(connect())
+        return bench
+
+    def record_lines(self) -> None:
+        """Have a line for each call in the log, beside what else records it."""
+        from ..record import CallLines
+
+        self._options["recorder"] = [*(self._options.get("recorder") or ()), CallLines()]
 
     def echo_problems(self) -> None:
         for problem in self.problems:
@@ -75,6 +97,7 @@ def open_sources(
     only: Sequence[str] = (),
     defaults: Mapping[str, Any] | None = None,
     follow: bool = False,
+    serves: bool = False,
     may_wait: bool = False,
     store: str | None = None,
     **options: Any,
@@ -82,13 +105,13 @@ def open_sources(
     """A workbench of all tools of *sources*, or where there are none, of the *settings*; of these *only* the named.
 
     *store* and *options* go before the settings, and these before *defaults*. With *follow* the workbench keeps up with
-    what is saved in files.
+    what is saved in files; with *serves* there is a store for what waits.
 
     Raises UsageError, showing *example*, where no source is named, and ToolcribError where none could be loaded; a file
     that is followed *may_wait* until it is repaired.
     """
     from ..workbench.config import load_sources
-    from ..workbench.settings import NamedSource
+    from ..workbench.named_source import NamedSource
 
     named = tuple(NamedSource(source, source) for source in sources) or settings.sources
     if not named:
@@ -104,7 +127,10 @@ def open_sources(
         raise ToolcribError("\n".join(problems))
     made = settings.options(defaults, **options)
     return Opened(
-        [one.source for one in loaded], {**_credentials(loaded, settings, store, serves=follow), **made}, problems
+        [one.source for one in loaded],
+        {**_credentials(loaded, settings, store, serves=serves), **made},
+        problems,
+        has_servers=any(one.is_listed_at_start for one in loaded),
     )
 
 
@@ -126,7 +152,8 @@ def _credentials(
     from ..workbench.credentials import configured
 
     tools = [tool for one in loaded for tool in one.tools]
-    may_wait = serves or bool(settings.values.rule) or any(tool.spec.auth or tool.needs_context for tool in tools)
+    may_wait = serves or bool(settings.values.rule) or any(one.is_listed_at_start for one in loaded)
+    may_wait = may_wait or any(tool.spec.auth or tool.needs_context for tool in tools)
     has_extra = all(find_spec(name) is not None for name in ("sqlalchemy", "cryptography", "authlib"))
     options = {} if store is None else {"store": store}
     return configured(settings, options, default_store=may_wait and has_extra)
@@ -137,7 +164,7 @@ def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequ
 
     known = [tool.spec.name for one in loaded for tool in one.tools]
     for name in names:
-        if name not in known and not problems:
+        if name not in known and not problems and not any(one.is_listed_at_start for one in loaded):
             hint = did_you_mean(closest_match(name, known))
             raise UsageError(
                 f"--tool: there is no tool '{display_name(name)}'.{hint} The tools are: {', '.join(known)}."
@@ -145,7 +172,9 @@ def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequ
     chosen: list[LoadedSource] = []
     for one in loaded:
         tools = tuple(tool for tool in one.tools if tool.spec.name in names)
-        if tools:
+        if one.is_listed_at_start:
+            chosen.append(replace(one, source=only_named(one.source, names)))
+        elif tools:
             source = filtered(one.source, *(tool.spec.name for tool in tools))
             chosen.append(replace(one, source=source, tools=tools))
     return chosen

@@ -6,9 +6,21 @@ Floor 0: standard library only, no I/O, no other room. What a lower floor needs 
 from .call import Call, Caller
 from .cancel import CancellationToken
 from .content import Audio, Content, Data, File, Image, Text, content_from_dict, content_to_dict
-from .context import HOST_VARIABLES, Context, Depends, Host, Need, Needs, Overrides, Port, Scope, Variables
+from .context import (
+    HOST_VARIABLES,
+    ApprovalPort,
+    Context,
+    Depends,
+    Host,
+    Need,
+    Needs,
+    Overrides,
+    Port,
+    Scope,
+    Variables,
+)
 from .credentials import Credential
-from .deadline import Deadline, create_lasting_task, current_deadline
+from .deadline import Deadline, create_lasting_task, current_client, current_deadline
 from .decision import Ask, Decision, Do, PolicyAnswer
 from .digest import call_digest, canonical, definition_digest
 from .errors import (
@@ -31,6 +43,16 @@ from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
 from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
 from .moments import EPOCH, moment
+from .offers import (
+    OffersPrompts,
+    OffersResources,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+)
 from .pending import (
     Answer,
     Approve,
@@ -63,7 +85,7 @@ from .protocols import (
 )
 from .record import CallRecord
 from .redaction import Redaction, redacted, redacted_content, redacted_data, redacted_json
-from .result import Repair, Result, Status, content_of
+from .result import Repair, Result, Shown, Status, content_of
 from .semaphore import (
     Deadlock,
     Permit,
@@ -79,6 +101,15 @@ from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
 from .threads import Escaped, Postponed, finish_in_thread, finished, in_thread, postpone
 
 __all__ = [
+    "ApprovalPort",
+    "ResourceTemplate",
+    "ResourceContent",
+    "Resource",
+    "PromptMessage",
+    "PromptArgument",
+    "Prompt",
+    "OffersResources",
+    "OffersPrompts",
     "HOST_VARIABLES",
     "Variables",
     "Deadlock",
@@ -162,6 +193,7 @@ __all__ = [
     "SemaphoreFull",
     "SetupError",
     "Source",
+    "Shown",
     "Status",
     "StillPending",
     "StoreError",
@@ -184,6 +216,7 @@ __all__ = [
     "content_of",
     "content_to_dict",
     "create_lasting_task",
+    "current_client",
     "current_deadline",
     "definition_digest",
     "held_permits",

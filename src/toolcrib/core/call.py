@@ -7,11 +7,15 @@ from random import getrandbits
 from typing import Any
 
 from .cancel import CancellationToken
+from .errors import SetupError
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
     """Who calls (principal), as which of their identities (profile), in which conversation (thread).
+
+    *groups* and *claims*, pairs of a name and one value as text, are what rules can ask for beside the principal. Two
+    callers that differ in them are two: so nothing that is other in each token, such as its expiry, belongs there.
 
     The host sets this, never a model.
     """
@@ -19,6 +23,12 @@ class Caller:
     principal: str = "local"
     profile: str = "default"
     thread: str = "default"
+    groups: frozenset[str] = frozenset()
+    claims: frozenset[tuple[str, str]] = field(default=frozenset(), repr=False)
+
+    def __post_init__(self) -> None:
+        if type(self.groups) is not frozenset or type(self.claims) is not frozenset:
+            raise SetupError('The groups and claims of a Caller are frozensets, as in groups=frozenset({"staff"}).')
 
 
 # Ids name calls in logs and pair them with answers; they protect nothing, so they need not be secret.
@@ -33,6 +43,7 @@ class Call:
     *arguments* is JSON text or a mapping of JSON values; None means no arguments. *timeout_s* is the longest it may
     take, in seconds, in addition to the limits of the tool and the workbench. *cancellation* lets anybody cancel it.
     *data* is the host's, for this one call: a tool finds it in `Context.call.data`; no model sees or sets it.
+    *traceparent* (W3C Trace Context) is the trace that the call is a part of.
     Treat it as a value. (Not frozen: one is made for every call, and freezing makes that three times as slow.)
     """
 
@@ -42,3 +53,4 @@ class Call:
     timeout_s: float | None = None
     cancellation: CancellationToken | None = None
     data: Mapping[str, Any] | None = field(default=None, repr=False)
+    traceparent: str | None = None

@@ -31,6 +31,12 @@ class Port(Protocol):
     def http(self, credential: Credential, /) -> Any: ...
 
 
+class ApprovalPort(Port, Protocol):
+    """The port of a call that runs in the process of its workbench."""
+
+    async def approve(self, message: str, /) -> None: ...
+
+
 class Host(Protocol):
     """What a kind of tool may use of the runtime that calls it."""
 

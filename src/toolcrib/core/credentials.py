@@ -1,7 +1,7 @@
 """What a broker gives to a call that needs credentials."""
 
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,7 +14,7 @@ class Credential:
     (any other header), `basic` (RFC 7617; the secret is `user:password`), `keypair` (`key:secret`, with which the tool
     signs by itself) or `secret`. `detail` is what the provider said beside a token, such as Salesforce's
     `instance_url`. *hosts* are where `Context.http` sends it, in *header*, after *prefix*; nowhere without them. Those
-    with a private address must be in *allow* too.
+    with a private address must be in *allow* too. *refused* is to be called where the provider does not accept it.
     """
 
     provider: str
@@ -27,6 +27,7 @@ class Credential:
     allow: Sequence[str] = ()
     header: str = "Authorization"
     prefix: str = "Bearer "
+    refused: Callable[[], Awaitable[None]] | None = field(default=None, repr=False, compare=False)
 
     @property
     def header_value(self) -> str:

@@ -63,9 +63,13 @@ class Deadline:
 current_deadline: ContextVar[Deadline | None] = ContextVar("toolcrib_deadline", default=None)
 """The deadline of the running call: what it calls has no more time than it has itself."""
 
+current_client: ContextVar[Any] = ContextVar("toolcrib_client", default=None)
+"""Who waits for the running call, as the door by which it came knows them; None where that knows nobody."""
+
 
 def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task for what outlives the running call, and so does not have its deadline."""
+    """A task for what outlives the running call, and so has neither its deadline nor its client."""
     context = copy_context()
     context.run(current_deadline.set, None)
+    context.run(current_client.set, None)
     return asyncio.get_running_loop().create_task(work, context=context)

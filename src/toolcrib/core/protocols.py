@@ -113,6 +113,10 @@ class Recorder(Protocol):
         """Called when a call has ended."""
         return
 
+    async def flush(self) -> None:
+        """Called when a crib stops: what is still in memory is written."""
+        return
+
 
 Next = Callable[[], Awaitable[Result[Any]]]
 """Goes on with a call, to its result."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from .content import Audio, Content, Data, File, Image, Text, content_to_dict
 from .errors import ToolError
@@ -26,6 +26,18 @@ class Repair:
     path: str
     from_kind: str
     to_kind: str
+
+
+class Shown(NamedTuple):
+    """A result as one *text*, the *media* beside it, whether it *is_error*, and the *code* of the error.
+
+    A call that waits is an error with the code `pending`: nothing has run.
+    """
+
+    text: str
+    media: tuple[Image | Audio | File, ...]
+    is_error: bool
+    code: str | None
 
 
 _no_metadata: Callable[[], dict[str, Any]] = dict  # calling `dict[str, Any]` takes five times as long
@@ -68,6 +80,13 @@ class Result(Generic[T_co]):
         content = self.content
         return content[0].text if len(content) == 1 else "\n".join(part.text for part in content)
 
+    def shown(self) -> "Shown":
+        """The result in the parts that most hosts have: one text, media beside it, and whether it is an error."""
+        media = tuple(part for part in self.content if isinstance(part, Image | Audio | File))
+        text = "\n".join(part.text for part in self.content if not isinstance(part, Image | Audio | File))
+        code = "pending" if self.pending is not None else self.error.code if self.error is not None else None
+        return Shown(text, media, code is not None, code)
+
     def unwrap(self) -> T_co:
         """The value of a call that succeeded.
 
@@ -79,13 +98,13 @@ class Result(Generic[T_co]):
             raise StillPending(self.pending)
         return self.value
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, with_content: bool = True) -> dict[str, Any]:
         """The result as JSON data: what may be shown, without `value`."""
         data: dict[str, Any] = {
             "status": self.status,
             "call_id": self.call_id,
             "tool": self.tool,
-            "content": [content_to_dict(part) for part in self.content],
+            "content": [content_to_dict(part) for part in self.content] if with_content else None,
             "error": self.error and self.error.to_dict(),
             "pending": self.pending and self.pending.to_dict(),
             "repairs": [{"path": r.path, "from": r.from_kind, "to": r.to_kind} for r in self.repairs] or None,

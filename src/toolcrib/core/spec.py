@@ -47,6 +47,10 @@ class Secret:
 
     name: str
 
+    def __post_init__(self) -> None:
+        if not self.name.strip():
+            raise SetupError('A secret has a name, as in Secret("OPENWEATHER_KEY").')
+
     def to_dict(self) -> dict[str, Any]:
         return {"secret": self.name}
 
@@ -62,6 +66,8 @@ class ToolSpec:
     `input_schema` and `output_schema` are JSON Schema 2020-12; the input's root is an object, and an output schema of
     None promises nothing. `strict` asks model providers for their strict mode. `examples` are arguments that work.
     `names` are groups of names that a call may use for one member, at any depth: a field's own name and its aliases.
+    `icons` are as MCP has them: `{"src": ...}`, and `mimeType` and `sizes` where these are known.
+    `deferred`: a model is not shown it until it searches, where its provider can do that.
     """
 
     name: str
@@ -77,6 +83,8 @@ class ToolSpec:
     strict: bool | None = None
     timeout_s: float | None = None
     names: Sequence[frozenset[str]] = ()
+    icons: Sequence[Mapping[str, Any]] = ()
+    deferred: bool = False
 
     @property
     def requirements(self) -> tuple[Requirement, ...]:
@@ -105,6 +113,8 @@ class ToolSpec:
             "examples": [dict(example) for example in self.examples] or None,
             "strict": self.strict,
             "timeout_s": self.timeout_s,
+            "icons": [dict(icon) for icon in self.icons] or None,
+            "deferred": self.deferred or None,
         }
         return {name: value for name, value in data.items() if value is not None}
 

@@ -32,6 +32,8 @@ _STOPS: Mapping[str, Stop] = {
 # Requests of their own, which the counts of the whole do not contain.
 _COUNTED_APART = frozenset({"compaction", "advisor_message"})
 _IMAGES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
+_SEARCH = {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+"""The provider's own tool that searches those whose loading is deferred."""
 _MESSAGE = "Anthropic's message"
 
 
@@ -198,7 +200,8 @@ class _Anthropic(BlockFormat):
     stream = Stream
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
-        return [tool.definition("input_schema") for tool in tools]
+        search = [_SEARCH] if any(tool.spec.deferred for tool in tools) else []
+        return [*search, *({**tool.definition("input_schema"), **tool.deferral} for tool in tools)]
 
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         single = {} if parallel or kind == "none" else {"disable_parallel_tool_use": True}

@@ -70,6 +70,7 @@ def tool_definition(
         "inputSchema": dict(spec.input_schema if input_schema is None else input_schema),
         "outputSchema": None if spec.output_schema is None else object_schema(spec.output_schema),
         "annotations": annotations(spec.hints) or None,
+        "icons": [dict(icon) for icon in spec.icons] or None,
     }
     return {key: value for key, value in members.items() if value is not None}
 
@@ -92,7 +93,8 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """*result* as a `tools/call` result, with structured content where *output_schema* promises it.
 
-    Of a result that is too large to be shown there is no structured content either. `_meta` has, for programs,
+    Of a result that is too large to be shown there is no structured content either; a link leads to all of it. For
+    programs, `_meta` has
     `toolcrib/repairs`, a list of `{"path", "from", "to"}`, `toolcrib/error`, `{"code", "retry"}`, `toolcrib/pending`,
     `{"id", "kind"}`, and `toolcrib/handle` of a large result.
     """
@@ -115,6 +117,11 @@ def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = N
             failed = True
             shown.insert(0, {"type": "text", "text": error.message})
     meta = _meta(result, error)
+    if "handle" in result.metadata:
+        uri = f"toolcrib://results/{quote(result.metadata['handle'], safe='')}"
+        shown.append(
+            {"type": "resource_link", "uri": uri, "name": f"{result.tool} result", "title": "The whole result"}
+        )
     return {
         "content": shown,
         **({} if structured is None else {"structuredContent": structured}),

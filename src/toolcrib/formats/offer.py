@@ -36,6 +36,11 @@ class Offered:
             **({"strict": True} if self.strict else {}),
         }
 
+    @property
+    def deferral(self) -> dict[str, bool]:
+        """The member by which providers that search themselves keep the tool back."""
+        return {"defer_loading": True} if self.spec.deferred else {}
+
 
 class Offer:
     """Tools as they are sent to one provider, and the translation of its model's calls. Made by `offer`."""

@@ -263,7 +263,12 @@ class _Responses(Format):
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
         # `strict` always: left out, it means strict here.
-        return [{"type": "function", **tool.definition("parameters"), "strict": tool.strict} for tool in tools]
+        search = [{"type": "tool_search"}] if any(tool.spec.deferred for tool in tools) else []
+        functions = (
+            {"type": "function", **tool.definition("parameters"), "strict": tool.strict, **tool.deferral}
+            for tool in tools
+        )
+        return [*search, *functions]
 
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
         return shared.choice_parameters(kind, {"type": "function", "name": name}, parallel)

@@ -44,16 +44,24 @@ def client(
     names up again. *options* are those of `httpx2.AsyncClient` that do not concern transport.
     """
     guard = Guard(hosts=hosts, allow=allow, resolve=resolve)
-    transport = _GuardedTransport(guard, max_bytes, timeout_s, proxy, verify)
+    transport = GuardedTransport(guard, max_bytes, timeout_s, proxy, verify)
     if "mounts" in options:
         raise SetupError("net.client takes no 'mounts': they would go past the guard.")
     options = {"timeout": httpx2.Timeout(None, connect=_CONNECT_S), **options}  # all in all, there is *timeout_s*
     return httpx2.AsyncClient(transport=transport, trust_env=False, **options)
 
 
-class _GuardedTransport(httpx2.AsyncBaseTransport):
+class GuardedTransport(httpx2.AsyncBaseTransport):
+    """What `client` sends by, for whoever has a client of their own. At most *max_connections* are open at a time."""
+
     def __init__(
-        self, guard: Guard, max_bytes: int, timeout_s: float, proxy: str | None, verify: ssl.SSLContext | bool
+        self,
+        guard: Guard,
+        max_bytes: int,
+        timeout_s: float,
+        proxy: str | None = None,
+        verify: ssl.SSLContext | bool = True,
+        max_connections: int = 10,
     ) -> None:
         self._guard = guard
         self._max_bytes = max_bytes
@@ -62,7 +70,9 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         files = (os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
         context = verify if isinstance(verify, ssl.SSLContext) else _context(verify, files)
         # One for each scheme: by http, only what is allowed by name or network may be connected to.
-        self._by_scheme = {scheme: _Connections(guard, scheme, context, proxy) for scheme in ("http", "https")}
+        self._by_scheme = {
+            scheme: _Connections(guard, scheme, context, proxy, max_connections) for scheme in ("http", "https")
+        }
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         origin = (request.url.scheme, request.url.raw_host, request.url.port)
@@ -101,12 +111,16 @@ def _context(verify: bool, _: tuple[str | None, str | None]) -> ssl.SSLContext:
 
 
 class _Connections(httpx2.AsyncHTTPTransport):
-    def __init__(self, guard: Guard, scheme: str, context: ssl.SSLContext, proxy: str | None) -> None:
+    def __init__(
+        self, guard: Guard, scheme: str, context: ssl.SSLContext, proxy: str | None, max_connections: int
+    ) -> None:
         super().__init__(verify=context, proxy=proxy)
         if proxy is None:
             # httpx2 has no option for the network that its connections use; its pool has.
             network = _Network(guard, scheme)
-            self._pool = httpcore2.AsyncConnectionPool(context, keepalive_expiry=5, network_backend=network)
+            self._pool = httpcore2.AsyncConnectionPool(
+                context, max_connections=max_connections, keepalive_expiry=5, network_backend=network
+            )
 
 
 async def _addresses(guard: Guard, host: str, port: int, scheme: str) -> Sequence[str]:

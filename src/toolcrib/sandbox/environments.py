@@ -9,12 +9,12 @@ import hashlib
 import os
 import shutil
 import sys
-import tomllib
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..core import LoadError, SetupError
+from ..schema.toml import parse_toml
 from .cache import cache_folder, private_folder
 
 _INSTALL_S = 600.0
@@ -71,7 +71,7 @@ def environment_for(folder: Path) -> Environment:
         if listed.is_file():
             lines = [line.strip() for line in listed.read_text("utf-8").splitlines()]
         elif project.is_file():
-            lines = list(tomllib.loads(project.read_text("utf-8")).get("project", {}).get("dependencies", ()))
+            lines = list(parse_toml(project.read_text("utf-8")).get("project", {}).get("dependencies", ()))
         else:
             lines = []
     except (OSError, ValueError, AttributeError, TypeError) as error:

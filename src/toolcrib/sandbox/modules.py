@@ -21,6 +21,7 @@ import wasmtime
 
 from ..core import LoadError, in_thread
 from . import interrupts
+from .bindings import start
 from .cache import private_folder
 from .run import Run, close_at_exit
 from .streams import WASI, define
@@ -130,7 +131,7 @@ class Program:
         foreign = sorted({f"{one.module}.{one.name}" for one in module.imports if one.module != WASI})
         if foreign:
             raise LoadError(f"It imports {', '.join(foreign[:3])}, which nothing here offers. It may import WASI only.")
-        if not any(one.name == "_start" and isinstance(one.type, wasmtime.FuncType) for one in module.exports):
+        if not any(one.name == "_start" and _is_plain(one.type) for one in module.exports):
             raise LoadError("It is not a program: it has no '_start'. Build it as a command, for WASI preview 1.")
         try:
             self._prepared = close_at_exit(linker.instantiate_pre(module))
@@ -193,9 +194,7 @@ class Program:
                 instance = self._prepared.instantiate(store)
             except wasmtime.WasmtimeError:
                 return f"it cannot begin with the {limits.memory_bytes // 1024**2} MiB of memory that it may have"
-            start = instance.exports(store)["_start"]
-            assert isinstance(start, wasmtime.Func)
-            start(store)
+            start(store, instance)
         except wasmtime.ExitTrap as ended:
             return ended.code
         except wasmtime.Trap as trap:
@@ -208,6 +207,11 @@ class Program:
             store.close()
             run.ended.set()
         return 0
+
+
+def _is_plain(kind: object) -> bool:
+    """Whether it is a function without parameters and results: it is called without looking again."""
+    return isinstance(kind, wasmtime.FuncType) and not kind.params and not kind.results
 
 
 def _linker(engine: wasmtime.Engine, *, streams: bool) -> wasmtime.Linker:

@@ -295,7 +295,7 @@ class WorkerLease:
             "arguments": text,
             "call_id": context.call.id,
             "data": None if context.call.data is None else _sendable(context.call.data),
-            "caller": [caller.principal, caller.profile, caller.thread],
+            "caller": [caller.principal, caller.profile, caller.thread, [*caller.groups], [*caller.claims]],
             "credentials": [_credential_data(each) for each in context.credentials.values()],
             "variables": sent,
             "withheld": withheld,

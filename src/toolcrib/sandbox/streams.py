@@ -4,14 +4,16 @@ They run in the guest's thread, and never raise: what a function raises here cou
 Numbers of a guest are signed and may be anything: each is masked, and each address is checked.
 """
 
-import ctypes
 import struct
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import wasmtime
 
+from . import bindings
+from .bindings import GuestMemory, OutOfBounds
 from .run import Run
 
 WASI = "wasi_snapshot_preview1"
@@ -31,55 +33,27 @@ here = threading.local()
 def define(linker: wasmtime.Linker, *, streams: bool) -> None:
     """Put our functions in place of those of WASI: the sleep, and with *streams* the standard streams."""
     linker.allow_shadowing = True
-    i32 = wasmtime.ValType.i32()
-    kind = wasmtime.FuncType([i32] * 4, [i32])
     ours: dict[str, Callable[..., int]] = {"poll_oneoff": _poll}
     if streams:
         ours |= {"fd_read": _read, "fd_write": _write}
     for name, function in ours.items():
-        linker.define_func(WASI, name, kind, function, access_caller=True)
+        bindings.define(linker, WASI, name, 4, function)
 
 
-class _OutOfBounds(Exception):
-    """An address that is not in the guest's memory."""
-
-
-class _Memory:
-    """The memory of a guest while it waits for us."""
-
-    def __init__(self, caller: wasmtime.Caller) -> None:
-        memory = caller.get("memory")
-        if not isinstance(memory, wasmtime.Memory):
-            raise _OutOfBounds
-        self._address = ctypes.addressof(memory.data_ptr(caller).contents)
-        self._size = memory.data_len(caller)
-
-    def read(self, at: int, size: int) -> bytes:
-        return ctypes.string_at(self._at(at, size), size)
-
-    def write(self, at: int, data: bytes) -> None:
-        ctypes.memmove(self._at(at, len(data)), data, len(data))
-
-    def pieces(self, at: int, count: int) -> list[tuple[int, int]]:
-        """Address and size of each of *count* pieces, which are listed at *at*; of too many the first."""
-        count = min(count & 0xFFFFFFFF, _MOST_PIECES)
-        pieces = list(_PIECE.iter_unpack(self.read(at, count * _PIECE.size)))
-        for piece in pieces:
-            self._at(*piece)
-        return pieces
-
-    def _at(self, at: int, size: int) -> int:
-        at &= 0xFFFFFFFF
-        if at + size > self._size:
-            raise _OutOfBounds
-        return self._address + at
+def _pieces(memory: GuestMemory, at: int, count: int) -> list[tuple[int, int]]:
+    """Address and size of each of *count* pieces, which are listed at *at*; of too many the first."""
+    count = min(count & 0xFFFFFFFF, _MOST_PIECES)
+    pieces = list(_PIECE.iter_unpack(memory.read(at, count * _PIECE.size)))
+    for piece in pieces:
+        memory.require(*piece)
+    return pieces
 
 
 def _guarded(function: Callable[..., int]) -> Callable[..., int]:
-    def guarded(caller: wasmtime.Caller, *numbers: int) -> int:
+    def guarded(caller: Any, *numbers: int) -> int:
         try:
-            return function(here.run, _Memory(caller), *numbers)
-        except _OutOfBounds:
+            return function(here.run, GuestMemory(caller), *numbers)
+        except OutOfBounds:
             return _FAULT
         except BaseException:
             here.run.stop()
@@ -89,11 +63,11 @@ def _guarded(function: Callable[..., int]) -> Callable[..., int]:
 
 
 @_guarded
-def _read(run: Run, memory: _Memory, file: int, pieces: int, count: int, read_at: int) -> int:
+def _read(run: Run, memory: GuestMemory, file: int, pieces: int, count: int, read_at: int) -> int:
     if file != 0:
         return _BAD_FILE
     total = 0
-    for at, size in memory.pieces(pieces, count):
+    for at, size in _pieces(memory, pieces, count):
         data = bytes(run.read(size))
         memory.write(at, data)
         total += len(data)
@@ -104,11 +78,11 @@ def _read(run: Run, memory: _Memory, file: int, pieces: int, count: int, read_at
 
 
 @_guarded
-def _write(run: Run, memory: _Memory, file: int, pieces: int, count: int, written_at: int) -> int:
+def _write(run: Run, memory: GuestMemory, file: int, pieces: int, count: int, written_at: int) -> int:
     if file not in (1, 2):
         return _BAD_FILE
     total = 0
-    for at, size in memory.pieces(pieces, count):
+    for at, size in _pieces(memory, pieces, count):
         if file == 1:
             run.write(memory.read(at, min(size, run.room)))
         else:
@@ -121,7 +95,7 @@ def _write(run: Run, memory: _Memory, file: int, pieces: int, count: int, writte
 
 
 @_guarded
-def _poll(run: Run, memory: _Memory, subscriptions: int, events: int, count: int, ready_at: int) -> int:
+def _poll(run: Run, memory: GuestMemory, subscriptions: int, events: int, count: int, ready_at: int) -> int:
     """Wait for the first of the clocks. Standard streams are always ready."""
     count &= 0xFFFFFFFF
     if not 0 < count <= _MOST_PIECES:

@@ -177,7 +177,7 @@ class _Host:
     """What a tool may use of its host here."""
 
     def __init__(self, message: Mapping[str, Any], overrides: Overrides) -> None:
-        self.caller = Caller(*message["caller"])
+        self.caller = _caller(*message["caller"])
         self.variables = Variables(message["variables"], message["withheld"])
         self.overrides = overrides
         self.redaction: Redaction | None = None
@@ -189,6 +189,10 @@ class _Host:
 
     def resource(self, factory: Callable[[], T], /) -> T:
         return self._resources.setdefault(factory, factory())  # type: ignore[no-any-return]
+
+
+def _caller(principal: str, profile: str, thread: str, groups: list[str], claims: list[tuple[str, str]]) -> Caller:
+    return Caller(principal, profile, thread, frozenset(groups), frozenset((name, value) for name, value in claims))
 
 
 def _credential(data: dict[str, Any]) -> Credential:

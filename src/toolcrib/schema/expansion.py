@@ -20,8 +20,46 @@ _STATES = 2_000
 _SAME_VALUE = frozenset({*IN_PLACE, "not", "then", "else"})
 _DEFINITIONS = frozenset({"$defs", "definitions", "contentSchema"})
 
+_MOVING = frozenset({"$ref", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor"})
+
 _Applied = Counter[Part]
 """The places of a schema that apply to one value, and how often."""
+
+
+def is_plainly_bounded(schema: Mapping[str, Any]) -> bool:
+    """Whether *schema* with each `$ref` written out, once for each time it is used, has at most `MOST` places.
+
+    Then nothing in it leads to itself, or doubles too often. False where this quick look cannot tell: of what refers to
+    itself, or to more than its own `$defs`.
+    """
+    definitions = schema.get("$defs", {})
+    sizes: dict[str, int | None] = {}
+
+    def size_of(name: str) -> int:
+        if name not in sizes:
+            sizes[name] = None
+            sizes[name] = size(definitions[name])
+        found = sizes[name]
+        if found is None:
+            raise LookupError(name)
+        return found
+
+    def size(part: Any) -> int:
+        count = 1
+        for value in part.values() if type(part) is dict else part:
+            if type(value) is dict or type(value) is list:
+                count += size(value)
+        if type(part) is dict and not part.keys().isdisjoint(_MOVING):
+            ref = part.get("$ref", "")
+            if not isinstance(ref, str) or not ref.startswith("#/$defs/") or len(part.keys() & _MOVING) > 1:
+                raise LookupError(ref)
+            count += size_of(ref.removeprefix("#/$defs/"))
+        return count
+
+    try:
+        return size({key: value for key, value in schema.items() if key != "$defs"}) <= MOST
+    except (LookupError, RecursionError):
+        return False
 
 
 def leads_to_itself(schema: Mapping[str, Any]) -> str | None:

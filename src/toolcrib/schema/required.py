@@ -7,7 +7,7 @@ import jsonschema_rs
 import pydantic_core
 
 from ..core import DefinitionError
-from .expansion import MOST, leads_to_itself, times_looked
+from .expansion import MOST, is_plainly_bounded, leads_to_itself, times_looked
 from .json_schema_validator import validator
 
 
@@ -19,7 +19,8 @@ def require_schema(schema: Any, *, label: str) -> dict[str, Any]:
     if not isinstance(schema, Mapping):
         raise DefinitionError(f"{label}: parameters= takes a JSON Schema as a mapping, not {type(schema).__name__}.")
     try:
-        plain: dict[str, Any] = pydantic_core.from_json(pydantic_core.to_json(schema), allow_inf_nan=False)
+        text = pydantic_core.to_json(schema)
+        plain: dict[str, Any] = pydantic_core.from_json(text, allow_inf_nan=False)
     except (ValueError, TypeError, RecursionError) as error:
         raise DefinitionError(f"{label}: parameters= is not JSON: {str(error).partition(chr(10))[0]}.") from None
     if plain.get("type", "object") != "object":
@@ -39,14 +40,13 @@ def require_schema(schema: Any, *, label: str) -> dict[str, Any]:
         if not isinstance(error, jsonschema_rs.ValidationError) or error.kind.name in ("$ref", "$dynamicRef"):
             at += '. A $ref may only lead to a place in the schema itself, like "#/$defs/name"'
         raise DefinitionError(f"{label}: parameters= is not a JSON Schema 2020-12: {message}{at}.") from None
-    _require_bounded(plain, label)
+    if (b'"$ref"' in text or b'"$dynamicRef"' in text) and not is_plainly_bounded(plain):
+        _require_bounded(plain, label)
     return plain
 
 
 def _require_bounded(schema: dict[str, Any], label: str) -> None:
     """Raise DefinitionError for references by which a short value takes for ever."""
-    if not _has_references(schema):
-        return
     if (place := leads_to_itself(schema)) is not None:
         raise DefinitionError(
             f"{label}: in parameters=, '{place}' applies itself to the same value, so it expresses nothing. Let its "
@@ -61,9 +61,3 @@ def _require_bounded(schema: dict[str, Any], label: str) -> None:
             f"{label}: in parameters=, the references double again and again, so that one value is looked at over "
             f"{MOST:,} times. Refer to each definition once for each value."
         )
-
-
-def _has_references(schema: Any) -> bool:
-    if isinstance(schema, dict):
-        return "$ref" in schema or "$dynamicRef" in schema or any(map(_has_references, schema.values()))
-    return isinstance(schema, list) and any(map(_has_references, schema))

@@ -106,9 +106,12 @@ def _read_again(tool: str, text: str, checked: dict[str, Any], _: Callable[[], b
 
 def json_schema_check(tool: str, schema: Mapping[str, Any]) -> Check:
     """Return the check of a bare JSON Schema: arguments stay the JSON values they are."""
-    accepts: Validator = validator(schema, formats=True)
+    accepts: Validator | None = None
 
     def accept(value: Any) -> dict[str, Any] | None:
+        nonlocal accepts
+        if accepts is None:  # made with the first call: of many tools, few are called
+            accepts = validator(schema, formats=True)
         return value if isinstance(value, dict) and accepts.is_valid(value) else None
 
     recover = Recovery(tool, schema, accept, formats=True)

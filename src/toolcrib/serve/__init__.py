@@ -3,10 +3,15 @@
 from ..core import SetupError
 
 try:
+    from .app import Application, asgi_app
+    from .authentication import Authentication, Authenticator
     from .authorization import callback_app
-    from .callers import Identify, local_caller
+    from .callers import AuthenticationError, Identify, local_caller
+    from .calls import call_routes, metrics_route
     from .http import serve_http
     from .mcp import server
+    from .mcp_client import Form, Roots, Sample, ask_client, client_can
+    from .problems import problem
     from .stdio import serve_stdio
 except ModuleNotFoundError as missing:
     package = (missing.name or "").partition(".")[0]
@@ -16,4 +21,24 @@ except ModuleNotFoundError as missing:
         f"Serving tools needs the package '{package}', which is missing: pip install 'toolcrib[serve]'"
     ) from missing
 
-__all__ = ["Identify", "callback_app", "local_caller", "serve_http", "serve_stdio", "server"]
+__all__ = [
+    "Application",
+    "Authentication",
+    "AuthenticationError",
+    "Authenticator",
+    "Form",
+    "Identify",
+    "Roots",
+    "Sample",
+    "asgi_app",
+    "ask_client",
+    "call_routes",
+    "callback_app",
+    "client_can",
+    "local_caller",
+    "metrics_route",
+    "problem",
+    "serve_http",
+    "serve_stdio",
+    "server",
+]

@@ -21,6 +21,7 @@ from starlette.routing import BaseRoute, Route
 from ..core import Caller, SetupError, ToolcribError, ToolError, log_failure
 from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH, FORM_PATH
+from .authentication import Authenticator
 from .callers import Identify, local_caller
 
 if TYPE_CHECKING:
@@ -64,19 +65,28 @@ def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
     return app
 
 
-def authorization_routes(crib: Crib, base_url: str, identify: Identify) -> Sequence[BaseRoute]:
-    """The routes of `callback_app` for a server at *base_url*, to which its broker sends people from now on.
+def authorization_routes(crib: Crib, identify: Identify) -> Sequence[BaseRoute]:
+    """The routes of `callback_app` for a server. None for a broker of another kind, which has pages of its own.
 
-    Unless the broker has an address already. None for a broker of another kind, which has pages of its own. Who calls
-    is also who must be at the browser, but where all are the one person at this computer.
+    Who calls is also who must be at the browser, but where all are the one person at this computer.
     """
+    try:
+        _ = crib.credentials.broker
+    except SetupError:
+        return ()
+    # A browser sends no key or token, so there it is the state alone that says for whom this is.
+    at_browser = None if identify is local_caller or isinstance(identify, Authenticator) else identify
+    return callback_app(crib, at_browser).routes
+
+
+def name_pages(crib: Crib, base_url: str) -> None:
+    """Have the broker of *crib* send people to the pages of a server at *base_url*, unless it has an address."""
     try:
         broker = crib.credentials.broker
     except SetupError:
-        return ()
+        return
     broker.redirect_uri = broker.redirect_uri or f"{base_url}{CALLBACK_PATH}"
     broker.form_uri = broker.form_uri or f"{base_url}{FORM_PATH}"
-    return callback_app(crib, None if identify is local_caller else identify).routes
 
 
 class _Refused(ToolcribError):

@@ -1,53 +1,128 @@
-"""Who calls: each request runs for the caller that it was identified as, in that caller's workbench."""
+"""Who calls: each request runs for the caller that it was identified as, in that caller's workbench.
+
+A thread is a conversation of one principal: two principals that name the same one have nothing in common.
+"""
 
 import asyncio
-from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from inspect import isawaitable
 
-from ..core import Caller, SetupError, ToolcribError
+from starlette.requests import HTTPConnection
+
+from ..core import Asker, Caller, SetupError, ToolcribError
 from ..workbench import Crib, Workbench
 
 Identify = Callable[[Mapping[str, str]], Caller | Awaitable[Caller]]
 """The caller of a request, by its HTTP headers (names in lower case; none over stdio). Raises where there is none."""
 
-_MOST = 1000
+CALLER = "toolcrib.caller"
+"""Where `Authentication` puts the Caller in the scope of a request."""
+
+_MOST, _MOST_OF_ONE = 1000, 100
+_LONGEST_THREAD = 128
+_ONCE = ("authorization", "mcp-session-id", "toolcrib-thread")
 
 
-def local_caller(_headers: Mapping[str, str]) -> Caller:
-    """The caller where nobody is identified: the person at this computer."""
-    return Caller()
+class AuthenticationError(ToolcribError):
+    """A request that is not let in. Its text is sent to the client, with *status*.
+
+    *error* is the code of RFC 6750, 3.1 (None where nothing was presented), and *scopes* are what would be needed.
+    """
+
+    def __init__(
+        self, message: str, error: str | None = "invalid_token", *, status: int = 401, scopes: Iterable[str] = ()
+    ) -> None:
+        super().__init__(message)
+        self.error = error
+        self.status = status
+        self.scopes = tuple(scopes)
+
+
+def local_caller(headers: Mapping[str, str]) -> Caller:
+    """The caller where nobody is identified: the person at this computer, in the thread that *headers* name."""
+    return Caller(thread=thread_of(headers))
+
+
+def thread_of(headers: Mapping[str, str]) -> str:
+    """The thread of a request: the MCP session, else the header `Toolcrib-Thread`, else `default`.
+
+    Raises AuthenticationError for one that is too long, or that is not plain ASCII.
+    """
+    thread = headers.get("mcp-session-id") or headers.get("toolcrib-thread") or Caller().thread
+    if len(thread) > _LONGEST_THREAD or not (thread.isascii() and thread.isprintable()):
+        raise _invalid(f"A thread is named by at most {_LONGEST_THREAD} printable ASCII characters.")
+    return thread
+
+
+def single_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """*headers* by name, in lower case. Raises AuthenticationError where one that says who calls is there twice."""
+    found: dict[str, str] = {}
+    for name, value in ((name.lower(), value) for name, value in headers):
+        if name in found and name in _ONCE:
+            raise _invalid(f"The header '{name}' is there more than once.")
+        found[name] = value
+    return found
+
+
+async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> Caller:
+    """Whom *identify* returns for *headers*. Raises what it raises, and SetupError where that is not a Caller."""
+    found = identify(single_headers(headers))
+    caller: object = await found if isawaitable(found) else found
+    if not isinstance(caller, Caller):
+        # Such as the None of a lookup that found nobody: that is not the person at this computer.
+        raise SetupError(f"identify returned {type(caller).__name__}, not a Caller. Raise where there is nobody.")
+    return caller
 
 
 class Callers:
-    """The workbenches of *crib* by caller, at most 1,000: the one that was not used for longest is stopped."""
+    """The workbenches of *crib* by caller, at most 1,000, and 100 of one principal.
 
-    def __init__(self, crib: Crib, identify: Identify) -> None:
+    The one that was not used for longest is stopped. *ask* asks whoever is at the request that is answered.
+    """
+
+    def __init__(self, crib: Crib, identify: Identify, *, ask: Asker | None = None) -> None:
         self.crib = crib
+        self._ask = ask
         self._identify = identify
         self._benches: OrderedDict[Caller, Workbench] = OrderedDict()
+        self._of_principals: Counter[str] = Counter()
         self._stopping: set[asyncio.Task[None]] = set()
 
-    async def workbench(self, headers: Mapping[str, str] | None) -> Workbench:
-        """The workbench of whoever made a request with *headers*. Raises what `identify` raises, and SetupError."""
-        identified = self._identify({name.lower(): value for name, value in (headers or {}).items()})
-        caller: object = await identified if isawaitable(identified) else identified
-        if not isinstance(caller, Caller):
-            # Such as the None of a lookup that found nobody: that is not the person at this computer.
-            raise SetupError(f"identify returned {type(caller).__name__}, not a Caller. Raise where there is nobody.")
+    async def workbench(self, request: HTTPConnection | Mapping[str, str] | None) -> Workbench:
+        """The workbench of whoever made *request*, or a request with these headers.
+
+        Whom `Authentication` has identified is not identified again. Raises what `identify` raises, and SetupError.
+        """
+        headers = request.headers if isinstance(request, HTTPConnection) else request or {}
+        caller = request.scope.get(CALLER) if isinstance(request, HTTPConnection) else None
+        if caller is None:
+            caller = await identified(self._identify, headers.items())
         if (known := self._benches.get(caller)) is not None:
             self._benches.move_to_end(caller)
             return known
-        bench = self._benches[caller] = self.crib.workbench(caller)
-        if len(self._benches) > _MOST:
-            _, unused = self._benches.popitem(last=False)
-            task = asyncio.create_task(unused.stop())
-            self._stopping.add(task)
-            task.add_done_callback(self._stopping.discard)
+        bench = self._benches[caller] = self.crib.workbench(caller, ask=self._ask)
+        self._of_principals[caller.principal] += 1
+        if self._of_principals[caller.principal] > _MOST_OF_ONE:
+            self._drop(next(one for one in self._benches if one.principal == caller.principal))
+        elif len(self._benches) > _MOST:
+            self._drop(next(iter(self._benches)))
         with suppress(ToolcribError):  # logged, and each call answers for itself
             await bench.start()
         return bench
 
+    def _drop(self, caller: Caller) -> None:
+        self._of_principals[caller.principal] -= 1
+        if not self._of_principals[caller.principal]:
+            del self._of_principals[caller.principal]
+        task = asyncio.create_task(self._benches.pop(caller).stop())
+        self._stopping.add(task)
+        task.add_done_callback(self._stopping.discard)
+
     def __iter__(self) -> Iterator[Workbench]:
         return iter(tuple(self._benches.values()))
+
+
+def _invalid(message: str) -> AuthenticationError:
+    return AuthenticationError(message, "invalid_request", status=400)

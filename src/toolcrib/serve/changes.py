@@ -1,23 +1,37 @@
-"""Notifies connected clients that the list of tools has changed.
+"""Notifies connected clients that a list has changed, or a resource that they follow.
 
 Through 2025-11-25 that is a notification to each session. From 2026-07-28 on it goes to those alone that have asked for
 it, on the stream of their `subscriptions/listen`. The notice only says to list the tools again: a client that has not
-read the last one yet needs no other.
+read the last one yet needs no other. A resource is followed by its URI, in either era.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
+import mcp_types as wire
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp.shared.exceptions import MCPError
 
 from .callers import Callers
 
 _log = logging.getLogger("toolcrib")
+
+_FOLLOWED = "toolcrib/followed"
+_MOST_FOLLOWED = 1000
 
 
 class Changes:
@@ -28,9 +42,11 @@ class Changes:
         self._bus = InMemorySubscriptionBus()
         self.listen = ListenHandler(self._bus)
         self._sessions: set[ServerSession] = set()
+        self._events: dict[ServerSession, dict[ServerEvent, None]] = defaultdict(dict)
         self._notifying: dict[ServerSession, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
+        self._changed: dict[ServerEvent, None] = {}
         self._listed = self._lists()
 
     def add(self, session: ServerSession) -> None:
@@ -39,20 +55,42 @@ class Changes:
         # The SDK hands its connection to nobody, and nothing else knows when it ends.
         session._connection.exit_stack.callback(self._sessions.discard, session)  # pyright: ignore[reportPrivateUsage]
 
+    def subscribe(self, session: ServerSession, uri: str) -> None:
+        """Notify the connection of *session* when the resource at *uri* changes. Raises MCPError for too many."""
+        followed = _followed(session)
+        if len(followed) >= _MOST_FOLLOWED:
+            raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MOST_FOLLOWED} resources.")
+        followed.add(uri)
+
+    def unsubscribe(self, session: ServerSession, uri: str) -> None:
+        _followed(session).discard(uri)
+
     def check(self) -> None:
-        """Notify the clients, soon, if a list is another now. From any thread."""
+        """Notify the clients, soon, if a list of tools is another now. From any thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._woken.set)
+
+    def changed(self, event: ServerEvent) -> None:
+        """Notify the clients, soon, of *event*. From any thread."""
+
+        def note() -> None:
+            self._changed[event] = None
+            self._woken.set()
+
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(note)
 
     async def follow(self) -> None:
         """Notify of changes until cancelled."""
         try:
             while await self._woken.wait():
                 self._woken.clear()
-                listed = self._lists()
+                changed, self._changed, listed = self._changed, {}, self._lists()
                 if any(specs != self._listed.get(caller, self._listed[None]) for caller, specs in listed.items()):
-                    await self._notify_all()
+                    changed[ToolsListChanged()] = None
                 self._listed = listed
+                for event in changed:
+                    await self._notify_all(event)
         finally:
             for task in [*self._notifying.values()]:
                 task.cancel()
@@ -62,32 +100,74 @@ class Changes:
         """What is listed: of the crib, and for each caller that has been seen."""
         return {None: self.callers.crib.registry.specs()} | {bench.caller: bench.specs() for bench in self.callers}
 
-    async def _notify_all(self) -> None:
-        await self._bus.publish(ToolsListChanged())
-        for session in self._sessions - self._notifying.keys():
-            # In a task of its own: a client that has stopped reading must not hold up the others.
-            task = self._notifying[session] = asyncio.create_task(self._notify(session))
-            task.add_done_callback(partial(self._notified, session))
+    async def _notify_all(self, event: ServerEvent) -> None:
+        await self._bus.publish(event)
+        for session in self._sessions:
+            if isinstance(event, ResourceUpdated) and event.uri not in _followed(session):
+                continue
+            self._events[session][event] = None
+            if session not in self._notifying:
+                # In a task of its own: a client that has stopped reading must not hold up the others.
+                task = self._notifying[session] = asyncio.create_task(self._notify(session))
+                task.add_done_callback(partial(self._notified, session))
 
     def _notified(self, session: ServerSession, _: asyncio.Task[None]) -> None:
         del self._notifying[session]
 
     async def _notify(self, session: ServerSession) -> None:
         try:
-            await session.send_tool_list_changed()
+            while events := self._events.pop(session, None):
+                for event in events:
+                    match event:
+                        case ToolsListChanged():
+                            await session.send_tool_list_changed()
+                        case ResourcesListChanged():
+                            await session.send_resource_list_changed()
+                        case PromptsListChanged():
+                            await session.send_prompt_list_changed()
+                        case ResourceUpdated(uri=uri):
+                            await session.send_resource_updated(uri)
         except Exception:
             _log.debug("A client could not be notified of a change", exc_info=True)
+
+
+def _followed(session: ServerSession) -> set[str]:
+    # A session is that of one request. What lasts is its connection.
+    state = session._connection.state  # pyright: ignore[reportPrivateUsage]
+    followed: set[str] = state.setdefault(_FOLLOWED, set())
+    return followed
+
+
+def _links(changes: Changes) -> list[Callable[[], None]]:
+    """Have *changes* hear of what changes in its crib. Returns functions that end that."""
+    crib = changes.callers.crib
+
+    def resources(uri: str | None) -> None:
+        changes.changed(ResourcesListChanged() if uri is None else ResourceUpdated(uri=uri))
+
+    def of_source(*_: object) -> None:
+        changes.changed(ResourcesListChanged())
+        changes.changed(PromptsListChanged())
+
+    unlinks = [
+        crib.registry.on_change(changes.check),
+        crib.resources.on_change(resources),
+        crib.prompts.on_change(lambda _: changes.changed(PromptsListChanged())),
+    ]
+    offering = [source for source in crib.offering() if hasattr(source, "resources") or hasattr(source, "prompts")]
+    return [*unlinks, *(source.on_change(of_source) for source in offering if hasattr(source, "on_change"))]
 
 
 @asynccontextmanager
 async def following(callers: Callers) -> AsyncGenerator[Changes]:
     """The notices of a server of *callers*, sent while the block runs."""
     changes = Changes(callers)
-    unlink = callers.crib.registry.on_change(changes.check)
+    unlinks = _links(changes)
     task = asyncio.create_task(changes.follow())
     try:
         yield changes
     finally:
-        unlink()
+        for unlink in unlinks:
+            unlink()
         task.cancel()
         await asyncio.wait([task])

@@ -1,6 +1,6 @@
-"""MCP over Streamable HTTP, for clients on this computer.
+"""The application of a crib on a socket: for clients on this computer, or for those that `identify` knows.
 
-By default nobody is asked who they are. So nobody else gets in unless the host allows it, and no web page does.
+By default nobody is asked who they are. So then nobody else gets in, and no web page does.
 """
 
 import asyncio
@@ -8,21 +8,20 @@ import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from ipaddress import ip_address
+from urllib.parse import urlsplit
 
 import uvicorn
-from mcp.server.transport_security import TransportSecuritySettings
-from starlette.applications import Starlette
+from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from ..core import SetupError
 from ..workbench import Crib
-from .authorization import authorization_routes
+from .app import GRACE_S, Application, asgi_app
+from .authorization import name_pages
 from .callers import Identify, local_caller
-from .mcp import server
 
-_LOOPBACK = ("127.0.0.1:*", "localhost:*", "[::1]:*")
-# For calls that still run when serving ends; then they are cancelled.
-_GRACE_S = 1
+_STREAMS_S = 1
+"""For what is still sent when all calls have ended; then it is cut off."""
 
 
 async def serve_http(
@@ -32,64 +31,71 @@ async def serve_http(
     host: str = "127.0.0.1",
     port: int = 8642,
     path: str = "/mcp",
+    base_url: str | None = None,
     allowed_hosts: Sequence[str] = (),
+    routes: Sequence[BaseRoute] = (),
+    grace_s: float = GRACE_S,
     ready: Callable[[str], None] | None = None,
     name: str = "toolcrib",
     version: str | None = None,
 ) -> None:
     """Serve the tools of *crib* until the task is cancelled, as `asyncio.run` does at Ctrl-C.
 
-    Starts *crib*, and stops it at the end. Each request runs for the Caller that *identify* returns for its headers.
-    Port 0 takes any free one. *ready* is called with the URL as soon as clients can connect.
+    Serves what `asgi_app` returns, MCP at *path*. Starts *crib*, and stops it at the end; calls that run then have
+    *grace_s* seconds. Each request runs for the Caller that *identify* returns for its headers.
+    Port 0 takes any free one. *ready* is called with the URL of MCP as soon as clients can connect.
 
     With a broker, it has the pages of authorizations, too. There, *identify* is given what the browser sends, such as a
-    cookie of your login, and nobody completes what another principal has begun.
+    cookie of your login, and nobody completes what another principal has begun. (An Authenticator is not asked there,
+    since browsers send no keys.)
 
-    Unless *identify* refuses it, any client that reaches the port may call the tools. So another *host* than loopback
-    is refused without *allowed_hosts*, the names by which clients reach it, as in the `Host` header:
-    `["crib.example:8642"]`.
-    Requests for other names, and from web pages of other origins, are refused (DNS rebinding).
+    Without *identify*, any client that reaches the port may call the tools. So then another *host* than loopback is
+    refused, and so are *allowed_hosts*, the names by which others reach it, as in the `Host` header:
+    `["crib.example:8642"]`. That of *base_url*, its public address, is one of them. Requests for other names, and from
+    web pages of other origins, are refused (DNS rebinding).
 
     Raises SetupError where the address cannot be listened on.
     """
-    if not _is_loopback(host) and not allowed_hosts:
+    if identify is local_caller and not all(map(_is_loopback, (host, *map(_name, allowed_hosts)))):
         raise SetupError(
-            f"Serving on {host} lets anybody who reaches this computer call these tools. To allow it, name the "
-            f"hosts by which clients reach it: allowed_hosts=['name:{port}']. Otherwise serve on 127.0.0.1."
+            f"Serving {f'on {host}' if not allowed_hosts else 'under these names'} lets anybody who reaches this "
+            "computer call these tools. Identify who calls, by keys or the tokens of an issuer. Otherwise serve on "
+            "127.0.0.1."
         )
-    hosts = [*_LOOPBACK, *allowed_hosts]
-    app = server(crib, identify, name=name, version=version).streamable_http_app(
-        streamable_http_path=path,
-        transport_security=TransportSecuritySettings(
-            allowed_hosts=hosts,
-            allowed_origins=[f"{scheme}://{host}" for host in hosts for scheme in ("http", "https")],
-        ),
-    )
     with _listening(host, port) as listener:
-        base_url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
-        if crib.options["broker"] is not None:
-            app.routes.extend(authorization_routes(crib, base_url, identify))
-            app.router.redirect_slashes = False  # it would lead to whatever host the request names
-        async with crib, _serving(app, listener) as serving:
+        own_url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        app = asgi_app(
+            crib,
+            identify,
+            path=path,
+            base_url=base_url,
+            allowed_hosts=allowed_hosts,
+            routes=routes,
+            grace_s=grace_s,
+            name=name,
+            version=version,
+        )
+        name_pages(crib, base_url or own_url)
+        async with _serving(app, listener) as serving:
             if ready is not None:
-                ready(f"{base_url}{path}")
+                ready(f"{own_url}{path}")
             await asyncio.shield(serving)
 
 
 @asynccontextmanager
-async def _serving(app: Starlette, listener: socket.socket) -> AsyncGenerator[asyncio.Task[None]]:
+async def _serving(app: Application, listener: socket.socket) -> AsyncGenerator[asyncio.Task[None]]:
     async def answer(scope: Scope, receive: Receive, send: Send) -> None:
         # A request is only ever cancelled when serving ends, which is no error to log.
         with suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 
     web = _Web(
-        uvicorn.Config(answer, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=_GRACE_S)
+        uvicorn.Config(answer, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=_STREAMS_S)
     )
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     try:
         # Ended by us and not by uvicorn, which would wait for streams that clients of the older era keep open.
-        async with app.router.lifespan_context(app):
+        async with app.lifespan():
             yield serving
     finally:
         web.should_exit = True
@@ -100,6 +106,11 @@ class _Web(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Generator[None]:
         yield  # signals are the host's, who cancels our task
+
+
+def _name(host: str) -> str:
+    """The name in *host*, which may have a port."""
+    return urlsplit(f"//{host.removesuffix(':*')}").hostname or host
 
 
 def _is_loopback(host: str) -> bool:

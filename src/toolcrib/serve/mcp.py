@@ -1,11 +1,14 @@
-"""A crib as an MCP server: it lists its tools and runs calls for whoever is identified, and notifies of changes.
+"""A crib as an MCP server: it answers requests for whoever is identified, and notifies of changes.
 
 There is no wire here, as the SDK has it, and no shape of a tool or a result: those are in `formats.mcp`.
 """
 
+import asyncio
 import logging
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing, asynccontextmanager
+from math import inf, nextafter
+from typing import Any, Literal, TypeVar
 
 import mcp_types as wire
 from mcp.server.context import ServerRequestContext
@@ -14,14 +17,26 @@ from mcp.server.models import InitializationOptions
 from mcp.shared.exceptions import MCPError
 from starlette.applications import Starlette
 
-from ..core import Call, ToolError
+from ..core import Call, Progress, Result, ToolError, current_client
 from ..formats import mcp as form
 from ..workbench import Crib, Workbench
+from ..workbench.search import FINDERS
+from . import mcp_resources as offered
 from .callers import Callers, Identify, local_caller
 from .changes import Changes, following
+from .mcp_pages import page
+from .mcp_pending import State, ask_person, instructions, sealing, settled, suspended
+from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
 
 _Context = ServerRequestContext[Changes, Any]
+_Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
+ListT = TypeVar("ListT", bound=wire.CacheableResult)
+
+_TTL_MS = 5000
+"""How long a list may be taken as it was read. Clients that listen are told of changes before."""
+_PARTIAL_CHARS = 2000
+_OLD = ("2024-11-05", "2025-03-26")
 
 _log = logging.getLogger("toolcrib")
 
@@ -29,61 +44,185 @@ _log = logging.getLogger("toolcrib")
 def server(
     crib: Crib, identify: Identify = local_caller, *, name: str = "toolcrib", version: str | None = None
 ) -> Server[Any]:
-    """An MCP server of the tools of *crib*, which is started at the first call, and is for the caller to stop.
+    """An MCP server of *crib*, which is started at the first call, and is for the caller to stop.
 
-    Each request runs for the Caller that *identify* returns for its HTTP headers; a request for which it raises is
-    refused. Clients are notified when the list of tools changes, while the server runs.
+    It has the tools, the resources and prompts of `crib.resources`, `crib.prompts` and of sources that offer them, and
+    large results as resources. Each request runs for the Caller that *identify* returns for its HTTP headers; a request
+    for which it raises is refused. What waits for a person is asked of the client, if it can. Clients are notified when
+    a list changes, while the server runs.
 
     Results are as `toolcrib.formats.mcp.call_result` makes them. *version* is Toolcrib's own unless given.
     """
     from .. import __version__
 
-    callers = Callers(crib, identify)
+    callers = Callers(crib, identify, ask=ask_person)
+    handlers = _Handlers(crib, callers, "public" if identify is local_caller else "private")
+    pass_on_logs()
 
-    async def list_tools(context: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
-        bench = await _bench(callers, context)
-        # Under their own names, whatever these are: MCP advises which to use, and forbids none.
-        return wire.ListToolsResult(
-            tools=[wire.Tool.model_validate(form.tool_definition(spec)) for spec in bench.specs()]
-        )
-
-    async def call_tool(context: _Context, params: wire.CallToolRequestParams) -> wire.CallToolResult:
-        bench = await _bench(callers, context)
-        # Before the call: a tool may be replaced while it runs.
-        tool = crib.registry.find(params.name)
-        result = await bench.call(Call(params.name, arguments_of(params)))
-        if "handle" in result.metadata:
-            context.lifespan_context.check()  # with the first handle comes the tool that reads results
-        if result.error is not None and result.error.code == "unknown_tool":
-            raise _unknown(result.error)
-        output_schema = None if tool is None else tool.spec.output_schema
-        return wire.CallToolResult.model_validate(form.call_result(result, output_schema))
-
-    def input_schema(name: str) -> Mapping[str, Any] | None:
-        tool = crib.registry.find(name)
+    def input_schema(tool_name: str) -> Mapping[str, Any] | None:
+        tool = crib.registry.find(tool_name)
         return None if tool is None else tool.spec.input_schema
-
-    async def listen(
-        context: _Context, params: wire.SubscriptionsListenRequestParams
-    ) -> wire.SubscriptionsListenResult:
-        await _bench(callers, context)
-        return await context.lifespan_context.listen(context, params)
-
-    async def initialized(context: _Context, _: wire.NotificationParams) -> None:
-        context.lifespan_context.add(context.session)
 
     made = _Server(
         name,
         version=version or __version__,
-        on_list_tools=list_tools,
-        on_call_tool=call_tool,
+        on_list_tools=handlers.list_tools,
+        on_call_tool=handlers.call_tool,
+        on_list_resources=handlers.list_resources,
+        on_list_resource_templates=handlers.list_resource_templates,
+        on_read_resource=handlers.read_resource,
+        on_list_prompts=handlers.list_prompts,
+        on_get_prompt=handlers.get_prompt,
+        on_completion=handlers.complete,
+        on_subscribe_resource=handlers.subscribe,
+        on_unsubscribe_resource=handlers.unsubscribe,
         # Without it the SDK lists every tool at every call of 2026-07-28 over HTTP.
         get_tool_input_schema=input_schema,
-        on_subscriptions_listen=listen,
+        on_subscriptions_listen=handlers.listen,
         lifespan=lambda _: following(callers),
     )
-    made.add_notification_handler("notifications/initialized", wire.NotificationParams, initialized)
+    made.add_notification_handler("notifications/initialized", wire.NotificationParams, handlers.initialized)
+    made.add_request_handler("logging/setLevel", wire.SetLevelRequestParams, set_level)
+    made.middleware.append(sealing(crib, name))
     return made
+
+
+class _Handlers:
+    """What answers requests. *scope* is who may share a list that was read."""
+
+    def __init__(self, crib: Crib, callers: Callers, scope: Literal["public", "private"]) -> None:
+        self._crib = crib
+        self._callers = callers
+        self._scope: Literal["public", "private"] = scope
+
+    # Tools
+
+    async def list_tools(self, context: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
+        bench = await self._bench(context)
+        specs, cursor = page(bench.specs(), _cursor(params), lambda spec: spec.name)
+        # Under their own names, whatever these are: MCP advises which to use, and forbids none.
+        tools = [wire.Tool.model_validate(form.tool_definition(spec)) for spec in specs]
+        return self._list(wire.ListToolsResult(tools=tools, next_cursor=cursor))
+
+    async def call_tool(
+        self, context: _Context, params: wire.CallToolRequestParams
+    ) -> wire.CallToolResult | wire.InputRequiredResult:
+        async with self._request(context, params) as (request, state):
+            bench = request.bench
+            # Before the call: a tool may be replaced while it runs.
+            tool = self._crib.registry.find(params.name)
+
+            def call() -> Any:
+                made = Call(params.name, arguments_of(params), traceparent=_traceparent(context, params))
+                return bench.call(made) if _progress_token(context) is None else _streamed(bench, made, context)
+
+            result = await settled(request, self._crib, call, state)
+            if isinstance(result, wire.InputRequiredResult):
+                return result
+        if "handle" in result.metadata or result.tool in FINDERS:
+            # With the first handle comes the tool that reads results, and with a search what it found.
+            context.lifespan_context.check()
+        if result.error is not None:
+            if result.error.code == "unknown_tool":
+                raise _unknown(result.error)
+            if request.missing and request.is_modern:
+                data = {"requiredCapabilities": request.missing}
+                raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(result.error.message), data)
+        shown = form.call_result(result, None if tool is None else tool.spec.output_schema)
+        if result.pending is not None:
+            shown["content"] = [{"type": "text", "text": form.encodable(instructions(result.pending, self._crib))}]
+        if context.protocol_version in _OLD:
+            shown["content"] = [block for block in shown["content"] if block["type"] != "resource_link"]
+        return wire.CallToolResult.model_validate(shown)
+
+    # Resources
+
+    async def list_resources(
+        self, context: _Context, params: wire.PaginatedRequestParams | None
+    ) -> wire.ListResourcesResult:
+        bench = await self._bench(context)
+        found, cursor = page(await bench.offers.resources(), _cursor(params), lambda each: each.uri)
+        resources = [wire.Resource.model_validate(offered.resource(each)) for each in found]
+        return self._list(wire.ListResourcesResult(resources=resources, next_cursor=cursor))
+
+    async def list_resource_templates(
+        self, context: _Context, params: wire.PaginatedRequestParams | None
+    ) -> wire.ListResourceTemplatesResult:
+        bench = await self._bench(context)
+        found, cursor = page(await bench.offers.resource_templates(), _cursor(params), lambda each: each.uri_template)
+        templates = [wire.ResourceTemplate.model_validate(offered.resource_template(each)) for each in found]
+        return self._list(wire.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor))
+
+    async def read_resource(self, context: _Context, params: wire.ReadResourceRequestParams) -> Any:
+        async with self._request(context, params) as (request, state):
+            return await suspended(request, offered.read(request.bench, str(params.uri)), state)
+
+    async def subscribe(self, context: _Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
+        await self._bench(context)
+        context.lifespan_context.subscribe(context.session, str(params.uri))
+        return wire.EmptyResult()
+
+    async def unsubscribe(self, context: _Context, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
+        await self._bench(context)
+        context.lifespan_context.unsubscribe(context.session, str(params.uri))
+        return wire.EmptyResult()
+
+    # Prompts
+
+    async def list_prompts(
+        self, context: _Context, params: wire.PaginatedRequestParams | None
+    ) -> wire.ListPromptsResult:
+        bench = await self._bench(context)
+        found, cursor = page(await bench.offers.prompts(), _cursor(params), lambda each: each.name)
+        prompts = [wire.Prompt.model_validate(offered.prompt(each)) for each in found]
+        return self._list(wire.ListPromptsResult(prompts=prompts, next_cursor=cursor))
+
+    async def get_prompt(self, context: _Context, params: wire.GetPromptRequestParams) -> Any:
+        async with self._request(context, params) as (request, state):
+            made = offered.get_prompt(request.bench, params.name, params.arguments or {})
+            return await suspended(request, made, state)
+
+    async def complete(self, context: _Context, params: wire.CompleteRequestParams) -> wire.CompleteResult:
+        return offered.complete(await self._bench(context), params)
+
+    # Changes
+
+    async def listen(
+        self, context: _Context, params: wire.SubscriptionsListenRequestParams
+    ) -> wire.SubscriptionsListenResult:
+        await self._bench(context)
+        return await context.lifespan_context.listen(context, params)
+
+    async def initialized(self, context: _Context, _: wire.NotificationParams) -> None:
+        context.lifespan_context.add(context.session)
+
+    # Inside
+
+    async def _bench(self, context: _Context) -> Workbench:
+        """The workbench of whoever makes this request."""
+        try:
+            return await self._callers.workbench(context.request)
+        except Exception:
+            _log.exception("A request could not be identified")
+            raise MCPError(wire.INVALID_REQUEST, "The caller of this request could not be identified.") from None
+
+    @asynccontextmanager
+    async def _request(self, context: _Context, params: _Input) -> AsyncGenerator[tuple[ClientRequest, State]]:
+        """The request, as what runs in the block can find it, and its state."""
+        bench = await self._bench(context)
+        state = State.read(params.request_state, bench.caller)
+        responses = {**state.answers, **(params.input_responses or {})}
+        request = ClientRequest(context, bench, responses)
+        token = current_client.set(request)
+        try:
+            yield request, state
+            await request.flush()
+        finally:
+            request.is_open = False
+            current_client.reset(token)
+
+    def _list(self, result: ListT) -> ListT:
+        return result.model_copy(update={"ttl_ms": _TTL_MS, "cache_scope": self._scope})
 
 
 class _Server(Server[Changes]):
@@ -91,7 +230,7 @@ class _Server(Server[Changes]):
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
     ) -> InitializationOptions:
-        options = notification_options or NotificationOptions(tools_changed=True)
+        options = notification_options or NotificationOptions(True, True, True)
         return super().create_initialization_options(options, *args, **kwargs)
 
     def streamable_http_app(self, *args: Any, **kwargs: Any) -> Starlette:
@@ -100,12 +239,41 @@ class _Server(Server[Changes]):
         return app
 
 
-async def _bench(callers: Callers, context: _Context) -> Workbench:
-    try:
-        return await callers.workbench(getattr(context.request, "headers", None))
-    except Exception:
-        _log.exception("A request could not be identified")
-        raise MCPError(wire.INVALID_REQUEST, "The caller of this request could not be identified.") from None
+async def _streamed(bench: Workbench, call: Call, context: _Context) -> Result[Any]:
+    """The result of *call*, whose progress is reported meanwhile.
+
+    What it emits is sent as the message of a progress notification, which has to be further than the one before.
+    """
+    done, total = -inf, None
+    async with aclosing(bench.stream(call)) as events:  # type: ignore[type-var]
+        async for event in events:
+            if isinstance(event, Result):
+                return event
+            if isinstance(event, Progress):
+                reported, total, message = event.done, event.total, event.message
+            else:
+                reported = nextafter(done, inf) if done > -inf else 0.0
+                message = "\n".join(part.text for part in event.content)[:_PARTIAL_CHARS]
+            if reported > done:
+                done = reported
+                text = None if message is None else form.encodable(message)
+                await context.session.report_progress(done, total, text)
+    raise asyncio.CancelledError  # a stream ends with a result
+
+
+def _traceparent(context: _Context, params: wire.CallToolRequestParams) -> str | None:
+    """The trace that a call is a part of: as its `_meta` says, else the header of its request."""
+    headers = getattr(context.request, "headers", None) or {}
+    found: Any = (params.meta or {}).get("traceparent") or headers.get("traceparent")
+    return found if isinstance(found, str) else None
+
+
+def _progress_token(context: _Context) -> Any:
+    return (context.meta or {}).get("progress_token")
+
+
+def _cursor(params: wire.PaginatedRequestParams | None) -> str | None:
+    return None if params is None else params.cursor
 
 
 def _unknown(error: ToolError) -> MCPError:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +26,7 @@ from sqlalchemy import (
     event,
     func,
     make_url,
+    select,
     text,
     tuple_,
 )
@@ -78,6 +79,11 @@ class Store:
             self.keys = Keys(key, place="the function that gives the keys")
 
     @property
+    def file(self) -> Path | None:
+        """The SQLite file; None for a database of another kind."""
+        return Path(self._url.database or "") if self._is_sqlite else None
+
+    @property
     def _is_sqlite(self) -> bool:
         return self._url.get_backend_name() == "sqlite"
 
@@ -114,12 +120,43 @@ class Store:
 
         return await process.run(transact)
 
+    def write(self, work: Callable[[Connection], T]) -> T:
+        """`transact`, on the thread that asks, which waits: for a thread of its own that writes. Raises StoreError."""
+        process = self._process()
+        process.open()
+        return process.transact(work, write=True)
+
     def changes(self) -> int | None:
         """A number that is another one after any process has changed the store: for those who cache what they read.
 
         None where that costs as much as a look-up (on PostgreSQL), and before the first `read`.
         """
         return self._process().changes()
+
+    async def pending_migrations(self) -> Sequence[str]:
+        """The rooms whose tables are not there or not the newest, which the next use of the store changes.
+
+        Nothing is changed now, but for an SQLite file that does not exist. Raises StoreError, also for a newer one.
+        """
+        return await self._process().run(self._process().missing)
+
+    async def has_sealed(self) -> bool:
+        """Whether anything in it needs a key to be read. Nothing is changed. Raises StoreError."""
+        behind = await self.pending_migrations()
+        columns = [
+            each.table.c[each.column]
+            for schema in self._schemas.values()
+            if schema.room not in behind
+            for each in schema.sealed
+        ]
+        process = self._process()
+
+        def look(connection: Connection) -> bool:
+            return any(
+                connection.execute(select(column).where(column.is_not(None)).limit(1)).first() for column in columns
+            )
+
+        return await process.run(lambda: process.transact(look))
 
     async def rotate_key(self) -> int:
         """Seal everything with a new key, one batch of rows after the other. Returns how many were sealed again.
@@ -189,6 +226,7 @@ class _Process:
         self._schemas = schemas
         self._is_sqlite = url.get_backend_name() == "sqlite"
         self._lock = threading.Lock()
+        self._writing = threading.Lock()
         self._threads = ThreadPoolExecutor(1 if self._is_sqlite else _THREADS, "toolcrib-store")
         self._engine: Engine | None = None
         self._raw: Any = None
@@ -206,19 +244,30 @@ class _Process:
             return
         with self._lock, _errors(self._place):
             schemas = list(self._schemas.values())
-            if self._engine is None:
-                self._engine = _engine(self._url)
-                if self._is_sqlite:
-                    self.reader = self._engine.connect()
-                    self._raw = self.reader.connection.dbapi_connection
-                    self._version = self._raw.cursor()
+            self._connect()
             if self.transact(lambda connection: missing(connection, schemas, self._place)):
                 self.transact(lambda connection: migrate(connection, schemas), lock=_LOCK, write=True)
             self.migrated = len(schemas)
 
+    def missing(self) -> Sequence[str]:
+        """The rooms whose tables are behind."""
+        with self._lock, _errors(self._place):
+            self._connect()
+            return self.transact(lambda connection: missing(connection, self._schemas.values(), self._place))
+
+    def _connect(self) -> None:
+        if self._engine is None:
+            self._engine = _engine(self._url)
+            if self._is_sqlite:
+                self.reader = self._engine.connect()
+                self._raw = self.reader.connection.dbapi_connection
+                self._version = self._raw.cursor()
+
     def transact(self, work: Callable[[Connection], T], *, lock: int | None = None, write: bool = False) -> T:
         assert self._engine is not None
-        with _errors(self._place), self._engine.connect() as connection:
+        # SQLite has one writer at a time, and lets others wait by looking again and again.
+        turn = self._writing if self._is_sqlite and write else nullcontext()
+        with turn, _errors(self._place), self._engine.connect() as connection:
             if self._is_sqlite:
                 connection.exec_driver_sql("BEGIN IMMEDIATE" if write else "BEGIN")
             elif lock is not None:

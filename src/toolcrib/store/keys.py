@@ -42,9 +42,14 @@ class Keys:
 
     def __init__(self, source: KeySource, *, place: str) -> None:
         self._source = source
-        self._place = place
+        self.place = place
         self._newest = b""
         self._keys: dict[bytes, AESGCM] = {}
+
+    @property
+    def file(self) -> Path | None:
+        """The file that they are in; None where they come from elsewhere."""
+        return self._source.path if isinstance(self._source, KeyFile) else None
 
     def seal(self, data: bytes, *binding: str) -> bytes:
         """An envelope of *data* that opens only with the same *binding*."""
@@ -62,7 +67,7 @@ class Keys:
         key = self._keys.get(header[1:])
         if key is None:
             raise StoreError(
-                f"A sealed value needs the key {header[1:].hex()}, which is not in {self._place}. Add it there, after "
+                f"A sealed value needs the key {header[1:].hex()}, which is not in {self.place}. Add it there, after "
                 "the newest."
             )
         try:
@@ -80,7 +85,7 @@ class Keys:
         return _VERSION + self._newest
 
     def __repr__(self) -> str:
-        return f"<Keys from {self._place}>"
+        return f"<Keys from {self.place}>"
 
     def _load(self, *, stale: bool) -> None:
         if not stale and self._keys:
@@ -90,9 +95,9 @@ class Keys:
         except (SetupError, StoreError):
             raise
         except Exception as error:  # of a function of the host's: its text may quote a key
-            raise StoreError(f"{self._place} failed with {type(error).__name__}.") from None
+            raise StoreError(f"{self.place} failed with {type(error).__name__}.") from None
         if not found or not all(isinstance(key, bytes) and len(key) == KEY_BYTES for key in found):
-            raise SetupError(f"{self._place} must give at least one key, and keys of {KEY_BYTES} bytes only.")
+            raise SetupError(f"{self.place} must give at least one key, and keys of {KEY_BYTES} bytes only.")
         # The id says which key it is, and nothing else: a digest of 256 random bits leads back to nothing.
         keys = {hashlib.sha256(b"toolcrib key id" + key).digest()[:_ID]: AESGCM(key) for key in found}
         self._keys, self._newest = keys, next(iter(keys))
@@ -102,28 +107,28 @@ class KeyFile:
     """Keys in a file that only its owner can read: one in base64 on each line, the newest first."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._seen: tuple[int, int] | None = None
 
     def __call__(self) -> Sequence[bytes]:
-        if not self._path.exists():
+        if not self.path.exists():
             self._write(_new(), replace=False)
         try:
-            with self._path.open("rb") as file:
+            with self.path.open("rb") as file:
                 info = os.fstat(file.fileno())
                 if os.name == "posix" and (info.st_mode & 0o077 or info.st_uid not in (os.getuid(), 0)):
                     raise SetupError(
-                        f"The key file {self._path} can be read by others (mode {stat.S_IMODE(info.st_mode):04o}), or "
-                        f"belongs to another user. Make it your own: chmod 600 {self._path}"
+                        f"The key file {self.path} can be read by others (mode {stat.S_IMODE(info.st_mode):04o}), or "
+                        f"belongs to another user. Make it your own: chmod 600 {self.path}"
                     )
                 self._seen = (info.st_ino, info.st_mtime_ns)
-                return _decoded(file.read(), str(self._path))
+                return _decoded(file.read(), str(self.path))
         except OSError as error:
-            raise SetupError(f"The key file {self._path} cannot be read: {error.strerror}.") from None
+            raise SetupError(f"The key file {self.path} cannot be read: {error.strerror}.") from None
 
     def changed(self) -> bool:
         try:
-            info = self._path.stat()
+            info = self.path.stat()
         except OSError:
             return True
         return (info.st_ino, info.st_mtime_ns) != self._seen
@@ -131,10 +136,10 @@ class KeyFile:
     def add(self) -> None:
         """Put a new key first. The others stay: what they sealed must open."""
         self()
-        self._write(_new() + self._path.read_bytes(), replace=True)
+        self._write(_new() + self.path.read_bytes(), replace=True)
 
     def _write(self, content: bytes, *, replace: bool) -> None:
-        folder = self._path.parent
+        folder = self.path.parent
         try:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             descriptor, name = tempfile.mkstemp(dir=folder)  # with mode 0600
@@ -144,14 +149,14 @@ class KeyFile:
                     file.flush()
                     os.fsync(file.fileno())
                 if replace:
-                    Path(name).replace(self._path)
+                    Path(name).replace(self.path)
                     return
                 with suppress(FileExistsError):  # another process was first, and its key counts
-                    os.link(name, self._path)
+                    os.link(name, self.path)
             finally:
                 Path(name).unlink(missing_ok=True)
         except OSError as error:
-            raise SetupError(f"The key file {self._path} cannot be written: {error.strerror}.") from None
+            raise SetupError(f"The key file {self.path} cannot be written: {error.strerror}.") from None
 
 
 def key_file(path: str | Path) -> KeySource:

@@ -42,12 +42,12 @@ class Schema:
     sealed: Sequence[Sealed] = ()
 
 
-def missing(connection: Connection, schemas: Iterable[Schema], place: str) -> bool:
-    """Whether any of *schemas* has migrations that the database lacks. Raises StoreError where it is newer."""
+def missing(connection: Connection, schemas: Iterable[Schema], place: str) -> Sequence[str]:
+    """The rooms of *schemas* that have migrations which the database lacks. Raises StoreError where it is newer."""
     has_versions = inspect(connection).has_table("toolcrib_versions")
     found = connection.exec_driver_sql(_FOUND) if has_versions else ()
     versions: dict[str, Any] = dict(map(tuple, found))
-    behind = False
+    behind: list[str] = []
     for schema in schemas:
         version, newest = versions.get(schema.room, 0), len(schema.migrations)
         if not isinstance(version, int) or version < 0:
@@ -57,7 +57,8 @@ def missing(connection: Connection, schemas: Iterable[Schema], place: str) -> bo
                 f"The store {place} is of a newer Toolcrib: its '{schema.room}' tables are at version {version}, "
                 f"and {newest} is the newest known here. Update Toolcrib, or use another store."
             )
-        behind = behind or version < newest
+        if version < newest:
+            behind.append(schema.room)
     return behind
 
 

@@ -13,6 +13,7 @@ from .stateful import ClassSource, ObjectSource, StatefulTool
 from .work import Runs
 
 if TYPE_CHECKING:
+    from .openapi import OpenAPISource, is_openapi, openapi_source
     from .permissions import Permissions
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "LoadProblem",
     "Loaded",
     "ObjectSource",
+    "OpenAPISource",
     "Replacements",
     "Permissions",
     "Runs",
@@ -32,9 +34,11 @@ __all__ = [
     "from_schema",
     "from_work",
     "imported",
+    "is_openapi",
     "is_tool",
     "load",
     "offered_by",
+    "openapi_source",
     "reference",
     "referent",
     "tool",
@@ -42,8 +46,12 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name != "Permissions":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from .permissions import Permissions  # whoever only defines tools grants nothing
+    if name == "Permissions":
+        from .permissions import Permissions  # whoever only defines tools grants nothing
 
-    return Permissions
+        return Permissions
+    if name in ("OpenAPISource", "is_openapi", "openapi_source"):
+        from . import openapi
+
+        return getattr(openapi, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Git addresses: a folder of tools in a repository, at a revision. This file does no I/O.
+"""Addresses of tools in text: of OpenAPI documents, and of folders of git repositories. This file does no I/O.
 
     git+https://HOST/PATH@REF#FOLDER    git+ssh://USER@HOST/PATH@REF#FOLDER    git+PATH@REF#FOLDER
     https://github.com/OWNER/REPO/tree/REF/FOLDER
@@ -15,6 +15,8 @@ from ..core import LoadError
 
 FORMS = "git+https://HOST/PATH@REF#FOLDER, git+ssh://USER@HOST/PATH@REF#FOLDER or git+PATH@REF#FOLDER"
 
+DOCUMENT = "openapi:"
+DOCUMENTS = (".json", ".yaml", ".yml")
 _PREFIX = "git+"
 _GITHUB = re.compile(r"https://github\.com/(?P<repository>[^/#?]+/[^/#?]+?)(\.git)?/?(/(?P<view>[^/]+)/(?P<rest>.+))?")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
@@ -70,6 +72,13 @@ class GitSource:
 
     def __str__(self) -> str:
         return str(self.address)
+
+
+def is_document(source: object) -> bool:
+    """Whether *source*, text or a path, is where an OpenAPI document has to be: `openapi:ADDRESS`, or such a file."""
+    if isinstance(source, str) and source.startswith(DOCUMENT):
+        return True
+    return isinstance(source, str | Path) and "://" not in str(source) and Path(source).suffix in DOCUMENTS
 
 
 def is_git_address(source: object) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core import AtDeadline, Availability, Check, DefinitionError, Encode, Need, Needs, Semaphore, ToolSpec, Work
 from .function import Parts, Tool
-from .spec import require_name
+from .spec import require_any_name
 from .work import Runs, needs_context, work_of
 
 
@@ -33,7 +33,7 @@ def from_schema(
 
     Raises DefinitionError for a name or a schema that cannot work.
     """
-    label = f"Tool '{require_name(spec.name)}'"
+    label = f"Tool '{require_any_name(spec.name)}'"
     if runs not in ("async", "sync", "async_generator", "generator"):
         raise DefinitionError(f"{label}: runs is async, sync, async_generator or generator, not {runs!r}.")
     needs = Needs(context, depends) if context is not None or depends else None
@@ -72,7 +72,7 @@ def from_work(
     """
     from .. import schema
 
-    label = f"Tool '{require_name(spec.name)}'"
+    label = f"Tool '{require_any_name(spec.name)}'"
     if check is None:
         check = functools.partial(
             schema.json_schema_check, schema=schema.require_schema(spec.input_schema, label=label)

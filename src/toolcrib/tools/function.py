@@ -28,7 +28,7 @@ from ..core import Tool as AnyTool
 from .body import body_digest
 from .options import ToolOptions, protecting, require_fit, require_options
 from .process_codec import ProcessCodec, reference, require_importable
-from .spec import output_of, require_name, spec_of
+from .spec import is_portable, output_of, require_any_name, require_name, spec_of
 from .work import Runs, by_name, generates, needs_context, work_of, yielded
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Tool(Generic[P, R]):
         made = copy.copy(self)
         made.spec = replace(
             self.spec,
-            name=require_name(name),
+            name=require_name(name) if is_portable(self.origin) else require_any_name(name),
             description=self.spec.description if description is None else description,
         )
         made.check, made.encode = self._check_as(name), self._encode_as(name)

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
+from .elsewhere import from_elsewhere
 from .function import Definition, Tool, as_tool, definition_errors, is_tool
 from .modules import (
     LoadFailed,
@@ -21,6 +22,7 @@ from .modules import (
     import_file,
     import_problem,
     importing,
+    is_of,
     module_name_of,
     python_files,
     siblings_of,
@@ -34,9 +36,11 @@ if TYPE_CHECKING:
     from .permissions import Permissions
 
 TEXT_SOURCES = (
-    "a .py or .wasm file, a folder of either or with a tool.toml, a git address, 'package.module' or "
+    "a .py or .wasm file, a folder of either or with a tool.toml, a git address, an MCP server (its URL, "
+    "'mcp:COMMAND', or a client's .json), an OpenAPI document (.json, .yaml, 'openapi:URL'), 'package.module' or "
     "'package.module:name'"
 )
+
 SOURCES = f"a function, a Tool, an object or class with methods that are tools, {TEXT_SOURCES}"
 
 Errors = Sequence[tuple[Any, DefinitionError]]
@@ -68,8 +72,9 @@ def load(source: Any) -> Loaded:
     function or object that cannot be a tool.
     """
     # With the first source, and not with the package.
-    from .address import GitSource, is_git_address, parse_git_address
+    from .address import GitSource, is_document, is_git_address, parse_git_address
     from .permissions import Permissions, Permitted
+    from .remote import answers_with_document, is_remote, remote_source
 
     permissions = Permissions()
     if isinstance(source, Permitted):
@@ -84,6 +89,13 @@ def load(source: Any) -> Loaded:
         if not permissions.trusted:
             return Loaded(*sandboxed_tools(source, folder, permissions))
         source = folder
+    is_server = is_remote(source)
+    if is_server and not answers_with_document(source):
+        return Loaded(source=remote_source(source))
+    if is_server or is_document(source):
+        from .openapi import openapi_source
+
+        source = openapi_source(source, permissions=permissions)
     if isinstance(source, Path):
         return _load_path(source, permissions=permissions)
     if isinstance(source, str) and not hasattr(source, "__toolcrib__"):
@@ -103,7 +115,7 @@ def reload_files(files: Sequence[Path], name: str = "", *, stale: Collection[Pat
         return []
     with siblings_of(files[0]):
         own = set(map(module_name_of, files))
-        removed = {key: module for key, module in list(sys.modules.items()) if key not in own and _is_of(module, stale)}
+        removed = {key: module for key, module in list(sys.modules.items()) if key not in own and is_of(module, stale)}
         for key in removed:
             del sys.modules[key]
         # Python takes bytecode for current if size and second of the source fit, and looks for new files by the second.
@@ -190,7 +202,7 @@ def offered_by(source: Any) -> list[Any]:
 
 def _load_object(source: Any) -> Loaded:
     try:
-        source = _source_behind(source)
+        source = from_elsewhere(_source_behind(source))
         tools = _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:
@@ -431,13 +443,3 @@ def _reload(file: Path, name: str = "") -> Loaded:
     if loaded.failed and before is not None:
         sys.modules[before.__name__] = before
     return loaded
-
-
-def _is_of(module: Any, files: Collection[Path]) -> bool:
-    file = getattr(module, "__file__", None)
-    if not files or not isinstance(file, str) or getattr(module, "__name__", "__main__") == "__main__":
-        return False
-    try:
-        return Path(file).resolve() in files
-    except (OSError, RuntimeError):  # a link to itself
-        return False

@@ -8,7 +8,6 @@ import difflib
 import hashlib
 import json
 import os
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,11 +18,12 @@ from pydantic import Field, ValidationError
 
 from ..core import Hints, LoadError, canonical
 from ..schema.declared import Strict, mistakes_in
-from ..schema.toml_lines import line_at, lines_of
-from .address import GitAddress, GitSource, is_git_address, parse_git_address
+from ..schema.toml import line_at, lines_of, parse_toml
+from .address import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
 from .content import content_hash
 from .function import Tool
 from .modules import LoadProblem
+from .remote import MCPServer, is_remote
 
 LOCK = "toolcrib.lock"
 
@@ -99,6 +99,10 @@ class LockedSource:
             if change.kind != "gone"
         ]
 
+    def held(self, tools: Sequence[Tool[..., Any]]) -> tuple[list[Tool[..., Any]], list[LoadProblem]]:
+        """Those of *tools* that are as they were accepted, and a problem for each other one."""
+        return self.accepted(tools), self.problems(tools)
+
     def accepted(self, tools: Sequence[Tool[..., Any]]) -> list[Tool[..., Any]]:
         """Those of *tools* that are as they were accepted."""
         changed = {change.name for change in self.changes(tools)}
@@ -112,23 +116,30 @@ class Lock:
     file: Path
     sources: Mapping[str, LockedSource] = field(default_factory=dict[str, LockedSource])
 
-    def key(self, source: str) -> str:
+    def key(self, source: str | MCPServer) -> str:
         """*source*, as it was written for the current folder, as the text by which it is found here."""
-        if is_git_address(source):
+        if isinstance(source, str) and is_git_address(source):
             address = parse_git_address(source)
             if not address.is_local:
                 return str(address)
             return str(GitAddress(self._relative(address.repository), address.ref, address.folder))
+        if isinstance(source, str) and source.startswith(DOCUMENT):
+            where = source.removeprefix(DOCUMENT)
+            return source if "://" in where else DOCUMENT + self.key(where)
+        if isinstance(source, MCPServer) or is_remote(source):
+            return f"mcp:{str(source).removeprefix('mcp:')}"
         return self._relative(source) if Path(source).expanduser().exists() else source
 
-    def find(self, source: str) -> LockedSource | None:
+    def find(self, source: str | MCPServer) -> LockedSource | None:
         return self.sources.get(self.key(source))
 
-    def pinned(self, source: str) -> str | GitSource:
+    def pinned(self, source: str | MCPServer) -> str | GitSource | MCPServer:
         """*source* as it was locked, for `load`.
 
         Raises LoadError for an address that was not locked, and for what has other content than it had then.
         """
+        if isinstance(source, MCPServer) or is_remote(source):
+            return source
         locked = self.find(source)
         if is_git_address(source):
             if locked is None or locked.commit is None:
@@ -180,8 +191,8 @@ def read_lock(file: Path) -> Lock | None:
         if len(content) > _MOST_BYTES:
             raise ValueError("it is too large")
         text = content.decode().replace("\r\n", "\n")
-        data = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:
+        data = parse_toml(text)
+    except ValueError as error:
         raise _damaged(file, f"it is not valid TOML ({error})") from None
     if data.get("version") != _VERSION:
         raise LoadError(

@@ -4,7 +4,6 @@ What it names is a wish: a tool gets what the operator's `Grant` gives it. Nothi
 """
 
 import json
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -14,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from ..core import Auth, Hints, LoadError, Secret, ToolAuth, ToolSpec
 from ..schema import display_name
 from ..schema.declared import Strict, mistakes_in
-from ..schema.toml_lines import line_at, lines_of
+from ..schema.toml import line_at, lines_of, parse_toml
 
 MANIFEST = "tool.toml"
 MEMORY_MB, OUTPUT_MB, TIMEOUT_S = 64, 8, 30.0
@@ -133,9 +132,7 @@ def read_manifest(folder: Path) -> Manifest:
     file = folder / MANIFEST
     try:
         text = bytes_of(file, _MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
-        data = tomllib.loads(text)
-    except RecursionError:
-        raise LoadError(f"{file} is not valid TOML: it is nested too deeply.") from None
+        data = parse_toml(text)
     except ValueError as error:
         raise LoadError(f"{file} is not valid TOML: {error}.") from None
     try:

@@ -7,11 +7,12 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ..core import LoadError
 from .body import CONTENT
@@ -148,3 +149,14 @@ def sandboxed_in(folder: Path) -> list[Path]:
 def python_files(folder: Path) -> list[Path]:
     """The `.py` files of *folder* that may define tools."""
     return sorted(file for file in folder.glob("*.py") if not file.name.startswith(("_", ".")))
+
+
+def is_of(module: Any, files: Collection[Path]) -> bool:
+    """Whether *module* was imported from one of *files*, which are resolved."""
+    file = getattr(module, "__file__", None)
+    if not files or not isinstance(file, str) or getattr(module, "__name__", "__main__") == "__main__":
+        return False
+    try:
+        return Path(file).resolve() in files
+    except (OSError, RuntimeError):  # a link to itself
+        return False

@@ -33,6 +33,7 @@ class ToolOptions(TypedDict, total=False):
     - `available`: whether a caller may see and call it; plain or async, given the Caller.
     - `strict`: ask model providers for their strict mode.
     - `auth`: the credentials it needs.
+    - `icons`: what clients show beside its title: URLs (`https:` or `data:`), or MCP's icons.
     """
 
     name: str | None
@@ -54,6 +55,7 @@ class ToolOptions(TypedDict, total=False):
     available: Availability | None
     strict: bool | None
     auth: Auth
+    icons: Sequence[str | Mapping[str, Any]]
 
 
 def require_options(options: ToolOptions, label: str) -> None:
@@ -103,6 +105,13 @@ def _are_examples(value: object) -> bool:
     return isinstance(value, Sequence) and all(isinstance(example, Mapping) for example in value)
 
 
+def _are_icons(value: object) -> bool:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return False
+    sources = [icon.get("src") if isinstance(icon, Mapping) else icon for icon in value]
+    return all(isinstance(source, str) and source.startswith(("https://", "data:image/")) for source in sources)
+
+
 _FLAG: tuple[Callable[[Any], bool], str] = (_is_flag, "True, False or None")
 _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "name": (_is_text, "text"),
@@ -117,6 +126,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
     "isolation": (lambda value: value == "process", '"process", or None to run it in this one'),
     "available": (callable, "a function that is given the Caller"),
     "auth": (_is_auth, 'a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"]), a Secret, or a list of them'),
+    "icons": (_are_icons, 'a list of URLs, https or data:image, or of mappings with one, as in {"src": "https://..."}'),
 }
 
 

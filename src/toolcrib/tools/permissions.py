@@ -66,6 +66,8 @@ class Permissions:
             raise SetupError(
                 "Permissions: 'in_process' is for sources that are trusted, too: Permissions(trusted=True, ...)."
             )
+        if bad := [name for name, folder in self.mounts.items() if not str(folder) or "\0" in str(folder)]:
+            raise SetupError(f"Permissions: the mount '{bad[0]}' is not a path of a folder.")
         if unknown := [name for name in self.writable if name not in self.mounts]:
             raise SetupError(f"Permissions: 'writable' names '{unknown[0]}', which is not among 'mounts'.")
 
@@ -106,7 +108,7 @@ def mounted(permissions: Permissions, manifest: "Manifest") -> list[tuple[str, s
     """
     mounts: list[tuple[str, str, bool]] = []
     for mount in manifest.mounts:
-        # Resolved first: what is given to a guest follows a link in the path itpermissions.
+        # Resolved first: what is given to a guest follows a link in the path itself.
         folder = Path(permissions.mounts[mount.name]).expanduser().resolve()
         if not folder.is_dir():
             raise LoadError(f"The mount '{mount.name}' is not a folder: {folder}.")

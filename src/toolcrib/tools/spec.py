@@ -24,6 +24,21 @@ def require_name(name: Any) -> str:
     return name
 
 
+def is_portable(name: str) -> bool:
+    """Whether all model providers take *name* as it is."""
+    return _NAME.fullmatch(name) is not None
+
+
+def require_any_name(name: Any) -> str:
+    """*name*, if it can be the name of a tool that others have named. Raises DefinitionError.
+
+    `formats` gives model providers a name that they take.
+    """
+    if not isinstance(name, str) or not 0 < len(name) <= 256 or not name.isprintable() or " " in name:
+        raise DefinitionError(f"{name!r} cannot be the name of a tool: a name is 1 to 256 characters without spaces.")
+    return name
+
+
 def spec_of(
     name: str,
     options: ToolOptions,
@@ -53,6 +68,7 @@ def spec_of(
         strict=options.get("strict"),
         timeout_s=options.get("timeout_s"),
         names=names,
+        icons=tuple({"src": icon} if isinstance(icon, str) else dict(icon) for icon in options.get("icons") or ()),
     )
 
 

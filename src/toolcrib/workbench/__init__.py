@@ -4,12 +4,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from ..call import Retries
-from ..core import Ask, Middleware, Next, PendingStore, Policy, ResultStore, StoredPending, StoredResult
+from ..core import Ask, Middleware, Next, PendingStore, Policy, PromptMessage, ResultStore, StoredPending, StoredResult
 from .crib import Crib
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
 from .options import Options
 from .pendings import MemoryPendings
 from .registry import Registry
+from .resources import PromptList, ResourceList
 from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Workbench
 
@@ -29,7 +30,10 @@ __all__ = [
     "Options",
     "PendingStore",
     "Policy",
+    "PromptList",
+    "PromptMessage",
     "Registry",
+    "ResourceList",
     "ResultStore",
     "Retries",
     "Rule",

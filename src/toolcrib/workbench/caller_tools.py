@@ -25,6 +25,7 @@ from . import sync
 from .lifespan import name_of
 from .registry import unknown
 from .runtime import CribRuntime
+from .search import ToolSearch
 from .shared_task import SharedTask
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class CallerTools:
     """The tools of *crib* for *caller*. `ready` has those that can be called as they are, by name.
 
     *start* starts the workbench of the caller. `lifespan` has the sources that were opened for them; *ended* is called
-    when these have ended with their event loop.
+    when these have ended with their event loop. *present* is how what is found is shown to them.
     """
 
     results: "Results"
@@ -48,6 +49,7 @@ class CallerTools:
         caller: Caller,
         start: Callable[[], Awaitable[None]],
         ended: Callable[[], None],
+        present: Callable[[Sequence[ToolSpec]], Sequence[ToolSpec]],
     ) -> None:
         self.ready: dict[str, Tool] = {}
         self.lifespan = crib.new_lifespan(self._is_in_use, self._changed, ended)
@@ -60,17 +62,51 @@ class CallerTools:
         self._opened: dict[int, tuple[Any, Any]] = {}  # by source: the source, and what it opened for this caller
         self._opening: dict[int, SharedTask] = {}
         self._seen_available: dict[str, bool] = {}
+        self._allowed: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] | None = None
+        """All tools as they were last listed, and those that the policy does not hide from the caller."""
+        self.search: ToolSearch | None = None
+        if crib.options["search"]:
+            self.search = ToolSearch(crib.registry, crib.index, crib.options, every=self.every, present=present)
 
-    def specs(self) -> Sequence[ToolSpec]:
-        """What the tools available to the caller promise, in order."""
+    def reopen(self) -> None:
+        """After the stop of `lifespan`, begin anew: what is opened for the caller is opened again."""
+        self._opened.clear()
+        self.lifespan.reopen()
+
+    def specs(self, *, deferred: bool = False) -> Sequence[ToolSpec]:
+        """What the tools shown to the caller promise, in order; or of all available ones, with *deferred*."""
+        shown = self.every()
+        if self.search is not None:
+            shown = self.search.deferred(shown) if deferred else self.search.shown(shown)
+        if self.results.issued and (reader := self.results.reader()) is not None and not self._hides(reader.spec):
+            shown = (*shown, reader.spec)
+        return shown
+
+    def forget(self) -> None:
+        """Forget large results, and what was found."""
+        self.results.forget()
+        if self.search is not None:
+            self.search.forget()
+
+    def every(self) -> Sequence[ToolSpec]:
+        """What the tools available to the caller promise, in order, also of those that a search has to find.
+
+        Without those that the policy denies them wholly.
+        """
         every = self._registry.specs()
-        if self.results.issued and (reader := self.results.reader()) is not None:
-            every = (*every, reader.spec)
+        if getattr(self._crib.options["policy"], "hides", None) is not None:
+            if self._allowed is None or self._allowed[0] != every:
+                self._allowed = every, tuple(spec for spec in every if not self._hides(spec))
+            every = self._allowed[1]
         conditional = self._registry.conditional()
         if not conditional:
             return every
         hidden = {tool.spec.name for tool in conditional if not self._looks_available(tool)}
         return tuple(spec for spec in every if spec.name not in hidden)
+
+    def _hides(self, spec: ToolSpec) -> bool:
+        hides = getattr(self._crib.options["policy"], "hides", None)
+        return hides is not None and hides(spec, self._caller)
 
     async def resolve(self, call: Call) -> Tool:
         """The tool of *call*, ready to be called. Raises ToolError."""
@@ -99,10 +135,18 @@ class CallerTools:
 
     async def _find(self, call: Call) -> Tool:
         name = call.tool
-        tool: Any = self._registry.find(name) or self.results.reader(name)
+        tool: Any = self._registry.find(name) or self._own(name)
         if tool is None:
             await self._crib.lifespan.settle()  # a source that is not required may have it
             tool = self._registry.find(name)
+        if tool is None and (down := self._crib.lifespan.unlisted()):
+            from ..schema.describe import display_name  # brings pydantic, which whoever imports this need not have
+
+            raise ToolError(
+                f"There is no tool '{display_name(name)}' now, and {', '.join(map(name_of, down))} is not available, "
+                "which may have it. Try again later.",
+                "unavailable",
+            )
         if tool is None:
             raise ToolError(unknown(name, [spec.name for spec in self.specs()]), "unknown_tool")
         if tool.available is not None and not await self._is_available(tool):
@@ -110,9 +154,13 @@ class CallerTools:
         ready: Tool = tool if tool.source is None else await self._ready(tool)
         if tool.available is None:
             self.ready[name] = ready
-            if self._registry.find(name) is not tool and self.results.reader(name) is not tool:
+            if self._registry.find(name) is not tool and self._own(name) is not tool:
                 self.ready.pop(name, None)  # changed meanwhile
         return ready
+
+    def _own(self, name: str) -> Tool | None:
+        """The tool called *name* of those that every caller has: one that reads results, and one that finds tools."""
+        return self.results.reader(name) or (None if self.search is None else self.search.tool(name))
 
     async def _ready(self, tool: Any) -> Tool:
         """*tool*, whose source runs."""

@@ -14,9 +14,11 @@ from typing import Any
 from ..core import LoadError, ToolcribError, compile_globs
 from ..tools import Permissions, Tool, load
 from ..tools.lock import LOCK, Lock, read_lock
+from ..tools.remote import is_remote, remote_names
 from .credentials import configured
+from .named_source import NamedSource
 from .options import Options
-from .settings import NamedSource, Settings, find_settings, read_settings
+from .settings import Settings, find_settings, read_settings
 from .views import View, filtered, loaded_from
 
 AnyTool = Tool[..., Any]
@@ -30,6 +32,8 @@ class LoadedSource:
     source: Any
     tools: tuple[AnyTool, ...]
     problems: tuple[str, ...]
+    is_listed_at_start: bool = False
+    """Whether there are no tools yet: they are known once the source has started."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,18 @@ def load_sources(
     lock = read_lock(lock_file(settings))
     origins: dict[str, str] = {}
     each = {(one.written, one.place): one for one in named}.values()
-    return [_load(one, settings, lock, origins, followed) for one in each]
+    return [_load(one, settings, lock, origins, followed) for whole in each for one in _single(whole)]
+
+
+def _single(named: NamedSource) -> list[NamedSource]:
+    """*named*, or where it is a file with several servers, each of them."""
+    if not isinstance(named.source, str) or not is_remote(named.source):
+        return [named]
+    try:
+        names = remote_names(named.source)
+    except LoadError:  # which is reported where it is loaded
+        return [named]
+    return [named] if names == [named.source] else [replace(named, written=one, source=one) for one in names]
 
 
 def lock_file(settings: Settings) -> Path:
@@ -96,30 +111,37 @@ def _load(
 ) -> LoadedSource:
     source: Any = ()
     tools: list[AnyTool] = []
+    is_listed_at_start = False
     try:
         pinned: Any = named.source if lock is None else lock.pinned(named.source)
         if followed is not None:
             pinned = followed(pinned, named.permissions)
-        loaded = load(named.permissions.to(pinned))
+        loaded = load(named.granted(pinned))
         problems = [*map(str, (*loaded.problems, *getattr(loaded.source, "problems", ())))]
         # A source that changes stays itself; of any other the tools are enough.
         offered: Any = loaded.source
-        if offered is not None and not named.required:
-            offered.required = False
+        is_listed_at_start = getattr(offered, "listed_at_start", False)
+        if offered is not None:
+            offered.required = named.required and (named.place is not None or not is_listed_at_start)
         if offered is None:
             offered, repeated = _firsts(loaded.tools, {}, named)
             problems += repeated
-        if lock is not None and (locked := lock.find(named.source)) is not None:
+        locked = None if lock is None else lock.find(named.source)
+        if locked is not None and is_listed_at_start:
+            offered.hold = locked.held
+        elif locked is not None:
             problems += map(str, locked.problems(loaded.tools))
             offered = View(named.written, (offered,), locked.accepted)
         source = with_deadlines(named.view(offered), settings)
-        tools = loaded_from(source).tools
+        tools = [] if is_listed_at_start else loaded_from(source).tools
     except ToolcribError as error:
         source, problems = (), [_placed(error, named)]
     kept, taken = _firsts(tools, origins, named)
     if taken:
         source = filtered(source, without=[tool.spec.name for tool in tools if tool not in kept])
-    return LoadedSource(named, source, tuple(kept), tuple(map(settings.redact, [*problems, *taken])))
+    return LoadedSource(
+        named, source, tuple(kept), tuple(map(settings.redact, [*problems, *taken])), is_listed_at_start
+    )
 
 
 def with_deadlines(source: Any, settings: Settings) -> Any:

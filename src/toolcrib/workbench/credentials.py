@@ -12,11 +12,13 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from ..call import PendingCalls
-from ..core import Answer, Approve, Broker, Caller, Deny, Pending, Requirement, SetupError
+from ..core import Answer, Approve, Broker, Caller, Deny, Pending, Recorder, Requirement, SetupError
 
 if TYPE_CHECKING:
     from ..auth import Authorization, Completed, CredentialBroker, Grant, Owner
+    from ..store import Store
     from .settings import Settings
+    from .tables import CallsTable
 
 CALLBACK_PATH, FORM_PATH = "/auth/callback", "/auth/secret"
 """Where the callback app takes what providers send back, and what people enter."""
@@ -96,10 +98,39 @@ class Credentials:
         await self.pending.store.answer(pending_id, answer, by=by, now=self.pending.clock())
 
 
+def store_of(settings: "Settings", where: str | Path | None = None) -> "Store":
+    """The store at *where*, else that of *settings*, with their keys. Raises SetupError."""
+    from ..store import Store
+
+    return Store(settings.path(settings.store_url) if where is None else where, key=settings.path(settings.store_key))
+
+
+def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
+    """The recorders that the settings name."""
+    from .. import record
+
+    made: list[Recorder] = []
+    if calls.enabled and store is not None:
+        made.append(
+            record.DatabaseCalls(
+                store,
+                with_content=calls.content,
+                commit_start=calls.commit_start,
+                max_age_s=calls.max_age_s,
+                max_bytes=calls.max_bytes,
+            )
+        )
+    if calls.spans:
+        made.append(record.Spans(with_content=calls.content))
+    if calls.metrics:
+        made.append(record.Metrics())
+    return made
+
+
 def configured(
     settings: "Settings", options: Mapping[str, Any] = MappingProxyType({}), *, default_store: bool = False
 ) -> dict[str, Any]:
-    """The `store` and the `broker` that are made as *settings* say; those of *options* go before them.
+    """The `store`, the `broker` and the `recorder` made as *settings* say; those of *options* go before them.
 
     Whoever has a store made closes it: see `CribRuntime.own`. With *default_store*, there is one also where the
     settings name none: the file in the user's data folder. Raises SetupError.
@@ -108,10 +139,9 @@ def configured(
     made: dict[str, Any] = {}
     store, is_given = options.get("store"), "store" in options
     if isinstance(store, str | Path) or (not is_given and (url or settings.store_key or default_store)):
-        from ..store import Store
-
-        where = settings.path(url) if store is None else store
-        store = made["store"] = Store(where, key=settings.path(settings.store_key))
+        store = made["store"] = store_of(settings, store)
+    if "recorder" not in options:
+        made["recorder"] = _recorders(values.calls, store)
     stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
     if "broker" not in options and (settings.clients or settings.named_secrets or values.providers or stores_grants):
         from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue

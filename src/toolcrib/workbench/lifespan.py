@@ -119,6 +119,10 @@ class Lifespan:
                 await _stop_lost(retry.lost)
         await self._stop_all()
 
+    def reopen(self) -> None:
+        """After `stop`, let sources be started again."""
+        self._is_closed = False
+
     async def reset(self) -> None:
         """Reset what runs. Raises SetupError, naming what could not be; the others are reset."""
         failed: list[tuple[str, Exception]] = []
@@ -135,6 +139,10 @@ class Lifespan:
     def is_tried(self, source: Any) -> bool:
         """Whether *source* does not run, and is tried again."""
         return id(source) in self._retries
+
+    def unlisted(self) -> list[Any]:
+        """The sources that do not run, and whose tools are known only when they do."""
+        return [retry.source for retry in self._retries.values() if getattr(retry.source, "listed_at_start", False)]
 
     def runs(self, source: Any) -> bool:
         return id(source) in self._lives

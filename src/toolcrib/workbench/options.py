@@ -28,6 +28,7 @@ from ..core import (
 )
 from ..sandbox import Processes
 from .limits import Limit, Limiter
+from .search import Embed, require_search
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -62,6 +63,13 @@ class FileOptions(TypedDict, total=False):
     pending_s: Annotated[
         Seconds, Doc("How long a call waits for its answer, and how long an answer is valid, in seconds.")
     ]
+    search: Annotated[
+        bool | Annotated[int, Ge(1)],
+        Doc(
+            "Whether models are shown the tool `find_tools` in place of all tools; a number: where there are more "
+            "tools than that."
+        ),
+    ]
 
 
 class Options(FileOptions, total=False):
@@ -88,7 +96,13 @@ class Options(FileOptions, total=False):
     ]
     broker: Annotated[Broker | None, Doc("Gives the credentials that a tool requires.")]
     secrets: Annotated[Iterable[str], Doc("Texts that are redacted in every result, error, record and log.")]
-    recorder: Annotated[Recorder | None, Doc("Records each call.")]
+    recorder: Annotated[
+        Recorder | Iterable[Recorder] | None,
+        Doc(
+            "Records each call: a recorder, or several. Without it, it is a `DatabaseCalls` where there is a `store`; "
+            "`()` records nothing."
+        ),
+    ]
     error_message: Annotated[ErrorMessage | None, Doc("Changes the message of an error before a model sees it.")]
     overrides: Annotated[
         Mapping[Callable[..., Any], Callable[..., Any]] | None, Doc("Providers in place of others, as in tests.")
@@ -116,8 +130,9 @@ class Options(FileOptions, total=False):
     store: Annotated[
         Store | str | Path | None,
         Doc(
-            "A database, or the path or URL of one, for what waits and for large results, where `pendings` and "
-            "`results` are not given: what is in it survives a restart, and is shared by all processes that use it."
+            "A database, or the path or URL of one, for what waits, for large results and for the call log, where "
+            "`pendings`, `results` and `recorder` are not given: "
+            "what is in it survives a restart, and is shared by all processes that use it."
         ),
     ]
     processes: Annotated[
@@ -125,6 +140,13 @@ class Options(FileOptions, total=False):
         Doc(
             'Where tools with `isolation="process"` run; its own by default. Whoever made one that is shared closes it.'
         ),
+    ]
+    always_shown: Annotated[
+        Iterable[str], Doc("Patterns of the names of tools that models are shown without a search, as in 'db_*'.")
+    ]
+    embed: Annotated[
+        Embed | None,
+        Doc("Makes vectors of texts, plain or async: tools are then searched by meaning, too, and not by words alone."),
     ]
     clock: Annotated[Callable[[], datetime], Doc("The time by which pending calls expire, as an aware datetime.")]
 
@@ -135,6 +157,7 @@ DEFAULTS: Options = {
     "show_errors": False,
     "max_result_chars": RESULT_CHARS,
     "pending_s": 900.0,
+    "search": False,
     "limits": (),
     "retries": (),
     "around": (),
@@ -151,6 +174,8 @@ DEFAULTS: Options = {
     "pendings": None,
     "store": None,
     "processes": None,
+    "always_shown": (),
+    "embed": None,
     "clock": partial(datetime.now, UTC),
 }
 
@@ -160,15 +185,17 @@ TAKES = {
     "show_errors": "a boolean",
     "max_result_chars": f"a whole number of characters from {LEAST_RESULT_CHARS} on, or 0 to show everything",
     "pending_s": "a number of seconds above 0",
+    "search": "true or false, or a whole number of tools from 1 on",
 }
 """What the options of FileOptions take, for errors."""
 
-_FUNCTIONS = ("policy", "error_message", "ask", "may_answer", "clock")
+_FUNCTIONS = ("policy", "error_message", "ask", "may_answer", "embed", "clock")
 _MAPPINGS = ("overrides", "variables")
 _LISTS: dict[str, tuple[type, str]] = {
     "limits": (Limit, 'Limit values, as in limits=[Limit("db_*", concurrency=4)]'),
     "retries": (Retries, 'Retries values, as in retries=[Retries("gh_*", times=3)]'),
     "secrets": (str, "texts, as in secrets=[key]"),
+    "always_shown": (str, 'patterns of tool names, as in always_shown=["db_*"]'),
     "around": (Callable, "async functions, as in around=[cached]"),  # type: ignore[dict-item]
 }
 
@@ -193,6 +220,9 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     for name, (kind, expected) in _LISTS.items():
         if not (name == "limits" and isinstance(checked[name], Limiter)):
             checked[name] = _listed(checked[name], kind, f"{of}: {name} are {expected}")
+    checked["recorder"] = _recorders(checked["recorder"], of)
+    if checked["search"]:
+        require_search()
     checked["max_result_chars"] = checked["max_result_chars"] or None
     return cast(Options, checked)
 
@@ -233,6 +263,18 @@ def _listed(value: Any, kind: type, expected: str) -> tuple[Any, ...]:
     listed = tuple(value)
     if wrong := [one for one in listed if not isinstance(one, kind)]:
         raise SetupError(f"{expected}, not {type(wrong[0]).__name__}.")
+    return listed
+
+
+def _recorders(given: Any, of: str) -> tuple[Recorder, ...] | None:
+    if given is None:
+        return None
+    listed = (given,) if hasattr(given, "finished") or not isinstance(given, Iterable) else tuple(given)
+    if wrong := [one for one in listed if not hasattr(one, "finished")]:
+        raise SetupError(
+            f"{of}: 'recorder' is a recorder or a list of them, not {type(wrong[0]).__name__}. A recorder inherits "
+            "from toolcrib.core.Recorder."
+        )
     return listed
 
 

@@ -2,17 +2,18 @@
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field
 
 from ..core import RESULT_CHARS, Semaphore, Text, Tool, ToolError, in_thread
 from ..tools import Tool as FunctionTool
 from . import slices
-from .search import Matches, search
 from .slices import ResultContent, Slice
+from .text_search import Matches, search
 
 Unit = Literal["characters", "lines", "bytes", "items"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
 
 _HEADER_CHARS = 600
 """Room for the line above what was read."""
@@ -57,14 +58,15 @@ def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, l
                 return await _search(content, pointer, search, regex, offset, limit, room)
             finally:
                 searches.release(turn)
-        cut = partial(_slice, content, pointer, by, offset, limit, room)
-        part = await in_thread(cut) if len(content.text) > slices.LONG_CHARS else cut()
+        work = partial(cut, content, pointer, by, offset, limit, room)
+        part = await in_thread(work) if len(content.text) > slices.LONG_CHARS else work()
         return [Text(f"[{_header(part, pointer)}]"), Text(part.text)]
 
     return FunctionTool(read, name=name, title="Read a large result", read_only=True, idempotent=True, open_world=False)
 
 
-def _slice(content: ResultContent, pointer: str, by: Unit | None, offset: int, limit: int | None, room: int) -> Slice:
+def cut(content: ResultContent, pointer: str, by: Unit | None, offset: int, limit: int | None, room: int) -> Slice:
+    """The part of *content* at *pointer*, from *offset* on, at most *limit* and what has *room*. Raises ToolError."""
     if content.data is not None:
         if pointer or by not in (None, "bytes"):
             raise _binary()

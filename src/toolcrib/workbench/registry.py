@@ -48,6 +48,11 @@ class Registry:
         self._put(made)
         return made
 
+    def holder(self, name: str) -> Tool[..., Any] | None:
+        """The tool that *name* would be in conflict with: that of the name, or of one that differs in - and _."""
+        held = self._folded.get(_fold(name))
+        return None if held is None else self._tools.get(held)
+
     def replace(self, tool: Callable[..., Any]) -> Tool[..., Any]:
         """Put a tool in the place of the one of its name. Raises UnknownToolError where there is none."""
         made = as_tool(tool)

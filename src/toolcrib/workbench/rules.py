@@ -53,6 +53,13 @@ class Rule:
         Hint | NotHint | None, Doc("Tools that have this hint; with 'not ' before it, tools that do not have it.")
     ] = None
     principals: Annotated[Names, Doc("Globs of the names of callers, one or several.")] = "*"
+    groups: Annotated[
+        str | Sequence[str], Doc("Globs of groups, one or several: callers that are in one of them.")
+    ] = ()
+    claims: Annotated[
+        Mapping[str, Names],
+        Doc("Claims that the caller's token must have, each with one or several globs: { org = 'acme' }."),
+    ] = field(default_factory=dict[str, Names])
     tags: Annotated[str | Sequence[str], Doc("Tools that have one of these tags.")] = ()
     where: Annotated[
         Mapping[str, Any],
@@ -74,7 +81,7 @@ class Rule:
 
     def matches(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
         """Whether the rule matches this call. *arguments* are the checked ones."""
-        if not (self.is_about(spec) and any(p == "*" or is_like(p, caller.principal) for p in _each(self.principals))):
+        if not (self.is_about(spec) and self.is_for(caller)):
             return False
         if not self.where:
             return True
@@ -87,6 +94,22 @@ class Rule:
             written = {**spec.defaults(), **to_json_values(arguments, lambda _: OPAQUE)}
         in_doubt = self.do != "allow"
         return all(_holds(written, spec, pointer, condition, in_doubt) for pointer, condition in self.where.items())
+
+    def is_for(self, caller: Caller) -> bool:
+        """Whether the rule is for this caller. One who lacks a group or a claim does not have it, whatever the rule."""
+        return (
+            any(p == "*" or is_like(p, caller.principal) for p in _each(self.principals))
+            and (not self.groups or any(is_like(p, group) for p in _each(self.groups) for group in caller.groups))
+            and all(
+                any(name == has and is_like(p, value) for p in _each(patterns) for has, value in caller.claims)
+                for name, patterns in self.claims.items()
+            )
+        )
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether the rule is for every caller."""
+        return "*" in _each(self.principals) and not self.groups and not self.claims
 
     def is_about(self, spec: ToolSpec) -> bool:
         """Whether the rule is for this tool, for some of its calls by some callers."""
@@ -154,6 +177,16 @@ class Rules:
             if rule.matches(spec, arguments, caller):
                 return decided
         return self._default
+
+    def hides(self, spec: ToolSpec, caller: Caller) -> bool:
+        """Whether every call of this tool by *caller* is denied, whatever its arguments are."""
+        for rule in self._rules:
+            if rule.is_about(spec) and rule.is_for(caller):
+                if rule.do != "deny":
+                    return False
+                if not rule.where:
+                    return True
+        return self._default.do == "deny"
 
     def guarded(self, specs: Callable[[], Sequence[ToolSpec]]) -> "GuardedRules":
         """The same policy for the tools that *specs* returns, which denies those that a rule can never match."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..call import PendingCalls, Resources, Runtime
-from ..core import Asker, Caller, PendingStore, Recorder, ResultStore, SetupError, ToolcribError
+from ..core import Asker, Caller, PendingStore, Recorder, ResultStore, SetupError, ToolcribError, log_failure
 from ..record import Redactor
 from ..record.log_lines import redact_log
 from ..sandbox import Processes
@@ -24,9 +24,13 @@ from .limits import Limiter
 from .options import require_options
 from .pendings import MemoryPendings
 from .registry import Registry
+from .resources import PromptList, ResourceList
+from .search import SharedIndex
 from .sources import Sources
 
 _log = logging.getLogger("toolcrib")
+
+_OFFERS = ("resources", "prompts", "read_resource", "get_prompt", "open")
 
 
 class CallerView(Protocol):
@@ -64,18 +68,21 @@ class CribRuntime:
         self._rules = None if (guarded := getattr(policy, "guarded", None)) is None else guarded(self.registry.specs)
         self._rule_problems: list[LoadProblem] = []
         self._overrides = Replacements(self.options["overrides"] or {})
-        self.resources = Resources()
+        self.executors = Resources()
+        self.resources = ResourceList()
+        self.prompts = PromptList()
         self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
         secrets = tuple(self.options["secrets"])
         self.redaction = Redactor(secrets) if secrets or self.options["broker"] is not None else None
         if self.redaction is not None:
             redact_log(self.redaction)
         self.is_stopped = False
+        self.recorders = self._given_recorders()
         self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
         self._given: dict[str, Redactor] = {}  # of the principals to whom secrets were given out
         self._processes = self.options["processes"]
         if self._processes is not None:
-            self.resources.set(Processes, self._processes)
+            self.executors.set(Processes, self._processes)
         self.pending = PendingCalls(
             store=self._pending_store(),
             ask=self.options["ask"],
@@ -85,6 +92,7 @@ class CribRuntime:
             redaction=self.redaction,
         )
         self.credentials = Credentials(self.options["broker"], self.pending)
+        self.index = SharedIndex(self.options["embed"])
         self._results = self.options["results"]
         self._lock = threading.Lock()
         self._views: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -118,12 +126,12 @@ class CribRuntime:
         self, caller: Caller, *, ask: Asker | None, variables: Mapping[str, Any] | None, **parts: Any
     ) -> Runtime:
         """What the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
-        options, recorder = self.options, self.options["recorder"]
+        options, recorders = self.options, self.recorders
         around = tuple(options["around"])
         redaction = self._redactor_for(caller)
         return Runtime(
             pending=replace(self.pending, ask=ask or self.pending.ask, redaction=redaction),
-            resources=self.resources,
+            resources=self.executors,
             caller=caller,
             middleware=(*around, self.limiter.middleware()),
             wraps_all=bool(around or self.limiter.limits),
@@ -133,9 +141,11 @@ class CribRuntime:
             timeout_s=options["timeout_s"],
             retries=tuple(options["retries"]) or None,
             redaction=redaction,
-            recorder=recorder,
-            records_start=getattr(type(recorder), "started", None) not in (None, Recorder.started),
-            records_content=bool(getattr(recorder, "with_content", False)),
+            recorders=recorders,
+            start_recorders=tuple(
+                one for one in recorders if getattr(type(one), "started", None) not in (None, Recorder.started)
+            ),
+            records_content=any(getattr(one, "with_content", False) for one in recorders),
             overrides=self._overrides,
             variables={**(options["variables"] or {}), **(variables or {})},
             show_errors=options["show_errors"],
@@ -158,6 +168,14 @@ class CribRuntime:
                 self._results = self._results or MemoryResults()
         store: ResultStore = self._results
         return store
+
+    def _given_recorders(self) -> tuple[Recorder, ...]:
+        given, database = self.options["recorder"], self.options["store"]
+        if given is None and database is not None:
+            from ..record import DatabaseCalls
+
+            return (DatabaseCalls(database),)
+        return given or ()
 
     def _pending_store(self) -> PendingStore:
         given, database = self.options["pendings"], self.options["store"]
@@ -198,6 +216,10 @@ class CribRuntime:
     def by_caller(self) -> list[Any]:
         """The sources that are opened for each workbench, in order."""
         return [source for source in self._sources.order() if hasattr(source, "open")]
+
+    def offering(self) -> list[Any]:
+        """The sources that may offer resources and prompts, in order."""
+        return [one for one in self._sources.order() if any(hasattr(one, name) for name in _OFFERS)]
 
     def is_own(self, source: Any) -> bool:
         """Whether *source* was given to this crib, and did not come with a registry of another's."""
@@ -255,8 +277,22 @@ class CribRuntime:
         await self.lifespan.stop(for_good=for_good)
         if for_good:
             await self.close_resources()
+            for recorder in self.recorders:
+                await self._flush(recorder)
             if self._own_store is not None:
                 await asyncio.to_thread(self._own_store.close)  # which waits for what is being written
+
+    def reopen(self) -> None:
+        """After `stop`, let `start` begin again. For the workbench whose own crib this is."""
+        self.is_stopped = False
+        self.lifespan.reopen()
+
+    async def _flush(self, recorder: Recorder) -> None:
+        try:
+            if (flush := getattr(recorder, "flush", None)) is not None:
+                await flush()
+        except Exception as error:
+            log_failure("A recorder could not write what it still had", error, self.redaction)
 
     def own(self, store: Any) -> None:
         """Close *store* with the crib, if it is one: it was made for it."""
@@ -286,7 +322,7 @@ class CribRuntime:
 
     async def close_resources(self) -> None:
         """Close the executors that are this crib's own. A later call makes new ones."""
-        for resource in self.resources:
+        for resource in self.executors:
             close = getattr(resource, "close", None)
             if close is not None and resource is not self._processes:
                 await close()
@@ -334,7 +370,7 @@ class CribRuntime:
     def _replaced(self, tools: Sequence[Tool[..., Any]]) -> None:
         """What a worker has imported of these tools is out of date."""
         if any(tool.isolation is not None for tool in tools):
-            for resource in self.resources:
+            for resource in self.executors:
                 if (forget := getattr(resource, "forget", None)) is not None:
                     forget()
 

@@ -1,176 +1,266 @@
-"""Search a result: plain text in pieces on the event loop, a regular expression in a process that can be killed."""
+"""Tools found by what they do, where there are more than a model is to be shown: BM25 over their names, descriptions
+and parameters.
 
-import asyncio
-import json
+A model is shown `find_tools`, the tools that are always shown, and those that it has found. Any other can be called,
+too: what is searched is what the caller may see.
+"""
+
+import math
 import re
-import sys
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
-from time import monotonic
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Annotated, Any
 
-from ..core import ToolError
-from .regex_search import TIMED_OUT
-from .slices import escaped
+from ..core import SetupError, Tool, ToolSpec, compile_globs, in_thread
 
-MAX_PATTERN_CHARS = 1000
-_MAX_MATCHES = 10_000
-"""How many matches are counted."""
+if TYPE_CHECKING:
+    from .registry import Registry
 
-_PIECE_CHARS = 1024 * 1024
-"""How much is searched before other tasks get their turn."""
+FINDERS = ("find_tools", "toolcrib_find_tools")
+"""The names of the tool that searches: the second, where a tool of the user has the first."""
 
-_REGEX_S = 1.5
-"""How long a regular expression may take, once its process has read the text."""
+Embed = Callable[[Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]]
+"""Vectors of texts, one for each; plain or async."""
 
-_PROCESS_S = 12.0
-"""How long its process may take in all."""
+_MOST_FOUND = 100
+_MOST_CHARS = 20_000
+_DEPTH = 4
+_FUSION = 60
+"""The constant of reciprocal rank fusion: how little the first ranks stand out."""
+_NAME_WEIGHT = 3
+_BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
+_WORD = re.compile(r"[^\W_]+")
+_STOP = frozenset(
+    _WORD.findall(
+        "a an and are as at be by can could do does for from get give has have how i if in is it its me my of on or "
+        "please should that the their them then there these this to use used want was what when where which will with "
+        "would you your"
+    )
+)
 
-_POINTERS_S = 0.5
-_TOKENS_AT_ONCE = 2000
-_TOKEN = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[\[\]{},]', re.DOTALL)
+
+def require_search() -> None:
+    """Raises SetupError where the library that ranks is missing."""
+    if find_spec("bm25s") is None:
+        raise SetupError("Searching tools needs the package 'bm25s', which is missing: pip install 'toolcrib[search]'")
 
 
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """Some of the matches, as (start, end) in characters, and how many there are; `more` where counting was given up.
+class ToolIndex:
+    """*specs*, ranked by how well they match a query. With *vectors*, one for each of *specs*, by these too."""
 
-    `pointers` are to the JSON values around them; None where the text is not JSON.
+    def __init__(self, specs: Sequence[ToolSpec], vectors: Sequence[Sequence[float]] | None = None) -> None:
+        bm25s: Any = import_module("bm25s")  # it has no types
+        self.specs = specs
+        self._ranker = bm25s.BM25()
+        if specs:
+            self._ranker.index([_words_of(spec) for spec in specs], show_progress=False)
+        self._vectors = None if vectors is None else _normalized(vectors)
+
+    def ranked(self, query: str, vector: Sequence[float] | None = None) -> Iterator[ToolSpec]:
+        """Those of the specs that match *query*, the best first."""
+        if not self.specs:
+            return iter(())
+        words = [word for word in dict.fromkeys(words_in(query)) if word in self._ranker.vocab_dict]
+        order = _order(self._ranker.get_scores(words)) if words else []
+        if vector is not None and self._vectors is not None:
+            near = _order(self._vectors @ _normalized([vector])[0])
+            points: dict[int, float] = {}
+            for ranks in (order, near):
+                for rank, index in enumerate(ranks):
+                    points[index] = points.get(index, 0.0) + 1 / (_FUSION + rank)
+            order = sorted(points, key=lambda index: -points[index])
+        return (self.specs[index] for index in order)
+
+
+class SharedIndex:
+    """The index of a crib's tools, made again when they have changed."""
+
+    def __init__(self, embed: Embed | None) -> None:
+        self._embed = embed
+        self._index: ToolIndex | None = None
+
+    async def ranked(self, query: str, specs: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
+        """Those of *specs* that match *query*, the best first."""
+        index = self._index
+        if index is None or index.specs is not specs:
+            vectors = None if self._embed is None else await self._vectors([text_of(spec) for spec in specs])
+            index = self._index = await in_thread(lambda: ToolIndex(specs, vectors))
+        vector = None if self._embed is None else (await self._vectors([query]))[0]
+        return index.ranked(query, vector)
+
+    async def _vectors(self, texts: Sequence[str]) -> Sequence[Sequence[float]]:
+        embed = self._embed
+        assert embed is not None
+        made: Any = await in_thread(lambda: embed(texts))
+        vectors: Sequence[Sequence[float]] = await made if isawaitable(made) else made
+        if len(vectors) != len(texts) or not all(math.isfinite(number) for vector in vectors for number in vector):
+            raise SetupError(f"embed returned {len(vectors)} vectors for {len(texts)} texts, or numbers that are none.")
+        return vectors
+
+
+class ToolSearch:
+    """What one caller is shown, and finds. *options* are those of the crib, with `search` and `always_shown`.
+
+    *every* returns all that the caller may see; *present* is how it is shown to them.
     """
 
-    spans: Sequence[tuple[int, int]]
-    pointers: Sequence[str | None]
-    total: int
-    more: bool
+    def __init__(
+        self,
+        registry: "Registry",
+        index: SharedIndex,
+        options: Mapping[str, Any],
+        *,
+        every: Callable[[], Sequence[ToolSpec]],
+        present: Callable[[Sequence[ToolSpec]], Sequence[ToolSpec]],
+    ) -> None:
+        above, always = options["search"], options["always_shown"]
+        self._registry = registry
+        self._index = index
+        self._above = 0 if above is True else above
+        self._always = compile_globs(always, of="always_shown") if always else None
+        self._every = every
+        self._present = present
+        self._found: dict[str, None] = {}
+        self._shown: tuple[Sequence[ToolSpec], int, Sequence[ToolSpec]] | None = None
+        self._changes = 0
+        self._tools: dict[str, Tool] = {}
+        self._deferred: dict[int, tuple[ToolSpec, ToolSpec]] = {}
+
+    def shown(self, every: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """What is shown of *every*: with the tool that searches, where there are too many to be shown."""
+        if len(every) <= self._above:
+            return every
+        known = self._shown
+        if known is None or known[0] != every or known[1] != self._changes:
+            finder = self.tool()
+            assert finder is not None
+            shown = (finder.spec, *(spec for spec in every if self._is_shown(spec.name)))
+            known = self._shown = (every, self._changes, shown)
+        return known[2]
+
+    def deferred(self, every: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
+        """All of *every*, those that are not shown marked as deferred."""
+        if len(every) <= self._above:
+            return every
+        if len(self._deferred) > 2 * len(every):  # of tools that were replaced
+            self._deferred.clear()
+        return tuple(spec if self._is_shown(spec.name) else self._as_deferred(spec) for spec in every)
+
+    def tool(self, name: str | None = None) -> Tool | None:
+        """The tool that searches, if *name* is its name."""
+        own = FINDERS[0] if self._registry.find(FINDERS[0]) is None else FINDERS[1]
+        if name is not None and name != own:
+            return None
+        if own not in self._tools:
+            self._tools[own] = self._new_tool(own)
+        return self._tools[own]
+
+    def forget(self) -> None:
+        """Forget what was found."""
+        self._found.clear()
+        self._changes += 1
+
+    def _is_shown(self, name: str) -> bool:
+        return name in self._found or (self._always is not None and self._always.fullmatch(name) is not None)
+
+    def _as_deferred(self, spec: ToolSpec) -> ToolSpec:
+        # The same object each time: formats keep what they have made of a spec.
+        known = self._deferred.get(id(spec))
+        if known is None:
+            known = self._deferred[id(spec)] = (spec, replace(spec, deferred=True))
+        return known[1]
+
+    def _new_tool(self, name: str) -> Tool:
+        from pydantic import Field
+
+        from ..tools import Tool as FunctionTool
+
+        async def find(query: str, limit: Annotated[int, Field(ge=1, le=20)] = 5) -> Any:
+            """Find tools by what they do. There are more than are listed.
+
+            What is found can be called at once, by its name, with arguments as its input_schema has them.
+
+            Args:
+                query: What the tool is to do, in words that its name, description or parameters may have.
+                limit: How many to return at most.
+            """
+            visible = {spec.name: spec for spec in self._every()}
+            found: list[ToolSpec] = []
+            for spec in await self._index.ranked(query, self._registry.specs()):
+                if spec.name in visible:
+                    found.append(visible[spec.name])
+                    if len(found) == limit:
+                        break
+            self._add(spec.name for spec in found)
+            return [_summary(spec) for spec in self._present(found)]
+
+        return FunctionTool(find, name=name, title="Find tools", read_only=True, idempotent=True, open_world=False)
+
+    def _add(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._found.pop(name, None)
+            self._found[name] = None
+            while len(self._found) > _MOST_FOUND:
+                del self._found[next(iter(self._found))]
+        self._changes += 1
 
 
-async def search(text: str, pattern: str, *, regex: bool, is_json: bool, skip: int, limit: int) -> Matches:
-    """Return the matches of *pattern* in *text* after the first *skip*, at most *limit*.
-
-    *pattern* is found as it is, or with *regex* as one of Python's regular expressions. Raises ToolError for a pattern
-    that is not valid, and for one that takes too long.
-    """
-    if not pattern:
-        raise ToolError("There is nothing to search for: the text to search is empty.", "invalid_arguments")
-    if len(pattern) > MAX_PATTERN_CHARS:
-        raise ToolError(
-            f"The text to search for is longer than {MAX_PATTERN_CHARS} characters. Search for a part of it.",
-            "invalid_arguments",
-        )
-    find = _find_regex if regex else _find_text
-    spans, total = await find(text, pattern, skip, limit)
-    pointers: Sequence[str | None] = [None] * len(spans)
-    if is_json:
-        with suppress(ValueError, IndexError):  # not valid JSON after all
-            pointers = await _pointers(text, [start for start, _ in spans])
-    return Matches(spans, pointers, total, total == _MAX_MATCHES)
+def words_in(text: str) -> list[str]:
+    """The words of *text* as they are compared: parts of names apart, in lower case, without plurals."""
+    words = _WORD.findall(_BOUNDARY.sub(" ", text[:_MOST_CHARS]))
+    return [_stem(word) for each in words if (word := each.casefold()) not in _STOP]
 
 
-async def _find_text(text: str, pattern: str, skip: int, limit: int) -> tuple[list[tuple[int, int]], int]:
-    spans: list[tuple[int, int]] = []
-    at = total = 0
-    next_turn = _PIECE_CHARS
-    while at < len(text) and total < _MAX_MATCHES:
-        found = text.find(pattern, at, at + _PIECE_CHARS + len(pattern) - 1)
-        if found >= 0 and skip <= total < skip + limit:
-            spans.append((found, found + len(pattern)))
-        total += found >= 0
-        at = at + _PIECE_CHARS if found < 0 else found + len(pattern)
-        if at >= next_turn:
-            next_turn = at + _PIECE_CHARS
-            await asyncio.sleep(0)
-    return spans, total
+def text_of(spec: ToolSpec) -> str:
+    """What describes a tool, in words."""
+    return "\n".join([f"{spec.title or ''} {spec.name}", spec.description, *_texts(spec.input_schema, _DEPTH)])
 
 
-async def _pointers(text: str, places: Sequence[int]) -> list[str | None]:
-    """For each of *places*, in order, the JSON pointer to the value around it; None where time has run out."""
-    pointers: list[str | None] = []
-    waiting = iter(places)
-    place = next(waiting, None)
-    until = monotonic() + _POINTERS_S
-    path: list[Any] = []  # of what is open: an index, or a key
-    for count, token in enumerate(_TOKEN.finditer(text), 1):
-        if place is None or (count % _TOKENS_AT_ONCE == 0 and monotonic() > until):
-            break
-        if count % _TOKENS_AT_ONCE == 0:
-            await asyncio.sleep(0)
-        kind = token.group()[0]
-        is_key = (
-            kind == '"'
-            and path
-            and isinstance(path[-1], str)
-            and text[token.end() : token.end() + 20].lstrip()[:1] == ":"
-        )
-        if is_key:
-            path[-1] = json.loads(token.group())
-        while place is not None and place < token.end():
-            pointers.append("".join("/" + escaped(str(part)) for part in path))
-            place = next(waiting, None)
-        match kind:
-            case "{":
-                path.append("")
-            case "[":
-                path.append(0)
-            case "}" | "]":
-                path.pop()
-            case ",":
-                path[-1] = path[-1] + 1 if isinstance(path[-1], int) else ""
-            case _:
-                pass
-    return pointers + [None] * (len(places) - len(pointers))
+def _words_of(spec: ToolSpec) -> list[str]:
+    name = words_in(f"{spec.name} {spec.title or ''}")
+    rest = words_in("\n".join([spec.description, *spec.tags, *_texts(spec.input_schema, _DEPTH)]))
+    return [spec.name.casefold(), *(name * _NAME_WEIGHT), *rest]
 
 
-async def _find_regex(text: str, pattern: str, skip: int, limit: int) -> tuple[list[tuple[int, int]], int]:
-    job = {"text": text, "pattern": pattern, "skip": skip, "limit": limit, "max_matches": _MAX_MATCHES}
-    status, answer = await _run_process(json.dumps({**job, "timeout_s": _REGEX_S}).encode())
-    if status == TIMED_OUT:
-        raise ToolError(
-            f"The search was stopped after {_REGEX_S} s. A pattern with repeats inside repeats, like (a+)+, can take "
-            "forever: send a simpler one, or narrow the search with a JSON pointer.",
-            "timeout",
-            retry="changed",
-        )
-    if status != 0:
-        raise ToolError(
-            "The search ended without an answer; it may have needed too much memory. Narrow it with a JSON pointer.",
-            "too_large",
-        )
-    found = json.loads(answer)
-    if "error" in found:
-        raise ToolError(
-            f"The regular expression is not valid: {found['error']}. Send one that Python's re takes, or search for "
-            "plain text, without regex.",
-            "invalid_arguments",
-        )
-    return [(start, end) for start, end in found["spans"]], found["total"]
+def _texts(schema: Any, depth: int) -> Iterator[str]:
+    """The names and descriptions of parameters in *schema*."""
+    if not isinstance(schema, Mapping) or depth == 0:
+        return
+    properties = schema.get("properties")
+    for name, inner in properties.items() if isinstance(properties, Mapping) else ():
+        yield str(name)
+        if isinstance(inner, Mapping):
+            if isinstance(inner.get("description"), str):
+                yield inner["description"]
+            yield from _texts(inner, depth - 1)
+            yield from _texts(inner.get("items"), depth - 1)
 
 
-async def _run_process(job: bytes) -> tuple[int, bytes]:
-    """The exit status of a search, and what it printed."""
-    try:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-I", "-S", str(Path(__file__).with_name("regex_search.py"))),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-    except (OSError, NotImplementedError):
-        raise ToolError(
-            "Regular expressions cannot be used here: each needs a process, and none can be started. Search for plain "
-            "text, or read the result by offset and limit.",
-            "unavailable",
-            retry="never",
-        ) from None
-    try:
-        async with asyncio.timeout(_PROCESS_S):
-            answer, _ = await process.communicate(job)
-        return await process.wait(), answer
-    except TimeoutError:
-        return TIMED_OUT, b""
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await asyncio.shield(process.wait())
+def _stem(word: str) -> str:
+    if len(word) < 4 or not word.endswith("s") or word.endswith(("ss", "us", "is")):
+        return word
+    return f"{word[:-3]}y" if word.endswith("ies") and len(word) > 4 else word[:-1]
+
+
+def _summary(spec: ToolSpec) -> dict[str, Any]:
+    data = {"name": spec.name, "title": spec.title, "description": spec.description, "input_schema": spec.input_schema}
+    return {name: value for name, value in data.items() if value}
+
+
+def _order(scores: Any) -> list[int]:
+    """The indices of the scores above 0, the highest first; of equal ones the first."""
+    import numpy
+
+    order = numpy.argsort(-scores, kind="stable")
+    return [int(index) for index in order[: int((scores > 0).sum())]]
+
+
+def _normalized(vectors: Sequence[Sequence[float]]) -> Any:
+    import numpy
+
+    matrix = numpy.asarray(vectors, dtype=numpy.float32)
+    lengths = numpy.linalg.norm(matrix, axis=1, keepdims=True)
+    return matrix / numpy.where(lengths == 0, 1, lengths)

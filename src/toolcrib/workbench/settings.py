@@ -7,9 +7,8 @@ redacted wherever it would be shown. No error here quotes a value.
 import os
 import re
 import shlex
-import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,10 +20,10 @@ from ..record import Redactor
 from ..schema.declared import Keys, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.document import kind
-from ..schema.toml_lines import lines_of
-from ..tools import Permissions
-from ..tools.address import is_git_address, parse_git_address
+from ..schema.toml import lines_of, parse_toml
+from ..tools.remote import MCPServer
 from .limits import Limit
+from .named_source import NamedSource, path_or_module
 from .options import TAKES, FileOptions, option_error
 from .rules import Rule, Rules
 from .tables import Document, Environment, File, variables
@@ -37,6 +36,7 @@ SCHEMA = Path(__file__).with_name("settings.schema.json")
 _CONFIG = "TOOLCRIB_CONFIG"
 _SOURCES = "TOOLCRIB_SOURCES"
 _WITH_REFERENCES = ("variables", "secrets", "auth", "secret", "store")
+"""Tables whose texts may refer to secrets; so may `headers` and `env` of a source."""
 # Never from a file: read where AutoGen configurations are loaded, and where a store is opened.
 _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
@@ -65,22 +65,6 @@ class SettingsError(SetupError):
     def __init__(self, problems: Sequence[SettingsProblem]) -> None:
         super().__init__("\n".join(map(str, problems)))
         self.problems = tuple(problems)
-
-
-@dataclass(frozen=True, slots=True)
-class NamedSource:
-    """A source of tools as it was *written*, and the *source* that `load` takes for it.
-
-    *place* is where it is written, if that is in the settings; *view* applies its filters and names.
-    """
-
-    written: str
-    source: str
-    place: str | None = None
-    line: int | None = None
-    view: Callable[[Any], Any] = lambda source: source
-    required: bool = True
-    permissions: Permissions = field(default_factory=Permissions)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,8 +150,8 @@ def _has_table(file: Path) -> bool:
     text = ""
     try:
         text = file.read_text("utf-8-sig")
-        return "toolcrib" in text and "toolcrib" in tomllib.loads(text).get("tool", {})
-    except (OSError, ValueError, RecursionError):
+        return "toolcrib" in text and "toolcrib" in parse_toml(text).get("tool", {})
+    except (OSError, ValueError):
         # Settings with a mistake must not count as none: their rules would not apply. Reading them reports it.
         return "[tool.toolcrib" in text
 
@@ -237,10 +221,8 @@ class _Reader:
         except UnicodeDecodeError as error:
             raise LoadError(f"{file} is not UTF-8 text (at byte {error.start + 1}).") from None
         try:
-            data: Any = tomllib.loads(text)
+            data: Any = parse_toml(text)
             self._lines = lines_of(text)
-        except RecursionError:
-            raise LoadError(f"{file} is nested too deeply.") from None
         except ValueError as error:
             reason = str(error)
             at = _AT.search(reason)
@@ -278,7 +260,7 @@ class _Reader:
 
     def _require_no_references(self, data: Mapping[str, Any]) -> None:
         for keys, text in _texts({name: part for name, part in data.items() if name not in _WITH_REFERENCES}):
-            if "${" in text:
+            if "${" in text and not (keys[0] == "source" and keys[2:3] in (("headers",), ("env",))):
                 places = ", ".join(_WITH_REFERENCES)
                 self._add(keys, f"{display_path(keys)}: references like '${{env:NAME}}' work in {places} only.")
 
@@ -298,12 +280,35 @@ class _Reader:
             try:
                 table.view([])  # finds what is wrong whatever the tools are
                 permissions = table.permissions(self._folder)
-                source = _path_or_module(table.where, self._folder)
+                source = self._server(table.written, number, values) or path_or_module(table.where, self._folder)
             except ToolcribError as error:
                 self._add(("source", number), str(error))
             else:
-                made.append(NamedSource(table.where, source, place, line, table.view, table.required, permissions))
+                made.append(
+                    NamedSource(
+                        str(table.written),
+                        source,
+                        place,
+                        line,
+                        table.view,
+                        table.is_required(source),
+                        permissions,
+                        table.openapi_options(),
+                    )
+                )
         return tuple(made)
+
+    def _server(self, written: str | MCPServer, number: int, values: File) -> MCPServer | None:
+        """*written* with what its references resolve to, where it is a server."""
+        if not isinstance(written, MCPServer):
+            return None
+        return replace(
+            written,
+            headers=self._resolved(written.headers, ("source", number, "headers")),
+            env=self._resolved(written.env, ("source", number, "env")),
+            folder=str(self._folder),
+            allow=values.net.allow,
+        )
 
     def _made(self, name: str, rows: Sequence[BaseModel], make: Callable[..., T]) -> list[T]:
         """What *make* makes of the keys of each row."""
@@ -399,15 +404,6 @@ def _place(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[st
         if (line := lines.get(keys[:length])) is not None:
             return f"{file}:{line}", line
     return str(file), None
-
-
-def _path_or_module(source: str, folder: Path) -> str:
-    """*source* as a path from *folder*, as a git address, or as the name of a module."""
-    if is_git_address(source):
-        return str(parse_git_address(source).beside(folder))
-    path = Path(source).expanduser()
-    is_path = "/" in source or os.sep in source or source.endswith(".py") or ".py:" in source
-    return str(folder / path) if is_path or (folder / path).exists() else source
 
 
 def _merged(data: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ What runs of them is in `lifespan.py`.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -63,6 +63,8 @@ class Sources:
                         unlinks.append(listen(partial(self._changed, entry)))
                 if any(getattr(source, "required", True) for source in entry.dynamic):
                     self._refresh_first(entry)
+                    if entry.is_of_servers:
+                        self._changed(entry)  # what it reports of its tools
         except BaseException:
             _call_all(unlinks)
             raise
@@ -121,12 +123,30 @@ class Sources:
         with self._lock:
             new = loaded_from(entry.source).tools
             present = [tool.spec.name for tool in entry.tools if self.registry.find(tool.spec.name) is tool]
+            if entry.is_of_servers:
+                new = self._without_taken(entry, new, present)
             before = {id(tool) for tool in entry.tools}
             if len(new) == len(entry.tools) == len(present) and all(id(tool) in before for tool in new):
                 return
             self.registry.exchange(present, new)
             replaced, entry.tools = entry.tools, new
             self._replaced(replaced)
+
+    def _without_taken(self, entry: "_Entry", new: list[AnyTool], present: Collection[str]) -> list[AnyTool]:
+        """*new* without what has the name of a tool of another source: a server must not empty itself by one name."""
+        entry.taken.clear()
+        kept: list[AnyTool] = []
+        for tool in new:
+            other = self.registry.holder(tool.spec.name)
+            if other is None or other.spec.name in present:
+                kept.append(tool)
+                continue
+            reason = (
+                f"Another source has a tool '{other.spec.name}' too, so this one is left out. Give the tools of one of "
+                'them a prefix: prefix = "..." in its [[source]], or prefixed(source, "...").'
+            )
+            entry.taken.append(LoadProblem(entry.name, reason))
+        return kept
 
 
 @dataclass(slots=True)
@@ -139,9 +159,16 @@ class _Entry:
     tools: list[AnyTool] = field(default_factory=list[AnyTool])
     problems: list[LoadProblem] = field(default_factory=list[LoadProblem])
 
+    taken: list[LoadProblem] = field(default_factory=list[LoadProblem])
+
+    @property
+    def is_of_servers(self) -> bool:
+        """Whether its names are chosen elsewhere, and known only once it has started."""
+        return any(getattr(source, "listed_at_start", False) for source in self.dynamic)
+
     def problem_list(self) -> list[LoadProblem]:
-        """The problems that sources report of themselves."""
-        return [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
+        """The problems that sources report of themselves, and names that others have."""
+        return self.taken + [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
 
 
 class _Reading:

@@ -6,15 +6,16 @@
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, Literal, get_origin
 
 from pydantic import Field, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, SettingsConfigDict
 
 from ..call import Retries
-from ..core import Do
+from ..core import Do, SetupError
 from ..schema.declared import Strict, fields_of, model_from_name, schema_of
 from ..tools import Permissions
+from ..tools.remote import MCPServer, is_remote
 from .limits import Limit
 from .options import DEFAULTS, FileOptions, Seconds
 from .rules import Hint, Names, Rule
@@ -32,16 +33,53 @@ class Allowed(create_model("Allowed", __base__=Strict, **_allowed)):  # type: ig
     """What the tools of a source may have, where they run in the sandbox."""
 
 
+class OpenAPITable(Strict):
+    """How an OpenAPI document is read, where a source is one."""
+
+    server: str | None = Field(default=None, description="Where requests go, in place of the servers it names.")
+    variables: dict[str, str] = Field(default_factory=dict[str, str], description="The variables of its servers.")
+    auth: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="The credentials of its security schemes, by name: 'PROVIDER', 'secret:NAME' or 'none'.",
+    )
+    methods: list[str] | None = Field(default=None, description="Only operations of these methods: GET, POST, ...")
+    external_refs: bool = Field(
+        default=False, description="Whether references may lead to files in its folder, or at its origin."
+    )
+    output_schemas: bool = Field(
+        default=True, description="Whether results are promised, and checked, as the document has them."
+    )
+
+
 class SourceTable(Strict):
     """A source of tools. Filters and renames take the tools' own names; the prefix comes last."""
 
     where: str = Field(
         alias="from",
-        description="A .py or .wasm file or a folder of tools, relative to this file; a git address; 'package.module' "
-        "or 'package.module:name'.",
+        default="",
+        description="A .py or .wasm file, a folder of tools or an OpenAPI document, relative to this file; a git "
+        "address; 'openapi:URL'; the URL of an MCP server, 'mcp:COMMAND', or a client's .json file with 'mcpServers'; "
+        "'package.module' or 'package.module:name'.",
+    )
+    command: list[str] = Field(
+        default_factory=list[str], description="In place of 'from': the command that starts an MCP server, by words."
+    )
+    url: str = Field(default="", description="In place of 'from': the URL of an MCP server.")
+    headers: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="What is sent to 'url' with each request. '${env:NAME}' and '${file:PATH}' are replaced.",
+        repr=False,
+    )
+    env: dict[str, str] = Field(
+        default_factory=dict[str, str],
+        description="The variables of 'command', beside PATH, HOME and the like. '${env:NAME}' and '${file:PATH}' are "
+        "replaced.",
+        repr=False,
     )
     required: bool = Field(
-        default=True, description="Whether nothing runs if it cannot be loaded; if false, only its tools are missing."
+        default=True,
+        description="Whether nothing runs if it cannot be loaded; if false, only its tools are missing. Of MCP "
+        "servers, the default is false.",
     )
     trusted: bool = Field(
         default=False,
@@ -50,6 +88,9 @@ class SourceTable(Strict):
     )
     allow: Allowed = Field(
         default_factory=Allowed, description="What its tools may have, where they run in the sandbox."
+    )
+    openapi: OpenAPITable = Field(
+        default_factory=OpenAPITable, description="How it is read, where it is an OpenAPI document."
     )
     tools: Globs | None = Field(
         default=None, description="Only these: patterns of tool names, as in 'db_*'. A name without * ? [ must exist."
@@ -62,11 +103,30 @@ class SourceTable(Strict):
     )
     prefix: str | None = Field(default=None, min_length=1, description="Put before each name, as in 'gh_'.")
 
+    def is_required(self, source: str | MCPServer) -> bool:
+        """What `required` says; where it says nothing, whether the tools of *source* are known without connecting."""
+        return self.required and ("required" in self.model_fields_set or not is_remote(source))
+
+    @property
+    def written(self) -> str | MCPServer:
+        """What is to be loaded, as it is written: references are not resolved. Raises SetupError."""
+        if sum(map(bool, (self.where, self.command, self.url))) != 1:
+            raise SetupError("A [[source]] has one of 'from', 'command' and 'url'.")
+        if (self.headers and not self.url) or (self.env and not self.command):
+            raise SetupError("In a [[source]], 'headers' are for a 'url', and 'env' is for a 'command'.")
+        if self.where:
+            return self.where
+        return MCPServer(command=self.command, url=self.url, headers=self.headers, env=self.env)
+
     def permissions(self, folder: Path) -> Permissions:
         """What its tools may have; mounts are relative to *folder*. Raises SetupError."""
         allowed = {name: getattr(self.allow, name) for name in self.allow.model_fields_set}
         mounts = {name: folder / Path(path).expanduser() for name, path in allowed.pop("mounts", {}).items()}
         return Permissions(trusted=self.trusted, mounts=mounts, **allowed)
+
+    def openapi_options(self) -> dict[str, Any]:
+        """The options of `openapi_source` that are set here."""
+        return {name: getattr(self.openapi, name) for name in self.openapi.model_fields_set}
 
     def view(self, source: Any) -> Any:
         """*source* filtered, then renamed, then prefixed."""
@@ -93,13 +153,33 @@ class PolicyTable(Strict):
 
 
 class ServerTable(Strict):
-    """Where `toolcrib serve` listens."""
+    """Where `toolcrib serve` listens, and who may enter."""
 
-    host: str = Field(default="127.0.0.1", description="A loopback address.")
+    host: str = Field(
+        default="127.0.0.1", description="The address; with 'keys' or 'issuer', any, else a loopback one."
+    )
     port: int = Field(default=8642, ge=0, le=65535, description="The port; 0 takes any free one.")
     public_base_url: str | None = Field(
         default=None,
         description="The address by which browsers reach it, where that is another one: 'https://tools.example.com'.",
+    )
+    allowed_hosts: list[str] = Field(
+        default_factory=list[str],
+        description="More names by which clients reach it, as in the header 'Host': 'tools.example.com'.",
+    )
+    keys: bool = Field(default=False, description="Whether clients enter with keys: `toolcrib keys add NAME`.")
+    issuer: str | None = Field(
+        default=None, description="Clients enter with access tokens of this issuer: 'https://id.example.com'."
+    )
+    audience: str | None = Field(
+        default=None, description="What tokens must be for; by default '/mcp' at 'public_base_url'."
+    )
+    scopes: list[str] = Field(default_factory=list[str], description="The scopes that a token must have, all of them.")
+    groups_claim: str = Field(default="groups", description="The claim of tokens that lists the groups of a caller.")
+    grace_s: float = Field(
+        default=10.0,
+        ge=0,
+        description="How long calls that run may go on when it is stopped, in seconds; then they are cancelled.",
     )
 
 
@@ -112,6 +192,33 @@ class StoreTable(Strict):
         repr=False,
     )
     key: str | None = Field(default=None, description="The file with the keys that seal it.")
+
+
+class CallsTable(Strict):
+    """The record of calls: in the store, as spans, and as figures."""
+
+    enabled: bool = Field(default=True, description="Whether calls are recorded in the store, where there is one.")
+    content: bool = Field(
+        default=False, description="Whether arguments and results are recorded too, bounded, and sealed in the store."
+    )
+    commit_start: bool = Field(
+        default=True, description="Whether the start of a call that is not read-only is written before its work."
+    )
+    max_age_s: Seconds = Field(default=2_592_000.0, description="How long calls are kept, in seconds.")
+    max_bytes: int = Field(default=268_435_456, gt=0, description="How much room they may take all together.")
+    spans: bool = Field(default=False, description="Whether each call is an OpenTelemetry span.")
+    metrics: bool = Field(default=False, description="Whether calls are counted for Prometheus.")
+
+
+class LogTable(Strict):
+    """The log of `toolcrib serve` and `dev`, on standard error."""
+
+    format: Literal["text", "json"] = Field(
+        default="text", description="Lines for people (`text`), or one line of JSON for each entry (`json`)."
+    )
+    calls: bool | None = Field(
+        default=None, description="Whether there is a line for each call; by default with `toolcrib dev` only."
+    )
 
 
 class NetTable(Strict):
@@ -172,14 +279,21 @@ class File(create_model("Options", __base__=BaseSettings, **fields_of(FileOption
         default=None, description="A file with more providers of credentials, relative to this file."
     )
     store: StoreTable = Field(default_factory=StoreTable, description="The database.")
+    calls: CallsTable = Field(default_factory=CallsTable, description="The record of calls.")
+    log: LogTable = Field(default_factory=LogTable, description="The log of `toolcrib serve` and `dev`.")
     net: NetTable = Field(default_factory=NetTable, description="What may be reached over HTTP for credentials.")
-    server: ServerTable = Field(default_factory=ServerTable, description="Where `toolcrib serve` listens.")
+    server: ServerTable = Field(
+        default_factory=ServerTable, description="Where `toolcrib serve` listens, and who may enter."
+    )
 
 
 @cache
 def schema() -> dict[str, Any]:
     """The JSON Schema of the file. The one that is shipped for editors is this, written to a file."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "toolcrib.toml", **schema_of(File)}
+    made = schema_of(File)
+    table = {**made["$defs"]["SourceTable"], "oneOf": [{"required": [key]} for key in ("from", "command", "url")]}
+    made = {**made, "$defs": {**made["$defs"], "SourceTable": table}}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "toolcrib.toml", **made}
 
 
 @cache

@@ -48,6 +48,12 @@ class View:
         return f"<View {self.name}>"
 
 
+def only_named(source: Any, names: Iterable[str]) -> View:
+    """The tools of *source* with one of *names*, as far as they are there: it may have them later."""
+    kept = frozenset(names)
+    return View(str(source), (source,), lambda tools: [tool for tool in tools if tool.spec.name in kept])
+
+
 def filtered(
     source: Any, *patterns: str, without: Globs = (), tags: Iterable[str] = (), hint: str | None = None
 ) -> View:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
-from ..call import EventStream, Runtime, check, error_result, run, streamed
+from ..call import EventStream, Runtime, check, error_result, run, streamed, would_ask
 from ..core import (
     Answer,
     Call,
@@ -16,6 +16,7 @@ from ..core import (
     Content,
     Event,
     Pending,
+    PendingKind,
     Result,
     SetupError,
     ToolError,
@@ -25,8 +26,10 @@ from ..core import (
 )
 from ..tools import Dependencies, LoadProblem
 from . import state, sync
+from .call_each import call_each
 from .caller_tools import CallerTools
 from .lifespan import SourceLife, close_on_each_loop
+from .offers import Offers
 from .options import Options, of_view
 from .profiles import Profiles
 from .registry import Registry
@@ -49,8 +52,7 @@ class Workbench:
     changes is started, its tools are as it has them: a change that cannot be made is logged and noted in `problems`,
     and the tools stay.
 
-    Raises LoadError where a whole source cannot be loaded, and DefinitionError or NameConflictError for tools that
-    cannot work.
+    Raises LoadError where a whole source cannot be loaded; DefinitionError and NameConflictError for unfit tools.
     """
 
     def __init__(
@@ -69,7 +71,7 @@ class Workbench:
         self._home: asyncio.AbstractEventLoop | None = None
         self._state, self._is_direct, caller = "new", False, caller or Caller()
         self._profiles = Profiles(self.crib.registry, caller, self._for_profile)
-        self._tools = CallerTools(self.crib, caller, self._start, self.ended)
+        self._tools = CallerTools(self.crib, caller, self._start, self.ended, self._profiles.specs)
         self._runtime = self.crib.runtime_for(
             caller,
             ask=ask,
@@ -87,6 +89,7 @@ class Workbench:
             store=self.crib.options["results"] if is_alone else self.crib.result_store(),
             redaction=self._runtime.redaction,
         )
+        self.offers = Offers(self.crib, self._tools, caller)
         self.crib.add_view(self)
 
     @classmethod
@@ -116,6 +119,10 @@ class Workbench:
     def problems(self) -> list[LoadProblem]:
         """What of the sources could not be loaded or started, and which change of theirs could not be made."""
         return self.crib.problems
+
+    @property
+    def is_started(self) -> bool:
+        return self._state == "started"
 
     # Calls
 
@@ -155,6 +162,11 @@ class Workbench:
         self._require_open()
         return await check(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
+    async def would_ask(self, tool: Any, /, *args: Any, **kwargs: Any) -> PendingKind | None:
+        """What the policy would ask a person for, were the call made: "approval", or None. Answers do not count."""
+        self._require_open()
+        return await would_ask(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
+
     async def call_many(
         self,
         calls: Iterable[Call | tuple[str, str | bytes | Mapping[str, Any] | None]],
@@ -172,31 +184,7 @@ class Workbench:
         if limit is not None and limit < 1:
             raise SetupError("limit is how many calls run at a time: 1 or more, or None for no limit.")
         self._require_open()
-        results: list[Result[Any] | None] = [None] * len(queue)
-        waiting = iter(enumerate(queue))
-        tasks: set[asyncio.Task[None]] = set()
-        stopped = False
-
-        async def work() -> None:
-            nonlocal stopped
-            for index, call in waiting:
-                result = results[index] = await self.call(call)
-                if stop_on_error and result.error is not None:
-                    stopped = True
-                    for task in tasks:
-                        if task is not asyncio.current_task():
-                            task.cancel()
-                if stopped:
-                    return
-
-        if not parallel:
-            await work()
-        else:
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(limit or len(queue), len(queue))):
-                    tasks.add(group.create_task(work()))
-        error = ToolError("This call was not finished, because another call failed before it.", "cancelled")
-        return [results[index] or error_result(call, error, datetime.now(UTC)) for index, call in enumerate(queue)]
+        return await call_each(self.call, queue, (limit or len(queue)) if parallel else 1, stop_on_error=stop_on_error)
 
     @overload
     def call_sync(self, tool: str, arguments: str | bytes | Mapping[str, Any] | None = None, /) -> Result[Any]: ...
@@ -223,14 +211,18 @@ class Workbench:
 
     # Waiting
 
-    async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: str) -> Pending:
+    async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: str | None = None) -> Pending:
         """Answer what a call waits for, in the name of *by*; the same call made again then runs, once.
+
+        In place of *pending_id*, the id of a call that this workbench made. Without *by* it is the caller who answers.
 
         An approval takes `Approve()` or `Deny("why")`, an input `Input(...)` or `Deny("why")`, or what their `to_dict`
         returns. Returns what was answered. For hosts: nothing that a model sends leads here. Raises AnswerError where
         the answer is not accepted.
         """
-        return await self._runtime.pending.answer(pending_id, answer_from(answer), by=by)
+        pending, caller = self._runtime.pending, self.caller
+        by = caller.principal if by is None else by
+        return await pending.answer(pending.id_of(pending_id, caller), answer_from(answer), by=by)
 
     async def pendings(self) -> Sequence[Pending]:
         """What waits for an answer in the store of this workbench, the oldest first, of all callers that share it."""
@@ -254,22 +246,27 @@ class Workbench:
         redaction = self._runtime.redaction
         return text if redaction is None else redaction.redact(text)
 
-    def specs(self, *, profiles: Iterable[str] | None = None) -> Sequence[ToolSpec]:
-        """What the tools available to the caller promise, in order.
+    def specs(self, *, profiles: Iterable[str] | None = None, deferred: bool = False) -> Sequence[ToolSpec]:
+        """What the tools available to the caller promise, in order; with `search`, those that are shown.
 
-        With *profiles*, those of tools that need credentials have an argument `profile`, and until other profiles are
-        given (`[]` for none) their calls run for the one that they choose. Raises SetupError for no list of names.
-        Plain `available` predicates are called now; async ones were called at `start`, and are again at each call.
+        *deferred*: all, marked where they are not shown, for providers that search. *profiles* (`[]` for none, again):
+        those of tools that need credentials have an argument `profile`, which calls then choose. Plain `available`
+        predicates are called now; async ones were at `start`, and at each call. Raises SetupError for no list of names.
         """
         if profiles is not None:
             self._profiles.set(profiles)
             self._set_state(self._state)
-        return self._profiles.specs(self._tools.specs())
+        return self._profiles.specs(self._tools.specs(deferred=deferred))
 
     # Life
 
     async def start(self) -> None:
-        """Make ready. Starting twice changes nothing. Raises SetupError after `stop`."""
+        """Make ready. Starting twice changes nothing. After `stop` it begins again, unless its crib is stopped."""
+        if self._state == "stopped":
+            self.crib.reopen() if self._owns_crib else self.crib.require_open()
+            self._tools.reopen()
+            self.crib.add_view(self)
+            self._set_state("new")
         await self._start()
         await self.crib.lifespan.settle()
 
@@ -278,7 +275,7 @@ class Workbench:
 
         The sources come last, in reverse. What fails to close or stop is logged, and the rest is stopped.
         """
-        self._set_state("stopped")
+        self._set_state("stopping")
         self.invalidate()
         for bench in self._profiles.benches.values():
             await bench.stop()
@@ -290,6 +287,7 @@ class Workbench:
             self.crib.drop_view(self)
             if self._owns_crib:
                 await self.crib.stop()
+            self._set_state("stopped")
 
     async def reset(self) -> None:
         """Back to the state right after `start`: what was opened is closed, and opened again when needed.
@@ -298,7 +296,7 @@ class Workbench:
         """
         for bench in self._profiles.benches.values():
             await bench.reset()
-        self._results.forget()
+        self._tools.forget()
         await close_on_each_loop(self._sessions)
         if self._owns_crib:
             await self.crib.close_resources()
@@ -315,6 +313,7 @@ class Workbench:
         of what was opened for its caller; the state of what is shared is the crib's to save. Raises ToolcribError for
         state that would not survive, and SetupError for two sources with one `state_key`, and after `stop`.
         """
+        self._require_open()
         await self.start()
         return await state.save(self._lives())
 
@@ -325,6 +324,7 @@ class Workbench:
         another version, for sources that are not here, and for state that does not fit.
         """
         states = state.states_in(saved)
+        self._require_open()
         await self.start()
         idle = {source.state_key: source for source in self._tools.idle_sources(owns_crib=self._owns_crib)}
         state.require_known(states, [*state.by_key(self._lives()), *idle], state.by_key(self.crib.lifespan.lives))
@@ -337,7 +337,6 @@ class Workbench:
         try:
             await self.start()
         except BaseException:
-            # Nobody leaves what was not entered.
             await self._give_up_start()
             raise
         return self
@@ -389,11 +388,11 @@ class Workbench:
         self._state, self._is_direct = state, state == "started" and not self._profiles.names
 
     def _require_open(self) -> None:
-        if self._state == "stopped":
+        if self._state in ("stopping", "stopped"):
             if not self._owns_crib:
                 self.crib.require_open()
             instead = "Workbench(registry) shares the tools" if self._owns_crib else "crib.workbench(caller)"
-            raise SetupError(f"This workbench is stopped. Make a new one: {instead}.")
+            raise SetupError(f"This workbench is stopped. Make a new one: {instead}. Or start it again.")
 
     async def _start(self) -> None:
         self._require_open()

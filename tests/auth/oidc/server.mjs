@@ -15,6 +15,7 @@ const issuer = `http://127.0.0.1:${server.address().port}`;
 const { lifetime_s: lifetime, list } = JSON.parse(clients);
 
 const provider = new Provider(issuer, {
+  extraTokenClaims: (ctx, token) => (token.aud ? { groups: [`of-${token.accountId}`] } : undefined),
   clients: list,
   scopes: ['openid', 'offline_access', 'read', 'write'],
   pkce: { required: () => true },
@@ -26,6 +27,17 @@ const provider = new Provider(issuer, {
     clientCredentials: { enabled: true },
     deviceFlow: { enabled: true },
     devInteractions: { enabled: true },
+    registration: { enabled: true },
+    // Tokens for a resource that a client names are JWTs, and have groups; opaque ones where its address says so.
+    resourceIndicators: {
+      enabled: true,
+      defaultResource: () => undefined,
+      useGrantedResource: () => true,
+      getResourceServerInfo: (ctx, resource) => ({
+        scope: 'read write', audience: resource, accessTokenTTL: lifetime,
+        accessTokenFormat: resource.endsWith('/opaque') ? 'opaque' : 'jwt',
+      }),
+    },
     introspection: { enabled: true, allowedPolicy: () => true },
     revocation: { enabled: true, allowedPolicy: () => true },
   },

@@ -53,7 +53,8 @@ def different(originals: dict[str, str], ours: dict[str, str]) -> dict[str, dict
 def test_programs_return_the_same_to_the_byte_except_for_the_listed_differences(
     clean_env: Callable[..., Path], tmp_path: Path
 ) -> None:
-    programs = clean_env(*(part for package in ORIGINAL for part in ("--with", package)))
+    # Free of the constraints: it needs an older protobuf than the tests of traces.
+    programs = clean_env("--free", *(part for package in ORIGINAL for part in ("--with", package)))
     originals, ours = both(programs / "python", tmp_path)
     assert list(originals) == list(ours)
     assert len(originals) >= AT_LEAST

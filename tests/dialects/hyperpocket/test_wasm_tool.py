@@ -205,7 +205,7 @@ def test_a_tool_can_be_invoked_without_a_pocket(place: Path, tmp_path: Path) -> 
         (None, "there is no such file"),
         (b"name = ", "Invalid value"),
         (b"\xff", "it is not UTF-8 text"),
-        (b"x = " + b"[" * 100_000, "nested too deeply"),
+        (b"x = " + b"[" * 100_000, "nested more than 100 deep"),
         (b"#" * 1_100_000, "larger than 1 MiB"),
         (b'description = "d"\nlanguage = "python"\n', "'name': Field required"),
         (b'name = "echo"\n', "'language': Field required"),

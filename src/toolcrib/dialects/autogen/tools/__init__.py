@@ -2,6 +2,7 @@
 
 from ._base import BaseStreamTool, BaseTool, BaseToolWithState
 from ._function_tool import FunctionTool, FunctionToolConfig
+from ._interop import register as _register
 from ._protocols import ParametersSchema, StreamTool, Tool, ToolOverride, ToolSchema
 from ._static_workbench import StaticStreamWorkbench, StaticWorkbench, StaticWorkbenchConfig
 from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
@@ -26,3 +27,5 @@ __all__ = [
     "ToolSchema",
     "Workbench",
 ]
+
+_register()

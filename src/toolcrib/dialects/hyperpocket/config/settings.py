@@ -4,7 +4,6 @@ They are read by the first `config()`, in the working directory. Nothing is writ
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
 from ....core import SetupError
+from ....schema.toml import parse_toml
 from .auth import AuthConfig
 from .session import SessionConfig
 
@@ -88,7 +88,7 @@ def config() -> Config:
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return _lowered(tomllib.loads(file.read_text("utf-8-sig")))
+        return _lowered(parse_toml(file.read_text("utf-8-sig")))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
@@ -114,7 +114,7 @@ def _value(text: str) -> Any:
     """*text*; where it is a list, a table or quoted as in TOML, that. A number stays text: it may be somebody's id."""
     if text.startswith(("[", "{", '"', "'")):
         try:
-            return tomllib.loads(f"value = {text}")["value"]
+            return parse_toml(f"value = {text}")["value"]
         except ValueError:
             pass
     return text

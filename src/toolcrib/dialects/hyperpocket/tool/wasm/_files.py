@@ -1,12 +1,12 @@
 """What the files of a tool's folder say: `config.toml`, `schema.json` and `README.md`."""
 
 import json
-import tomllib
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, Field, ValidationError, field_validator
 
+from .....schema.toml import parse_toml
 from ...config import pocket_logger
 from ..tool import ToolAuth
 from .script import ScriptRuntime
@@ -45,12 +45,10 @@ class ToolConfig(BaseModel, coerce_numbers_to_str=True, hide_input_in_errors=Tru
 def read_config(folder: Path) -> ToolConfig:
     """Return what `config.toml` in *folder* says. Raises ValueError."""
     try:
-        return ToolConfig.model_validate(tomllib.loads(_text_of(folder, "config.toml")))
+        return ToolConfig.model_validate(parse_toml(_text_of(folder, "config.toml")))
     except ValidationError as error:
         problems = (f"'{'.'.join(map(str, each['loc']))}': {each['msg']}" for each in error.errors(include_input=False))
         reason = "; ".join(problems)
-    except RecursionError:
-        reason = "it is nested too deeply"
     except (OSError, ValueError) as error:
         reason = _reason(error)
     raise ValueError(f"Failed to load config.toml: {reason} ({folder / 'config.toml'}).")

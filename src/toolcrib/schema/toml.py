@@ -1,6 +1,6 @@
-"""The line of each key in a TOML text, which `tomllib` does not give.
+"""TOML of others: refused where it is nested too deeply, and the line of each key, which `tomllib` does not give.
 
-The text is read a second time, with each value replaced by the number of its line.
+For the lines, the text is read a second time, with each value replaced by the number of its line.
 """
 
 import re
@@ -18,6 +18,38 @@ _HEADER = re.compile(rf"\[\[?(?:{_STRING}|[^\[\]\"'])+\]\]?", re.DOTALL)
 _KEY_GOES_ON = re.compile(r"[ \t]*[=.]")
 _EMPTY = re.compile(r"\s*\}")
 _LINE = "the line of this table"
+_MOST_DEPTH = 100
+# Strings as above, but read to their end or the text's, so that what is not TOML is passed once, too.
+_TEXT = (
+    r'"""(?:\\.|(?!""")[^\\])*(?:"{3,5}|\Z)'
+    + r"|'''(?:(?!''').)*(?:'{3,5}|\Z)|"
+    + r'"(?:\\.|[^"\\\n])*"?|'
+    + r"'[^'\n]*'?"
+)
+_BRACKET = re.compile(rf"{_TEXT}|#[^\n]*|(?P<opens>[\[{{])|(?P<closes>[\]}}])", re.DOTALL)
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The data in *text*. Raises ValueError: where it is not TOML, and where it is nested more than 100 deep.
+
+    `tomllib` would recurse to the limit of the interpreter, where whatever the garbage collector finishes then fails.
+    """
+    depth = 0
+    for found in _BRACKET.finditer(text):
+        depth += (found["opens"] is not None) - (found["closes"] is not None)
+        if depth > _MOST_DEPTH:
+            raise ValueError(_TOO_DEEP)
+    data = tomllib.loads(text)
+    level: list[Any] = [data]
+    for _ in range(_MOST_DEPTH):  # dotted keys and headers nest, too
+        level = [one for each in level for one in (each.values() if isinstance(each, dict) else each)]
+        level = [each for each in level if isinstance(each, dict | list)]
+        if not level:
+            return data
+    raise ValueError(_TOO_DEEP)
+
+
+_TOO_DEEP = f"it is nested more than {_MOST_DEPTH} deep"
 
 
 def lines_of(text: str) -> dict[Keys, int]:

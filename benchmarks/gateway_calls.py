@@ -1,0 +1,40 @@
+"""A call of a tool of an MCP server: by the SDK's own client, and through a workbench whose source the server is."""
+
+import json
+import sys
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from cases import Loop
+from mcp import Client, StdioServerParameters
+from report import BARE, FLOOR
+from servers import NAME
+
+from toolcrib import MCPServer, Workbench
+
+_SERVER = [str(Path(__file__).with_name("servers.py")), "sdk", "4", "stdio"]
+_TEXT = '{"a": 1, "b": 2}'
+
+
+@asynccontextmanager
+async def calls() -> AsyncGenerator[Mapping[str, Loop]]:
+    """The same server twice, over stdio: a process for each of the two."""
+    name = NAME.format(0)
+    server = StdioServerParameters(command=sys.executable, args=_SERVER)
+    async with Client(server) as client, Workbench([MCPServer(command=[sys.executable, *_SERVER])]) as bench:
+
+        async def by_sdk(times: int) -> str:
+            text = ""
+            for _ in range(times):
+                result = await client.call_tool(name, json.loads(_TEXT))
+                text = result.content[0].text  # type: ignore[union-attr]
+            return text
+
+        async def by_toolcrib(times: int) -> str:
+            text = ""
+            for _ in range(times):
+                text = (await bench.call(name, _TEXT)).text
+            return text
+
+        yield {FLOOR: by_sdk, BARE: by_toolcrib}

@@ -1,0 +1,247 @@
+"""Servers that say themselves who gives access to them: as what MCP asks of a client's authorization.
+
+A provider by the name `mcp:URL` is the protected resource at that URL (RFC 9728), with the authorization server that it
+names (RFC 8414) and the client that this program is there: configured, a document of its own, or registered (RFC 7591).
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+
+from ..core import ToolError
+from ..net.challenges import challenge_of, scopes_in
+from .catalogue import Client, OAuth2, Provider, require_endpoint
+from .discovery import with_document
+from .grant import LEAST_SECRET, Grant, Owner
+from .vault import Vault
+
+PREFIX = "mcp:"
+
+_METHODS = {"client_secret_basic": "basic", "client_secret_post": "post", "none": "none"}
+
+
+@dataclass(frozen=True, slots=True)
+class FoundServer:
+    """A protected server: its *provider*, and the client that this program is there."""
+
+    provider: Provider
+    client: Client
+
+
+@dataclass(frozen=True, slots=True)
+class Servers:
+    """Finds servers out. *document_url* is where this program's own description is published, if it is."""
+
+    http: Callable[[str], httpx2.AsyncClient]
+    vault: Vault
+    redirect_uri: str | None
+    document_url: str | None
+
+    async def find(self, name: str, configured: Client | None) -> FoundServer:
+        """The server *name*, `mcp:URL`. Raises ToolError `unauthorized` or `unavailable`, naming what is missing."""
+        url = name.removeprefix(PREFIX)
+        resource = await self._resource(url)
+        issuers = resource.get("authorization_servers") if resource else None
+        issuer = issuers[0] if isinstance(issuers, list) and issuers and isinstance(issuers[0], str) else None
+        if resource and issuer is None:
+            raise _unusable(url, "it names no authorization server")
+        issuer = issuer or _origin(url)
+        document = await self._document(issuer, is_named=resource is not None)
+        published = document.get("issuer")
+        if isinstance(published, str) and {issuer, published} <= {_origin(issuer), f"{_origin(issuer)}/"}:
+            issuer = published  # of an origin alone, the last slash means nothing, and libraries add it
+        table = self._table(url, issuer, document, resource)
+        offline = "offline_access" if "offline_access" in scopes_in(document.get("scopes_supported")) else None
+        client, method = await self._client(name, configured, issuer, document)
+        # OpenID Connect Core 1.0, 11: without it, no refresh token is given.
+        also = {} if offline is None else {"parameters": {"prompt": "consent"}}
+        table = table.model_copy(update={"client_auth": method, "offline_scope": offline, **also})
+        provider = Provider.model_validate(
+            {
+                "title": urlsplit(url).netloc,
+                "hosts": [urlsplit(url).netloc],
+                "recommended_scopes": [] if resource is None else list(scopes_in(resource.get("scopes_supported"))),
+            }
+            | {"oauth2": table.model_dump(exclude_unset=True)}
+        )
+        return FoundServer(provider, client)
+
+    async def _resource(self, url: str) -> Mapping[str, Any] | None:
+        """What the server says of itself as a protected resource (RFC 9728); None where it says nothing."""
+        parts = urlsplit(url)
+        path = parts.path.rstrip("/")
+        candidates = [
+            f"{_origin(url)}/.well-known/oauth-protected-resource{each}" for each in dict.fromkeys((path, ""))
+        ]
+        async with self.http(url) as http:
+            try:
+                response = await http.post(url, json={}, headers={"Accept": "application/json, text/event-stream"})
+                named = challenge_of(response.headers.get("www-authenticate", "")).get("resource_metadata")
+            except httpx2.HTTPError as error:
+                raise _unreachable(url, error) from None
+        for candidate in [named] if named else candidates:
+            found = await self._json(candidate, near=url)
+            if found is None:
+                continue
+            described = found.get("resource")
+            if not isinstance(described, str) or not _covers(described, url):
+                raise _unusable(url, "its metadata is of another resource (RFC 9728, 3.3)")
+            return found
+        return None
+
+    async def _document(self, issuer: str, *, is_named: bool) -> Mapping[str, Any]:
+        """What the authorization server publishes (RFC 8414), also where OpenID Connect has it."""
+        try:
+            require_endpoint(issuer)
+        except ValueError:
+            raise _unusable(issuer, "its address is not one that a secret can be sent to") from None
+        path = urlsplit(issuer).path.rstrip("/")
+        origin = _origin(issuer)
+        candidates = [
+            f"{origin}/.well-known/oauth-authorization-server{path}",
+            f"{origin}/.well-known/openid-configuration{path}",
+            f"{origin}{path}/.well-known/openid-configuration",
+        ]
+        for candidate in dict.fromkeys(candidates):
+            if (found := await self._json(candidate, near=issuer)) is not None:
+                return found
+        if is_named:
+            raise _unusable(issuer, "it publishes no document of its endpoints (RFC 8414)")
+        # Servers of the first revision that had an authorization: by fixed names.
+        endpoints = {
+            "authorization_endpoint": "authorize",
+            "token_endpoint": "token",
+            "registration_endpoint": "register",
+        }
+        return {
+            "issuer": issuer,
+            **{key: f"{issuer}/{name}" for key, name in endpoints.items()},
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["none", "client_secret_post", "client_secret_basic"],
+        }
+
+    def _table(self, url: str, issuer: str, document: Mapping[str, Any], resource: Mapping[str, Any] | None) -> OAuth2:
+        methods = document.get("code_challenge_methods_supported")
+        if not (isinstance(methods, list) and "S256" in methods):
+            raise _unusable(issuer, "it does not say that it takes PKCE with S256 (RFC 7636)")
+        described = url if resource is None else str(resource["resource"])
+        try:
+            table = OAuth2(issuer=issuer, resource=described, refresh="kept")
+            return with_document(table, document, issuer)
+        except ValueError:
+            raise _unusable(issuer, "its document is not valid, or is of another issuer (RFC 8414, 3.3)") from None
+
+    # The client
+
+    async def _client(
+        self, name: str, configured: Client | None, issuer: str, document: Mapping[str, Any]
+    ) -> tuple[Client, str]:
+        """What this program is there, and how it authenticates."""
+        supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
+        methods = [ours for theirs, ours in _METHODS.items() if isinstance(supported, list) and theirs in supported]
+        secret_method = next((method for method in methods if method != "none"), "post")
+        if configured is not None and configured.id:
+            return configured, secret_method if configured.secret else "none"
+        if self.document_url and document.get("client_id_metadata_document_supported") is True:
+            return Client(self.document_url), "none"
+        owner = Owner("", "default", name, "client")
+        stored = await self.vault.get(owner)
+        if stored is not None and self._is_ours(stored.grant, issuer):
+            return _registered(stored.grant)
+        endpoint = document.get("registration_endpoint")
+        if not isinstance(endpoint, str):
+            raise ToolError(
+                f"{name.removeprefix(PREFIX)} needs a login, and {issuer} registers no clients by itself. Register "
+                f'this program there, and write in the settings: [auth."{name}"] client_id = "...".',
+                "unauthorized",
+            )
+        grant = await self._register(endpoint, issuer, methods)
+        await self.vault.put(owner, grant, version=None if stored is None else stored.version)
+        return _registered(grant)
+
+    def _is_ours(self, grant: Grant, issuer: str) -> bool:
+        return (grant.detail.get("issuer"), grant.detail.get("redirect_uri")) == (issuer, self._redirect_uri)
+
+    @property
+    def _redirect_uri(self) -> str:
+        """Where people are sent back to; at a terminal, to a port of this computer that is not known yet (RFC 8252)."""
+        return self.redirect_uri or "http://127.0.0.1/auth/callback"
+
+    async def _register(self, endpoint: str, issuer: str, methods: Sequence[str]) -> Grant:
+        """A client of our own at *issuer* (RFC 7591)."""
+        wanted = "none" if "none" in methods or not methods else methods[0]
+        names = {ours: theirs for theirs, ours in _METHODS.items()}
+        body = {
+            "client_name": "Toolcrib",
+            "redirect_uris": [self._redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": names[wanted],
+            "application_type": "native" if _is_loopback(self._redirect_uri) else "web",
+        }
+        try:
+            require_endpoint(endpoint)
+            async with self.http(issuer) as http:
+                response = await http.post(endpoint, json=body)
+            answer: Any = response.json()
+        except httpx2.HTTPError as error:
+            raise _unreachable(issuer, error) from None
+        except ValueError:
+            raise _unusable(issuer, "it did not register this program as RFC 7591 says") from None
+        client_id = answer.get("client_id") if isinstance(answer, dict) else None
+        if response.status_code not in (200, 201) or client_id is None or not _is_text(client_id):
+            raise _unusable(issuer, f"it did not register this program (status {response.status_code})")
+        secret = answer.get("client_secret")
+        method = _METHODS.get(answer.get("token_endpoint_auth_method", ""), "post" if secret else "none")
+        detail = {"issuer": issuer, "redirect_uri": self._redirect_uri, "method": method}
+        return Grant(client_id, secret if _is_text(secret) else None, detail=detail)
+
+    async def _json(self, url: str, *, near: str) -> dict[str, Any] | None:
+        """The JSON object at *url*; None where there is none. The host of *near* was named by somebody here."""
+        try:
+            require_endpoint(url)
+            async with self.http(near) as http:
+                response = await http.get(url, headers={"Accept": "application/json"})
+            found: Any = response.json() if response.status_code == 200 else None
+        except httpx2.HTTPError as error:
+            raise _unreachable(url, error) from None
+        except ValueError:
+            return None
+        return found if isinstance(found, dict) else None
+
+
+def _registered(grant: Grant) -> tuple[Client, str]:
+    return Client(grant.access_token, grant.refresh_token or ""), grant.detail.get("method", "none")
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isprintable() and LEAST_SECRET <= len(value) <= 2000
+
+
+def _is_loopback(url: str) -> bool:
+    return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+
+
+def _origin(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def _covers(described: str, url: str) -> bool:
+    """Whether the resource *described* is *url*, or is above it at the same origin."""
+    one, other = urlsplit(described), urlsplit(url)
+    above, below = one.path.rstrip("/"), other.path.rstrip("/")
+    return (one.scheme, one.netloc) == (other.scheme, other.netloc) and (
+        below == above or below.startswith(f"{above}/")
+    )
+
+
+def _unusable(where: str, why: str) -> ToolError:
+    return ToolError(f"Nobody can log in at {where[:200]}: {why}.", "unauthorized")
+
+
+def _unreachable(where: str, error: Exception) -> ToolError:
+    return ToolError(f"{where[:200]} cannot be reached ({type(error).__name__}).", "unavailable")

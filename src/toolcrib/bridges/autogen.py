@@ -1,0 +1,254 @@
+"""AutoGen: a workbench as one of its workbenches or as its tools, and its tools and workbenches as sources.
+
+An AssistantAgent whose workbench raises waits for ever, so nothing here does.
+"""
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from autogen_core import CancellationToken as TheirToken
+from autogen_core import Image as TheirImage
+from autogen_core.tools import (
+    BaseTool,
+    ImageResultContent,
+    StaticWorkbench,
+    TextResultContent,
+    ToolResult,
+    ToolSchema,
+)
+from autogen_core.tools import Workbench as TheirWorkbench
+from pydantic import BaseModel, ValidationError
+
+from ..core import CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
+from ..formats.offer import Offered
+from ..tools import Tool as CoreTool
+from ..workbench import Workbench, sync
+from .foreign import closed, problems, tool_of
+from .host import Host
+
+# Out
+
+
+def workbench(bench: Workbench) -> TheirWorkbench:
+    """*bench* for AgentChat: `AssistantAgent(..., workbench=workbench(bench))`.
+
+    AutoGen has no context of a run: of a crib, give the workbench of the caller, `crib.workbench(Caller("alice"))`.
+    """
+    return _Workbench(Host(bench))
+
+
+def tools(bench: Workbench) -> list[BaseTool[Any, Any]]:
+    """The tools that *bench* has now, for AgentChat: `AssistantAgent(..., tools=tools(bench))`."""
+    host = Host(bench)
+    return [_Tool(host, tool) for tool in host.offer().tools]
+
+
+class _Workbench(TheirWorkbench):
+    component_config_schema = BaseModel
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._is_entered = False
+
+    async def list_tools(self) -> list[ToolSchema]:
+        return [_schema(tool) for tool in self._host.offer().tools]
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        cancellation_token: TheirToken | None = None,
+        call_id: str | None = None,
+    ) -> ToolResult:
+        result = await _call(self._host, name, arguments, cancellation_token, call_id)
+        parts = [_part(part) for part in result.content]
+        return ToolResult(name=name, result=parts, is_error=result.shown().is_error)
+
+    async def start(self) -> None:
+        if not self._is_entered:
+            await self._host.enter()
+            self._is_entered = True
+
+    async def stop(self) -> None:
+        if self._is_entered:
+            self._is_entered = False
+            await self._host.leave()
+
+    async def reset(self) -> None:
+        await self._host.bench().reset()
+
+    async def save_state(self) -> Mapping[str, Any]:
+        return await self._host.bench().save_state()
+
+    async def load_state(self, state: Mapping[str, Any]) -> None:
+        await self._host.bench().load_state(state)
+
+
+class _Tool(BaseTool[BaseModel, Any]):
+    component_config_schema = BaseModel
+
+    def __init__(self, host: Host, tool: Offered) -> None:
+        super().__init__(BaseModel, object, tool.name, tool.description, bool(tool.spec.strict))
+        self._host = host
+        self._tool = tool
+
+    @property
+    def schema(self) -> ToolSchema:
+        return _schema(self._tool)
+
+    async def run(self, args: BaseModel, cancellation_token: TheirToken) -> Any:
+        return await self.run_json(args.model_dump(), cancellation_token)
+
+    async def run_json(
+        self, args: Mapping[str, Any], cancellation_token: TheirToken, call_id: str | None = None
+    ) -> Any:
+        """The text of the result. Raises the ToolError of a call that failed, for the agent to tell."""
+        shown = (await _call(self._host, self.name, args, cancellation_token, call_id)).shown()
+        if shown.is_error:
+            raise ToolError(shown.text)
+        return "\n".join([shown.text, *(part.text for part in shown.media)]) if shown.media else shown.text
+
+
+async def _call(host: Host, name: str, arguments: Any, theirs: TheirToken | None, call_id: str | None) -> Result[Any]:
+    token = CancellationToken()
+    if theirs is not None:
+        theirs.add_callback(token.cancel)
+    written = arguments if arguments is None or isinstance(arguments, Mapping) else json.dumps(arguments)
+    return await host.call(None, name, written, call_id, cancellation=token)
+
+
+def _schema(tool: Offered) -> ToolSchema:
+    parameters: Any = {"properties": {}, **tool.schema}
+    strict = bool(tool.spec.strict)
+    return ToolSchema(name=tool.name, description=tool.description, parameters=parameters, strict=strict)
+
+
+def _part(part: Any) -> TextResultContent | ImageResultContent:
+    if isinstance(part, Image):
+        from PIL import Image as Pillow
+
+        try:
+            with Pillow.open(io.BytesIO(part.data)) as picture:
+                picture.load()
+                return ImageResultContent(content=TheirImage(picture.convert("RGBA")))
+        except Exception:
+            return TextResultContent(content=f"{part.text} (it cannot be decoded)")
+    return TextResultContent(content=part.text)
+
+
+# In
+
+
+def read(value: Any) -> Source | None:
+    """*value*, a tool or a workbench of AutoGen, as a source; None for anything else."""
+    if isinstance(value, TheirWorkbench):
+        return WorkbenchSource(value)
+    return ToolSource(value) if isinstance(value, BaseTool) else None
+
+
+class WorkbenchSource(Source):
+    """A workbench of AutoGen as a source: it starts and stops here, and keeps its state. Calls may change its tools."""
+
+    def __init__(self, theirs: TheirWorkbench) -> None:
+        self._theirs = theirs
+        self._listed: list[Any] = []
+        self._tools: list[CoreTool[..., Any]] = []
+        if type(theirs).list_tools is StaticWorkbench.list_tools:  # which need not be started for that
+            sync.run(self._list())
+
+    @property
+    def state_key(self) -> str:
+        return type(self._theirs).__name__
+
+    async def start(self) -> None:
+        await self._theirs.start()
+        try:
+            await self._list()
+        except BaseException:
+            await self._theirs.stop()
+            raise
+
+    async def stop(self) -> None:
+        await self._theirs.stop()
+
+    async def reset(self) -> None:
+        await self._theirs.reset()
+
+    async def save_state(self) -> Any:
+        return dict(await self._theirs.save_state())
+
+    async def load_state(self, state: Any, /) -> None:
+        await self._theirs.load_state(state)
+
+    def tools(self) -> Sequence[CoreTool[..., Any]]:
+        return self._tools
+
+    async def _list(self) -> None:
+        listed = [dict(schema) for schema in await self._theirs.list_tools()]
+        if listed != self._listed:
+            self._listed = listed
+            self._tools = [tool_of(_spec(schema), partial(self._call, schema["name"]), self) for schema in listed]
+            self.changed()
+
+    async def _call(self, name: str, arguments: dict[str, Any], context: Context) -> Any:
+        result = await self._theirs.call_tool(name, arguments, _token(context), context.call.id)
+        await self._list()
+        parts = [_content(part) for part in result.result]
+        if result.is_error:
+            raise ToolError("\n".join(part for part in parts if isinstance(part, str)))
+        return parts[0] if len(parts) == 1 else parts
+
+
+class ToolSource(Source):
+    """A tool of AutoGen as a source, which keeps its state."""
+
+    def __init__(self, theirs: BaseTool[Any, Any]) -> None:
+        self._theirs = theirs
+        self._tool = tool_of(_spec(dict(theirs.schema)), self._call, self)
+
+    @property
+    def state_key(self) -> str:
+        return self._theirs.name
+
+    async def save_state(self) -> Any:
+        return dict(await self._theirs.save_state_json()) or None
+
+    async def load_state(self, state: Any, /) -> None:
+        await self._theirs.load_state_json(state)
+
+    def tools(self) -> Sequence[CoreTool[..., Any]]:
+        return [self._tool]
+
+    async def _call(self, arguments: dict[str, Any], context: Context) -> Any:
+        try:
+            return await self._theirs.run_json(arguments, _token(context), context.call.id)
+        except ValidationError as error:
+            if error.title != self._theirs.args_type().__name__:
+                raise
+            raise ToolError(problems(self._theirs.name, error), "invalid_arguments") from None
+
+
+def _spec(schema: Mapping[str, Any]) -> ToolSpec:
+    return ToolSpec(
+        schema["name"],
+        schema.get("description", ""),
+        closed(schema.get("parameters", {})),
+        strict=schema.get("strict") or None,
+    )
+
+
+def _token(context: Context) -> TheirToken:
+    token = TheirToken()
+    context.cancellation.add_callback(token.cancel)
+    return token
+
+
+def _content(part: Any) -> Any:
+    if isinstance(part, ImageResultContent):
+        made = io.BytesIO()
+        part.content.image.save(made, format="PNG")
+        return Image(made.getvalue())
+    return part.content

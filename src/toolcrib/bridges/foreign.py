@@ -1,0 +1,47 @@
+"""What every reader of foreign tools needs: a Tool of their parts, closed schemas, and gates that ask a person."""
+
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from ..core import ApprovalPort, Audio, Context, File, Image, Source, ToolSpec
+from ..tools import Tool, from_work
+
+Work = Callable[[dict[str, Any], Context], Awaitable[Any]]
+
+
+def tool_of(spec: ToolSpec, work: Work, source: Source | None = None) -> Tool[..., Any]:
+    """The Tool that promises *spec* and does *work*, which shares the life of *source*."""
+    made = from_work(spec, work, home=type(source or work).__module__)
+    return made if source is None else made.offered_by(source)
+
+
+def closed(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """*schema* of arguments as one that takes no others, unless it says that it does."""
+    return {"type": "object", "properties": {}, "additionalProperties": False, **schema}
+
+
+def data_url(part: Image | Audio | File) -> str:
+    return f"data:{part.media_type};base64,{part.base64}"
+
+
+def from_data_url(url: str) -> tuple[str, bytes] | None:
+    """The media type and the bytes of *url*; None where it is another URL, which is not fetched."""
+    head, _, encoded = url.partition(";base64,")
+    try:
+        return (head[5:], b64decode(encoded, validate=True)) if head.startswith("data:") and encoded else None
+    except ValueError:
+        return None
+
+
+def problems(tool: str, error: ValidationError) -> str:
+    """What is wrong with the arguments of *tool*, without their values."""
+    lines = (f"'{'.'.join(map(str, each['loc']))}': {each['msg']}" for each in error.errors(include_input=False))
+    return f"Tool '{tool}': {'; '.join(lines)}"
+
+
+async def approve(context: Context, message: str = "") -> None:
+    """Return once a person has approved the call of *context*: for tools that have a gate of their own."""
+    await cast(ApprovalPort, context.port).approve(message or f"May '{context.call.tool}' run with these arguments?")

@@ -1,0 +1,170 @@
+"""Google's Agent Development Kit: a workbench as a toolset of its agents, and its tools and toolsets as sources."""
+
+from typing import Any
+
+from google.adk.agents import LlmAgent
+from google.adk.agents.invocation_context import InvocationContext
+from google.adk.sessions import InMemorySessionService
+from google.adk.tools.base_tool import BaseTool
+from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.tool_confirmation import ToolConfirmation
+from google.adk.tools.tool_context import ToolContext
+from google.genai.types import FunctionDeclaration
+
+from ..core import Approve, Context, Data, DefinitionError, Deny, Result, Source, ToolError, ToolSpec
+from ..formats.accepts import GEMINI
+from ..formats.content import json_value
+from ..formats.offer import Offered
+from ..tools import LoadProblem
+from ..tools import Tool as CoreTool
+from ..workbench import Crib, Workbench
+from .foreign import approve, closed, tool_of
+from .host import CallerOf, Host, metadata
+
+# Out
+
+
+def toolset(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> BaseToolset:
+    """*tools* as a toolset: `LlmAgent(name="...", model=model, tools=[toolset(bench)])`.
+
+    Of a crib, *caller* gives the caller of a run by its context: `caller=lambda context: Caller(context.user_id)`. A
+    call that waits for an approval asks for a confirmation. A workbench that nobody has started starts when its tools
+    are listed, and stops when the runner closes the toolset.
+    """
+    return _Toolset(Host(tools, caller))
+
+
+class _Toolset(BaseToolset):
+    def __init__(self, host: Host) -> None:
+        super().__init__()
+        self._host = host
+        self._is_entered = False
+
+    async def get_tools(self, readonly_context: Any = None) -> list[BaseTool]:
+        if not self._is_entered:
+            await self._host.enter()
+            self._is_entered = True
+        return [_Tool(self._host, tool) for tool in self._host.offer(readonly_context, GEMINI).tools]
+
+    async def close(self) -> None:
+        if self._is_entered:
+            self._is_entered = False
+            await self._host.leave()
+
+
+class _Tool(BaseTool):
+    def __init__(self, host: Host, tool: Offered) -> None:
+        super().__init__(name=tool.name, description=tool.description)
+        self._host = host
+        self._tool = tool
+
+    def _get_declaration(self) -> FunctionDeclaration:
+        return FunctionDeclaration(
+            name=self.name, description=self.description, parameters_json_schema=self._tool.schema
+        )
+
+    async def run_async(self, *, args: dict[str, Any], tool_context: ToolContext) -> Any:
+        confirmation = tool_context.tool_confirmation
+        answer = None if confirmation is None else Approve() if confirmation.confirmed else Deny()
+        call_id = tool_context.function_call_id
+        result = await self._host.call(tool_context, self.name, args, call_id, accepts=GEMINI, answer=answer)
+        pending = result.pending
+        if pending is not None and pending.kind == "approval" and confirmation is None:
+            tool_context.request_confirmation(hint=pending.message, payload=pending.to_dict())
+            tool_context.actions.skip_summarization = True
+        return _response(result)
+
+
+def _response(result: Result[Any]) -> dict[str, Any]:
+    shown = result.shown()
+    if shown.is_error:
+        return {"error": shown.text, "code": shown.code}
+    match result.content:
+        case (Data() as only,):
+            data = {"result": json_value(only)}
+        case _:
+            data = {"result": result.text}
+    notes = metadata(result)
+    return {**data, "repairs": notes["repairs"]} if "repairs" in notes else data
+
+
+# In
+
+
+def read(value: Any) -> Source | None:
+    """*value*, a tool or a toolset of the ADK, as a source; None for anything else."""
+    return ToolsetSource(value) if isinstance(value, BaseTool | BaseToolset) else None
+
+
+class ToolsetSource(Source):
+    """A tool or a toolset as a source: listed at the start, closed at the stop.
+
+    Tools get a ToolContext of a session in memory, of the caller; what needs the agent of a run, such as its model, is
+    not there.
+    """
+
+    def __init__(self, theirs: BaseTool | BaseToolset) -> None:
+        self.problems: list[LoadProblem] = []
+        self._theirs = theirs
+        self._tools: list[CoreTool[..., Any]] = []
+        self._sessions = InMemorySessionService()
+        if isinstance(theirs, BaseTool):
+            self._take([theirs])
+
+    async def start(self) -> None:
+        if isinstance(self._theirs, BaseToolset):
+            self._take(await self._theirs.get_tools_with_prefix(None))
+            self.changed()
+
+    async def stop(self) -> None:
+        if isinstance(self._theirs, BaseToolset):
+            await self._theirs.close()
+
+    def tools(self) -> list[CoreTool[..., Any]]:
+        return self._tools
+
+    def _take(self, found: list[BaseTool]) -> None:
+        self._tools, self.problems = [], []
+        for each in found:
+            try:
+                self._tools.append(self._tool(each))
+            except DefinitionError as error:
+                self.problems.append(LoadProblem(type(self._theirs).__name__, str(error)))
+
+    def _tool(self, theirs: BaseTool) -> CoreTool[..., Any]:
+        declared = theirs._get_declaration()
+        if declared is None:
+            raise DefinitionError(f"Tool '{theirs.name}' is one that Gemini runs itself.")
+        schema: Any = declared.parameters_json_schema
+        if schema is None and declared.parameters is not None:
+            schema = declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
+        spec = ToolSpec(declared.name or theirs.name, declared.description or "", closed(schema or {}))
+
+        async def work(arguments: dict[str, Any], context: Context) -> Any:
+            run = await self._context(context)
+            value = await theirs.run_async(args=dict(arguments), tool_context=run)
+            if run.actions.requested_tool_confirmations:
+                (asked,) = run.actions.requested_tool_confirmations.values()
+                await approve(context, asked.hint)
+                run = await self._context(context, ToolConfirmation(confirmed=True, payload=asked.payload))
+                value = await theirs.run_async(args=dict(arguments), tool_context=run)
+            if run.actions.requested_auth_configs:
+                raise ToolError(f"Tool '{theirs.name}' needs credentials that its agent would ask for.", "unauthorized")
+            if isinstance(value, dict) and set(value) == {"error"}:
+                raise ToolError(str(value["error"]))
+            return value
+
+        return tool_of(spec, work, self)
+
+    async def _context(self, context: Context, confirmation: ToolConfirmation | None = None) -> ToolContext:
+        caller, app = context.caller, "toolcrib"
+        session = await self._sessions.get_session(
+            app_name=app, user_id=caller.principal, session_id=caller.thread
+        ) or await self._sessions.create_session(app_name=app, user_id=caller.principal, session_id=caller.thread)
+        invocation = InvocationContext(
+            session_service=self._sessions,
+            invocation_id=context.call.id,
+            agent=LlmAgent(name=app),
+            session=session,
+        )
+        return ToolContext(invocation, function_call_id=context.call.id, tool_confirmation=confirmation)

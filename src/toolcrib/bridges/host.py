@@ -1,0 +1,181 @@
+"""What every bridge has in common: whose workbench a run uses, calls that never raise, and whether one would ask."""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+from ..call import error_result
+from ..core import (
+    AnswerError,
+    Approve,
+    Call,
+    Caller,
+    CancellationToken,
+    Deny,
+    Result,
+    Semaphore,
+    SetupError,
+    Text,
+    ToolError,
+    ToolSpec,
+    log_failure,
+)
+from ..formats.offer import Offer, offer
+from ..schema.dialect import Accepts
+from ..workbench import Crib, Workbench
+from ..workbench.runtime import CribRuntime
+
+_log = logging.getLogger("toolcrib")
+
+_MOST = 1000
+"""How many callers' workbenches of a crib are kept at hand."""
+
+CallerOf = Callable[[Any], Caller]
+"""The caller of a run, by the context of the run that the framework gives to tools."""
+
+Arguments = str | Mapping[str, Any] | None
+
+ANY = Accepts(name="Agent frameworks", source="They lower schemas for the model that they call; names are sent as is.")
+
+
+class Host:
+    """*tools*, a Workbench or a Crib, for the runs of a framework.
+
+    Of a crib, *caller* says whose workbench a run uses, by the framework's own context of the run; the model never
+    chooses. Raises SetupError for a crib without *caller*, and for a workbench, which has its caller, with one.
+    """
+
+    def __init__(self, tools: Workbench | Crib, caller: CallerOf | None = None) -> None:
+        given: object = tools
+        if not isinstance(given, Workbench | Crib):
+            raise SetupError(f"A bridge takes a Workbench or a Crib, not {type(given).__name__}.")
+        if isinstance(tools, Crib) != (caller is not None):
+            raise SetupError(
+                "A workbench has its caller, and a crib needs one for each run: caller=lambda context: Caller(...)."
+            )
+        self.tools = tools
+        self._caller = caller
+        self._benches: OrderedDict[Caller, Workbench] = OrderedDict()
+        self._entered = 0
+        self._is_ours = False
+        self._turn = Semaphore(1)
+
+    @property
+    def _crib(self) -> CribRuntime:
+        return self.tools.crib if isinstance(self.tools, Workbench) else self.tools
+
+    @property
+    def has_policy(self) -> bool:
+        return self._crib.options["policy"] is not None
+
+    def bench(self, context: Any = None) -> Workbench:
+        """The workbench of the run with *context*. Raises what `caller` raises, and SetupError."""
+        if isinstance(self.tools, Workbench):
+            return self.tools
+        assert self._caller is not None
+        caller: object = self._caller(context)
+        if not isinstance(caller, Caller):
+            raise SetupError(f"caller returned {type(caller).__name__}, not a Caller. Raise where there is nobody.")
+        bench = self._benches.pop(caller, None) or self.tools.workbench(caller)
+        self._benches[caller] = bench
+        while len(self._benches) > _MOST:
+            self._benches.popitem(last=False)  # what it has open is the crib's to close
+        return bench
+
+    def offer(self, context: Any = None, accepts: Accepts = ANY) -> Offer:
+        """The tools of the run with *context* as its framework sends them."""
+        return self.offer_of(self.bench(context).specs(), accepts)
+
+    def offer_of(self, specs: Iterable[ToolSpec], accepts: Accepts = ANY) -> Offer:
+        """*specs* as the framework sends them. Losses are logged."""
+        made = offer(specs, accepts)
+        for tool, losses in made.losses.items():
+            for loss in losses:
+                _log.info("The schema of '%s' at '%s': %s", tool, loss.path, loss.meaning)
+        return made
+
+    async def enter(self) -> None:
+        """Start the tools, if nobody else has. Raises what their start raises."""
+        permit = await self._turn.acquire()  # also while the workbench stops: runs may overlap
+        try:
+            is_ours = isinstance(self.tools, Workbench) and not self.tools.is_started
+            await self.tools.start()
+            self._is_ours = is_ours or self._is_ours
+            self._entered += 1
+        finally:
+            self._turn.release(permit)
+
+    async def leave(self) -> None:
+        """Stop the workbench that `enter` has started, once all have left. A crib is its owner's to stop."""
+        permit = await self._turn.acquire()
+        try:
+            self._entered -= 1
+            if not self._entered and self._is_ours:
+                self._is_ours = False
+                await self.tools.stop()
+        finally:
+            self._turn.release(permit)
+
+    async def would_ask(self, context: Any, name: str, arguments: Arguments, *, accepts: Accepts = ANY) -> bool:
+        """Whether a person would have to approve a call. Never raises: what is wrong, the call tells the model."""
+        try:
+            bench = self.bench(context)
+            return await bench.would_ask(offer(bench.specs(), accepts).call("", name, arguments)) == "approval"
+        except Exception:
+            return False
+
+    async def call(
+        self,
+        context: Any,
+        name: str,
+        arguments: Arguments,
+        call_id: str | None = None,
+        *,
+        accepts: Accepts = ANY,
+        timeout_s: float | None = None,
+        cancellation: CancellationToken | None = None,
+        answer: Approve | Deny | None = None,
+        by: str | None = None,
+    ) -> Result[Any]:
+        """The result of a call of the tool that *accepts* has under *name*. What goes wrong is in it.
+
+        *answer* is what a person has answered in the framework, in the name of *by*, of the caller without it. Where
+        they may not answer, the call goes on waiting. Only the cancellation of the task raises.
+        """
+        call, started_at = Call(name, None, call_id or Call(name).id), datetime.now(UTC)
+        try:
+            bench = self.bench(context)
+            call = offer(bench.specs(), accepts).call(call.id, name, arguments)
+            call.timeout_s = None if timeout_s is None else max(timeout_s, 0.001)
+            call.cancellation = cancellation
+            result = await bench.call(call)
+            pending = result.pending
+            if answer is not None and pending is not None and pending.kind == "approval":
+                try:
+                    await bench.answer(pending.id, answer, by=by)
+                except AnswerError as error:
+                    return replace(result, content=(*result.content, Text(str(error))))
+                result = await bench.call(call)
+        except Exception as error:
+            log_failure(f"The call of '{call.tool}' could not be made", error, self._crib.redaction)
+            message = f"Tool '{call.tool}' is not available now: {type(error).__name__}. The detail is in the log."
+            return error_result(call, ToolError(message, "unavailable"), started_at)
+        return result
+
+
+def metadata(result: Result[Any]) -> Mapping[str, Any]:
+    """What of *result* is for programs, as JSON data: for where a framework has room beside what its model reads."""
+    shown = result.shown()
+    data: dict[str, Any] = {"status": result.status, "call_id": result.call_id, **result.metadata}
+    if shown.code is not None:
+        data["code"] = shown.code
+    if result.error is not None:
+        data["retry"] = result.error.retry
+    if result.pending is not None:
+        data["pending"] = result.pending.to_dict()
+    if result.repairs:
+        data["repairs"] = [{"path": each.path, "from": each.from_kind, "to": each.to_kind} for each in result.repairs]
+    return data

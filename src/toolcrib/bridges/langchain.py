@@ -1,0 +1,183 @@
+"""LangChain and LangGraph: a workbench as tools, and LangChain's tools and toolkits as sources."""
+
+from collections.abc import Mapping
+from typing import Any, TypeGuard
+
+from langchain_core.messages import ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseTool, BaseToolkit, InjectedToolCallId, ToolException
+from pydantic import PrivateAttr, ValidationError
+
+from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec
+from ..formats.content import media_content
+from ..tools import Tool as CoreTool
+from ..workbench import Crib, Workbench, sync
+from .foreign import closed, problems, tool_of
+from .host import CallerOf, Host, metadata
+
+# Out
+
+
+def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[BaseTool]:
+    """*tools* for LangChain and LangGraph: `create_agent(model, tools=tools(bench))`.
+
+    Of a crib, *caller* gives the caller of a run by its RunnableConfig:
+    `caller=lambda config: Caller(config["configurable"]["user"])`. In a graph with a checkpointer, a call that waits
+    for an approval interrupts; `Command(resume=True)` approves it, `False` or a text denies it. Elsewhere the model is
+    told that it waits. The list is of the tools that are there now: start a workbench before whose sources connect.
+    """
+    host = Host(tools, caller)
+    specs = tools.specs() if isinstance(tools, Workbench) else tools.registry.specs()
+    made: list[BaseTool] = []
+    for tool in host.offer_of(specs).tools:
+        one = _WorkbenchTool(
+            name=tool.name,
+            description=tool.description,
+            args_schema=tool.schema,
+            metadata={"toolcrib": tool.spec.to_dict()},
+        )
+        one._host = host
+        made.append(one)
+    return made
+
+
+class _WorkbenchTool(BaseTool):
+    """One tool of a workbench. Its check is ours: a schema that is data is not validated here."""
+
+    _host: Host = PrivateAttr()
+
+    def _to_args_and_kwargs(
+        self, tool_input: str | dict[str, Any], tool_call_id: str | None
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (), {"arguments": tool_input, "call_id": tool_call_id}
+
+    def _run(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
+        result = sync.run(self._host.call(config, self.name, arguments, call_id))
+        if (answer := _answer_to(result, config)) is not None:
+            result = sync.run(self._host.call(config, self.name, arguments, call_id, answer=answer))
+        return self._message(result, call_id)
+
+    async def _arun(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
+        result = await self._host.call(config, self.name, arguments, call_id)
+        if (answer := _answer_to(result, config)) is not None:
+            result = await self._host.call(config, self.name, arguments, call_id, answer=answer)
+        return self._message(result, call_id)
+
+    def _message(self, result: Result[Any], call_id: str | None) -> Any:
+        shown = result.shown()
+        content: Any = [_block(part) for part in result.content] if shown.media else shown.text
+        if call_id is None:
+            return content
+        return ToolMessage(
+            content,
+            artifact=result,
+            tool_call_id=call_id,
+            name=self.name,
+            status="error" if shown.is_error else "success",
+            response_metadata={"toolcrib": dict(metadata(result))},
+        )
+
+
+def _answer_to(result: Result[Any], config: RunnableConfig) -> Approve | Deny | None:
+    """A person's answer to a call that waits for an approval, where the graph can wait. Raises its interrupt."""
+    pending = result.pending
+    if pending is None or pending.kind != "approval" or not config.get("configurable", {}).get("__pregel_checkpointer"):
+        return None
+    from langgraph.types import interrupt
+
+    answer = interrupt({"type": "approval", **pending.to_dict()})
+    if isinstance(answer, Mapping):
+        is_approved = answer.get("type", answer.get("decision")) in ("approve", "accept")
+        return Approve() if is_approved else Deny(str(answer.get("message") or answer.get("reason") or ""))
+    return Approve() if answer is True or answer == "approve" else Deny(answer if isinstance(answer, str) else "")
+
+
+def _block(part: Any) -> dict[str, Any]:
+    if isinstance(part, Image | Audio | File):
+        kind = {Image: "image", Audio: "audio"}.get(type(part), "file")
+        return {"type": kind, "base64": part.base64, "mime_type": part.media_type}
+    return {"type": "text", "text": part.text}
+
+
+# In
+
+
+def read(value: Any) -> list[CoreTool[..., Any]] | None:
+    """The tools of *value*, a tool or a toolkit of LangChain; None for anything else."""
+    if isinstance(value, BaseToolkit):
+        return [_tool(each) for each in value.get_tools()]
+    return [_tool(value)] if isinstance(value, BaseTool) else None
+
+
+def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
+    """*theirs* as a tool of ours: with the schema that a model sees, closed, since what is injected is not in it."""
+    shown: Any = theirs.tool_call_schema
+    schema: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else shown.model_json_schema()
+    injected = _injected(theirs, schema)
+
+    async def work(arguments: dict[str, Any], context: Context) -> Any:
+        given, missing = dict(arguments), []
+        for name, is_required in injected.items():
+            if name in context.variables:
+                given[name] = context.variables[name]
+            elif is_required:
+                missing.append(name)
+        if missing:
+            raise ToolError(
+                f"Tool '{theirs.name}' needs {', '.join(map(repr, missing))} of its agent or host, not of a model. "
+                "The host gives it in the variables of the workbench.",
+                "unavailable",
+            )
+        try:
+            # Without a call's id it returns its value, and not a message with the value as text.
+            call_id = context.call.id if _takes_call_id(theirs) else None
+            value = await theirs.arun(given, tool_call_id=call_id, config={"metadata": {"call_id": context.call.id}})
+        except ToolException as error:
+            raise ToolError(str(error) or f"Tool '{theirs.name}' failed.") from error
+        except ValidationError as error:
+            raise ToolError(problems(theirs.name, error), "invalid_arguments") from None
+        return _content_of(theirs.name, value)
+
+    spec = ToolSpec(theirs.name, theirs.description, closed(schema), tags=frozenset(theirs.tags or ()))
+    return tool_of(spec, work)
+
+
+def _injected(theirs: BaseTool, shown: Mapping[str, Any]) -> dict[str, bool]:
+    """The parameters that a model does not see, by name, and whether they have to be given."""
+    fields: Mapping[str, Any] = getattr(theirs.get_input_schema(), "model_fields", {})
+    seen = shown.get("properties", {})
+    found = {
+        name: field.is_required()
+        for name, field in fields.items()
+        if name not in seen and field.alias not in seen and not _is_call_id(field)
+    }
+    return found | {name: True for name in theirs._injected_args_keys if name not in found and name not in fields}
+
+
+def _is_call_id(field: Any) -> bool:
+    return any(each is InjectedToolCallId or isinstance(each, InjectedToolCallId) for each in field.metadata)
+
+
+def _takes_call_id(theirs: BaseTool) -> TypeGuard[BaseTool]:
+    return any(map(_is_call_id, getattr(theirs.get_input_schema(), "model_fields", {}).values()))
+
+
+def _content_of(name: str, value: Any) -> Any:
+    """What a LangChain tool returned, as a tool of ours would have."""
+    if isinstance(value, ToolMessage):
+        if value.status == "error":
+            raise ToolError(value.text or f"Tool '{name}' failed.")
+        return _content_of(name, value.content)
+    if isinstance(value, list) and value and all(isinstance(each, dict) and "type" in each for each in value):
+        return [_part(each) for each in value]
+    return value
+
+
+def _part(block: dict[str, Any]) -> Any:
+    if block["type"] == "text" and isinstance(block.get("text"), str):
+        return block["text"]
+    if block["type"] in ("image", "audio", "file") and isinstance(block.get("base64"), str):
+        from base64 import b64decode
+
+        return media_content(str(block.get("mime_type") or "application/octet-stream"), b64decode(block["base64"]))
+    return block

@@ -1,0 +1,157 @@
+"""LlamaIndex: a workbench as tools of its agents, and its tools and tool specs as sources."""
+
+import json
+from typing import Any
+
+from llama_index.core.base.llms.types import AudioBlock, DocumentBlock, ImageBlock, TextBlock
+from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata, ToolOutput
+from llama_index.core.tools.tool_spec.base import BaseToolSpec
+from llama_index.core.tools.types import adapt_to_async_tool
+from pydantic import ValidationError
+
+from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec
+from ..formats.content import media_content
+from ..formats.offer import Offered
+from ..tools import Tool as CoreTool
+from ..workbench import Crib, Workbench, sync
+from .foreign import closed, problems, tool_of
+from .host import CallerOf, Host
+
+_CONTEXT = "toolcrib_context"
+
+# Out
+
+
+def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool = False) -> list[BaseTool]:
+    """*tools* for LlamaIndex: `FunctionAgent(tools=tools(bench), llm=llm)`.
+
+    Of a crib, *caller* gives the caller of a run by its workflow Context. With *wait*, a call that waits for an
+    approval sends an InputRequiredEvent, and goes on with a HumanResponseEvent that has its `pending_id`: the response
+    "yes" approves it, any other denies it. Otherwise the model is told. The list is of the tools that are there now.
+    """
+    host = Host(tools, caller)
+    specs = tools.specs() if isinstance(tools, Workbench) else tools.registry.specs()
+    return [_Tool(host, tool, wait=wait) for tool in host.offer_of(specs).tools]
+
+
+class _Metadata(ToolMetadata):
+    """The schema as it is; LlamaIndex would make it of a pydantic model, and refuses long descriptions."""
+
+    parameters: dict[str, Any]
+
+    def get_parameters_dict(self) -> dict[str, Any]:
+        return self.parameters
+
+    @property
+    def fn_schema_str(self) -> str:
+        return json.dumps(self.parameters, ensure_ascii=False)
+
+    def to_openai_tool(self, skip_length_check: bool = False) -> dict[str, Any]:
+        return super().to_openai_tool(skip_length_check=True)
+
+
+class _Tool(FunctionTool):
+    """One tool of a workbench. A FunctionTool, since only these get the context of the run."""
+
+    def __init__(self, host: Host, tool: Offered, *, wait: bool) -> None:
+        metadata = _Metadata(tool.description, tool.name, None)
+        metadata.parameters = tool.schema
+        super().__init__(async_fn=self.acall, metadata=metadata)
+        self.requires_context, self.ctx_param_name = True, _CONTEXT
+        self._host = host
+        self._wait = wait
+
+    def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
+        return sync.run(self.acall(*args, **kwargs))
+
+    async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
+        context = kwargs.pop(_CONTEXT, None)
+        name, arguments = self.metadata.get_name(), kwargs
+        result = await self._host.call(context, name, arguments)
+        pending = result.pending
+        if pending is not None and pending.kind == "approval" and self._wait and context is not None:
+            from workflows.events import HumanResponseEvent, InputRequiredEvent
+
+            # Raises what makes the workflow wait; then it runs this again from the first line.
+            event = await context.wait_for_event(
+                HumanResponseEvent,
+                waiter_event=InputRequiredEvent(prefix=pending.message, pending_id=pending.id, **_shown(pending)),
+                waiter_id=pending.id,
+                requirements={"pending_id": pending.id},
+                timeout=None,
+            )
+            text = str(event.get("response", ""))
+            answer = Approve() if text.strip().lower() in ("yes", "approve") else Deny(text)
+            result = await self._host.call(context, name, arguments, answer=answer)
+        return ToolOutput(
+            tool_name=name,
+            blocks=[_block(part) for part in result.content] or [TextBlock(text="")],
+            raw_input=dict(arguments),
+            raw_output=result,
+            is_error=result.shown().is_error,
+        )
+
+
+def _shown(pending: Any) -> dict[str, str]:
+    return {"tool": pending.tool, "arguments": pending.arguments}
+
+
+def _block(part: Any) -> Any:
+    if isinstance(part, Image):
+        return ImageBlock(image=part.data, image_mimetype=part.media_type)
+    if isinstance(part, Audio):
+        return AudioBlock(audio=part.data, format=part.media_type.partition("/")[2])
+    if isinstance(part, File):
+        return DocumentBlock(data=part.data, title=part.name or "file", document_mimetype=part.media_type)
+    return TextBlock(text=part.text)
+
+
+# In
+
+
+def read(value: Any) -> list[CoreTool[..., Any]] | None:
+    """The tools of *value*, a tool or a tool spec of LlamaIndex; None for anything else."""
+    if isinstance(value, BaseToolSpec):
+        return [_tool(each) for each in value.to_tool_list()]
+    return [_tool(value)] if isinstance(value, BaseTool) else None
+
+
+def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
+    name, tool = theirs.metadata.get_name(), adapt_to_async_tool(theirs)
+    injected = theirs.ctx_param_name if isinstance(theirs, FunctionTool) and theirs.requires_context else None
+
+    async def work(arguments: dict[str, Any], context: Context) -> Any:
+        given = dict(arguments)
+        if injected is not None:
+            if injected not in context.variables:
+                raise ToolError(
+                    f"Tool '{name}' needs '{injected}', the context of a workflow, and there is none here. The host "
+                    "gives it in the variables of the workbench.",
+                    "unavailable",
+                )
+            given[injected] = context.variables[injected]
+        try:
+            output = await tool.acall(**given)
+        except ValidationError as error:
+            raise ToolError(problems(name, error), "invalid_arguments") from None
+        if output.is_error:
+            raise ToolError(output.content or f"Tool '{name}' failed.")
+        return _content_of(output)
+
+    schema = {key: value for key, value in theirs.metadata.get_parameters_dict().items() if key != "title"}
+    return tool_of(ToolSpec(name, theirs.metadata.description, closed(schema)), work)
+
+
+def _content_of(output: ToolOutput) -> Any:
+    """The value of *output*, or what a model is shown of it, where that has more than text."""
+    if all(isinstance(block, TextBlock) for block in output.blocks):
+        return output.content if isinstance(output.raw_output, Result) else output.raw_output
+    return [_part(block) for block in output.blocks]
+
+
+def _part(block: Any) -> Any:
+    if isinstance(block, ImageBlock):
+        return media_content(block.image_mimetype or "image/png", block.resolve_image().read())
+    if isinstance(block, AudioBlock):
+        return media_content(f"audio/{block.format or 'wav'}", block.resolve_audio().read())
+    return getattr(block, "text", None) or str(block)

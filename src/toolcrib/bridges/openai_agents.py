@@ -1,0 +1,155 @@
+"""OpenAI Agents SDK: a workbench as function tools, and its function tools as sources."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any
+
+from agents import Agent, FunctionTool, ToolOutputFileContent, ToolOutputImage, ToolOutputText
+from agents.tool_context import ToolContext
+from agents.tool_guardrails import ToolInputGuardrailData, ToolOutputGuardrailData
+from pydantic import BaseModel
+
+from ..core import Approve, Context, File, Image, Result, ToolError, ToolSpec
+from ..formats.accepts import RESPONSES
+from ..formats.content import media_content
+from ..formats.offer import Offered
+from ..tools import Tool as CoreTool
+from ..workbench import Crib, Workbench
+from .foreign import approve, closed, data_url, from_data_url, tool_of
+from .host import CallerOf, Host
+
+# Out
+
+
+def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[FunctionTool]:
+    """*tools* for the Agents SDK: `Agent(name="...", tools=tools(bench))`.
+
+    Of a crib, *caller* gives the caller of a run by its context: `caller=lambda context: Caller(context.context.user)`.
+    Where the policy asks, the run is interrupted, and goes on by `state.approve(...)` or `state.reject(...)`. The list
+    is of the tools that are there now, and follows their changes; start a workbench before whose sources connect.
+    """
+    host = Host(tools, caller)
+    made: list[FunctionTool] = []
+
+    def refresh() -> None:
+        specs = tools.specs() if isinstance(tools, Workbench) else tools.registry.specs()
+        made[:] = [_function_tool(host, tool) for tool in host.offer_of(specs, RESPONSES).tools]
+
+    refresh()
+    tools.registry.on_change(refresh)
+    return made
+
+
+def _function_tool(host: Host, tool: Offered) -> FunctionTool:
+    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        is_approved = context.is_tool_approved(tool.name, context.tool_call_id) is True
+        result = await host.call(
+            context,
+            tool.name,
+            arguments,
+            context.tool_call_id,
+            accepts=RESPONSES,
+            answer=Approve() if is_approved else None,
+        )
+        return _output(result)
+
+    async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
+        return await host.would_ask(context, tool.name, arguments, accepts=RESPONSES)
+
+    return FunctionTool(
+        name=tool.name,
+        description=tool.description,
+        params_json_schema=json.loads(json.dumps(tool.schema)),
+        on_invoke_tool=invoke,
+        strict_json_schema=tool.strict,
+        # The SDK has malformed JSON approved before anything else, where anything can be.
+        needs_approval=needs_approval if host.has_policy else False,
+    )
+
+
+def _output(result: Result[Any]) -> Any:
+    if not result.shown().media:
+        return result.text
+    return [_part(part) for part in result.content]
+
+
+def _part(part: Any) -> Any:
+    if isinstance(part, Image):
+        return ToolOutputImage(image_url=data_url(part))
+    if isinstance(part, File):
+        return ToolOutputFileContent(file_data=data_url(part), filename=part.name or "file")
+    return ToolOutputText(text=part.text)
+
+
+# In
+
+
+def read(value: Any) -> list[CoreTool[..., Any]] | None:
+    """The tool of *value*, a function tool of the Agents SDK; None for anything else."""
+    return [_tool(value)] if isinstance(value, FunctionTool) else None
+
+
+def _tool(theirs: FunctionTool) -> CoreTool[..., Any]:
+    # Its errors would come back as text that looks like a success.
+    explain = None if theirs._use_default_failure_error_function else theirs._failure_error_function
+
+    async def fail(context: Any, error: Exception) -> str:
+        assert explain is not None
+        text = explain(context, error)
+        raise ToolError(await text if isawaitable(text) else text) from error
+
+    raising = replace(
+        theirs, _failure_error_function=fail if explain else None, _use_default_failure_error_function=False
+    )
+
+    async def work(arguments: dict[str, Any], context: Context) -> Any:
+        text, name = json.dumps(arguments), theirs.name
+        run: ToolContext[Any] = ToolContext(
+            context.variables.get("context"), tool_name=name, tool_call_id=context.call.id, tool_arguments=text
+        )
+        agent: Agent[Any] = Agent(name="toolcrib")
+        if not await _value(theirs.is_enabled, run, agent):
+            raise ToolError(f"Tool '{name}' is not available now.", "unavailable")
+        if await _value(theirs.needs_approval, run, arguments, context.call.id):
+            await approve(context)
+        for guardrail in theirs.tool_input_guardrails or ():
+            _pass(name, (await guardrail.run(ToolInputGuardrailData(run, agent))).behavior)
+        output = await raising.on_invoke_tool(run, text)
+        for checked in theirs.tool_output_guardrails or ():
+            _pass(name, (await checked.run(ToolOutputGuardrailData(run, agent, output))).behavior)
+        return _content_of(output)
+
+    spec = ToolSpec(
+        theirs.name,
+        theirs.description,
+        closed(theirs.params_json_schema),
+        strict=theirs.strict_json_schema or None,
+        timeout_s=theirs.timeout_seconds,
+    )
+    return tool_of(spec, work)
+
+
+async def _value(setting: Any, *args: Any) -> bool:
+    value = setting(*args) if callable(setting) else setting
+    return bool(await value if isawaitable(value) else value)
+
+
+def _pass(tool: str, behavior: Mapping[str, Any]) -> None:
+    """Raise ToolError where a guardrail does not let the call pass."""
+    if behavior["type"] != "allow":
+        raise ToolError(behavior.get("message") or f"A guardrail of the tool '{tool}' stopped this call.", "denied")
+
+
+def _content_of(output: Any) -> Any:
+    """What a function tool returned, as a tool of ours would have."""
+    if isinstance(output, list):
+        return [_content_of(each) for each in output]
+    block = output.model_dump() if isinstance(output, BaseModel) else output
+    if isinstance(block, dict) and block.get("type") in ("text", "image", "file"):
+        if block["type"] == "text":
+            return block.get("text")
+        found = from_data_url(str(block.get("image_url") or block.get("file_data") or ""))
+        return block if found is None else media_content(*found, block.get("filename"))
+    return output

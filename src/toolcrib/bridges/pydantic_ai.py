@@ -1,0 +1,267 @@
+"""Pydantic AI: a workbench as a toolset of its agents, and its tools and toolsets as sources."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Any, Self
+
+from pydantic import ValidationError
+from pydantic_ai import RunContext, RunUsage, Tool
+from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
+from pydantic_ai.messages import BinaryContent, ToolReturn
+from pydantic_ai.models.function import FunctionModel
+from pydantic_ai.tools import ToolDefinition
+from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
+
+from ..core import Approve, Audio, Context, Data, DefinitionError, File, Image, Result, Source, ToolError, ToolSpec
+from ..formats.content import json_value, media_content
+from ..tools import LoadProblem
+from ..tools import Tool as CoreTool
+from ..workbench import Crib, Workbench, sync
+from .foreign import approve, closed, problems, tool_of
+from .host import CallerOf, Host, metadata
+
+# Out
+
+
+def toolset(
+    tools: Workbench | Crib,
+    *,
+    caller: CallerOf | None = None,
+    id: str | None = None,  # noqa: A002
+    defer: bool = True,
+) -> "WorkbenchToolset":
+    """*tools* as a toolset: `Agent(model, toolsets=[toolset(bench)])`.
+
+    Of a crib, *caller* gives the caller of a run by its RunContext: `caller=lambda ctx: Caller(ctx.deps.user)`. A call
+    that waits for an approval is deferred (`DeferredToolRequests` has to be among the output types of the agent);
+    without *defer* the model is told that it waits. A workbench that nobody has started starts and stops with the run.
+    """
+    return WorkbenchToolset(Host(tools, caller), id, defer=defer)
+
+
+class _Raw(dict[str, Any]):
+    """The arguments as members, as far as they can be read, and the *text* in which the model wrote them."""
+
+    text: str | None = None
+
+
+class _Unchecked:
+    """Takes what a model wrote as it is: the workbench checks it, repairs it, and explains what is wrong."""
+
+    def validate_json(self, input: str | bytes | bytearray, **_: Any) -> _Raw:  # noqa: A002
+        text = input if isinstance(input, str) else bytes(input).decode(errors="replace")
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            value = None
+        made = _Raw(value if isinstance(value, dict) else {})
+        made.text = text
+        return made
+
+    def validate_python(self, input: Any, **_: Any) -> Any:  # noqa: A002
+        return input if isinstance(input, Mapping) else self.validate_json(json.dumps(input, default=str))
+
+
+class WorkbenchToolset(AbstractToolset[Any]):
+    """The tools of a workbench, or of the one that a crib has for the caller of a run. Made by `toolset`."""
+
+    def __init__(self, host: Host, id: str | None, *, defer: bool) -> None:  # noqa: A002
+        self._host = host
+        self._id = id
+        self._defer = defer
+
+    @property
+    def id(self) -> str | None:
+        return self._id
+
+    async def __aenter__(self) -> Self:
+        await self._host.enter()
+        return self
+
+    async def __aexit__(self, *args: Any) -> None:
+        await self._host.leave()
+
+    async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        return {
+            tool.name: ToolsetTool(
+                toolset=self,
+                tool_def=ToolDefinition(
+                    name=tool.name,
+                    description=tool.description,
+                    parameters_json_schema=tool.schema,
+                    strict=tool.spec.strict,
+                    metadata={"toolcrib": tool.spec.to_dict()},
+                    return_schema=None if tool.spec.output_schema is None else dict(tool.spec.output_schema),
+                ),
+                max_retries=ctx.max_retries,
+                args_validator=_Unchecked(),
+            )
+            for tool in self._host.offer(ctx).tools
+        }
+
+    async def call_tool(
+        self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
+    ) -> Any:
+        raw = tool_args.text if isinstance(tool_args, _Raw) else None
+        result = await self._host.call(
+            ctx,
+            name,
+            tool_args if raw is None else raw,
+            ctx.tool_call_id,
+            timeout_s=None if ctx.deadline is None else (ctx.deadline - datetime.now(UTC)).total_seconds(),
+            answer=Approve() if ctx.tool_call_approved else None,
+        )
+        pending = result.pending
+        if pending is not None and pending.kind == "approval" and self._defer and not ctx.tool_call_approved:
+            raise ApprovalRequired(metadata={"toolcrib": pending.to_dict()})
+        if result.error is not None:
+            raise ToolFailed(result.text)
+        return ToolReturn(_value_of(result) if pending is None else result.text, metadata=metadata(result))
+
+
+def _value_of(result: Result[Any]) -> Any:
+    parts = [_part_of(part) for part in result.content]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def _part_of(part: Any) -> Any:
+    if isinstance(part, Image | Audio | File):
+        return BinaryContent(part.data, media_type=part.media_type)
+    return json_value(part) if isinstance(part, Data) else part.text
+
+
+# In
+
+
+def read(value: Any) -> Source | None:
+    """*value*, a toolset or a Tool of Pydantic AI, as a source; None for anything else."""
+    if isinstance(value, Tool):
+        return ToolsetSource(FunctionToolset([value]), name=value.name)
+    return ToolsetSource(value) if isinstance(value, AbstractToolset) else None
+
+
+class ToolsetSource(Source):
+    """A toolset as a source: entered and left with the workbench, its tools listed at the start.
+
+    Tools get a RunContext with the caller's `deps`, the variable of that name of the workbench, and with a model that
+    cannot be used. What needs more is refused when it is called.
+    """
+
+    def __init__(self, toolset: AbstractToolset[Any], *, name: str | None = None) -> None:
+        self.name = name or toolset.id or type(toolset).__name__
+        self.problems: list[LoadProblem] = []
+        self._given = toolset
+        self._toolset = toolset
+        self._tools: list[CoreTool[..., Any]] = []
+        if type(toolset) is FunctionToolset:  # which need not be entered for that
+            with suppress(Exception):  # of what prepares a tool for a run
+                self._take(sync.run(toolset.get_tools(_run_context(None))))
+
+    @property
+    def state_key(self) -> str:
+        return self.name
+
+    async def start(self) -> None:
+        context = _run_context(None)
+        self._toolset = await self._given.for_run(context)
+        await self._toolset.__aenter__()
+        try:
+            found = await self._toolset.get_tools(context)
+        except BaseException:
+            await self._toolset.__aexit__(None, None, None)
+            raise
+        self._take(found)
+        self.changed()
+
+    async def stop(self) -> None:
+        await self._toolset.__aexit__(None, None, None)
+
+    def tools(self) -> list[CoreTool[..., Any]]:
+        return self._tools
+
+    def _take(self, found: Mapping[str, ToolsetTool[Any]]) -> None:
+        self._tools, self.problems = [], []
+        for each in found.values():
+            try:
+                self._tools.append(self._tool(each.tool_def))
+            except DefinitionError as error:
+                self.problems.append(LoadProblem(self.name, str(error)))
+
+    def _tool(self, of: ToolDefinition) -> CoreTool[..., Any]:
+        if of.kind == "external":
+            raise DefinitionError(f"Tool '{of.name}' is run by the program of the agent, which is not there.")
+        spec = ToolSpec(
+            of.name,
+            of.description or "",
+            closed(of.parameters_json_schema),
+            strict=of.strict,
+            timeout_s=of.timeout,
+        )
+
+        async def work(arguments: dict[str, Any], context: Context) -> Any:
+            return await self._call(of, arguments, context)
+
+        return tool_of(spec, work, self)
+
+    async def _call(self, of: ToolDefinition, arguments: dict[str, Any], context: Context) -> Any:
+        is_approved = of.kind == "unapproved"
+        if is_approved:
+            await approve(context)
+        while True:
+            run = _run_context(context, name=of.name, is_approved=is_approved)
+            found = (await self._toolset.get_tools(run)).get(of.name)
+            if found is None:
+                raise ToolError(f"Tool '{of.name}' is not available now.", "unavailable")
+            try:
+                checked = found.args_validator.validate_json(json.dumps(arguments))
+                if found.args_validator_func is not None:
+                    valid = found.args_validator_func(run, **checked)
+                    if hasattr(valid, "__await__"):
+                        await valid
+                return _content_of(await self._toolset.call_tool(of.name, checked, run, found))
+            except ApprovalRequired:
+                if is_approved:
+                    raise ToolError(f"Tool '{of.name}' asks for an approval that it has.", "denied") from None
+                await approve(context)
+                is_approved = True
+            except CallDeferred:
+                raise ToolError(
+                    f"Tool '{of.name}' leaves its work to the program of an agent, which is not there.", "unavailable"
+                ) from None
+            except ModelRetry as error:
+                raise ToolError(error.message, "invalid_arguments") from error
+            except ToolFailed as error:
+                raise ToolError(error.message, "failed") from error
+            except ValidationError as error:
+                raise ToolError(problems(of.name, error), "invalid_arguments") from None
+
+
+def _run_context(context: Context | None, *, name: str | None = None, is_approved: bool = False) -> RunContext[Any]:
+    deps = None if context is None else context.variables.get("deps")
+    return RunContext(
+        deps=deps,
+        model=FunctionModel(_no_model),
+        usage=RunUsage(),
+        tool_call_id=None if context is None else context.call.id,
+        tool_name=name,
+        tool_call_approved=is_approved,
+        deadline=None if context is None else context.deadline_at,
+        max_retries=1,
+    )
+
+
+def _no_model(*_: Any) -> Any:
+    raise ToolError("This tool asks the model of its agent, and there is no agent here.", "unavailable")
+
+
+def _content_of(value: Any) -> Any:
+    """What a tool of Pydantic AI returned, as a tool of ours would have."""
+    if isinstance(value, ToolReturn):
+        extra = value.content if isinstance(value.content, list | tuple) else [value.content] if value.content else []
+        parts = [_content_of(value.return_value), *map(_content_of, extra)]
+        return parts[0] if len(parts) == 1 else parts
+    if isinstance(value, BinaryContent):
+        return media_content(value.media_type, value.data)
+    return [_content_of(each) for each in value] if isinstance(value, list | tuple) else value

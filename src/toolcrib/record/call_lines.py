@@ -1,0 +1,83 @@
+"""Calls as lines for people, and as JSON data."""
+
+import logging
+from typing import Any
+
+from ..core import CallRecord, Recorder
+
+_log = logging.getLogger("toolcrib.calls")
+
+
+class CallLines(Recorder):
+    """Logs each call that has ended, as one line, at the level INFO, in the log `toolcrib.calls`.
+
+    The log record's `call` has the record as data. Neither has arguments or results.
+    """
+
+    async def finished(self, record: CallRecord, /) -> None:
+        if not _log.isEnabledFor(logging.INFO):
+            return
+        _log.info("%s", line_of(record), extra={"call": call_data(record)})
+
+
+def line_of(record: CallRecord) -> str:
+    """*record* for people, on one line."""
+    parts = (record.id, record.tool, status_of(record), duration_of(record), f"by {name_of(record)}", notes_on(record))
+    return "  ".join(filter(None, parts))
+
+
+def name_of(record: CallRecord) -> str:
+    """Who called."""
+    caller = record.caller
+    return caller.principal if caller.profile == "default" else f"{caller.principal}/{caller.profile}"
+
+
+def status_of(record: CallRecord) -> str:
+    """How a call ended, with the code of its error or what it waits for."""
+    how = record.code or record.pending
+    return f"{record.status} ({how})" if how else record.status
+
+
+def notes_on(record: CallRecord) -> str:
+    """What was repaired and decided."""
+    notes = [f"{record.repairs} repaired"] if record.repairs else []
+    if record.decision is not None:
+        notes.append(f"{record.decision} by '{record.rule}'" if record.rule else record.decision)
+    if record.answered_by is not None:
+        notes.append(f"answered by {record.answered_by}")
+    return ", ".join(notes)
+
+
+def duration_of(record: CallRecord) -> str:
+    """How long a call took, for people; empty where it has not ended."""
+    if record.status in ("started", "lost"):
+        return ""
+    seconds = record.duration_s
+    return f"{seconds * 1000:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, Any]:
+    """*record* as JSON data: what is not known is null, and times are in ISO 8601."""
+    caller, has_ended = record.caller, record.status not in ("started", "lost")
+    data: dict[str, Any] = {
+        "id": record.id,
+        "call_id": record.call_id,
+        "tool": record.tool,
+        "principal": caller.principal,
+        "profile": caller.profile,
+        "thread": caller.thread,
+        "started_at": record.started_at.isoformat(),
+        "duration_s": round(record.duration_s, 6) if has_ended else None,
+        "status": record.status,
+        "code": record.code,
+        "repairs": record.repairs,
+        "pending": record.pending,
+        "decision": record.decision,
+        "rule": record.rule,
+        "answered_by": record.answered_by,
+        "read_only": record.read_only,
+        "arguments_bytes": record.arguments_bytes,
+        "result_bytes": record.result_bytes,
+        "traceparent": record.traceparent,
+    }
+    return data | ({"arguments": record.arguments, "result": record.result} if with_content else {})

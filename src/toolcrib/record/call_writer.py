@@ -1,0 +1,238 @@
+"""Writes calls to a store, in batches, on a thread of its own: as many as come while it is writing.
+
+The queue is bounded. What comes while it is full, because the store cannot be written, is dropped and counted. The
+thread ends when there is nothing to do, and begins again.
+"""
+
+import asyncio
+import atexit
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from secrets import token_hex
+from typing import Any
+
+from sqlalchemy import Connection
+
+from ..core import CallRecord
+from ..store import Store
+from ..store.rows import encode_time
+from .call_rows import INSERT, LOST, STILL_RUNS, TOO_MANY, TOO_OLD, UPDATE, to_row
+
+_log = logging.getLogger("toolcrib")
+
+BATCH_S = 0.1
+"""How long what nobody waits for is collected."""
+BEAT_S, LOST_S = 10.0, 30.0
+"""How often it is noted that started calls still run, and after which time without that they are lost."""
+_IDLE_S, _RETRY_S, _TIDY_S, _EXIT_S = 5.0, 1.0, 60.0, 3.0
+_QUEUE_CHARS = 32 * 1024 * 1024
+_DELETED_AT_ONCE = 5_000
+
+Done = Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long calls are kept: for *max_age_s*, and as long as all together take no more than *max_bytes*."""
+
+    max_age_s: float
+    max_bytes: int
+
+
+@dataclass(slots=True)
+class _Item:
+    record: CallRecord | None
+    is_start: bool
+    done: Done | None
+
+    @property
+    def chars(self) -> int:
+        record = self.record
+        return 0 if record is None else len(record.arguments or "") + len(record.result or "")
+
+
+class CallWriter:
+    """The writer of one process. `failing` is whether the store could not be written the last time."""
+
+    def __init__(self, store: Store, retention: Retention, size: int, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._retention = retention
+        self._size = size
+        self._clock = clock
+        self._owner = token_hex(8)
+        self._lock = threading.Lock()
+        self._came, self._hurry = threading.Event(), threading.Event()
+        self._queue: list[_Item] = []
+        self._chars = 0
+        self._thread: threading.Thread | None = None
+        self._is_closing = False
+        # Of the thread alone, but for looking into it:
+        self._open: set[str] = set()
+        self._lost: list[str] = []
+        self._beat_at = self._tidy_at = 0.0
+        self.failing = False
+        self.dropped = 0
+
+    def put(self, record: CallRecord | None, *, is_start: bool = False, done: Done | None = None) -> bool:
+        """Have *record* written; *done* is called, from the thread, when it is, or cannot be. False where it is
+        dropped.
+        """
+        item = _Item(record, is_start, done)
+        with self._lock:
+            if record is not None and (len(self._queue) >= self._size or self._chars > _QUEUE_CHARS):
+                self.dropped += 1
+                if not is_start and record.id in self._open:
+                    self._lost.append(record.id)
+                return False
+            self._queue.append(item)
+            self._chars += item.chars
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="toolcrib-calls", daemon=True)
+                self._thread.start()
+        if done is not None:
+            self._hurry.set()
+        if not self._came.is_set():
+            self._came.set()
+        return True
+
+    def fail(self, reason: str) -> None:
+        """From now on no call waits, until something is written again. Logged once."""
+        if not self.failing:
+            self.failing = True
+            _log.error("The call log cannot be written; calls go on without it. %s", reason)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is nothing to write."""
+        return self._thread is None
+
+    def _run(self) -> None:
+        atexit.register(self._at_exit)
+        try:
+            while self._step():
+                pass
+        except BaseException:
+            self._thread = None  # the next record begins another
+            raise
+        finally:
+            atexit.unregister(self._at_exit)
+
+    def _at_exit(self) -> None:
+        """Write what is left when the interpreter ends, if that does not take long."""
+        self._is_closing = True
+        self._hurry.set()
+        self._came.set()
+        if (thread := self._thread) is not None:
+            thread.join(_EXIT_S)
+
+    def _step(self) -> bool:
+        """Wait for records and write them. False at the end."""
+        came = self._is_closing or self._came.wait(BEAT_S if self._open else _IDLE_S)
+        if came:
+            self._hurry.wait(BATCH_S)
+        self._came.clear()
+        self._hurry.clear()
+        with self._lock:
+            items, self._queue, self._chars = self._queue, [], 0
+            if not items and (self._is_closing or not (came or self._open)):
+                self._thread = None
+                return False
+        if self._write(items):
+            return True
+        if self._is_closing:
+            self.dropped += len(items)
+            return True
+        with self._lock:
+            self._queue = [*(item for item in items if item.record is not None), *self._queue]
+            self._chars = sum(item.chars for item in self._queue)
+        self._hurry.wait(_RETRY_S)
+        self._came.set()
+        return True
+
+    def _write(self, items: list[_Item]) -> bool:
+        """Write *items*, in one transaction. False where that failed."""
+        rows: dict[str, dict[str, Any]] = {}
+        started: set[str] = set()
+        now = self._clock()
+        lost_after = encode_time(now + timedelta(seconds=LOST_S))
+        try:
+            for item in items:
+                if (record := item.record) is not None:
+                    rows[record.id] = to_row(
+                        record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
+                    )
+                    (started.add if item.is_start else started.discard)(record.id)
+            beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_S
+            if rows or beat or self._lost:
+                lost, self._lost = self._lost, []
+                self._store.write(lambda connection: self._put_rows(connection, rows, lost, lost_after))
+                self._beat_at = time.monotonic()
+        except Exception as error:
+            reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
+            self.fail(reason)
+            return False
+        else:
+            self._open = (self._open - rows.keys()) | started
+            self._recovered()
+            self._tidy(now)
+            return True
+        finally:
+            for item in items:
+                if item.done is not None:
+                    item.done()
+                    item.done = None
+
+    def _put_rows(
+        self, connection: Connection, rows: dict[str, dict[str, Any]], lost: list[str], lost_after: int
+    ) -> None:
+        if new := [row for id, row in rows.items() if id not in self._open]:  # noqa: A001
+            connection.execute(INSERT, new)
+        if known := [row for id, row in rows.items() if id in self._open]:  # noqa: A001
+            connection.execute(UPDATE, known)
+        if lost:
+            connection.execute(LOST, [{"id": id} for id in lost])  # noqa: A001
+        if self._open:
+            connection.execute(STILL_RUNS, {"owner": self._owner, "until": lost_after})
+
+    def _recovered(self) -> None:
+        if self.failing:
+            self.failing = False
+            _log.warning("The call log is written again. Calls that are not in it: %d.", self.dropped)
+
+    def _tidy(self, now: datetime) -> None:
+        """Delete what is too old, and the oldest where there is too much."""
+        if time.monotonic() - self._tidy_at < _TIDY_S and self._tidy_at:
+            return
+        self._tidy_at = time.monotonic()
+        values = {"now": encode_time(now), "most": _DELETED_AT_ONCE}
+        oldest = encode_time(now - timedelta(seconds=self._retention.max_age_s))
+        try:
+            for statement, bound in (
+                (TOO_OLD, {"oldest": oldest}),
+                (TOO_MANY, {"max_bytes": self._retention.max_bytes}),
+            ):
+                delete = statement.bindparams(**values, **bound)
+                while self._store.write(lambda connection, delete=delete: connection.execute(delete).rowcount):  # type: ignore[misc]
+                    pass
+        except Exception as error:
+            self.fail(f"What is too old could not be deleted: {type(error).__name__}.")
+
+
+def resolved(future: "asyncio.Future[None]") -> Done:
+    """What ends the waiting for *future*, from any thread."""
+    loop = future.get_loop()
+
+    def end() -> None:
+        if not future.done():
+            future.set_result(None)
+
+    def done() -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(end)
+
+    return done

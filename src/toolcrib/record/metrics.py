@@ -1,0 +1,63 @@
+"""Figures of calls for Prometheus. Needs the extra `metrics`.
+
+The number of series is bounded: a name that is not the name of a tool is never a label, and beyond *most_tools* tools
+the rest are counted together.
+"""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_1_0_0
+
+from ..core import CallRecord, Recorder
+
+CONTENT_TYPE = CONTENT_TYPE_PLAIN_1_0_0
+
+_OTHER = "other"
+_UNKNOWN = "unknown"
+_BUCKETS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+
+
+class Metrics(Recorder):
+    """Counts calls by tool, status and error code, how long they took, and how many run.
+
+    *registry* is one of its own unless given.
+    """
+
+    def __init__(self, *, registry: CollectorRegistry | None = None, most_tools: int = 1_000) -> None:
+        self.registry = registry or CollectorRegistry()
+        self._most_tools = most_tools
+        self._tools: set[str] = set()
+        self._running: set[str] = set()
+        self._calls = Counter(
+            "toolcrib_calls", "Calls that have ended.", ("tool", "status", "code"), registry=self.registry
+        )
+        self._durations = Histogram(
+            "toolcrib_call_duration_seconds",
+            "How long calls took.",
+            ("tool",),
+            buckets=_BUCKETS_S,
+            registry=self.registry,
+        )
+        in_flight = Gauge("toolcrib_calls_in_flight", "Calls whose work runs.", registry=self.registry)
+        in_flight.set_function(lambda: len(self._running))
+
+    async def started(self, record: CallRecord, /) -> None:
+        self._running.add(record.id)
+
+    async def finished(self, record: CallRecord, /) -> None:
+        self._running.discard(record.id)
+        tool = self._label(record)
+        self._calls.labels(tool, record.status, record.code or "").inc()
+        self._durations.labels(tool).observe(record.duration_s)
+
+    def text(self) -> str:
+        """The figures in Prometheus' text format."""
+        return generate_latest(self.registry).decode()
+
+    def _label(self, record: CallRecord) -> str:
+        if record.code == "unknown_tool":
+            return _UNKNOWN
+        if record.tool not in self._tools:
+            if len(self._tools) >= self._most_tools:
+                return _OTHER
+            self._tools.add(record.tool)
+        return record.tool

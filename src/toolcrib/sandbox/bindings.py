@@ -1,0 +1,98 @@
+"""The engine's C functions where its package has a slower way, or none: functions for guests, and a guest's start.
+
+The package makes each number that crosses an object of its own, and asks for every function's type again: that costs
+several times what the engine does. What is called here is what the package's own methods call.
+"""
+
+import ctypes
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import wasmtime
+from wasmtime import _bindings, _func  # pyright: ignore[reportPrivateUsage]
+
+_native: Any = _bindings
+_entered: Any = _func.enter_wasm
+_MEMORY, _START = ctypes.create_string_buffer(b"memory", 6), ctypes.create_string_buffer(b"_start", 6)
+_FUNCTION_KIND, _MEMORY_KIND = 0, 3
+_VALUE_BYTES = ctypes.sizeof(_native.wasmtime_val_raw_t)
+_Callback = _native.wasmtime_func_unchecked_callback_t
+_Finalizer = _native._wasmtime_linker_define_func_unchecked.argtypes[-1]
+_NOTHING: Any = ctypes.cast(0, _Finalizer)
+
+_defined: list[Any] = []
+"""The callbacks: for ever, as linkers have their addresses."""
+
+
+class OutOfBounds(Exception):
+    """An address that is not in the guest's memory."""
+
+
+class GuestMemory:
+    """The memory of the guest *caller* while it waits for us. Raises OutOfBounds; also where it has none."""
+
+    __slots__ = ("_address", "_size")
+
+    def __init__(self, caller: Any) -> None:
+        found = _native.wasmtime_extern_t()
+        if not _native._wasmtime_caller_export_get(caller, _MEMORY, 6, ctypes.byref(found)):
+            raise OutOfBounds
+        if found.kind != _MEMORY_KIND:
+            _native.wasmtime_extern_delete(ctypes.byref(found))
+            raise OutOfBounds
+        context, memory = _native._wasmtime_caller_context(caller), ctypes.byref(found.of.memory)
+        self._address = ctypes.cast(_native._wasmtime_memory_data(context, memory), ctypes.c_void_p).value or 0
+        self._size = _native._wasmtime_memory_data_size(context, memory)
+
+    def read(self, at: int, size: int) -> bytes:
+        return ctypes.string_at(self._at(at, size), size)
+
+    def write(self, at: int, data: bytes) -> None:
+        ctypes.memmove(self._at(at, len(data)), data, len(data))
+
+    def require(self, at: int, size: int) -> None:
+        """Raises OutOfBounds where *size* bytes from *at* are not all in it."""
+        self._at(at, size)
+
+    def _at(self, at: int, size: int) -> int:
+        at &= 0xFFFFFFFF
+        if at + size > self._size:
+            raise OutOfBounds
+        return self._address + at
+
+
+def define(linker: wasmtime.Linker, module: str, name: str, parameters: int, function: Callable[..., int]) -> None:
+    """Offer *function* to the guests of *linker*: it is given the caller and as many i32, and returns an i32.
+
+    It must not raise. A function of this name that is there already is replaced.
+    """
+    numbers = struct.Struct("<" + f"i{_VALUE_BYTES - 4}x" * parameters)
+
+    @_Callback  # type: ignore[untyped-decorator]
+    def called(_: Any, caller: Any, values: Any, _count: int) -> int:
+        values[0].i32 = function(caller, *numbers.unpack(ctypes.string_at(values, numbers.size)))
+        return 0
+
+    _defined.append(called)
+    i32 = wasmtime.ValType.i32()
+    kind = wasmtime.FuncType([i32] * parameters, [i32])
+    words = [(ctypes.create_string_buffer(text, len(text)), len(text)) for text in (module.encode(), name.encode())]
+    error = _native.wasmtime_linker_define_func_unchecked(
+        linker.ptr(), *words[0], *words[1], kind.ptr(), called, None, _NOTHING
+    )
+    assert not error, f"{module}.{name} is there already"
+
+
+def start(store: wasmtime.Store, instance: wasmtime.Instance) -> None:
+    """Call `_start` of *instance*, a function without parameters. Raises what the engine raises."""
+    found = _native.wasmtime_extern_t()
+    context: Any = store._context()  # pyright: ignore[reportPrivateUsage]
+    own = ctypes.byref(instance._instance)  # pyright: ignore[reportPrivateUsage]
+    is_there = _native._wasmtime_instance_export_get(context, own, _START, 6, ctypes.byref(found))
+    assert is_there, "it was there when the module was loaded"
+    assert found.kind == _FUNCTION_KIND, "it was a function then"
+    with _entered(store) as trap:
+        error = _native._wasmtime_func_call_unchecked(context, ctypes.byref(found.of.func), None, 0, trap)
+        if error:
+            raise wasmtime.WasmtimeError._from_ptr(error)  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,170 @@
+"""The HTTP API but for calls: what tools there are, what waits for an answer, what large results hold.
+
+Everything is for the caller of the request: tools are those that they see, results are their own.
+"""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any
+from urllib.parse import unquote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from ..core import AnswerError, Pending, ToolError, in_thread, is_handle
+from ..schema.parse import JSONError, parse_json
+from ..workbench import Workbench
+from ..workbench.read_result import UNITS, cut
+from ..workbench.slices import LONG_CHARS, ResultContent
+from .api_calls import CallEndpoint, bench_for
+from .api_document import document
+from .callers import Callers
+from .problems import Refused
+from .wire import TooLarge, part_bytes, read_body, to_bytes
+
+_ANSWER_BYTES = 1024 * 1024
+_PART_CHARS = 256 * 1024
+"""The most that a part of a large result has."""
+_REASONS = {
+    "unknown": (404, "Unknown pending call"),
+    "foreign": (403, "Not yours to answer"),
+    "invalid": (422, "Invalid answer"),
+    "expired": (410, "Expired"),
+    "replayed": (409, "Answered before"),
+}
+
+
+def api_routes(callers: Callers) -> Sequence[BaseRoute]:
+    """The routes under `/api`. Of a tool's name, the path has each character in percent-encoding that needs it."""
+    api = _API(callers)
+    return [
+        Route("/api/tools/{name}/call", CallEndpoint(callers), methods=["POST"]),
+        Route("/api/tools/{name}", api.tool),
+        Route("/api/tools", api.tools),
+        Route("/api/pending", api.pendings),
+        Route("/api/pending/{id}/answer", api.answer, methods=["POST"]),
+        Route("/api/results/{handle}", api.result),
+        Route("/api/openapi.json", api.openapi),
+    ]
+
+
+class _API:
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    async def tools(self, request: Request) -> Response:
+        specs = (await self._bench(request)).specs(deferred=True)
+        return _json({"tools": [spec.to_dict() for spec in specs]})
+
+    async def tool(self, request: Request) -> Response:
+        name = unquote(request.path_params["name"])
+        specs = (await self._bench(request)).specs(deferred=True)
+        found = next((spec for spec in specs if spec.name == name), None)
+        if found is None:
+            raise Refused(404, "Unknown tool", f"There is no tool '{name[:100]}'.", code="unknown_tool")
+        return _json(found.to_dict())
+
+    async def pendings(self, request: Request) -> Response:
+        bench = await self._bench(request)
+        shown = [one for one in await bench.pendings() if await _may_see(bench, one)]
+        return _json({"pending": [one.to_dict() for one in shown]})
+
+    async def answer(self, request: Request) -> Response:
+        bench = await self._bench(request)
+        answer = await _json_object(request)
+        waits = next((one for one in await bench.pendings() if one.id == request.path_params["id"]), None)
+        if waits is not None and not await _may_see(bench, waits):
+            status, title = _REASONS["foreign"]
+            raise Refused(status, title, "This is for others to answer: see `may_answer`.", reason="foreign")
+        try:
+            answered = await bench.answer(request.path_params["id"], answer, by=bench.caller.principal)
+        except AnswerError as error:
+            status, title = _REASONS[error.reason]
+            raise Refused(status, title, str(error), reason=error.reason) from None
+        return _json(answered.to_dict())
+
+    async def result(self, request: Request) -> Response:
+        """The whole of a result, or where the query asks for it, a part."""
+        bench = await self._bench(request)
+        handle = request.path_params["handle"]
+        read = _part(request)
+        try:
+            if not is_handle(handle):
+                raise ToolError("There is no result under this handle: it is not one.", "unavailable")
+            content = await bench.stored_result(handle)
+        except ToolError as error:
+            raise Refused(404, "Unknown result", error.message, code=error.code) from None
+        size = sum(len(part.text) for part in content)
+
+        def written() -> bytes:
+            if read is None:
+                return b'{"handle":%b,"content":[%b]}' % (to_bytes(handle), b",".join(map(part_bytes, content)))
+            part = read(ResultContent(content, None))
+            data = {"handle": handle, "unit": part.unit, "start": part.start, "end": part.end, "total": part.total}
+            return to_bytes({**data, "text": part.text, **({} if part.rest is None else {"rest": part.rest})})
+
+        try:
+            body = await in_thread(written) if size > LONG_CHARS else written()
+        except ToolError as error:
+            raise Refused(422, "Invalid part", error.message, code=error.code) from None
+        return Response(body, media_type="application/json")
+
+    async def openapi(self, request: Request) -> Response:
+        return _json(document(request.scope.get("root_path", "")))
+
+    async def _bench(self, request: Request) -> Workbench:
+        return await bench_for(self._callers, request.scope)
+
+
+async def _may_see(bench: Workbench, pending: Pending) -> bool:
+    """Whether the caller made the call that waits, or may answer it as the host says."""
+    by = bench.caller.principal
+    if by == pending.principal:
+        return True
+    # Where the host has not said who may answer, what one caller waits for is nobody else's.
+    return bench.crib.options["may_answer"] is not None and await bench.crib.pending.allows(pending, by)
+
+
+async def _json_object(request: Request) -> dict[str, Any]:
+    """The body of *request*. Raises Refused."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+        raise Refused(415, "Not JSON", "The body is a JSON object, with the header 'Content-Type: application/json'.")
+    try:
+        value = parse_json(await read_body(request.receive, _ANSWER_BYTES))
+    except TooLarge:
+        raise Refused(413, "Answer too large", f"An answer has at most {_ANSWER_BYTES} bytes of JSON.") from None
+    except JSONError as error:
+        raise Refused(400, "Not JSON", f"The body is not valid JSON: {error}.") from None
+    except EOFError:
+        raise Refused(400, "Not JSON", "The body is not complete.") from None
+    if not isinstance(value, dict):
+        raise Refused(422, "Invalid answer", 'An answer is a JSON object, as in {"kind": "approve"}.')
+    return value
+
+
+def _part(request: Request) -> Any:
+    """What cuts the part of a result that the query asks for; None where it asks for all. Raises Refused."""
+    query = request.query_params
+    if unknown := [name for name in query if name not in ("pointer", "by", "offset", "limit")]:
+        raise Refused(422, "Invalid query", f"There is no parameter '{unknown[0][:40]}': pointer, by, offset, limit.")
+    if not query:
+        return None
+    by = query.get("by")
+    if by is not None and by not in UNITS:
+        raise Refused(422, "Invalid query", f"'by' is one of: {', '.join(UNITS)}.")
+    offset, limit = _number(query.get("offset", "0"), "offset", 0), None
+    with suppress(KeyError):
+        limit = _number(query["limit"], "limit", 1)
+    return partial(cut, pointer=query.get("pointer", ""), by=by, offset=offset, limit=limit, room=_PART_CHARS)
+
+
+def _number(text: str, name: str, least: int) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) < 16 and int(text) >= least):
+        raise Refused(422, "Invalid query", f"'{name}' is a whole number from {least} on.")
+    return int(text)
+
+
+def _json(data: Any) -> Response:
+    return Response(to_bytes(data), media_type="application/json")

@@ -1,0 +1,212 @@
+"""`POST /api/tools/{name}/call`: arguments in, result out. The road is short, since every call takes it.
+
+The body goes to the check as it came, so what the check refuses of JSON (a name twice, other encodings than UTF-8,
+numbers beyond any bound) is refused here, and numbers keep their digits.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, suppress
+from typing import Any, TypeVar, cast
+from urllib.parse import unquote
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from ..core import Call, Emitted, Event, Progress, Result, log_failure
+from ..schema.parse import LIMIT_BYTES
+from ..workbench import Workbench
+from .callers import Callers
+from .problems import Refused, problem
+from .wire import TooLarge, header, part_bytes, read_body, result_bytes, to_bytes
+
+STATUSES = {
+    "unknown_tool": (404, "Unknown tool"),
+    "invalid_arguments": (422, "Invalid arguments"),
+    "unauthorized": (403, "Unauthorized"),
+    "denied": (403, "Denied"),
+    "limited": (429, "Too many calls"),
+    "conflict": (409, "Conflict"),
+}
+"""The codes of errors that are problems of the request. How else a call ends is the content of an answer."""
+
+_HEARTBEAT_S = 15.0
+"""How often a stream without news has a comment: proxies close what is silent."""
+_UNWATCHED_S = 0.02
+_EVENTS = "text/event-stream"
+
+T = TypeVar("T")
+
+
+async def bench_for(callers: Callers, scope: Scope) -> Workbench:
+    """The workbench of whoever made a request. Raises Refused where nobody is identified."""
+    headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
+    try:
+        return await callers.workbench(headers)
+    except Exception as error:
+        log_failure("A request could not be identified", error, callers.crib.redaction)
+        raise Refused(401, "Not identified", "The caller of this request could not be identified.") from None
+
+
+class CallEndpoint:
+    """An ASGI application that makes the call of a request. A client that leaves cancels it."""
+
+    def __init__(self, callers: Callers) -> None:
+        self._callers = callers
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        bench = await bench_for(self._callers, scope)
+        try:
+            body = await _arguments(scope, receive)
+        except EOFError:
+            return
+        call = Call(unquote(scope["path_params"]["name"]), body)
+        watched = _Watched(receive)
+        try:
+            if _wants_events(header(scope, b"accept")):
+                await _send_events(bench, call, scope, receive, send)
+            else:
+                await answer_to(await bench.call(call))(scope, receive, send)
+        except asyncio.CancelledError:
+            if not watched.is_gone:
+                raise
+            watched.task.uncancel()
+        finally:
+            watched.end()
+
+
+class _Watched:
+    """Cancels the task that made it when the client of its request is gone.
+
+    It looks after a while only: most calls are over by then, and a task takes as long as they do.
+    """
+
+    def __init__(self, receive: Receive) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self.task = task
+        self.is_gone = False
+        self._watching: asyncio.Task[None] | None = None
+        self._begin = task.get_loop().call_later(_UNWATCHED_S, self._start, receive)
+
+    def _start(self, receive: Receive) -> None:
+        self._watching = asyncio.create_task(self._watch(receive))
+
+    async def _watch(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self.is_gone = True
+        self.task.cancel()
+
+    def end(self) -> None:
+        self._begin.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
+
+
+def answer_to(result: Result[Any]) -> Response:
+    """The answer with *result*: the problem, where it is one of the request."""
+    error = result.error
+    if error is None or error.code not in STATUSES:
+        return Response(result_bytes(result), media_type="application/json")
+    status, title = STATUSES[error.code]
+    known = {"call_id": result.call_id, "tool": result.tool, "code": error.code, "retry": error.retry}
+    own = {name: value for name, value in error.details.items() if name not in ("status", "title", "detail", "type")}
+    return problem(status, title, error.message, **{**own, **known})
+
+
+async def _arguments(scope: Scope, receive: Receive) -> bytes | None:
+    """The arguments of a call, JSON; None without a body. Raises Refused, and EOFError where the client leaves."""
+    try:
+        length = header(scope, b"content-length")
+        if length.isdecimal() and int(length[:20]) > LIMIT_BYTES:
+            raise TooLarge
+        body = await read_body(receive, LIMIT_BYTES)
+    except TooLarge:
+        raise Refused(413, "Arguments too large", f"Arguments have at most {LIMIT_BYTES} bytes of JSON.") from None
+    if not body:
+        return None
+    media_type = header(scope, b"content-type").partition(";")[0].strip().lower()
+    if media_type != "application/json":
+        raise Refused(
+            415, "Not JSON", "The arguments are a JSON object, with the header 'Content-Type: application/json'."
+        )
+    if body.lstrip()[:1] != b"{":
+        raise Refused(422, "Invalid arguments", "The arguments are one JSON object, in UTF-8.")
+    return body
+
+
+def _wants_events(accept: str) -> bool:
+    """Whether events are named in the header `Accept`, and not after JSON."""
+    for item in accept.split(",") if _EVENTS in accept.lower() else ():
+        media_type, _, parameters = item.lower().partition(";")
+        if parameters.replace(" ", "") in ("q=0", "q=0.0"):
+            continue
+        if media_type.strip() in (_EVENTS, "application/json"):
+            return media_type.strip() == _EVENTS
+    return False
+
+
+async def _send_events(bench: Workbench, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+    """Server-sent events: `progress` and `output` while the call runs, and last `result`.
+
+    A problem of the request is answered as one, as long as nothing was sent.
+    """
+    is_begun = False
+    events = cast(AsyncGenerator[Event | Result[Any]], bench.stream(call))
+    async with aclosing(_with_pauses(events, _HEARTBEAT_S)) as reported:
+        async for event in reported:
+            if isinstance(event, Result) and not is_begun and event.error and event.error.code in STATUSES:
+                await answer_to(event)(scope, receive, send)
+                return
+            if not is_begun:
+                is_begun = True
+                await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+            await send({"type": "http.response.body", "body": _event_bytes(event), "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+_ON_ONE_LINE = bytes.maketrans(b"\r\n", b"  ")
+_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-store")]
+
+
+def _event_bytes(event: Event | Result[Any] | None) -> bytes:
+    match event:
+        case None:
+            return b": still running\n\n"
+        case Progress():
+            kind, data = b"progress", to_bytes({"done": event.done, "total": event.total, "message": event.message})
+        case Emitted():
+            kind, data = b"output", b'{"content":[' + b",".join(map(part_bytes, event.content)) + b"]}"
+        case Result():
+            kind, data = b"result", result_bytes(event)
+    # In JSON, line breaks stand between values only.
+    return b"event: %b\ndata: %b\n\n" % (kind, data.translate(_ON_ONE_LINE))
+
+
+async def _with_pauses(items: AsyncGenerator[T], pause_s: float) -> AsyncGenerator[T | None]:
+    """*items*, and None after each *pause_s* seconds without one. Closing it closes *items*."""
+    following: asyncio.Task[T] | None = None
+    try:
+        while True:
+            following = following or asyncio.create_task(_next(items))
+            done, _ = await asyncio.wait({following}, timeout=pause_s)
+            if not done:
+                yield None
+                continue
+            try:
+                item = following.result()
+            except StopAsyncIteration:
+                return
+            following = None
+            yield item
+    finally:
+        if following is not None and not following.done():
+            following.cancel()
+            with suppress(asyncio.CancelledError, StopAsyncIteration):
+                await following
+        await items.aclose()
+
+
+async def _next(items: AsyncIterator[T]) -> T:
+    return await anext(items)

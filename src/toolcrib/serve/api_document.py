@@ -1,0 +1,266 @@
+"""The OpenAPI 3.1 document of the HTTP API. Data: nothing here runs."""
+
+from typing import Any
+
+_Object = dict[str, Any]
+
+
+def document(base_path: str = "") -> _Object:
+    """The document; *base_path* is where the application is mounted."""
+    from .. import __version__
+
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Toolcrib",
+            "version": __version__,
+            "description": "The tools of a crib: what there are, calls of them, what waits for an answer, and large "
+            "results. Errors are problem details (RFC 9457).",
+        },
+        "servers": [{"url": base_path or "/"}],
+        "paths": _PATHS,
+        "components": {"schemas": _SCHEMAS},
+    }
+
+
+def _ref(name: str) -> _Object:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _json(schema: _Object) -> _Object:
+    return {"application/json": {"schema": schema}}
+
+
+def _object(required: list[str] | None = None, /, **properties: _Object) -> _Object:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties) if required is None else required,
+    }
+
+
+def _answer(description: str, schema: _Object, **content: _Object) -> _Object:
+    problem = {"description": "A problem.", "content": {"application/problem+json": {"schema": _ref("Problem")}}}
+    return {"200": {"description": description, "content": {**_json(schema), **content}}, "default": problem}
+
+
+def _path(name: str, description: str) -> _Object:
+    return {"name": name, "in": "path", "required": True, "description": description, "schema": _NAME}
+
+
+def _query(name: str, description: str, **schema: Any) -> _Object:
+    return {"name": name, "in": "query", "description": description, "schema": schema}
+
+
+_TEXT: _Object = {"type": "string"}
+_NAME: _Object = {"type": "string", "minLength": 1}
+_MOMENT: _Object = {"type": "string", "format": "date-time"}
+_COUNT: _Object = {"type": "integer", "minimum": 0}
+_ANY: _Object = {"type": "object"}
+
+_SCHEMAS: _Object = {
+    "Problem": {
+        **_object(
+            ["type", "title", "status", "detail"],
+            type=_TEXT,
+            title=_TEXT,
+            status={"type": "integer"},
+            detail=_TEXT,
+            code={"type": "string", "description": "The code of the error of a call."},
+            retry={"enum": ["changed", "later", "never"]},
+            call_id=_TEXT,
+            tool=_TEXT,
+            retry_after_s={"type": "number"},
+            reason={
+                "description": "Why an answer was not accepted.",
+                "enum": ["unknown", "expired", "replayed", "foreign", "invalid"],
+            },
+        ),
+        "description": "Problem details (RFC 9457).",
+    },
+    "Tool": {
+        **_object(
+            ["name", "description", "input_schema"],
+            name=_TEXT,
+            title=_TEXT,
+            description=_TEXT,
+            input_schema=_ANY,
+            output_schema=_ANY,
+            hints=_ANY,
+            tags={"type": "array", "items": _TEXT},
+            version=_TEXT,
+            timeout_s={"type": "number"},
+            deferred={"type": "boolean", "description": "Models have to search for it."},
+        ),
+        "description": "What a tool promises. Its schemas are JSON Schema 2020-12.",
+    },
+    "Content": {
+        "oneOf": [
+            _object(type={"const": "text"}, text=_TEXT),
+            _object(type={"const": "data"}, data={"description": "Any JSON value."}),
+            _object(
+                ["type", "data", "media_type"],
+                type={"enum": ["image", "audio", "file"]},
+                data={"type": "string", "contentEncoding": "base64"},
+                media_type=_TEXT,
+                name={"type": ["string", "null"]},
+            ),
+        ],
+    },
+    "Result": {
+        **_object(
+            ["status", "call_id", "tool", "content", "started_at", "finished_at"],
+            status={"enum": ["success", "error", "pending"]},
+            call_id=_TEXT,
+            tool=_TEXT,
+            content={"type": "array", "items": _ref("Content")},
+            error=_object(["code", "message", "retry"], code=_TEXT, message=_TEXT, retry=_TEXT, details=_ANY),
+            pending=_ref("Pending"),
+            repairs={"type": "array", "items": _object(path=_TEXT, **{"from": _TEXT, "to": _TEXT})},
+            started_at=_MOMENT,
+            finished_at=_MOMENT,
+            metadata=_ANY,
+        ),
+        "description": "How a call ended. `metadata.handle` is that of a result that is too large to be shown whole.",
+    },
+    "Pending": {
+        **_object(
+            ["id", "kind", "message", "tool", "principal", "thread", "expires_at"],
+            id=_TEXT,
+            kind={"enum": ["authorization", "approval", "input", "task"]},
+            message=_TEXT,
+            digest=_TEXT,
+            tool=_TEXT,
+            principal=_TEXT,
+            thread=_TEXT,
+            expires_at=_MOMENT,
+            arguments={"type": "string", "description": "JSON text."},
+            key=_TEXT,
+            url=_TEXT,
+            schema=_ANY,
+            others_only={"type": "boolean"},
+        ),
+        "description": "What a call waits for.",
+    },
+    "Answer": {
+        "oneOf": [
+            {**_object(kind={"const": "approve"}), "additionalProperties": False},
+            {**_object(["kind"], kind={"const": "deny"}, reason=_TEXT), "additionalProperties": False},
+            {
+                **_object(kind={"const": "input"}, value={"description": "What was asked for."}),
+                "additionalProperties": False,
+            },
+        ],
+    },
+    "StoredResult": {
+        **_object(
+            ["handle"],
+            handle=_TEXT,
+            content={"type": "array", "items": _ref("Content")},
+            unit=_TEXT,
+            start=_COUNT,
+            end=_COUNT,
+            total=_COUNT,
+            text=_TEXT,
+            rest={"type": "string", "description": "Where only the beginning of an item is shown: how to read it."},
+        ),
+        "description": "A whole result, its `content`; or a part, its `text`, from `start` up to `end` of `total`.",
+    },
+}
+
+_TOOL = _path("name", "The name of a tool. A `/` in it is sent as `%2F`.")
+
+_PATHS: _Object = {
+    "/api/tools": {
+        "get": {
+            "operationId": "list_tools",
+            "summary": "The tools that the caller sees.",
+            "responses": _answer("The tools.", _object(tools={"type": "array", "items": _ref("Tool")})),
+        }
+    },
+    "/api/tools/{name}": {
+        "get": {
+            "operationId": "get_tool",
+            "summary": "One tool.",
+            "parameters": [_TOOL],
+            "responses": _answer("The tool.", _ref("Tool")),
+        }
+    },
+    "/api/tools/{name}/call": {
+        "post": {
+            "operationId": "call_tool",
+            "summary": "Call a tool. A client that closes the connection cancels the call.",
+            "parameters": [_TOOL],
+            "requestBody": {
+                "description": "The arguments. Without a body there are none.",
+                "required": False,
+                "content": _json({"type": "object"}),
+            },
+            "responses": _answer(
+                "How the call ended. With `Accept: text/event-stream`: events `progress`, `output`, and last `result`.",
+                _ref("Result"),
+                **{"text/event-stream": {"schema": _TEXT}},
+            ),
+        }
+    },
+    "/api/pending": {
+        "get": {
+            "operationId": "list_pending",
+            "summary": "What the caller's calls wait for, and what the caller may answer.",
+            "responses": _answer("The oldest first.", _object(pending={"type": "array", "items": _ref("Pending")})),
+        }
+    },
+    "/api/pending/{id}/answer": {
+        "post": {
+            "operationId": "answer_pending",
+            "summary": "Answer what a call waits for. The same call, made again, then runs, once.",
+            "parameters": [_path("id", "The id of what is pending.")],
+            "requestBody": {"required": True, "content": _json(_ref("Answer"))},
+            "responses": _answer("What was answered.", _ref("Pending")),
+        }
+    },
+    "/api/results/{handle}": {
+        "get": {
+            "operationId": "get_result",
+            "summary": "A large result; with parameters, a part of it.",
+            "parameters": [
+                _path("handle", "The handle of the result, from its metadata."),
+                _query("pointer", "A JSON pointer (RFC 6901) to the part to read.", type="string"),
+                _query("by", "What offset and limit count.", enum=["characters", "lines", "bytes", "items"]),
+                _query("offset", "How many to skip.", type="integer", minimum=0, maximum=10**15 - 1),
+                _query("limit", "How many to return at most.", type="integer", minimum=1, maximum=10**15 - 1),
+            ],
+            "responses": _answer("The result, or the part.", _ref("StoredResult")),
+        }
+    },
+    "/livez": {
+        "get": {
+            "operationId": "livez",
+            "summary": "Whether the process answers.",
+            "responses": _answer("It does.", _object(status=_TEXT)),
+        }
+    },
+    "/readyz": {
+        "get": {
+            "operationId": "readyz",
+            "summary": "Whether requests are answered, and the state of the sources.",
+            "responses": {
+                str(status): {"description": words, "content": _json(_ref("Readiness"))}
+                for status, words in ((200, "They are."), (503, "They are not."))
+            },
+        }
+    },
+    "/api/openapi.json": {
+        "get": {
+            "operationId": "openapi",
+            "summary": "This document.",
+            "responses": _answer("The document.", _ANY),
+        }
+    },
+}
+
+_SCHEMAS["Readiness"] = _object(
+    status={"enum": ["ready", "not ready"]},
+    tools=_COUNT,
+    sources={"type": "array", "items": _object(name=_TEXT, state={"enum": ["running", "unavailable"]})},
+)

@@ -1,0 +1,241 @@
+"""The whole server of a crib as one ASGI application: MCP, the HTTP API, health, and the pages of authorizations.
+
+It starts with the lifespan of its server, or where it is mounted in another application, which does not pass that on,
+with the first request; then it ends with the event loop.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette._utils import get_route_path
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Message, Receive, Scope, Send
+
+from ..core import log_failure
+from ..workbench import Crib
+from .api import api_routes
+from .authentication import Authentication
+from .authorization import authorization_routes, name_pages
+from .callers import Callers, Identify, local_caller
+from .calls import recorded_routes
+from .hosts import Hosts
+from .mcp import server
+from .problems import Refused, http_problem, problem, refused, unexpected
+
+GRACE_S = 10.0
+"""How long calls may go on when the application is stopped."""
+_CANCELLED_S = 1.0
+"""How long calls that are cancelled then may take to end."""
+
+_log = logging.getLogger("toolcrib")
+
+
+def asgi_app(
+    crib: Crib,
+    identify: Identify = local_caller,
+    *,
+    path: str = "/mcp",
+    base_url: str | None = None,
+    allowed_hosts: Sequence[str] = (),
+    routes: Sequence[BaseRoute] = (),
+    grace_s: float = GRACE_S,
+    name: str = "toolcrib",
+    version: str | None = None,
+) -> "Application":
+    """The ASGI application that serves *crib*: MCP at *path*, `/api`, `/livez`, `/readyz`, and *routes*.
+
+    For any ASGI server, or mounted: `app.mount("/crib", asgi_app(crib))`. It starts *crib*, and stops it at the end:
+    calls that run then have *grace_s* seconds, and are cancelled. Each request runs for the Caller that *identify*
+    returns for its headers, and is refused where it raises. With a broker, it has the pages of authorizations, with a
+    call log `/api/calls`, and with Metrics `/metrics`. *base_url* is the public address of this application.
+
+    Requests for other hosts than loopback, that of *base_url* and *allowed_hosts*, as in the `Host` header
+    (`"crib.example:8642"`; `:*` for any port), and from web pages of other origins, are refused (DNS rebinding).
+    """
+    # Where nobody is identified, a public name would let anybody in.
+    public = [] if base_url is None or identify is local_caller else [urlsplit(base_url).netloc]
+    hosts = Hosts([*allowed_hosts, *public])
+    return Application(crib, identify, path, base_url, hosts, routes, grace_s, name, version)
+
+
+class Application:
+    """What `asgi_app` returns. `lifespan()` is for hosts that run it themselves, as an async context manager."""
+
+    def __init__(
+        self,
+        crib: Crib,
+        identify: Identify,
+        path: str,
+        base_url: str | None,
+        hosts: Hosts,
+        routes: Sequence[BaseRoute],
+        grace_s: float,
+        name: str,
+        version: str | None,
+    ) -> None:
+        self._crib = crib
+        self._hosts = hosts
+        self._path = path
+        self._grace_s = grace_s
+        self._new_server = partial(server, crib, identify, name=name, version=version)
+        self._mcp: Starlette | None = None
+        self._living: asyncio.Task[None] | None = None
+        self._starting: asyncio.Event | None = None
+        self._running: set[asyncio.Task[Any]] = set()
+        self._is_stopping = False
+        pages = () if crib.options["broker"] is None else authorization_routes(crib, identify)
+        if base_url is not None:
+            name_pages(crib, base_url)
+        health = [Route("/livez", _alive), Route("/readyz", self._ready)]
+        self._web = Starlette(
+            routes=[*api_routes(Callers(crib, identify)), *recorded_routes(crib, identify), *health, *routes, *pages],
+            exception_handlers={Refused: refused, HTTPException: http_problem, Exception: unexpected},
+            lifespan=lambda _: self.lifespan(),
+        )
+        self._entered = Authentication(self._enter, identify, base_url=base_url, path=path)
+        self._web.router.redirect_slashes = False  # it would lead to whatever host the request names
+
+    @asynccontextmanager
+    async def lifespan(self) -> AsyncGenerator[None]:
+        """The life of the application: the crib is started, and stopped at the end. Raises SetupError."""
+        made = self._new_server().streamable_http_app(
+            streamable_http_path=self._path,
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # done here, for all
+        )
+        starting = self._starting = self._starting or asyncio.Event()
+        try:
+            async with self._crib, made.router.lifespan_context(made):
+                self._mcp, self._is_stopping = made, False
+                starting.set()
+                try:
+                    yield
+                finally:
+                    self._is_stopping = True
+                    await self._end_calls()
+                    self._mcp = None
+        finally:
+            starting.set()
+            self._starting = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._web(scope, receive, send)
+            return
+        if (refusal := self._hosts.refusal(scope)) is not None:
+            await refusal(scope, receive, send)
+            return
+        await self._entered(scope, receive, send)
+
+    async def _enter(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = get_route_path(scope)
+        if path != "/livez" and self._mcp is None and not self._is_stopping:
+            await self._start()
+        if (self._is_stopping or self._mcp is None) and path not in ("/livez", "/readyz"):
+            await _stopping()(scope, receive, send)
+        elif scope["method"] == "POST" and not _listens(scope):
+            await self._answer_work(path, scope, receive, send)
+        else:
+            await self._answer(path, scope, receive, send)
+
+    async def _answer(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        if path == self._path and self._mcp is not None:
+            await self._mcp(scope, receive, send)
+            return
+        if path.startswith("/api/tools/"):
+            scope = {**scope, "path": scope.get("root_path", "") + _encoded(path, scope)}
+        await self._web(scope, receive, send)
+
+    async def _answer_work(self, path: str, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer what a stop waits for, and cancels when it takes too long."""
+        task = asyncio.current_task()
+        assert task is not None
+        is_begun = False
+
+        async def note(message: Message) -> None:
+            nonlocal is_begun
+            is_begun = True
+            await send(message)
+
+        self._running.add(task)
+        try:
+            await self._answer(path, scope, receive, note)
+        except asyncio.CancelledError:
+            if not self._is_stopping or is_begun:
+                raise
+            task.uncancel()
+            detail = "The server was stopped before this was done: it was cancelled."
+            await problem(503, "Cancelled", detail, code="cancelled", retry="later")(scope, receive, send)
+        finally:
+            self._running.discard(task)
+
+    async def _end_calls(self) -> None:
+        """Until no call runs: those that are not over in time, or when this is cancelled, are cancelled."""
+        try:
+            if self._running:
+                await asyncio.wait(self._running, timeout=self._grace_s)
+        finally:
+            if late := set(self._running):
+                _log.warning("%d calls did not end within %g s, and are cancelled", len(late), self._grace_s)
+                for task in late:
+                    task.cancel()
+                await asyncio.wait(late, timeout=_CANCELLED_S)
+
+    # Mounted in another application
+
+    async def _start(self) -> None:
+        """Until the application runs, or could not be started."""
+        if self._starting is None:
+            self._starting = asyncio.Event()
+            self._living = asyncio.create_task(self._live())
+        await self._starting.wait()
+
+    async def _live(self) -> None:
+        try:
+            async with self.lifespan():
+                await asyncio.Event().wait()  # the end of the event loop cancels this task
+        except Exception as error:
+            log_failure("The application could not be started, or has failed", error, self._crib.redaction)
+
+    # Health
+
+    async def _ready(self, _: Request) -> Response:
+        """Whether requests are answered, and which sources run. Reasons are in the log: anybody may read this."""
+        running = [{"name": life.name, "state": "running"} for life in self._crib.lifespan.lives]
+        missing = [{"name": problem.place, "state": "unavailable"} for problem in self._crib.problems]
+        is_ready = self._mcp is not None and not self._is_stopping
+        state = {"status": "ready" if is_ready else "not ready", "tools": len(self._crib.registry)}
+        return JSONResponse({**state, "sources": [*running, *missing]}, 200 if is_ready else 503)
+
+
+async def _alive(_: Request) -> Response:
+    return JSONResponse({"status": "alive"})
+
+
+def _stopping() -> Response:
+    return problem(503, "Not running", "The server is stopping, or could not start. Try again later.", retry_after_s=1)
+
+
+def _listens(scope: Scope) -> bool:
+    """Whether this is a stream of notices, which lasts until somebody ends it."""
+    return (b"mcp-method", b"subscriptions/listen") in scope["headers"]
+
+
+def _encoded(path: str, scope: Scope) -> str:
+    """*path* as it was sent: only there a `/` in the name of a tool differs from one between names."""
+    sent: str = scope.get("raw_path", b"").decode("latin-1")
+    at = sent.find("/")
+    while at >= 0:
+        if unquote(sent[at:]) == path:
+            return sent[at:]
+        at = sent.find("/", at + 1)
+    return quote(path)

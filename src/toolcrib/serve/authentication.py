@@ -1,0 +1,238 @@
+"""Who may enter: one ASGI middleware that identifies each request once, and refuses whom it does not know.
+
+What it knows goes to the application, as a Caller in the scope. Neither a key nor a token is logged.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
+from mcp.server.auth.provider import AccessToken
+from starlette._utils import get_route_path
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ..core import Caller, SetupError, StoreError
+from ..workbench.credentials import CALLBACK_PATH, FORM_PATH
+from .callers import CALLER, AuthenticationError, Identify, identified, local_caller, thread_of
+from .problems import problem
+
+if TYPE_CHECKING:
+    from ..store import Store
+    from ..workbench.settings import Settings
+    from .keys import AccessKeys
+    from .tokens import AccessTokens
+
+METADATA = "/.well-known/oauth-protected-resource"
+PUBLIC = frozenset({"/livez", "/readyz", CALLBACK_PATH, FORM_PATH})
+"""Open to everybody: whether the server lives, and the pages of browsers, which an unguessable state protects."""
+
+_LONGEST = 16 * 1024
+_AGAIN_S = 30.0
+
+_log = logging.getLogger("toolcrib.serve")
+
+
+class Authenticator:
+    """Identifies requests by the bearer keys of *keys*, the tokens of each of *tokens*, or both. Is an `Identify`.
+
+    The thread is the MCP session, else the header `Toolcrib-Thread`, else `default`. Raises SetupError for neither.
+    """
+
+    def __init__(self, keys: "AccessKeys | None" = None, tokens: "Iterable[AccessTokens]" = ()) -> None:
+        self._keys = keys
+        self._tokens = {each.issuer: each for each in tokens}
+        if keys is None and not self._tokens:
+            raise SetupError("An Authenticator needs keys, or the tokens of an issuer.")
+
+    @property
+    def issuers(self) -> Mapping[str, "AccessTokens"]:
+        return self._tokens
+
+    async def __call__(self, headers: Mapping[str, str]) -> Caller:
+        written = headers.get("authorization")
+        if written is None:
+            raise AuthenticationError("This needs a key or a token, in the header 'Authorization: Bearer ...'.", None)
+        scheme, _, secret = written.partition(" ")
+        secret = secret.strip(" ")
+        if scheme.lower() != "bearer" or not secret or " " in secret or not secret.isascii():
+            raise AuthenticationError("The header 'Authorization' has the form 'Bearer KEY'.", "invalid_request")
+        if len(secret) > _LONGEST:
+            raise AuthenticationError(f"A key or token has at most {_LONGEST} characters.", "invalid_request")
+        caller = await self._caller(secret)
+        return Caller(caller.principal, thread=thread_of(headers), groups=caller.groups, claims=caller.claims)
+
+    async def _caller(self, secret: str) -> Caller:
+        if secret.startswith("toolcrib_") or not self._tokens:
+            found = None if self._keys is None else await self._keys.find(secret)
+            if found is None:
+                raise AuthenticationError("There is no such key, or it has expired or was revoked.")
+            return found.caller
+        if len(self._tokens) == 1:
+            (only,) = self._tokens.values()
+            return await only.caller(secret)
+        from .tokens import issuer_of
+
+        if (by := self._tokens.get(issuer_of(secret))) is None:
+            raise AuthenticationError("This token is of an issuer that is not known here.")
+        return await by.caller(secret)
+
+    def __repr__(self) -> str:
+        return f"<Authenticator of {'keys' if self._keys else 'no keys'}, {len(self._tokens)} issuers>"
+
+
+def configured_identify(settings: "Settings", store: "Store | None") -> Identify:
+    """Who may enter as `[server]` of *settings* has it; the keys are in *store*. Raises SetupError."""
+    at = settings.values.server
+    tokens: list[AccessTokens] = []
+    if at.issuer is not None:
+        from .tokens import AccessTokens as Tokens
+
+        audience = at.audience or (at.public_base_url and f"{at.public_base_url.rstrip('/')}/mcp")
+        if not audience:
+            raise SetupError(
+                "'issuer' needs what its tokens are for: set 'audience' in [server], or 'public_base_url', whose "
+                "'/mcp' it then is."
+            )
+        claims = {name for rule in settings.rules for name in rule.claims}
+        allow = settings.values.net.allow
+        tokens.append(
+            Tokens(at.issuer, audience, scopes=at.scopes, groups_claim=at.groups_claim, claims=claims, allow=allow)
+        )
+    elif at.audience or at.scopes:
+        raise SetupError("'audience' and 'scopes' in [server] are of the tokens of an 'issuer', which is not set.")
+    if not at.keys:
+        return Authenticator(tokens=tokens) if tokens else local_caller
+    if store is None:
+        raise SetupError("'keys' needs the store that they are in: pip install 'toolcrib[auth]'")
+    from .keys import AccessKeys
+
+    return Authenticator(AccessKeys(store), tokens)
+
+
+class Authentication:
+    """*app*, which gets only requests for whose headers *identify* returns a Caller, and that in their scope.
+
+    Others are answered with 401 and a challenge, 403 where scopes are missing, and 503 where nobody can be identified
+    now. A stream that stays open is identified again as it goes on, and ends where that fails. With tokens of issuers,
+    it answers for RFC 9728: *base_url* is the public address of the server, else that which a request names, and *path*
+    where its MCP endpoint is.
+    """
+
+    def __init__(self, app: ASGIApp, identify: Identify, *, base_url: str | None = None, path: str = "/mcp") -> None:
+        self._app = app
+        self._identify = identify
+        self._base_url = None if base_url is None else base_url.rstrip("/")
+        self._path = path
+        self._issuers = identify.issuers if isinstance(identify, Authenticator) else {}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        path = get_route_path(scope) if scope["type"] == "http" else ""
+        if scope["type"] == "lifespan" or path in PUBLIC:
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        headers = Headers(scope=scope)
+        if self._issuers and path in (METADATA, f"{METADATA}{self._path}"):
+            await self._metadata(headers, scope["scheme"])(scope, receive, send)
+            return
+        try:
+            caller = await self._caller(headers)
+        except AuthenticationError as refused:
+            _log.info("A request was refused: %s", refused)
+            answer = problem(refused.status, _TITLES.get(refused.status, "Refused"), str(refused))
+            if challenge := self._challenge(refused, headers, scope["scheme"]):
+                answer.headers["WWW-Authenticate"] = challenge
+            if refused.status == 503:
+                answer.headers["Retry-After"] = "5"
+            answer.headers["Cache-Control"] = "no-store"
+            await answer(scope, receive, send)
+            return
+        scope = {**scope, CALLER: caller, "user": _user(caller)}
+        await self._app(scope, receive, self._rechecked(headers, caller, send))
+
+    async def _caller(self, headers: Headers) -> Caller:
+        try:
+            return await identified(self._identify, headers.items())
+        except AuthenticationError:
+            raise
+        except StoreError as error:
+            _log.error("Nobody can be identified now: %s", error)
+            raise AuthenticationError("Nobody can be identified now. Try again later.", None, status=503) from None
+        except Exception as error:
+            # Not with its text: that of a lookup which fails is often what was looked up.
+            trace = error.__traceback__
+            while trace is not None and trace.tb_next is not None:
+                trace = trace.tb_next
+            place = "" if trace is None else f", at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+            _log.warning("A request could not be identified (%s%s)", type(error).__name__, place)
+            raise AuthenticationError("The caller of this request could not be identified.") from None
+
+    def _rechecked(self, headers: Headers, caller: Caller, send: Send) -> Send:
+        """*send*, which ends the answer where *caller* is not let in any more."""
+        identified_at_s, has_ended = time.monotonic(), False
+
+        async def checked(message: Message) -> None:
+            nonlocal identified_at_s, has_ended
+            if has_ended:
+                return
+            if time.monotonic() - identified_at_s > _AGAIN_S:
+                try:
+                    has_ended = await self._caller(headers) != caller
+                except AuthenticationError as refused:
+                    has_ended = refused.status != 503
+                identified_at_s = time.monotonic()
+                if has_ended:
+                    _log.info("An answer was ended, since its caller is not let in any more")
+                    if message["type"] == "http.response.start":
+                        await send({"type": "http.response.start", "status": 401, "headers": []})
+                    message = {"type": "http.response.body", "body": b"", "more_body": False}
+            await send(message)
+
+        return checked
+
+    def _base(self, headers: Headers, scheme: str) -> str:
+        return self._base_url or f"{scheme}://{_host(headers)}"
+
+    def _challenge(self, refused: AuthenticationError, headers: Headers, scheme: str) -> str:
+        if refused.status not in (401, 403):
+            return ""
+        parts = {"realm": "toolcrib"}
+        if self._issuers:
+            parts["resource_metadata"] = f"{self._base(headers, scheme)}{METADATA}{self._path}"
+            scopes = refused.scopes or [one for each in self._issuers.values() for one in each.scopes]
+            if scopes:
+                parts["scope"] = " ".join(scopes)
+        if refused.error is not None:
+            parts |= {"error": refused.error, "error_description": str(refused).replace('"', "'")}
+        return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items())
+
+    def _metadata(self, headers: Headers, scheme: str) -> JSONResponse:
+        scopes = {scope: None for each in self._issuers.values() for scope in each.scopes}
+        document = {
+            "resource": f"{self._base(headers, scheme)}{self._path}",
+            "authorization_servers": [*self._issuers],
+            **({"scopes_supported": [*scopes]} if scopes else {}),
+            "bearer_methods_supported": ["header"],
+        }
+        return JSONResponse(document, headers={"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"})
+
+
+_TITLES = {400: "Bad request", 401: "Not authenticated", 403: "Not authorized", 503: "Not available"}
+
+
+def _user(caller: Caller) -> AuthenticatedUser:
+    """*caller* for the SDK, which lets nobody into a session that another principal has begun."""
+    return AuthenticatedUser(AccessToken(token="", client_id=caller.principal, scopes=[], subject=caller.principal))
+
+
+def _host(headers: Headers) -> str:
+    host = headers.get("host", "")
+    parts = urlsplit(f"//{host}")
+    return host if host.isascii() and parts.netloc == host and not {*host} & {*'"\\<> @'} else "localhost"

@@ -1,0 +1,161 @@
+"""The call log over HTTP, and figures for Prometheus.
+
+Everybody sees their own calls, and nobody else's unless the host allows it: another's call is as unknown as one that
+never was.
+"""
+
+import logging
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from ..core import Caller, SetupError, StoreError
+from ..record.call_lines import call_data
+from ..workbench import Crib
+from .callers import Callers, Identify, local_caller
+from .problems import problem
+
+if TYPE_CHECKING:
+    from ..record import DatabaseCalls
+
+_log = logging.getLogger("toolcrib")
+
+_MOST = 500
+_PARAMETERS = frozenset({"tool", "principal", "status", "since", "before", "limit"})
+
+
+def call_routes(
+    crib: Crib, identify: Identify = local_caller, *, sees_all: Callable[[Caller], bool] = lambda _: False
+) -> list[Route]:
+    """`GET /api/calls` and `GET /api/calls/{id}`, of the call log of *crib*.
+
+    A page has `calls`, the newest first, and `next`, the `before` of the next page, or null. Whoever *sees_all* holds
+    for sees the calls of everybody, and may filter by `principal`. Raises SetupError where the crib has no call log.
+    """
+    from ..record import DatabaseCalls
+
+    found = [one for one in crib.recorders if isinstance(one, DatabaseCalls)]
+    if not found:
+        raise SetupError("This crib has no call log. Give it a store: Crib(store=...), or [store] in the settings.")
+    callers = Callers(crib, identify)
+    api = _Calls(found[0], callers, sees_all)
+    return [Route("/api/calls", api.list_calls), Route("/api/calls/{id}", api.show_call)]
+
+
+def recorded_routes(crib: Crib, identify: Identify) -> list[Route]:
+    """The routes for what records the calls of *crib*: of a call log, and of Metrics; none where it has neither."""
+    kinds = {type(one).__name__ for one in crib.recorders}
+    calls = call_routes(crib, identify) if "DatabaseCalls" in kinds else []
+    return [*calls, metrics_route(crib)] if "Metrics" in kinds else calls
+
+
+def metrics_route(crib: Crib, path: str = "/metrics") -> Route:
+    """`GET /metrics`, of the Metrics among the recorders of *crib*. Raises SetupError where there is none."""
+    from ..record import Metrics
+    from ..record.metrics import CONTENT_TYPE
+
+    found = [one for one in crib.recorders if isinstance(one, Metrics)]
+    if not found:
+        raise SetupError("This crib has no Metrics: Crib(recorder=[Metrics(), ...]), or metrics = true in [calls].")
+
+    async def answer(_: Request) -> Response:
+        return Response(found[0].text(), media_type=CONTENT_TYPE)
+
+    return Route(path, answer)
+
+
+class _Calls:
+    def __init__(self, log: "DatabaseCalls", callers: Callers, sees_all: Callable[[Caller], bool]) -> None:
+        self._log = log
+        self._callers = callers
+        self._sees_all = sees_all
+
+    async def list_calls(self, request: Request) -> Response:
+        try:
+            principal = await self._principal(request)
+            query = request.query_params
+            if unknown := query.keys() - _PARAMETERS:
+                raise ValueError(f"There is no parameter '{min(unknown)[:60]}'. There are: {_names()}.")
+            limit = _limit(query.get("limit", "100"))
+            if principal is not None and query.get("principal", principal) != principal:
+                return JSONResponse({"calls": [], "next": None})
+            found = await self._log.newest(
+                tool=query.get("tool"),
+                principal=query.get("principal") if principal is None else principal,
+                status=_status(query.get("status")),
+                since=_moment(query.get("since")),
+                before=query.get("before"),
+                limit=limit + 1,
+            )
+        except ValueError as error:
+            return problem(400, "Invalid parameter", str(error))
+        except _Refused as refused:
+            return refused.response
+        except StoreError:
+            return _unavailable()
+        page = found[:limit]
+        is_last = len(found) <= limit
+        return JSONResponse({"calls": [*map(call_data, page)], "next": None if is_last else page[-1].id})
+
+    async def show_call(self, request: Request) -> Response:
+        try:
+            principal = await self._principal(request)
+            record = await self._log.find(request.path_params["id"])
+        except _Refused as refused:
+            return refused.response
+        except StoreError:
+            return _unavailable()
+        if record is None or principal not in (None, record.caller.principal):
+            return problem(404, "Unknown call", "There is no call with this id.")
+        return JSONResponse(call_data(record, with_content=True))
+
+    async def _principal(self, request: Request) -> str | None:
+        """Whose calls may be seen; None for everybody's."""
+        try:
+            caller = (await self._callers.workbench(request.headers)).caller
+        except Exception:
+            _log.exception("A request could not be identified")
+            detail = "The caller of this request could not be identified."
+            raise _Refused(problem(401, "Unauthorized", detail)) from None
+        return None if self._sees_all(caller) else caller.principal
+
+
+class _Refused(Exception):
+    def __init__(self, response: Response) -> None:
+        self.response = response
+
+
+def _unavailable() -> Response:
+    return problem(503, "Call log unavailable", "The call log cannot be read now. The detail is in the log.")
+
+
+def _names() -> str:
+    return ", ".join(sorted(_PARAMETERS))
+
+
+def _limit(text: str) -> int:
+    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _MOST:
+        return int(text)
+    raise ValueError(f"limit is a number from 1 to {_MOST}.")
+
+
+def _status(text: str | None) -> str | None:
+    from ..record.calls import STATUSES
+
+    if text is not None and text not in STATUSES:
+        raise ValueError(f"status is one of: {', '.join(STATUSES)}.")
+    return text
+
+
+def _moment(text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("since is a time in ISO 8601, such as 2026-01-31T12:00:00Z.") from None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

@@ -1,0 +1,45 @@
+"""Whom a request may be for, and from which web pages: DNS rebinding.
+
+A web page can have its own name lead to this computer. Its requests then name it in `Host`, or come from another
+`Origin`.
+"""
+
+from collections.abc import Sequence
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from .problems import problem
+from .wire import header
+
+LOOPBACK = ("127.0.0.1:*", "localhost:*", "[::1]:*")
+
+
+class Hosts:
+    """The names by which clients reach a server, as in `Host`: loopback, and *allowed*. `:*` stands for any port."""
+
+    def __init__(self, allowed: Sequence[str] = ()) -> None:
+        names = [name.lower() for name in (*LOOPBACK, *allowed)]
+        self._exact = frozenset(names)
+        self._any_port = frozenset(name.removesuffix(":*") for name in names if name.endswith(":*"))
+
+    def refusal(self, scope: Scope) -> Response | None:
+        """The answer to a request that is for another name, or from a page of another one; None for any other."""
+        if not self._has(header(scope, b"host")):
+            return problem(
+                421,
+                "Invalid Host header",
+                "This server is not reached by that name. Its names are those of loopback, and 'allowed_hosts'.",
+            )
+        origin = header(scope, b"origin")
+        if not origin or (origin.startswith(("http://", "https://")) and self._has(origin.partition("://")[2])):
+            return None
+        return problem(403, "Invalid Origin header", "Web pages of other origins may not use this server.")
+
+    def _has(self, host: str) -> bool:
+        host = host.lower()
+        if host in self._exact:
+            return True
+        name, colon, port = host.rpartition(":")
+        # Of an IPv6 address without a port, the last colon is inside the brackets.
+        return (name if colon and port.isdecimal() else host) in self._any_port

@@ -1,0 +1,203 @@
+"""Keys of principals. A key is shown once, when it is made; of it the store has a hash only, sealed.
+
+A key is `toolcrib_ID_SECRET`: the id finds its row, and the fixed beginning is what scanners for secrets look for
+(`toolcrib_[a-z0-9]{12}_[A-Za-z0-9]{43}`). The envelope of a hash is bound to whose key it is, to its groups and its
+expiry: a row that is changed in the database lets nobody in.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import re
+import secrets
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import bindparam
+
+from ..core import Caller, SetupError, StoreError, log_failure
+from ..schema import display_name
+from ..store import Store
+from ..store.rows import decode_bytes, decode_time, encode_time, table
+from ..store.schema import Schema, Sealed
+
+_LETTERS = string.ascii_letters + string.digits
+_KEY = re.compile(r"toolcrib_(?P<id>[a-z0-9]{12})_[A-Za-z0-9]{43}")  # 43 letters have 256 bits
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
+_NOTED_EVERY = timedelta(minutes=1)
+
+_TABLE = table(
+    "toolcrib_keys",
+    *("id", "name", "groups", "created_at", "expires_at", "last_used_at", "envelope"),
+    key=("id",),
+)
+
+
+def _of_key(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return ("key", *(str(row[name]) for name in ("id", "name", "groups", "created_at", "expires_at")))
+
+
+KEYS = Schema(
+    "keys",
+    [
+        (
+            """CREATE TABLE toolcrib_keys (
+                id TEXT PRIMARY KEY, name TEXT NOT NULL, groups TEXT NOT NULL, created_at BIGINT NOT NULL,
+                expires_at BIGINT, last_used_at BIGINT, envelope {bytes} NOT NULL)""",
+        ),
+    ],
+    sealed=(Sealed(_TABLE, "envelope", _of_key),),
+)
+_ALL = _TABLE.select().order_by(_TABLE.c.created_at, _TABLE.c.id)
+_FIND = _TABLE.select().where(_TABLE.c.id == bindparam("id"))
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKey:
+    """What is known of a key: all but the key itself. *last_used_at* is exact to a minute."""
+
+    id: str
+    name: str
+    groups: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+    last_used_at: datetime | None = None
+
+    @property
+    def principal(self) -> str:
+        """`key:NAME`, which no issuer can name."""
+        return f"key:{self.name}"
+
+    @property
+    def caller(self) -> Caller:
+        return Caller(self.principal, groups=frozenset(self.groups))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON data; moments are in ISO 8601."""
+        moments = {name: getattr(self, name) for name in ("created_at", "expires_at", "last_used_at")}
+        return {
+            "id": self.id,
+            "name": self.name,
+            "principal": self.principal,
+            "groups": list(self.groups),
+            **{name: None if at is None else at.isoformat() for name, at in moments.items()},
+        }
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class AccessKeys:
+    """The keys in *store*, for all processes that share it. What is revoked ends with the next request."""
+
+    def __init__(self, store: Store, *, clock: Callable[[], datetime] = _now) -> None:
+        self._store = store
+        self._clock = clock
+        self._noted: dict[str, datetime] = {}
+        self._noting: set[asyncio.Task[None]] = set()
+        store.use(KEYS)
+
+    async def add(
+        self, name: str, *, groups: Iterable[str] = (), expires_at: datetime | None = None
+    ) -> tuple[str, AccessKey]:
+        """A new key of *name*: its text, which is nowhere else, and what is stored. Raises SetupError."""
+        listed = sorted({*groups})
+        if not _NAME.fullmatch(name):
+            raise SetupError(
+                f"'{display_name(name)}' cannot be the name of a key's owner: it has at most 64 letters (A-Z, a-z), "
+                "digits and '._@+-', and begins with a letter or a digit."
+            )
+        if not all(0 < len(group) <= 200 and group.isprintable() for group in listed) or len(listed) > 100:
+            raise SetupError("A key has at most 100 groups, each with a printable name of at most 200 characters.")
+        now = self._clock()
+        if expires_at is not None and expires_at <= now:
+            raise SetupError("A key expires in the future.")
+        found = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
+        text = f"toolcrib_{found}_{''.join(secrets.choice(_LETTERS) for _ in range(43))}"
+        row: dict[str, Any] = {
+            "id": found,
+            "name": name,
+            "groups": json.dumps(listed),
+            "created_at": encode_time(now),
+            "expires_at": None if expires_at is None else encode_time(expires_at),
+            "last_used_at": None,
+        }
+        key = _decoded(row)
+
+        def insert(connection: Any) -> None:
+            envelope = self._store.keys.seal(_digest(text), *_of_key(row))
+            connection.execute(_TABLE.insert(), row | {"envelope": envelope})
+
+        await self._store.transact(insert)
+        return text, key
+
+    async def all(self) -> Sequence[AccessKey]:
+        """The keys that there are, the oldest first. A damaged row is logged and left out."""
+        found: list[AccessKey] = []
+        for row in await self._store.read(_ALL):
+            try:
+                found.append(_decoded(row))
+            except (ValueError, TypeError) as error:
+                log_failure("A key in the store is damaged", error, None)
+        return found
+
+    async def revoke(self, key_id: str) -> bool:
+        """Whether there was such a key, which lets nobody in from now on."""
+        delete = _TABLE.delete().where(_TABLE.c.id == key_id)
+        return await self._store.transact(lambda connection: connection.execute(delete).rowcount > 0)
+
+    async def find(self, text: str) -> AccessKey | None:
+        """The key that *text* is; None where it is none, was revoked or has expired. Raises StoreError."""
+        if (parts := _KEY.fullmatch(text)) is None:
+            return None
+        rows = await self._store.read(_FIND, {"id": parts["id"]})
+        expected, key = b"", None
+        if rows:
+            try:
+                key = _decoded(rows[0])
+                expected = self._store.keys.unseal(decode_bytes(rows[0]["envelope"]), *_of_key(rows[0]))
+            except (StoreError, ValueError, TypeError) as error:
+                log_failure(f"The key {parts['id']} in the store does not open", error, None)
+        # Compared also where there is none: how long this takes says nothing.
+        is_same = hmac.compare_digest(_digest(text), expected or bytes(32))
+        now = self._clock()
+        if key is None or not is_same or (key.expires_at is not None and key.expires_at <= now):
+            return None
+        self._note(key, now)
+        return key
+
+    def _note(self, key: AccessKey, now: datetime) -> None:
+        last = self._noted.get(key.id, key.last_used_at)
+        if last is not None and now - last < _NOTED_EVERY:
+            return
+        self._noted[key.id] = now
+        task = asyncio.create_task(self._write_use(key.id, now))  # the request does not wait for it
+        self._noting.add(task)
+        task.add_done_callback(self._noting.discard)
+
+    async def _write_use(self, key_id: str, now: datetime) -> None:
+        update = _TABLE.update().where(_TABLE.c.id == key_id).values(last_used_at=encode_time(now))
+        try:
+            await self._store.transact(lambda connection: connection.execute(update).rowcount)
+        except StoreError as error:
+            log_failure("The last use of a key could not be noted", error, None)
+
+    def __repr__(self) -> str:
+        return f"<AccessKeys in {self._store.place}>"
+
+
+def _digest(text: str) -> bytes:
+    # No slow hash: 256 random bits cannot be guessed.
+    return hashlib.sha256(b"toolcrib key\0" + text.encode()).digest()
+
+
+def _decoded(row: Mapping[str, Any]) -> AccessKey:
+    moments = (row["expires_at"], row["last_used_at"])
+    expires_at, last_used_at = (None if at is None else decode_time(at) for at in moments)
+    groups = tuple(str(group) for group in json.loads(row["groups"]))
+    return AccessKey(row["id"], row["name"], groups, decode_time(row["created_at"]), expires_at, last_used_at)

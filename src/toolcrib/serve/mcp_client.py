@@ -1,0 +1,151 @@
+"""What a tool, a prompt or a resource can ask the MCP client it runs for, beside `ctx.ask`: `ask_client`.
+
+In the older era the client is asked at once. In that of 2026-07-28 the request ends with the questions, and runs again
+from its first line with the answers: so ask before effects.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import mcp_types as wire
+from mcp.shared.exceptions import MCPError
+
+from ..core import Pending, Suspended, ToolError, redacted_data
+from ..schema import Elicitation
+from .forms import form_schema
+from .mcp_request import ClientRequest, current_request
+
+_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """Asks the user, with *message*, for a *schema* of flat values: a type that pydantic describes, or JSON Schema."""
+
+    message: str
+    schema: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Asks the client's model. *prompt* is text, or messages as MCP has them. The answer is its text."""
+
+    prompt: str | Sequence[Mapping[str, Any]]
+    max_tokens: int = 1000
+    system: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Asks for the folders that the user works in. The answer is a list of `{"uri", "name"}`."""
+
+
+Question = Form | Sample | Roots
+
+_CAPABILITIES = {Form: "elicitation", Sample: "sampling", Roots: "roots"}
+_RESULTS: dict[type[Question], type[wire.ElicitResult | wire.CreateMessageResult | wire.ListRootsResult]] = {
+    Form: wire.ElicitResult,
+    Sample: wire.CreateMessageResult,
+    Roots: wire.ListRootsResult,
+}
+
+
+def client_can(kind: type[Question]) -> bool:
+    """Whether the client that is answered now can be asked a question of this *kind*. False where there is none."""
+    request = current_request()
+    if request is None or not request.can_be_asked:
+        return False
+    return request.shows_forms if kind is Form else getattr(request.capabilities, _CAPABILITIES[kind]) is not None
+
+
+async def ask_client(**questions: Question) -> dict[str, Any]:
+    """The client's answers to *questions*, by their names, all asked at once.
+
+    Raises ToolError: `unavailable` where the client cannot be asked all of them (see `client_can`), or does not answer,
+    `denied` where the user refuses, and `invalid_result` for an answer that is not what was asked for.
+    """
+    request = current_request()
+    if request is None:
+        raise ToolError("There is no MCP client to ask: this does not run for one.", "unavailable")
+    for question in questions.values():
+        if not client_can(type(question)):
+            name = _CAPABILITIES[type(question)]
+            request.missing[name] = {}
+            raise ToolError(f"This needs a client that has the capability '{name}'.", "unavailable")
+    asked = {name: _request(question, request) for name, question in questions.items()}
+    if request.is_modern:
+        answers = {name: request.responses.get(name) for name in questions}
+        if open_ones := {name: asked[name] for name, answer in answers.items() if answer is None}:
+            request.questions |= open_ones
+            raise Suspended(_pending(request))
+    else:
+        sent = (request.send(asked[name], _RESULTS[type(one)], timeout_s=_TIMEOUT_S) for name, one in questions.items())
+        try:
+            answers = dict(zip(questions, await asyncio.gather(*sent), strict=True))
+        except MCPError as error:
+            raise ToolError(f"The client did not answer: {error.message[:500]}", "unavailable") from None
+    return {name: _answer(name, question, answers[name]) for name, question in questions.items()}
+
+
+def _request(question: Question, request: ClientRequest) -> wire.InputRequest:
+    redaction = request.bench.offers.redaction
+    match question:
+        case Form(message, schema):
+            form = form_schema(Elicitation(schema).schema)
+            if form is None:
+                raise ToolError("A client's form has flat values only: text, numbers, choices.", "failed")
+            params = {"message": message, "requestedSchema": form[0]}
+            return wire.ElicitRequest(
+                params=wire.ElicitRequestFormParams.model_validate(redacted_data(params, redaction))
+            )
+        case Sample(prompt, max_tokens, system):
+            text = prompt if not isinstance(prompt, str) else [_user_message(prompt)]
+            sampling = {"messages": list(text), "maxTokens": max_tokens, "systemPrompt": system}
+            return wire.CreateMessageRequest(
+                params=wire.CreateMessageRequestParams.model_validate(redacted_data(sampling, redaction))
+            )
+        case Roots():
+            return wire.ListRootsRequest()
+
+
+def _user_message(text: str) -> dict[str, Any]:
+    return {"role": "user", "content": {"type": "text", "text": text}}
+
+
+def _answer(name: str, question: Question, answer: Any) -> Any:
+    if not isinstance(answer, _RESULTS[type(question)]):
+        raise ToolError(f"The client's answer to '{name}' is not what it was asked for.", "invalid_result")
+    match question, answer:
+        case Form(_, schema), wire.ElicitResult(action="accept"):
+            elicitation = Elicitation(schema)
+            form = form_schema(elicitation.schema)
+            value: Any = answer.content or {}
+            if form is not None and form[1]:
+                value = value.get("value")
+            if (problem := elicitation.problems(value)) is not None:
+                raise ToolError(f"The answer to '{name}' is not what was asked for. {problem}", "invalid_result")
+            return elicitation.read(value)
+        case _, wire.ElicitResult():
+            raise ToolError(f"The user did not answer '{name}'.", "denied")
+        case _, wire.ListRootsResult(roots=roots):
+            return [{"uri": str(root.uri), "name": root.name} for root in roots]
+        case _:
+            content = answer.content
+            return content.text if isinstance(content, wire.TextContent) else content.model_dump(mode="json")
+
+
+def _pending(request: ClientRequest) -> Pending:
+    caller = request.bench.caller
+    return Pending(
+        id="",
+        kind="input",
+        message="The client is asked.",
+        digest="",
+        tool="",
+        principal=caller.principal,
+        thread=caller.thread,
+        expires_at=datetime.now(UTC) + timedelta(seconds=_TIMEOUT_S),
+    )

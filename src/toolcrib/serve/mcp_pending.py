@@ -1,0 +1,279 @@
+"""Calls that wait, for an MCP client: its person is asked by elicitation where it can, and told what to do where not.
+
+An authorization is a URL; an approval and an input are forms. In the older era they are requests to the client. In that
+of 2026-07-28 the call ends with them, and the client makes it again with the answers and a `requestState`, in which is
+what was asked: sealed, for this principal and this request, for a while. Whoever shows an old one is asked anew, since
+an answer counts once.
+"""
+
+import base64
+import binascii
+import json
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import mcp_types as wire
+from mcp.server.request_state import (
+    InvalidRequestState,
+    RequestStateBoundary,
+    RequestStateSecurity,
+)
+from mcp.shared.exceptions import MCPError
+from pydantic import TypeAdapter, ValidationError
+
+from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError, Suspended
+from ..workbench import Crib
+from .forms import form_schema
+from .mcp_request import ClientRequest, current_request
+
+_GRANT_S = 50.0
+"""How long a call waits for the person who has opened the page: less than most clients wait for a call."""
+_ROUNDS = 20
+_MOST_STATE_CHARS = 64 * 1024
+_BINDING = "mcp request state"
+_APPROVE = {
+    "type": "object",
+    "properties": {
+        "approve": {"type": "boolean", "title": "Approve", "description": "Let this call run, once."},
+        "reason": {"type": "string", "title": "Reason", "description": "Why not, for the model."},
+    },
+    "required": ["approve"],
+}
+_RESPONSES: TypeAdapter[dict[str, wire.InputResponse]] = TypeAdapter(dict[str, wire.InputResponse])
+
+_log = logging.getLogger("toolcrib")
+
+
+@dataclass(slots=True)
+class State:
+    """What a `requestState` has: for whom, the ids of what is *pending* by its name, and *answers* so far."""
+
+    who: tuple[str, str, str]
+    pending: dict[str, str] = field(default_factory=dict[str, str])
+    answers: dict[str, wire.InputResponse] = field(default_factory=dict[str, wire.InputResponse])
+
+    def write(self) -> str:
+        answers = json.loads(_RESPONSES.dump_json(self.answers, by_alias=True, exclude_none=True))
+        text = json.dumps({"who": self.who, "pending": self.pending, "answers": answers})
+        if len(text) > _MOST_STATE_CHARS:
+            raise MCPError(wire.INVALID_PARAMS, "The answers are too large to be carried from one round to the next.")
+        return text
+
+    @classmethod
+    def read(cls, text: str | None, caller: Caller) -> "State":
+        """The state in *text*, which is genuine. Raises MCPError where it is another caller's."""
+        who = (caller.principal, caller.profile, caller.thread)
+        if text is None:
+            return cls(who)
+        try:
+            data = json.loads(text)
+            if tuple(data["who"]) != who:
+                raise ValueError
+            return cls(who, data["pending"], _RESPONSES.validate_python(data["answers"]))
+        except (ValueError, KeyError, TypeError, ValidationError):
+            # The same words as the SDK's for one that is not genuine: they tell nothing.
+            data = {"reason": "invalid_request_state"}
+            raise MCPError(wire.INVALID_PARAMS, "Invalid or expired requestState", data) from None
+
+
+def sealing(crib: Crib, name: str) -> RequestStateBoundary:
+    """The middleware that seals `requestState` on its way out and opens it on its way in.
+
+    With the keys of the crib's store, where there is one: then any process of the server can go on with a call.
+    """
+    store, ttl = crib.options["store"], float(crib.options["pending_s"])
+    if store is None:
+        security = RequestStateSecurity.ephemeral(ttl=ttl)
+    else:
+        security = RequestStateSecurity(codec=_StoreCodec(store), ttl=ttl, bind_principal=None)
+    return RequestStateBoundary(security, default_audience=name)
+
+
+class _StoreCodec:
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def seal(self, payload: bytes) -> str:
+        return base64.urlsafe_b64encode(self._store.keys.seal(payload, _BINDING)).decode()
+
+    def unseal(self, token: str) -> bytes:
+        try:
+            opened: bytes = self._store.keys.unseal(base64.b64decode(token, altchars=b"-_", validate=True), _BINDING)
+        except (StoreError, binascii.Error, ValueError) as error:
+            raise InvalidRequestState(type(error).__name__) from None
+        return opened
+
+
+async def ask_person(pending: Pending) -> Answer | None:
+    """Ask at once whoever is at the client that is answered now: the `ask` of the workbenches of a server."""
+    request = current_request()
+    if request is None:
+        return None
+    question = question_of(pending, request)
+    if question is None or pending.kind == "authorization":
+        return None
+    if request.is_modern:
+        # What was asked before is answered in the store. This is for a tool's own questions, answered in advance.
+        response = request.responses.get(_name(pending)) if pending.kind == "input" else None
+    else:
+        response = await _ask_now(question, request, pending)
+        request.was_dismissed = request.was_dismissed or response is None or response.action == "cancel"
+    return answer_of(pending, response)
+
+
+def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest | None:
+    """What the client shows for *pending*; None where it can show nothing, or it is for somebody else to answer."""
+    if not request.can_be_asked or pending.others_only:
+        return None
+    if pending.kind == "authorization":
+        if pending.url is None or not request.opens_urls:
+            return None
+        # There is no id in the newer era.
+        own = None if request.is_modern else pending.id or pending.digest
+        params = wire.ElicitRequestURLParams(message=pending.message, url=pending.url, elicitation_id=own)
+        return wire.ElicitRequest(params=params)
+    form = (_APPROVE, False) if pending.kind == "approval" else form_schema(pending.schema or {})
+    if not request.shows_forms or pending.kind == "task" or form is None:
+        return None
+    message = pending.message
+    if pending.kind == "approval" and pending.arguments != "{}":
+        message = f"{message}\n{pending.tool}: {pending.arguments}"
+    return wire.ElicitRequest(params=wire.ElicitRequestFormParams(message=message, requested_schema=form[0]))
+
+
+def answer_of(pending: Pending, response: object) -> Answer | None:
+    """The answer in a client's *response*; None where there is none, as when a person dismisses the question."""
+    match response:
+        case wire.ElicitResult(action="decline"):
+            return Deny(_reason(response.content))
+        case wire.ElicitResult(action="accept", content=content) if pending.kind == "approval":
+            match (content or {}).get("approve"):
+                case True:
+                    return Approve()
+                case False:
+                    return Deny(_reason(content))
+                case _:
+                    return None
+        case wire.ElicitResult(action="accept", content=content) if pending.kind == "input":
+            form = form_schema(pending.schema or {})
+            value: Any = content or {}
+            return Input(value.get("value") if form is not None and form[1] else value)
+        case _:
+            return None
+
+
+def instructions(pending: Pending, crib: Crib) -> str:
+    """What a model reads of a call that waits, where the client cannot ask. It is for the person."""
+    message = pending.message.strip()
+    message = message if message.endswith((".", "?", "!")) else f"{message}."
+    somebody = "Somebody else than the caller" if pending.others_only else "A person"
+    command = "`toolcrib pending`" if crib.options["store"] is not None else "whoever runs this server"
+    match pending.kind:
+        case "authorization":
+            place = f"open {pending.url}" if pending.url else "grant it"
+            need, how = "the user's authorization", f"Ask the user to {place} and to say when that is done."
+        case "task":
+            need, how = "a task", "Tell the user that it is still running."
+        case kind:
+            need = "approval" if kind == "approval" else "an answer"
+            how = f"{somebody} gives it with {command}, under the id {pending.id}. Tell the user that."
+    return (
+        f"Tool '{pending.tool}' has not run: it waits for {need}. {message} {how} "
+        "Do not call it again before the user says so; until then, the answer is the same."
+    )
+
+
+async def settled(
+    request: ClientRequest, crib: Crib, call: Callable[[], Awaitable[Result[Any]]], state: State
+) -> Result[Any] | wire.InputRequiredResult:
+    """The result of *call*, made again when the client has answered what it waits for; or what it is asked first."""
+    if request.is_modern:
+        await _take_answers(request, crib, state)
+    result = await call()
+    for _ in range(_ROUNDS):
+        pending = result.pending
+        if request.questions:
+            return _input_required(request, state)
+        if pending is None or request.was_dismissed:
+            break
+        question = question_of(pending, request)
+        if question is None or not await _may_answer(crib, pending):
+            break
+        if request.is_modern:
+            request.questions[_name(pending)] = question
+            return _input_required(request, state, pending)
+        response = await _ask_now(question, request, pending)
+        if not await _accept(request, crib, pending, response):
+            break
+        result = await call()
+    return result
+
+
+async def suspended(request: ClientRequest, work: Awaitable[Any], state: State) -> Any:
+    """What *work*, which is not a call, gives; or what the client is asked before it is done again."""
+    try:
+        return await work
+    except Suspended:
+        return _input_required(request, state)
+
+
+def _input_required(request: ClientRequest, state: State, pending: Pending | None = None) -> wire.InputRequiredResult:
+    asked = {} if pending is None else {_name(pending): pending.id}
+    answers = {name: value for name, value in request.responses.items() if name not in state.pending}
+    following = State(state.who, asked, answers)
+    return wire.InputRequiredResult(input_requests=request.questions, request_state=following.write())
+
+
+async def _take_answers(request: ClientRequest, crib: Crib, state: State) -> None:
+    """Store the answers to what was asked in the round before."""
+    for name, pending_id in state.pending.items():
+        stored = await crib.pending.store.get(pending_id)
+        response = request.responses.get(name)
+        if stored is not None and isinstance(response, wire.ElicitResult):
+            await _accept(request, crib, stored.pending, response)
+
+
+async def _accept(request: ClientRequest, crib: Crib, pending: Pending, response: wire.ElicitResult | None) -> bool:
+    """Take *response* as the answer to *pending*. Returns whether the call is worth making again."""
+    if response is None or response.action == "cancel":
+        request.was_dismissed = True
+        return False
+    if pending.kind == "authorization":
+        if response.action == "decline":
+            request.was_dismissed = True
+            return False
+        return await crib.wait_for(pending, timeout_s=_GRANT_S)
+    answer = answer_of(pending, response)
+    if answer is None:
+        return request.is_modern
+    try:
+        await crib.answer(pending.id, answer, by=pending.principal)
+    except AnswerError as error:
+        if error.reason != "replayed":
+            _log.info("The answer of a client does not count: %s", error)
+        return request.is_modern
+    return True
+
+
+async def _may_answer(crib: Crib, pending: Pending) -> bool:
+    return pending.kind == "authorization" or await crib.pending.allows(pending, pending.principal)
+
+
+async def _ask_now(question: wire.ElicitRequest, request: ClientRequest, pending: Pending) -> wire.ElicitResult | None:
+    try:
+        left_s = max(1.0, (pending.expires_at - request.bench.crib.pending.clock()).total_seconds())
+        return await request.send(question, wire.ElicitResult, timeout_s=left_s)
+    except (MCPError, ValidationError) as error:
+        _log.info("A client could not be asked: %s", type(error).__name__)
+        return None
+
+
+def _name(pending: Pending) -> str:
+    return pending.key or pending.kind
+
+
+def _reason(content: Mapping[str, Any] | None) -> str:
+    reason = (content or {}).get("reason")
+    return reason if isinstance(reason, str) else ""

@@ -1,0 +1,154 @@
+"""One request of an MCP client, while it is answered: what the client can be asked, and is sent meanwhile.
+
+Tools find it by a context variable, so that it reaches whatever they call, also in threads.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import mcp_types as wire
+from mcp.server.connection import allowed_log_levels
+from mcp.server.context import ServerRequestContext
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import BaseModel
+
+from ..core import current_client, redacted
+from ..workbench import Workbench
+
+ResultT = TypeVar("ResultT", bound=BaseModel)
+
+_MOST_LINES = 1000
+_LEVELS: Mapping[wire.LoggingLevel, int] = {
+    "debug": 10,
+    "info": 20,
+    "notice": 25,
+    "warning": 30,
+    "error": 40,
+    "critical": 50,
+    "alert": 60,
+    "emergency": 70,
+}
+_LEVEL_KEY = "toolcrib/level"
+
+
+class ClientRequest:
+    """A request for *bench*, with the *responses* that came with it, by the names of what was asked (2026-07-28).
+
+    `questions` are those that it ends with, for the client to answer before it makes the request again; `missing` is
+    what the client would have to be capable of; `was_dismissed` where its person will not answer now.
+    """
+
+    def __init__(
+        self,
+        context: ServerRequestContext[Any, Any],
+        bench: Workbench,
+        responses: Mapping[str, wire.InputResponse] | None = None,
+    ) -> None:
+        self.session = context.session
+        self.bench = bench
+        self.responses = responses or {}
+        self.is_modern = context.protocol_version in MODERN_PROTOCOL_VERSIONS
+        self.questions: dict[str, wire.InputRequest] = {}
+        self.missing: dict[str, Any] = {}
+        self.was_dismissed = False
+        self.is_open = True
+        self._id = context.request_id
+        self._loop = asyncio.get_running_loop()
+        self._allowed = allowed_log_levels(context.protocol_version, context.meta)
+        self._lines: deque[tuple[wire.LoggingLevel, str, str]] = deque(maxlen=_MOST_LINES)
+        self._sending = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def capabilities(self) -> wire.ClientCapabilities:
+        return self.session.client_capabilities or wire.ClientCapabilities()
+
+    @property
+    def can_be_asked(self) -> bool:
+        """Whether questions reach the client at all."""
+        return self.is_modern or self.session.can_send_request
+
+    @property
+    def shows_forms(self) -> bool:
+        elicitation = self.capabilities.elicitation
+        # Before there were modes, forms were all there was.
+        return elicitation is not None and (elicitation.form is not None or elicitation.url is None)
+
+    @property
+    def opens_urls(self) -> bool:
+        elicitation = self.capabilities.elicitation
+        return elicitation is not None and elicitation.url is not None
+
+    async def send(self, question: wire.InputRequest, result: type[ResultT], *, timeout_s: float) -> ResultT:
+        """The answer to *question* of a client of the older era, on the stream of this request. Raises MCPError."""
+        from mcp.shared.message import ServerMessageMetadata
+
+        related = ServerMessageMetadata(related_request_id=self._id)
+        return await self.session.send_request(question, result, timeout_s, related)
+
+    # What tools log
+
+    def log(self, record: logging.LogRecord) -> None:
+        """Send *record* to the client, if it wants that. From any thread."""
+        level = next((name for name, number in reversed(tuple(_LEVELS.items())) if number <= record.levelno), "debug")
+        least = self.session._connection.state.get(_LEVEL_KEY, "info")  # pyright: ignore[reportPrivateUsage]
+        if level not in self._allowed or (not self.is_modern and _LEVELS[level] < _LEVELS[least]):
+            return
+        text = redacted(record.getMessage(), self.bench.offers.redaction)
+        self._lines.append((level, record.name.removeprefix("toolcrib.tool."), text))
+        self._loop.call_soon_threadsafe(self._wake)
+
+    async def flush(self) -> None:
+        """Send what was logged and has not been sent yet, before the answer."""
+        async with self._sending:
+            while self._lines:
+                level, logger, text = self._lines.popleft()
+                params = wire.LoggingMessageNotificationParams(level=level, logger=logger, data=text)
+                await self.session.send_notification(wire.LoggingMessageNotification(params=params), self._id)
+
+    def _wake(self) -> None:
+        if self._lines and not self._tasks:
+            task = asyncio.create_task(self._flush_now())
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _flush_now(self) -> None:
+        try:
+            await self.flush()
+        except Exception:
+            logging.getLogger("toolcrib").debug("A client could not be sent what a tool logged", exc_info=True)
+
+
+def current_request() -> ClientRequest | None:
+    """The request that is answered now; None where there is none, and in what has outlived it."""
+    request = current_client.get()
+    return request if isinstance(request, ClientRequest) and request.is_open else None
+
+
+class _ToClient(logging.Handler):
+    """Passes what a tool logs on to the client whose request it runs for."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        # What a worker process prints is not known to be of the call that runs now.
+        if (request := current_request()) is not None and record.module != "printed":
+            try:
+                request.log(record)
+            except Exception:
+                self.handleError(record)
+
+
+_to_client = _ToClient()
+
+
+def pass_on_logs() -> None:
+    """From now on, what tools log reaches the clients that call them."""
+    logging.getLogger("toolcrib.tool").addHandler(_to_client)
+
+
+async def set_level(context: ServerRequestContext[Any, Any], params: wire.SetLevelRequestParams) -> wire.EmptyResult:
+    """Answer `logging/setLevel`, of the older era: which lines its connection is sent."""
+    context.session._connection.state[_LEVEL_KEY] = params.level  # pyright: ignore[reportPrivateUsage]
+    return wire.EmptyResult()

@@ -1,0 +1,91 @@
+"""Resources, prompts and completion of an MCP server: what `bench.offers` has, in MCP's shapes."""
+
+import base64
+from collections.abc import Awaitable, Mapping
+from typing import Any, TypeVar
+
+import mcp_types as wire
+from mcp.shared.exceptions import MCPError
+
+from ..core import Prompt, PromptMessage, Resource, ResourceContent, ResourceTemplate, ToolError
+from ..formats import mcp as form
+from ..workbench import Workbench
+
+T = TypeVar("T")
+
+_COMPLETIONS = 100
+
+
+def resource(of: Resource) -> dict[str, Any]:
+    return _without_none({"uri": of.uri, "size": of.size_bytes, **_described(of)})
+
+
+def resource_template(of: ResourceTemplate) -> dict[str, Any]:
+    return _without_none({"uriTemplate": of.uri_template, **_described(of)})
+
+
+def prompt(of: Prompt) -> dict[str, Any]:
+    arguments = [
+        _without_none({"name": each.name, "description": each.description, "required": each.required})
+        for each in of.arguments
+    ]
+    described = {"name": of.name, "title": of.title, "description": of.description, "arguments": arguments or None}
+    return _without_none({**of.meta, **described})
+
+
+async def read(bench: Workbench, uri: str) -> wire.ReadResourceResult:
+    """The result of `resources/read`. Raises MCPError; that of what is not there has the `uri` (SEP-2164)."""
+    contents = [_content(each) for each in await _or_error(bench.offers.read(uri), {"uri": uri})]
+    return wire.ReadResourceResult.model_validate({"contents": contents, "ttlMs": 0, "cacheScope": "private"})
+
+
+async def get_prompt(bench: Workbench, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
+    """The result of `prompts/get`. Raises MCPError."""
+    messages = await _or_error(bench.offers.get_prompt(name, arguments), {"name": name})
+    return wire.GetPromptResult.model_validate({"messages": [_message(each) for each in messages]})
+
+
+def complete(bench: Workbench, params: wire.CompleteRequestParams) -> wire.CompleteResult:
+    """The result of `completion/complete`: of arguments of our own prompts whose type lists their values."""
+    values: list[str] = []
+    if isinstance(params.ref, wire.PromptReference):
+        values = list(bench.crib.prompts.complete(params.ref.name, params.argument.name, params.argument.value))
+    more = len(values) > _COMPLETIONS
+    found = wire.Completion(values=values[:_COMPLETIONS], total=len(values), has_more=more)
+    return wire.CompleteResult(completion=found)
+
+
+async def _or_error(work: Awaitable[T], data: Mapping[str, Any]) -> T:
+    try:
+        return await work
+    except ToolError as error:
+        # What is not there, and arguments that are wrong, are the client's mistake; the rest is not.
+        code = wire.INVALID_PARAMS if error.retry == "changed" else wire.INTERNAL_ERROR
+        data = {**data, "toolcrib/error": form.error_data(error)}
+        raise MCPError(code, form.encodable(error.message), data) from None
+
+
+def _described(of: Resource | ResourceTemplate) -> dict[str, Any]:
+    return {
+        **of.meta,
+        "name": of.name,
+        "title": of.title,
+        "description": of.description,
+        "mimeType": of.media_type,
+    }
+
+
+def _content(of: ResourceContent) -> dict[str, Any]:
+    if isinstance(of.data, bytes):
+        data = {"blob": base64.b64encode(of.data).decode()}
+    else:
+        data = {"text": form.encodable(of.data)}
+    return _without_none({"uri": of.uri, "mimeType": of.media_type, **data, "_meta": dict(of.meta) or None})
+
+
+def _message(of: PromptMessage) -> dict[str, Any]:
+    return {"role": of.role, "content": form.content([of.content], "prompt")[0]}
+
+
+def _without_none(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in data.items() if value is not None}

@@ -1,0 +1,233 @@
+"""Access tokens of one issuer: JWTs (RFC 7519, RFC 9068) that it has signed, for this server.
+
+The issuer's keys are found by its metadata, kept, and fetched again when they are old or when a token names one that is
+not among them, which does not happen more often than every few seconds. What a token's header says of keys is ignored.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from base64 import urlsafe_b64decode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..auth.discovery import document_urls
+from ..core import Caller, SetupError, log_failure
+from ..net import client
+from .callers import AuthenticationError
+
+try:
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+    from joserfc.jwk import Key, import_key
+    from joserfc.jwt import JWTClaimsRegistry
+except ModuleNotFoundError:
+    raise SetupError(
+        "Tokens of an issuer need the package 'joserfc', which is missing: pip install 'toolcrib[auth]'"
+    ) from None
+
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512"),
+    *("ES256", "ES384", "ES512", "Ed25519"),
+)
+"""Signatures by a private key that only the issuer has: nothing symmetric, and never `none`."""
+
+_TYPES = frozenset({None, "at+jwt", "application/at+jwt", "jwt"})
+# Those of tokens that are no access tokens: ID tokens, logout and other events.
+_FOREIGN = ("nonce", "at_hash", "c_hash", "s_hash", "events")
+_LEEWAY_S = 30
+_FRESH_S, _KEPT_S, _PAUSE_S = 300.0, 24 * 3600.0, 5.0  # how old keys get, with the issuer and without; between tries
+_LONGEST_SUBJECT = 255
+_LEAST_RSA_BYTES = 256
+_LONGEST_VALUE, _MOST_VALUES = 1000, 1000
+_NOT_VALID = "This token is not valid here."
+
+_log = logging.getLogger("toolcrib")
+
+
+class AccessTokens:
+    """Reads the access tokens of *issuer* (an https URL) that are for *audience* and have all of *scopes*.
+
+    The principal is `ISSUER|SUBJECT`. Their groups are in the claim *groups_claim*, a list; of the others, those named
+    in *claims* are kept for rules. A dot in the name of a claim leads into objects. *allow* are hosts and networks that
+    may be reached although they are private, as of `net.client`. Raises SetupError.
+    """
+
+    def __init__(
+        self,
+        issuer: str,
+        audience: str,
+        *,
+        scopes: Iterable[str] = (),
+        groups_claim: str = "groups",
+        claims: Iterable[str] = (),
+        allow: Iterable[str] = (),
+    ) -> None:
+        url = urlsplit(issuer)
+        if url.scheme not in ("https", "http") or not url.netloc or url.query or url.fragment or not _is_plain(issuer):
+            raise SetupError("An issuer is a URL without a query, as its tokens have it: 'https://id.example.com'.")
+        if not audience:
+            raise SetupError("Tokens are for an audience: without one, those for other servers would be accepted.")
+        self.issuer = issuer
+        self.audience = audience
+        self.scopes = tuple(scopes)
+        self._groups_claim = groups_claim
+        self._claims = tuple(claims)
+        self._allow = tuple(allow)
+        self._keys: Mapping[str | None, Key] = {}
+        self._fetched_at_s = self._tried_at_s = float("-inf")
+        self._lock = asyncio.Lock()
+        self._refreshing: set[asyncio.Task[None]] = set()
+        self._registry = JWTClaimsRegistry(
+            now=lambda: int(time.time()),
+            leeway=_LEEWAY_S,
+            iss={"essential": True, "value": issuer},
+            aud={"essential": True, "value": audience},
+            exp={"essential": True},
+            sub={"essential": True},
+        )
+
+    async def caller(self, token: str) -> Caller:
+        """Whom *token* is of. Raises AuthenticationError: 401, 403 where scopes are missing, 503 without keys."""
+        key = await self._key(_header(token))
+        try:
+            claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
+            self._registry.validate(claims)
+        except (JoseError, ValueError, TypeError, RecursionError):
+            # What is wrong with it helps only whoever tries.
+            raise AuthenticationError(_NOT_VALID) from None
+        subject = claims["sub"]
+        if not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
+            raise AuthenticationError("The subject of this token is not valid.")
+        if "cnf" in claims or any(name in claims for name in _FOREIGN):
+            # Bound to a key whose possession nothing here has proved, or of another purpose.
+            raise AuthenticationError("This token is not a bearer access token.")
+        if absent := [scope for scope in self.scopes if scope not in _scopes(claims)]:
+            message = f"The token lacks the scope{'s' * (len(absent) > 1)}: {' '.join(absent)}."
+            raise AuthenticationError(message, "insufficient_scope", status=403, scopes=self.scopes)
+        pairs = [(name, value) for name in self._claims for value in _values(claims, name)]
+        return Caller(
+            f"{self.issuer}|{subject}",
+            groups=frozenset(_values(claims, self._groups_claim)),
+            claims=frozenset(pairs),
+        )
+
+    async def _key(self, header: Mapping[str, Any]) -> Key:
+        """The issuer's key for a token with *header*."""
+        key_id, found = header.get("kid"), None
+        if header.get("alg") in ALGORITHMS and (found := self._found(key_id)) is None:
+            await self._fetch(lambda: self._found(key_id) is None)
+            found = self._found(key_id)
+        elif self._age_s() > _FRESH_S and not self._refreshing:
+            task = asyncio.create_task(self._fetch(lambda: self._age_s() > _FRESH_S))
+            self._refreshing.add(task)
+            task.add_done_callback(self._refreshing.discard)
+        if self._age_s() > _KEPT_S:
+            raise AuthenticationError(
+                "The keys of the issuer cannot be fetched now. Try again later.", None, status=503
+            )
+        if found is None:
+            raise AuthenticationError(_NOT_VALID)
+        return found
+
+    def _age_s(self) -> float:
+        return time.monotonic() - self._fetched_at_s
+
+    def _found(self, key_id: Any) -> Key | None:
+        if key_id is None and len(self._keys) == 1:
+            return next(iter(self._keys.values()))
+        return self._keys.get(key_id) if isinstance(key_id, str) else None
+
+    async def _fetch(self, is_needed: Callable[[], bool]) -> None:
+        async with self._lock:  # one at a time; whoever waited for another may need none any more
+            if not is_needed() or time.monotonic() - self._tried_at_s < _PAUSE_S:
+                return
+            try:
+                async with client(allow=self._allow, max_bytes=1024 * 1024, timeout_s=10.0) as http:
+                    document = await self._document(http)
+                    response = await http.get(document["jwks_uri"])
+                    response.raise_for_status()
+                    self._keys = _imported(response.json())
+                    self._fetched_at_s = time.monotonic()
+            except Exception as error:
+                # Whoever is let in by the keys that are known stays so for a day.
+                log_failure(f"The keys of the issuer {self.issuer} could not be fetched", error, None)
+            self._tried_at_s = time.monotonic()
+
+    async def _document(self, http: Any) -> Mapping[str, Any]:
+        for url in document_urls(self.issuer):
+            response = await http.get(url)
+            if response.status_code == 200:
+                document: Any = response.json()
+                if not isinstance(document, dict) or document.get("issuer") != self.issuer:
+                    raise ValueError("its metadata is of another issuer")
+                return document
+        raise ValueError("it has no metadata (RFC 8414)")
+
+    def __repr__(self) -> str:
+        return f"<AccessTokens of {self.issuer} for {self.audience}>"
+
+
+def _is_plain(issuer: str) -> bool:
+    # Without '|', so that it is clear where the issuer ends in the name of a principal.
+    return issuer.isascii() and issuer.isprintable() and not {*issuer} & {*' |"\\<>'}
+
+
+def _header(token: str) -> Mapping[str, Any]:
+    try:
+        first, _, _ = token.split(".")
+        header: Any = json.loads(_decoded(first))
+        kind = header.get("typ")
+        if (kind if kind is None else kind.lower()) in _TYPES:
+            return header  # type: ignore[no-any-return]
+    except (ValueError, AttributeError, RecursionError):
+        pass
+    raise AuthenticationError(_NOT_VALID)
+
+
+def _imported(document: Any) -> Mapping[str | None, Key]:
+    """The public keys for signatures in a JWK set (RFC 7517), by id. Those that cannot be used are left out."""
+    found: dict[str | None, Key] = {}
+    for data in document["keys"]:
+        is_public = data.get("kty") in ("RSA", "EC", "OKP") and data.get("use") in (None, "sig")
+        if is_public and (data["kty"] != "RSA" or len(str(data.get("n"))) * 3 // 4 >= _LEAST_RSA_BYTES):
+            try:
+                found[data.get("kid")] = import_key(data)
+            except (JoseError, ValueError, TypeError) as error:
+                _log.warning("A key of the issuer cannot be used: %s", type(error).__name__)
+    return found
+
+
+def _scopes(claims: Mapping[str, Any]) -> Sequence[str]:
+    """The scopes of a token: text with spaces (RFC 9068), or in `scp`, as some write it."""
+    found = claims.get("scope", claims.get("scp", ""))
+    if isinstance(found, str):
+        return found.split(" ")
+    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+
+
+def _values(claims: Mapping[str, Any], name: str) -> Sequence[str]:
+    """The values of the claim *name* as texts; a dot in it leads into objects, where there is no claim of that name."""
+    if name == "scope":
+        return _scopes(claims)
+    found: Any = claims
+    for part in [name] if name in claims else name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    values: list[Any] = found if isinstance(found, list) else [found]
+    texts = [one if isinstance(one, str) else json.dumps(one) for one in values if isinstance(one, str | int | float)]
+    return [text for text in texts if len(text) <= _LONGEST_VALUE][:_MOST_VALUES]
+
+
+def issuer_of(token: str) -> str:
+    """The issuer that *token* names, of which nothing is verified yet: it only says by whose keys it is read."""
+    try:
+        claims: Any = json.loads(_decoded(token.split(".")[1]))
+        return str(claims["iss"])
+    except (ValueError, KeyError, IndexError, TypeError, RecursionError):
+        raise AuthenticationError(_NOT_VALID) from None
+
+
+def _decoded(part: str) -> bytes:
+    return urlsafe_b64decode(part + "=" * (-len(part) % 4))

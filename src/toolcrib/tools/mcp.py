@@ -1,0 +1,300 @@
+"""An MCP server as a source: its tools, resources and prompts, each call by one session that stays open.
+
+What a server says of itself is checked tool by tool: one that cannot be a tool is a problem, and the others load.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import mcp_types as wire
+
+from ..core import (
+    Context,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    Source,
+    ToolcribError,
+    ToolError,
+)
+from ..schema.describe import display_name
+from .function import Tool
+from .mcp_callers import CallerSessions, connecting_tool
+from .mcp_session import NeedsLogin, Refused, Session
+from .mcp_tools import RemoteCall, content_of_block, meta_of, tool_of
+from .mcp_transports import Address, Command
+from .modules import LoadProblem
+
+AnyTool = Tool[..., Any]
+Held = Callable[[Sequence[AnyTool]], tuple[Sequence[AnyTool], Sequence[LoadProblem]]]
+"""Of the tools that a server offers, those that may be used, and a problem for each other one."""
+
+_MOST_TOOLS = 2000
+_MOST_OTHERS = 10_000
+
+_log = logging.getLogger("toolcrib.mcp")
+
+
+class MCPSource(Source):
+    """The tools of an MCP server at *target*: a Command that is started, or an Address of Streamable HTTP.
+
+    Its tools are known once it has started. It speaks both eras of the protocol, follows changes of its lists, and is
+    connected to again, with growing pauses, when it is lost. *required*: whether nothing starts without it.
+    """
+
+    listed_at_start = True
+    """Whether `tools` is empty until it has started."""
+
+    def __init__(self, target: Command | Address, *, required: bool = False, name: str | None = None) -> None:
+        self.target = target
+        self.required = required
+        self.name = name or str(target)
+        self.problems: list[LoadProblem] = []
+        self.hold: Held | None = None
+        """Decides which tools may be used, where a lock says so."""
+        self._session: Session | None = None
+        self._offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
+        self._tools: list[AnyTool] = []
+        self._listing: asyncio.Task[None] | None = None
+        self._is_stale = False
+        self._sessions: CallerSessions | None = None
+
+    @property
+    def state_key(self) -> str:
+        return f"mcp:{self.name}"
+
+    def tools(self) -> Sequence[AnyTool]:
+        return self._tools
+
+    async def start(self) -> None:
+        session = Session(self.target, on_lost=self.lost, on_change=self._list_again)
+        try:
+            await session.open()
+        except NeedsLogin as needed:
+            self._require_login(needed)
+            return
+        self._session = session
+        try:
+            await self._list()
+        except Refused as refused:
+            await self.stop()
+            self._require_login(refused)
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def stop(self) -> None:
+        session, self._session = self._session, None
+        if self._listing is not None:
+            self._listing.cancel()
+        if session is not None:
+            await session.close()
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"<MCPSource {self.name}>"
+
+    # Tools
+
+    async def _call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
+        try:
+            return await self._connected.call(name, arguments, context)
+        except Refused as refused:  # it lets everybody see its tools, and not everybody call them
+            self._require_login(refused)
+            self.restrict()
+            raise
+
+    @property
+    def _connected(self) -> Session:
+        if self._session is None:
+            raise ToolError(f"'{self}' is not connected now.", "unavailable")
+        return self._session
+
+    async def _list(self) -> None:
+        session = self._connected
+        self._take(await session.tools() if session.capabilities.tools is not None else [])
+
+    def _take(self, listed: Sequence[wire.Tool]) -> None:
+        """Offer what is *listed*. A definition that is as it was stays the tool that it is."""
+        problems: list[LoadProblem] = []
+        offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
+        if len(listed) > _MOST_TOOLS:
+            problems.append(LoadProblem(self.name, f"It has more than {_MOST_TOOLS} tools; the others are left out."))
+        for definition in listed[:_MOST_TOOLS]:
+            name = definition.name
+            if name in offered:
+                problems.append(LoadProblem(self.name, f"Two of its tools have the name '{display_name(name)}'."))
+                continue
+            before = self._offered.get(name)
+            try:
+                tool = before[1] if before and before[0] == definition else self._tool_of(definition)
+            except ToolcribError as error:
+                problems.append(LoadProblem(self.name, str(error)))
+            else:
+                offered[name] = (definition, tool)
+        self._offered = offered
+        tools: Sequence[AnyTool] = [tool for _, tool in offered.values()]
+        if self.hold is not None:
+            tools, held = self.hold(tools)
+            problems += held
+        for problem in problems:
+            if problem not in self.problems:
+                _log.warning("Not loaded: %s", problem)
+        self._tools, self.problems = list(tools), problems
+
+    def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None) -> AnyTool:
+        sessions = self._sessions
+        tool = tool_of(definition, self.name, call or self._call, None if sessions is None else sessions.auth)
+        return tool if sessions is None else tool.offered_by(sessions)
+
+    # Of a server that lets nobody in without a login
+
+    def _require_login(self, refused: NeedsLogin | Refused) -> None:
+        """From now on, each caller has a session of their own. Raises *refused* where that would not help."""
+        if not isinstance(self.target, Address) or self.target.has_credentials:
+            raise refused
+        if self._sessions is None:
+            self._sessions = CallerSessions(self, self.target, refused.challenge)
+        if not self._offered:
+            self._tools = [connecting_tool(self._sessions, _connect_first)]
+
+    def offered(self) -> Sequence[AnyTool]:
+        """The tools of the server itself, as far as they are known."""
+        return [] if not self._offered else self._tools
+
+    def tools_by(self, call: RemoteCall, connect: Any) -> Sequence[AnyTool]:
+        """The tools, with their work done by *call*, and that of connecting by *connect*."""
+        assert self._sessions is not None
+        made = [self._tool_of(definition, call) for definition, _ in self._offered.values()]
+        return [connecting_tool(self._sessions, connect), *made]
+
+    async def take_over(self, listed: Sequence[wire.Tool]) -> None:
+        """Offer what was *listed* to a caller who has been let in."""
+        self._take(listed)
+        self.changed()
+
+    def restrict(self) -> None:
+        """More has to be granted from now on: the tools say so."""
+        assert self._sessions is not None
+        if self._offered:
+            self._offered = {name: (of, self._tool_of(of)) for name, (of, _) in self._offered.items()}
+            self._take([definition for definition, _ in self._offered.values()])
+        else:
+            self._tools = [connecting_tool(self._sessions, _connect_first)]
+        self.changed()
+
+    def stale(self) -> None:
+        """The list has changed: whoever is let in next sees it anew."""
+        if self._sessions is None:
+            return
+        connecting = connecting_tool(self._sessions, _connect_first)
+        if all(tool.spec.name != connecting.spec.name for tool in self._tools):
+            self._tools.append(connecting)
+            self.changed()
+
+    def _list_again(self) -> None:
+        """What the server says of its lists has changed. Said many times while it is asked, it is asked once more."""
+        self._is_stale = True
+        if self._listing is None or self._listing.done():
+            self._listing = asyncio.ensure_future(self._follow())
+
+    async def _follow(self) -> None:
+        while self._is_stale and self._session is not None:
+            self._is_stale = False
+            with suppress(ToolError):  # it stays what it was
+                await self._list()
+                self.changed()
+            await asyncio.sleep(_SETTLE_S)
+
+    # Resources and prompts
+
+    async def resources(self) -> Sequence[Resource]:
+        session = self._connected
+        listed = [] if session.capabilities.resources is None else (await session.resources())[:_MOST_OTHERS]
+        return [
+            Resource(
+                uri=one.uri,
+                name=one.name,
+                title=one.title,
+                description=one.description,
+                media_type=one.mime_type,
+                size_bytes=one.size,
+                meta=meta_of(one),
+            )
+            for one in listed
+        ]
+
+    async def resource_templates(self) -> Sequence[ResourceTemplate]:
+        session = self._connected
+        listed = [] if session.capabilities.resources is None else (await session.resource_templates())[:_MOST_OTHERS]
+        return [
+            ResourceTemplate(
+                uri_template=one.uri_template,
+                name=one.name,
+                title=one.title,
+                description=one.description,
+                media_type=one.mime_type,
+                meta=meta_of(one),
+            )
+            for one in listed
+        ]
+
+    async def read_resource(self, uri: str, /) -> Sequence[ResourceContent]:
+        try:
+            result = await self._connected.read_resource(uri)
+        except ToolError as error:
+            raise _unknown_if(error, ("invalid_arguments", "failed")) from None
+        return [resource_content(one) for one in result.contents]
+
+    async def prompts(self) -> Sequence[Prompt]:
+        session = self._connected
+        listed = [] if session.capabilities.prompts is None else (await session.prompts())[:_MOST_OTHERS]
+        return [
+            Prompt(
+                name=one.name,
+                title=one.title,
+                description=one.description,
+                arguments=tuple(
+                    PromptArgument(name=each.name, description=each.description, required=bool(each.required))
+                    for each in one.arguments or ()
+                ),
+                meta=meta_of(one),
+            )
+            for one in listed
+        ]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], /) -> Sequence[PromptMessage]:
+        result = await self._connected.get_prompt(name, arguments)
+        return [PromptMessage(one.role, content_of_block(name, one.content)) for one in result.messages]
+
+
+async def _connect_first(arguments: dict[str, Any], context: Context) -> str:
+    raise ToolError("There is no session for this caller.", "unavailable")
+
+
+_SETTLE_S = 0.2
+"""How often a server is asked for its lists, at most."""
+
+
+def resource_content(one: wire.TextResourceContents | wire.BlobResourceContents) -> ResourceContent:
+    """What was read, as core has it. Raises ToolError."""
+    if isinstance(one, wire.TextResourceContents):
+        return ResourceContent(uri=one.uri, data=one.text, media_type=one.mime_type)
+    try:
+        data = base64.b64decode(one.blob, validate=True)
+    except ValueError:
+        raise ToolError(f"What was read at '{display_name(one.uri)}' is not valid.", "invalid_result") from None
+    return ResourceContent(uri=one.uri, data=data, media_type=one.mime_type)
+
+
+def _unknown_if(error: ToolError, codes: Sequence[str]) -> ToolError:
+    return ToolError(error.message, "unknown_tool") if error.code in codes else error

@@ -1,0 +1,160 @@
+"""MCP's definitions as Tools, and its results as values. What a server writes is not trusted: checked and bounded.
+
+This file does no I/O.
+"""
+
+import base64
+import functools
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import mcp_types as wire
+import pydantic_core
+
+from ..core import (
+    Audio,
+    Auth,
+    Content,
+    Context,
+    Data,
+    DefinitionError,
+    File,
+    Hints,
+    Image,
+    LoadError,
+    Text,
+    ToolError,
+    ToolSpec,
+)
+from ..schema.json_schema_validator import Validator, validator
+from .from_schema import from_work
+from .function import Tool
+
+_LONGEST_NAME = 256
+_LONGEST_DESCRIPTION = 16 * 1024
+_LONGEST_SCHEMA = 256 * 1024
+
+RemoteCall = Callable[[str, dict[str, Any], Context], Any]
+
+
+def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = None) -> Tool[..., Any]:
+    """The Tool that *definition* describes, whose work is *call*. Raises LoadError where it cannot be one."""
+    name = definition.name
+    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+        raise LoadError(
+            f"A name of a tool has 1 to {_LONGEST_NAME} characters that are printed; {name[:64]!r} has not."
+        )
+    for schema in (definition.input_schema, definition.output_schema):
+        if schema is not None and len(json.dumps(schema)) > _LONGEST_SCHEMA:
+            raise LoadError(f"Tool '{name}': its schema is too large.")
+    output = definition.output_schema
+    spec = ToolSpec(
+        name=name,
+        description=_bounded(definition.description or ""),
+        input_schema=definition.input_schema,
+        output_schema=output,
+        title=_bounded(definition.title or "", 200) or None,
+        hints=_hints(definition.annotations),
+        auth=auth,
+    )
+    try:
+        accepts = None if output is None else validator(output, formats=False)
+        made = from_work(
+            spec,
+            functools.partial(_work, name, accepts, call),
+            encode=_encode,
+            fn=functools.partial(_remote, server, name),
+            home=__name__,
+        )
+    except DefinitionError as error:
+        raise LoadError(str(error).replace("parameters=", "its input schema")) from None
+    except Exception as error:
+        raise LoadError(f"Tool '{name}': its output schema is not a JSON Schema ({type(error).__name__}).") from None
+    return made
+
+
+def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None) -> Any:
+    """What *result* says: the structured content, else its parts. Raises ToolError.
+
+    Structured content comes alone where the rest is text, which repeats it.
+    """
+    parts = [content_of_block(name, block) for block in result.content]
+    if result.is_error:
+        text = "\n".join(part.text for part in parts) or f"Tool '{name}' failed, and did not say why."
+        raise ToolError(text, "failed")
+    has_structure = "structured_content" in result.model_fields_set and result.structured_content is not None
+    if accepts is not None and not (has_structure and accepts.is_valid(result.structured_content)):
+        what = "does not match its output schema" if has_structure else "lacks the structured content that it promises"
+        raise ToolError(f"The result of tool '{name}' {what}.", "invalid_result")
+    if has_structure:
+        others = [part for part in parts if not isinstance(part, Text)]
+        structured: Any = result.structured_content
+        return [Data(_encode(name)(structured)), *others] if others else structured
+    return parts[0] if len(parts) == 1 else parts or None
+
+
+async def _work(
+    name: str, accepts: Validator | None, call: RemoteCall, arguments: dict[str, Any], context: Context
+) -> Any:
+    return value_of(name, await call(name, arguments, context), accepts)
+
+
+def _remote(server: str, name: str, **_: Any) -> Any:
+    raise TypeError(f"'{name}' of {server} is called by a workbench.")
+
+
+def _encode(name: str) -> Callable[[Any], str]:
+    return lambda value: pydantic_core.to_json(value).decode()
+
+
+def content_of_block(name: str, block: wire.ContentBlock) -> Content:
+    """*block* as content; *name* is the tool that it comes from. Raises ToolError."""
+    try:
+        match block:
+            case wire.TextContent():
+                return Text(block.text)
+            case wire.ImageContent():
+                return Image(base64.b64decode(block.data, validate=True), _bounded(block.mime_type, 200))
+            case wire.AudioContent():
+                return Audio(base64.b64decode(block.data, validate=True), _bounded(block.mime_type, 200))
+            case wire.ResourceLink():
+                described = f" ({_bounded(block.description, 500)})" if block.description else ""
+                return Text(f"{_bounded(block.name, 200)}{described}: {_bounded(block.uri, 2000)}")
+            case wire.EmbeddedResource():
+                return _resource(block.resource)
+    except ValueError:
+        pass
+    raise ToolError(f"The result of tool '{name}' has content that is not valid.", "invalid_result")
+
+
+def _resource(resource: wire.TextResourceContents | wire.BlobResourceContents) -> Content:
+    if isinstance(resource, wire.TextResourceContents):
+        return Text(resource.text)
+    data = base64.b64decode(resource.blob, validate=True)
+    name = _bounded(resource.uri.rstrip("/").rpartition("/")[2], 200)
+    return File(data, resource.mime_type or "application/octet-stream", name or None)
+
+
+def _bounded(text: str, most: int = _LONGEST_DESCRIPTION) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _hints(annotations: wire.ToolAnnotations | None) -> Hints:
+    if annotations is None:
+        return Hints()
+    return Hints(
+        read_only=annotations.read_only_hint,
+        destructive=annotations.destructive_hint,
+        idempotent=annotations.idempotent_hint,
+        open_world=annotations.open_world_hint,
+    )
+
+
+def meta_of(item: Any) -> Mapping[str, Any]:
+    """What a definition says beside what core has: annotations and icons."""
+    return {
+        key: value
+        for key in ("annotations", "icons")
+        if (value := item.model_dump(mode="json", by_alias=True, exclude_none=True).get(key))
+    }

@@ -1,0 +1,265 @@
+"""How an MCP server is reached: as a process that is started here, or over HTTP. Both are bounded.
+
+What fails on the way of one request is the answer to that request, and the session goes on.
+"""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import anyio
+import httpx2
+from mcp.client.stdio import get_default_environment
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+
+from ..core import ToolError
+from ..net import Guard
+from ..net.client import GuardedTransport
+
+MOST_BYTES = 16 * 1024**2
+"""How long one message, or one response, may be."""
+
+HTTP_FAILED = -32070
+"""The code of our own errors for requests that HTTP did not bring to the server, or that it refused."""
+
+_GRACE_S = 2.0
+_FOREVER_S = 10 * 365 * 86_400.0
+_MOST_CONNECTIONS = 200
+_LONGEST_LINE = 2000
+
+_log = logging.getLogger("toolcrib.mcp")
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A *command* that speaks MCP over its standard input and output. It gets *env*, and little of ours."""
+
+    command: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    folder: str | None = None
+
+    def __str__(self) -> str:
+        return " ".join(self.command)
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A *url* of Streamable HTTP, the *headers* of each request, and what may be reached besides public addresses."""
+
+    url: str
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    allow: Sequence[str] = ()
+
+    @property
+    def has_credentials(self) -> bool:
+        """Whether its headers say who asks: then it is the same for all callers."""
+        return any(name.lower() == "authorization" for name in self.headers)
+
+    def __str__(self) -> str:
+        return self.url
+
+
+class LastWords:
+    """The last line that a process wrote to its standard error; all of it goes to the log `toolcrib.mcp`."""
+
+    line = ""
+
+    def add(self, line: str) -> None:
+        self.line = "".join(c for c in line if c.isprintable()).strip()[:300] or self.line
+
+
+@asynccontextmanager
+async def process(
+    target: Command, on_end: Callable[[], None], last_words: LastWords
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """The streams of a process. *on_end* is called when it writes no more. With the block, it and its children end."""
+    child = await asyncio.create_subprocess_exec(
+        *target.command,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        env={**get_default_environment(), **_LOCALE, **target.env},
+        cwd=target.folder,
+        limit=MOST_BYTES,
+        start_new_session=True,
+    )
+    assert child.stdin is not None
+    assert child.stdout is not None
+    assert child.stderr is not None
+    received, messages = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    outgoing, to_send = anyio.create_memory_object_stream[SessionMessage](0)
+    stdin, stdout, stderr = child.stdin, child.stdout, child.stderr
+
+    async def read() -> None:
+        try:
+            async with received:
+                async for line in _lines(stdout):
+                    if (message := _message(line)) is not None:
+                        await received.send(SessionMessage(message))
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, _TooLong):
+            pass
+        on_end()
+
+    async def write() -> None:
+        with suppress(OSError, anyio.ClosedResourceError):
+            async with to_send:
+                async for message in to_send:
+                    text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+                    stdin.write(text.encode() + b"\n")
+                    await stdin.drain()
+
+    async def log() -> None:
+        while chunk := await stderr.read(64 * 1024):
+            for line in chunk.decode(errors="replace").splitlines():
+                last_words.add(line)
+                _log.debug("%s: %s", target, line[:_LONGEST_LINE])
+
+    tasks = [asyncio.ensure_future(work()) for work in (read, write, log)]
+    try:
+        yield messages, outgoing
+    finally:
+        outgoing.close()
+        messages.close()
+        with anyio.CancelScope(shield=True):
+            await _end(child)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+
+async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while True:
+        try:
+            line = await stream.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return
+        except asyncio.LimitOverrunError:
+            _log.warning("A message of an MCP server is longer than %d bytes: the session ends", MOST_BYTES)
+            raise _TooLong from None
+        yield line
+
+
+class _TooLong(Exception): ...
+
+
+def _message(line: bytes) -> JSONRPCMessage | None:
+    """The message in *line*; None for what is not one, such as what a server prints to the wrong stream."""
+    try:
+        return jsonrpc_message_adapter.validate_json(line, by_name=False)
+    except ValueError:
+        if line.strip():
+            _log.warning("A line of an MCP server is not a message, and is passed over: %.200r", line)
+        return None
+
+
+async def _end(child: asyncio.subprocess.Process) -> None:
+    """Close its input, and end what does not end then: the process, and whatever it has started."""
+    assert child.stdin is not None
+    child.stdin.close()
+    for number in (None, signal.SIGTERM, signal.SIGKILL):
+        if number is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(child.pid, number)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_GRACE_S):
+                while child.returncode is None:  # noqa: ASYNC110 - `wait` would also wait for the pipes, which a grandchild may hold
+                    await asyncio.sleep(0.01)
+                break
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    transport = getattr(child, "_transport", None)  # asyncio has no other way to let go of pipes that stay open
+    if transport is not None:
+        transport.close()
+        with suppress(OSError):
+            await child.stdin.wait_closed()
+        await asyncio.sleep(0)  # the other pipes are closed by then, also where the event loop ends with this
+
+
+_LOCALE = {name: value for name in ("LANG", "LC_ALL", "TMPDIR") if (value := os.environ.get(name))}
+
+
+@asynccontextmanager
+async def http(
+    target: Address, authorization: Callable[[], Mapping[str, str]], on_refused: Callable[[int, str], None]
+) -> AsyncGenerator[tuple[Any, Any]]:
+    """The streams of a server over HTTP, each request with what *authorization* returns then.
+
+    *on_refused* is called with the status 401 or 403 and its challenge: to try the other era, the SDK passes over it.
+    """
+    guard = Guard(allow=target.allow)
+    guarded = GuardedTransport(guard, MOST_BYTES, _FOREVER_S, max_connections=_MOST_CONNECTIONS)
+    transport = _Answering(guarded, target, authorization, on_refused)
+    async with (
+        httpx2.AsyncClient(transport=transport, trust_env=False, timeout=httpx2.Timeout(None, connect=10.0)) as http,
+        streamable_http_client(target.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
+    ):
+        yield streams
+
+
+class _Answering(httpx2.AsyncBaseTransport):
+    """Answers itself with a JSON-RPC error where a request fails: raised, it would end the session for all."""
+
+    def __init__(
+        self,
+        inner: httpx2.AsyncBaseTransport,
+        target: Address,
+        authorization: Callable[[], Mapping[str, str]],
+        on_refused: Callable[[int, str], None],
+    ) -> None:
+        self._on_refused = on_refused
+        self._inner = inner
+        self._target = target
+        self._authorization = authorization
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        request.headers.update({**self._target.headers, **self._authorization()})
+        try:
+            response = await self._inner.handle_async_request(request)
+        except (httpx2.TransportError, OSError) as error:
+            reason = error.message if isinstance(error, ToolError) else f"it cannot be reached ({type(error).__name__})"
+            return _failed(request, 503, reason)
+        if response.status_code in (401, 403) and request.method == "POST":
+            challenge = response.headers.get("www-authenticate", "")[:_LONGEST_LINE]
+            await response.aclose()
+            self._on_refused(response.status_code, challenge)
+            reason = f"it answered with status {response.status_code}"
+            return _failed(request, response.status_code, reason, challenge=challenge)
+        stream = response.stream
+        assert isinstance(stream, httpx2.AsyncByteStream)
+        response.stream = _Body(stream)
+        return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
+class _Body(httpx2.AsyncByteStream):
+    """A body whose failure the SDK takes for one of this response."""
+
+    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in self._stream:
+                yield chunk
+        except (httpx2.TransportError, OSError) as error:
+            reason = error.message if isinstance(error, ToolError) else type(error).__name__
+            raise httpx2.StreamError(f"The response ended early: {reason}") from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+
+def _failed(request: httpx2.Request, status: int, reason: str, **data: str) -> httpx2.Response:
+    error = {"code": HTTP_FAILED, "message": reason, "data": {"status": status, **data}}
+    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
+    return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)

@@ -1,0 +1,321 @@
+"""The operations of an OpenAPI document: what each sends where, and under which name it is a tool.
+
+This file reads data, and sends nothing. An operation that cannot work is a problem of its own, and of no other.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from .names import NAMELESS, named
+from .operation import Body, Operation, is_json
+from .references import Documents, Unusable
+from .servers import TEMPLATE, Options, server_of
+from .styles import DEFAULT_STYLES, STYLES, Parameter
+
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")
+_ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_MOST_NAME = 64
+_MOST_DESCRIPTION = 4000
+
+# Of headers, those that say where a request goes, how long it is or whose it is: `Accept`, `Content-Type` and
+# `Authorization` are no parameters by the specification, the others would let an argument rewrite the request.
+_NOT_PARAMETERS = frozenset(
+    {"accept", "content-type", "authorization", "host", "connection", "content-length", "expect", "keep-alive", "te"}
+    | {
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "cookie",
+        "proxy-authorization",
+        "proxy-connection",
+        "accept-encoding",
+    }
+)
+_BODY_TYPES = (
+    re.compile(r"application/json"),
+    re.compile(r"application/([\w.-]+\+)?json"),
+    re.compile(r"application/x-www-form-urlencoded"),
+    re.compile(r"multipart/form-data"),
+    re.compile(r"text/.*"),
+    re.compile(r"[\w.+-]+/[\w.+*-]+|\*/\*"),
+)
+
+
+MALFORMED = (TypeError, AttributeError, LookupError, ValueError, RecursionError)
+"""What reading a part raises that is of another type than it has to be, or too deep."""
+
+
+def read_operations(
+    root: Mapping[str, Any], documents: Documents, options: Options
+) -> tuple[list[Operation], list[tuple[str, str]]]:
+    """The operations of *root*, and for each that cannot be a tool its method and path, and why."""
+    found: list[tuple[Operation, bool]] = []
+    problems: list[tuple[str, str]] = []
+    paths = root.get("paths")
+    for path, written in paths.items() if isinstance(paths, dict) else ():
+        if not path.startswith("/"):
+            if not path.startswith("x-"):
+                problems.append((path[:100], "its path does not begin with '/'"))
+            continue
+        try:
+            item, file = documents.followed(written, documents.where)
+        except Unusable as error:
+            problems.append((path, str(error)))
+            continue
+        for method, operation in _methods(item):
+            try:
+                if not isinstance(operation, dict):
+                    raise Unusable("it is not an object")
+                found.append(_read(root, path, method, item, operation, file, documents, options))
+            except Unusable as error:
+                problems.append((f"{method} {path}", str(error)))
+            except MALFORMED as error:
+                problems.append((f"{method} {path}", f"it is not as OpenAPI has it ({type(error).__name__})"))
+    return named(found), problems
+
+
+def _methods(item: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for method in METHODS:
+        if method in item:
+            yield method.upper(), item[method]
+    others = item.get("additionalOperations")
+    yield from others.items() if isinstance(others, dict) else ()
+
+
+def _read(
+    root: Mapping[str, Any],
+    path: str,
+    method: str,
+    item: Mapping[str, Any],
+    operation: Mapping[str, Any],
+    file: str,
+    documents: Documents,
+    options: Options,
+) -> tuple[Operation, bool]:
+    if not _TOKEN.fullmatch(method) or method.upper() in ("TRACE", "CONNECT"):
+        raise Unusable(f"its method '{method[:20]}' is not one that is sent")
+    if not path.isprintable() or {"?", "#", "\\"} & {*path} or any(part in (".", "..") for part in path.split("/")):
+        raise Unusable("its path has parts that no path has")
+    written = operation.get("operationId")
+    is_named = isinstance(written, str) and NAMELESS.sub("_", written).strip("_") != ""
+    wanted = (
+        written
+        if isinstance(written, str) and is_named
+        else f"{method.lower()}{path.replace('{', '').replace('}', '')}"
+    )
+    parameters, schemas = _parameters(item, operation, file, documents)
+    body = _body(operation, file, documents)
+    if body is not None:
+        argument = next(name for name in _spare("body") if name not in schemas)
+        body = replace(body, argument=argument)
+        schemas[argument] = (body.schema, body.file)
+    in_path = {parameter.name for parameter in parameters if parameter.place == "path"}
+    if unknown := [name for name in TEMPLATE.findall(path) if name not in in_path]:
+        raise Unusable(f"its path has '{{{unknown[0][:60]}}}', which is not among its parameters")
+    if unused := in_path - {*TEMPLATE.findall(path)}:
+        raise Unusable(f"its path has no place for its parameter '{min(unused)[:60]}'")
+    tags = operation.get("tags")
+    security = operation.get("security", root.get("security"))
+    made = Operation(
+        name=wanted,
+        method=method,
+        path=path,
+        server=server_of((operation, item, root), documents.where, options),
+        description=_description(operation, item),
+        tags=frozenset(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else frozenset(),
+        parameters=tuple(parameters),
+        schemas=schemas,
+        body=body,
+        responses=_responses(operation, file, documents),
+        security=security if isinstance(security, list) else (),
+    )
+    return made, is_named
+
+
+def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
+    parts: list[str] = ["Deprecated."] if operation.get("deprecated") is True else []
+    for key in ("summary", "description"):
+        text = operation.get(key) or item.get(key)
+        if isinstance(text, str) and text.strip() and text.strip() not in parts:
+            parts.append(text.strip())
+    text = "\n\n".join(parts)
+    return text if len(text) <= _MOST_DESCRIPTION else f"{text[:_MOST_DESCRIPTION]}…"
+
+
+# Parameters
+
+
+def _parameters(
+    item: Mapping[str, Any], operation: Mapping[str, Any], file: str, documents: Documents
+) -> tuple[list[Parameter], dict[str, tuple[Any, str]]]:
+    """The parameters, each with an argument of its own, and the schemas of these."""
+    found: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
+    for holder in (item, operation):
+        listed = holder.get("parameters")
+        for written in listed if isinstance(listed, list) else ():
+            data, where = documents.followed(written, file)
+            name, place = data.get("name"), data.get("in")
+            if not isinstance(name, str) or not name or not isinstance(place, str):
+                raise Unusable("a parameter of it has no name or no place")
+            found[name, place] = (data, where)
+    parameters: list[Parameter] = []
+    schemas: dict[str, tuple[Any, str]] = {}
+    order = ("path", "query", "querystring", "header", "cookie")
+    if unknown := [place for _, place in found if place not in order]:
+        raise Unusable(f"a parameter of it is in '{unknown[0][:40]}', which is no place")
+    for (name, place), (data, where) in sorted(found.items(), key=lambda each: order.index(each[0][1])):
+        if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
+            continue
+        plain = _ARGUMENT.sub("_", name).strip("_")[:_MOST_NAME] or place
+        others = _spare(f"{plain[:50]}_{place}")
+        argument = plain if plain not in schemas else next(each for each in others if each not in schemas)
+        parameter, schema = _parameter(name, data, place, argument)
+        schemas[argument] = _described(schema, data, where)
+        parameters.append(parameter)
+    return parameters, schemas
+
+
+def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) -> tuple[Parameter, Any]:
+    """The parameter, which is *argument* of the tool, and its schema."""
+    required = place == "path" or data.get("required") is True
+    content = data.get("content")
+    if isinstance(content, dict):
+        if len(content) != 1:
+            raise Unusable(f"its parameter '{name[:60]}' has {len(content)} kinds of content, not one")
+        media_type, media = next(iter(content.items()))
+        if not isinstance(media, dict):
+            raise Unusable(f"the content of its parameter '{name[:60]}' is not an object")
+        return Parameter(name, place, argument, "", False, required, False, media_type), media.get("schema", {})
+    if place == "querystring":
+        raise Unusable(f"its parameter '{name[:60]}' is the query, and has no content")
+    style = data.get("style", DEFAULT_STYLES[place])
+    if style not in STYLES[place]:
+        raise Unusable(f"its parameter '{name[:60]}' has the style {str(style)[:40]!r}, which is not one of a {place}")
+    explode = data.get("explode", style in ("form", "cookie", "deepObject"))
+    allow_reserved = data.get("allowReserved") is True
+    return Parameter(name, place, argument, style, explode is True, required, allow_reserved), data.get("schema", {})
+
+
+def _described(schema: Any, data: Mapping[str, Any], file: str) -> tuple[Any, str]:
+    """*schema* with the description of the parameter, where it has none of its own."""
+    text = data.get("description")
+    if not isinstance(text, str) or not isinstance(schema, dict) or "description" in schema:
+        return schema, file
+    if "$ref" in schema:
+        return {"allOf": [schema], "description": text}, file
+    return {**schema, "description": text}, file
+
+
+def _spare(name: str) -> Iterator[str]:
+    yield name
+    number = 2
+    while True:
+        yield f"{name}_{number}"
+        number += 1
+
+
+# Bodies and responses
+
+
+def media_of(content: Mapping[str, Any]) -> str | None:
+    """The media type of *content* that is sent, of those that it lists."""
+    types = [each for each in content if isinstance(each, str)]
+    for pattern in _BODY_TYPES:
+        for each in types:
+            if pattern.fullmatch(each.partition(";")[0].strip().lower()):
+                return each
+    return None
+
+
+def _body(operation: Mapping[str, Any], file: str, documents: Documents) -> Body | None:
+    if "requestBody" not in operation:
+        return None
+    data, where = documents.followed(operation["requestBody"], file)
+    content = data.get("content")
+    if not isinstance(content, dict) or (media_type := media_of(content)) is None:
+        raise Unusable("its body has no content")
+    if not media_type.isascii() or not media_type.isprintable():
+        raise Unusable("its body has a media type that cannot be sent")
+    media = content[media_type] if isinstance(content[media_type], dict) else {}
+    schema = media.get("schema", {})
+    plain = media_type.partition(";")[0].strip().lower()
+    required = data.get("required") is True
+    encoding = media.get("encoding")
+    parts = (
+        {name: each for name, each in encoding.items() if isinstance(each, dict)} if isinstance(encoding, dict) else {}
+    )
+    if plain in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        shape, place = documents.followed(schema, where)
+        bytes_in = (
+            frozenset(_byte_fields(shape, place, parts, documents))
+            if plain.startswith("multipart")
+            else frozenset[str]()
+        )
+        if bytes_in:
+            schema, where = _with_base64(shape, bytes_in), place
+        if not isinstance(shape.get("properties", {}), dict):
+            raise Unusable("the properties of its form are not an object")
+        return Body(media_type, schema, where, required, parts=parts, bytes_in=bytes_in)
+    if is_json(plain):
+        return Body(media_type, schema, where, required)
+    if plain.startswith("text/"):
+        return Body(media_type, schema or {"type": "string"}, where, required)
+    if "*" in plain:
+        media_type = "application/octet-stream"
+    notes = {"description": f"The content, of type {media_type}."}
+    return Body(media_type, {"type": "string", "format": "binary", **notes}, where, required, bytes_in=frozenset({""}))
+
+
+def _byte_fields(
+    shape: Mapping[str, Any], file: str, parts: Mapping[str, Mapping[str, Any]], documents: Documents
+) -> Iterator[str]:
+    properties = shape.get("properties")
+    for name, written in properties.items() if isinstance(properties, dict) else ():
+        schema, where = documents.followed(written, file) if isinstance(written, dict) else ({}, file)
+        if schema.get("type") == "array":
+            schema, where = documents.followed(schema.get("items", {}), where)
+        content_type = parts.get(name, {}).get("contentType")
+        is_binary = schema.get("format") == "binary" or "contentMediaType" in schema
+        is_untyped = "type" not in schema and isinstance(content_type, str) and not is_json(content_type)
+        if (is_binary or (is_untyped and not content_type.startswith("text/"))) and "contentEncoding" not in schema:  # type: ignore[union-attr]  # text where it is untyped
+            yield name
+
+
+def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str, Any]:
+    """The schema of a form with text in base64 where it has bytes."""
+    properties = dict(shape["properties"])
+    for name in names:
+        written = properties[name]
+        notes = {key: written[key] for key in ("title", "description") if key in written}
+        one = {"type": "string", "format": "binary"}
+        is_list = isinstance(written, dict) and written.get("type") == "array"
+        properties[name] = {"type": "array", "items": one, **notes} if is_list else {**one, **notes}
+    return {**shape, "properties": properties}
+
+
+def _responses(operation: Mapping[str, Any], file: str, documents: Documents) -> tuple[tuple[Any, str], ...]:
+    """What each success brings, where all bring JSON with a schema; nothing otherwise."""
+    listed = operation.get("responses")
+    found: list[tuple[Any, str]] = []
+    codes = [code for code in listed if str(code)[:1] == "2"] if isinstance(listed, dict) else []
+    if isinstance(listed, dict) and not codes and "default" in listed:
+        return ()
+    for code in codes:
+        try:
+            response, where = documents.followed(listed[code], file)  # type: ignore[index]  # it has codes
+        except Unusable:
+            return ()
+        content = response.get("content")
+        kinds = list(content) if isinstance(content, dict) else []
+        if not kinds or not all(is_json(kind) and isinstance(content[kind], dict) for kind in kinds):  # type: ignore[index]
+            return ()
+        for kind in kinds:
+            schema = content[kind].get("schema")  # type: ignore[index]
+            if not isinstance(schema, dict) or not schema:
+                return ()
+            if all(schema != each for each, _ in found):
+                found.append((schema, where))
+    return tuple(found)

@@ -1,0 +1,183 @@
+"""One request of an operation: its target, its headers and its body, of checked arguments. This file sends nothing.
+
+Arguments decide over values, and over nothing else: not over the host, the path around a parameter, the names of
+headers or the bounds of a part. Raises ToolError `invalid_arguments` for values that cannot be sent.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from secrets import token_hex
+from typing import Any
+from urllib.parse import quote, quote_plus, urlsplit
+
+import pydantic_core
+
+from ...core import ToolError
+from .operation import Body, Operation, is_json
+from .styles import Parameter, cookie_pairs, header_text, path_text, query_pairs, query_text, text_of
+
+MOST_BYTES = 32 * 1024**2
+"""How much the body of a request may have."""
+_ACCEPT = "application/json, text/*;q=0.9, */*;q=0.8"
+
+
+@dataclass(slots=True)
+class Prepared:
+    """A request to *origin*, but for its credentials."""
+
+    method: str
+    origin: str
+    path: str
+    query: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """The members of the query, encoded. A name with no value in it is written alone."""
+    headers: dict[str, str] = field(default_factory=dict[str, str])
+    cookies: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    content: bytes | None = None
+    raw_query: str = ""
+
+    def target(self) -> str:
+        members = [f"{name}={text}" for name, text in self.query]
+        query = "&".join([self.raw_query, *members] if self.raw_query else members)
+        return f"{self.path}?{query}" if query else self.path
+
+
+def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
+    """The request of *operation* with *arguments*."""
+    server = urlsplit(operation.server)
+    request = Prepared(operation.method, f"{server.scheme}://{server.netloc}", "")
+    request.headers["accept"] = _ACCEPT
+    try:
+        path = operation.path
+        in_path: dict[str, str] = {}
+        for parameter in operation.parameters:
+            if (value := arguments.get(parameter.argument)) is None and not parameter.required:
+                continue
+            if parameter.place == "path":
+                in_path[parameter.name] = path_text(parameter, value)
+            else:
+                _put(request, parameter, value)
+        request.path = server.path + _path(path, in_path)
+        if operation.body is not None and operation.body.argument in arguments:
+            _put_body(request, operation.body, arguments[operation.body.argument])
+    except UnicodeEncodeError:
+        raise ToolError("An argument has half of a surrogate pair in it.", "invalid_arguments") from None
+    if request.content is not None and len(request.content) > MOST_BYTES:
+        raise ToolError(f"The body would have more than {MOST_BYTES} bytes.", "invalid_arguments")
+    return request
+
+
+def _path(template: str, values: Mapping[str, str]) -> str:
+    """*template* with *values*, each put in once: one that looks like a placeholder stays a value."""
+    parts: list[str] = []
+    rest = template
+    while rest:
+        before, brace, rest = rest.partition("{")
+        parts.append(quote(before, safe="/!$&'()*+,;=:@%~"))
+        if brace:
+            name, _, rest = rest.partition("}")
+            parts.append(values[name])
+    return "".join(parts)
+
+
+def _put(request: Prepared, parameter: Parameter, value: Any) -> None:
+    match parameter.place:
+        case "querystring":
+            request.raw_query = query_text(value, parameter.media_type or "")
+        case "header":
+            request.headers[parameter.name] = header_text(parameter, value)
+        case "cookie":
+            request.cookies += cookie_pairs(parameter, value)
+        case _:
+            request.query += query_pairs(parameter, value)
+
+
+# Bodies
+
+
+def _put_body(request: Prepared, body: Body, value: Any) -> None:
+    plain = body.media_type.partition(";")[0].strip().lower()
+    media_type = body.media_type
+    if plain == "application/x-www-form-urlencoded":
+        content = _form(body, value).encode()
+    elif plain == "multipart/form-data":
+        boundary = token_hex(16)
+        content = _multipart(body, value, boundary)
+        media_type = f"multipart/form-data; boundary={boundary}"
+    elif is_json(plain):
+        content = pydantic_core.to_json(value)
+    elif body.bytes_in:
+        content = _bytes(body.argument, value)
+    else:
+        content = text_of(value).encode()
+        media_type = media_type if "charset" in media_type.lower() else f"{media_type}; charset=utf-8"
+    request.content = content
+    request.headers["content-type"] = media_type
+
+
+def _form(body: Body, value: Any) -> str:
+    members: list[str] = []
+    for name, each in _members(body, value):
+        encoding = body.parts.get(name, {})
+        content_type = encoding.get("contentType")
+        style = encoding.get("style", "form")
+        if not {"style", "explode", "allowReserved"} & encoding.keys() and (
+            isinstance(content_type, str) or (isinstance(each, list) and any(isinstance(one, dict) for one in each))
+        ):
+            members.append(f"{quote_plus(name)}={quote_plus(text_of(each))}")
+            continue
+        if style not in ("form", "spaceDelimited", "pipeDelimited", "deepObject"):
+            style = "form"
+        explode = encoding.get("explode", style in ("form", "deepObject")) is True
+        if isinstance(each, dict) and "style" not in encoding:  # an object is JSON, unless a style is named
+            members.append(f"{quote_plus(name)}={quote_plus(text_of(each))}")
+            continue
+        parameter = Parameter(name, "query", body.argument, style, explode)
+        # A form writes a space as `+`, and `%2B` is a plus: both sides agree on `%20`, too.
+        members += [f"{key}={text}" for key, text in query_pairs(parameter, each)]
+    return "&".join(members)
+
+
+def _multipart(body: Body, value: Any, boundary: str) -> bytes:
+    parts: list[bytes] = []
+    for name, each in _members(body, value):
+        encoding = body.parts.get(name, {})
+        for one in each if isinstance(each, list) else [each]:
+            content_type = _part_type(encoding, one, is_bytes=name in body.bytes_in)
+            content = _bytes(f"{body.argument}.{name}", one) if name in body.bytes_in else text_of(one).encode()
+            quoted = _quoted(name)
+            filename = f'; filename="{quoted}"' if name in body.bytes_in else ""
+            head = f'--{boundary}\r\nContent-Disposition: form-data; name="{quoted}"{filename}\r\n'
+            kind = "" if content_type is None else f"Content-Type: {content_type}\r\n"
+            parts.append(f"{head}{kind}\r\n".encode() + content + b"\r\n")
+    return b"".join(parts) + f"--{boundary}--\r\n".encode()
+
+
+def _part_type(encoding: Mapping[str, Any], value: Any, *, is_bytes: bool) -> str | None:
+    written = encoding.get("contentType")
+    if isinstance(written, str):
+        first = written.partition(",")[0].strip()
+        if "*" not in first and first.isascii() and first.isprintable():
+            return first
+    if is_bytes:
+        return "application/octet-stream"
+    return "application/json" if isinstance(value, dict) else None
+
+
+def _members(body: Body, value: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(value, dict):
+        raise ToolError(f"'{body.argument}' is an object, whose members are the fields of a form.", "invalid_arguments")
+    yield from ((name, each) for name, each in value.items() if each is not None)
+
+
+def _quoted(name: str) -> str:
+    """The name of a part, as browsers write it."""
+    return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
+
+
+def _bytes(argument: str, value: Any) -> bytes:
+    try:
+        return base64.b64decode(value if isinstance(value, str) else "?", validate=True)
+    except (binascii.Error, ValueError):
+        raise ToolError(f"'{argument}' is not valid base64.", "invalid_arguments") from None

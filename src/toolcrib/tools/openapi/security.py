@@ -1,0 +1,207 @@
+"""Security schemes as what a tool requires of the broker, and how a credential is put into a request.
+
+A document is a stranger's: it names where credentials go, so it must not choose which. What it asks for by itself are
+secrets under a name that begins with the host they are sent to; any other credential is one that the operator mapped to
+a scheme, or one of a provider of the catalogue, which goes to that provider's hosts only.
+"""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote, urlsplit
+
+from ...core import Credential, Requirement, Secret, SetupError, ToolAuth, ToolError
+from .references import Documents, Unusable
+
+Where = Literal["header", "query", "cookie"]
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """One scheme: the *required* credential, and where it is put. *kind* is `key`, `bearer` or `basic`."""
+
+    required: Requirement
+    kind: Literal["key", "bearer", "basic"]
+    where: Where = "header"
+    name: str = "Authorization"
+
+    @property
+    def provider(self) -> str:
+        return self.required.provider if isinstance(self.required, ToolAuth) else self.required.name
+
+
+Mapped = Mapping[str, Requirement | None]
+"""By scheme, what the operator has chosen for it; None for nothing."""
+
+
+def read_mapping(written: Mapping[str, Any]) -> Mapped:
+    """The credentials in *written*: 'PROVIDER', 'secret:NAME' or 'none' by scheme. Raises SetupError."""
+    found: dict[str, Requirement | None] = {}
+    for scheme, text in written.items():
+        if isinstance(text, ToolAuth | Secret) or text is None:
+            found[scheme] = text
+        elif not isinstance(text, str) or not text or text == "secret:":
+            raise SetupError(f"The credentials of '{scheme}' are a provider, 'secret:NAME' or 'none'.")
+        elif text.startswith("secret:"):
+            found[scheme] = Secret(text.removeprefix("secret:"))
+        else:
+            found[scheme] = None if text == "none" else ToolAuth(text)
+    return found
+
+
+class Security:
+    """The security schemes of a document."""
+
+    def __init__(self, root: Mapping[str, Any], documents: Documents, mapped: Mapped) -> None:
+        components = root.get("components")
+        schemes = components.get("securitySchemes") if isinstance(components, dict) else None
+        self._schemes: Mapping[str, Any] = schemes if isinstance(schemes, dict) else {}
+        self._documents = documents
+        self._mapped = mapped
+        if unknown := [name for name in mapped if name not in self._schemes]:
+            has = ", ".join(self._schemes) or "none"
+            raise SetupError(f"The document has no security scheme '{unknown[0]}'. It has: {has}.")
+
+    def applied(self, alternatives: Sequence[Any], server: str) -> tuple[Applied, ...]:
+        """What is required for one of *alternatives*: one that the operator mapped, else the first that works.
+
+        Raises Unusable where none works.
+        """
+        if not alternatives:
+            return ()
+        problems: list[str] = []
+        usable: list[tuple[bool, int, tuple[Applied, ...]]] = []
+        for number, alternative in enumerate(alternatives):
+            if not isinstance(alternative, dict):
+                continue
+            try:
+                made = tuple(
+                    one for name, scopes in alternative.items() if (one := self._one(name, scopes, server)) is not None
+                )
+            except Unusable as error:
+                problems.append(str(error))
+                continue
+            is_mapped = bool(alternative) and all(name in self._mapped for name in alternative)
+            usable.append((not is_mapped, number, made))
+        if not usable:
+            raise Unusable("; ".join(dict.fromkeys(problems)) or "its security is not a list of schemes")
+        # Where nothing is mapped, and none is needed, nobody is asked.
+        return min(usable, key=lambda each: (each[0], bool(each[2]), each[1]))[2]
+
+    def _one(self, name: str, scopes: Any, server: str) -> Applied | None:
+        if name not in self._schemes:
+            raise Unusable(f"its security scheme '{name[:60]}' is not declared")
+        scheme, _ = self._documents.followed(self._schemes[name], self._documents.where)
+        required = self._mapped.get(name, Secret(f"{_host(server)}/{name}"))
+        if required is None:
+            return None
+        wanted = tuple(scope for scope in scopes if isinstance(scope, str)) if isinstance(scopes, list) else ()
+        match scheme.get("type"):
+            case "apiKey":
+                where, key = scheme.get("in"), scheme.get("name")
+                if where not in ("header", "query", "cookie") or not isinstance(key, str) or not _is_token(key):
+                    raise Unusable(f"its security scheme '{name[:60]}' does not say where the key goes")
+                return Applied(required, "key", where, key)
+            case "http":
+                kind = str(scheme.get("scheme", "")).lower()
+                if kind == "bearer":
+                    return Applied(required, "bearer")
+                if kind == "basic":
+                    return Applied(required, "basic")
+                raise Unusable(f"its security scheme '{name[:60]}' is HTTP '{kind[:40]}', which is not supported")
+            case "oauth2":
+                if name in self._mapped:
+                    if isinstance(required, ToolAuth) and not required.scopes and required.handler in (None, "oauth2"):
+                        required = ToolAuth(required.provider, required.handler, wanted)
+                    return Applied(required, "bearer")
+                return Applied(_known_provider(scheme, server, wanted) or required, "bearer")
+            case "openIdConnect":
+                return Applied(required, "bearer")
+            case kind:
+                raise Unusable(f"its security scheme '{name[:60]}' is of type '{str(kind)[:40]}', not supported")
+
+
+def apply(
+    applied: Applied,
+    credential: Credential | None,
+    url: str,
+    headers: dict[str, str],
+    query: list[tuple[str, str]],
+    cookies: list[tuple[str, str]],
+) -> None:
+    """Put *credential* into a request to *url*. Raises ToolError where it may not go there."""
+    if credential is None:
+        raise ToolError(f"There are no credentials for '{applied.provider}'.", "unauthorized")
+    if credential.kind == "keypair":
+        raise ToolError(f"The credentials of '{applied.provider}' sign requests, and are not sent.", "unauthorized")
+    if credential.hosts:
+        from ...net import Guard
+
+        # Plain http to a host that is allowed is checked where the connection is made, too.
+        Guard(hosts=credential.hosts, allow=credential.allow).check(url)
+    elif credential.kind != "secret":
+        raise ToolError(
+            f"Nothing says where the credentials of '{applied.provider}' may be sent: its table in the catalogue has "
+            "no 'hosts'.",
+            "denied",
+        )
+    secret = credential.secret
+    if credential.kind == "basic" or applied.kind == "basic":
+        secret = base64.b64encode(secret.encode()).decode()
+    if not (secret.isascii() and secret.isprintable()):
+        raise ToolError(f"The credentials of '{applied.provider}' have characters that cannot be sent.", "unauthorized")
+    if credential.kind != "secret":
+        _set(headers, credential.header, credential.header_value)
+    elif applied.where == "query":
+        name = quote(applied.name, safe="")
+        query[:] = [*(member for member in query if member[0] != name), (name, quote(secret, safe=""))]
+    elif applied.where == "cookie":
+        value = quote(secret, safe="!#$&'()*+/:<=>?@[]^_`{|}~-.")
+        cookies[:] = [*(each for each in cookies if each[0] != applied.name), (applied.name, value)]
+    else:
+        prefix = {"key": "", "bearer": "Bearer ", "basic": "Basic "}[applied.kind]
+        _set(headers, applied.name, prefix + secret)
+
+
+def _set(headers: dict[str, str], name: str, value: str) -> None:
+    """Put a header in the place of one of that name, which an argument may have given."""
+    for other in [other for other in headers if other.lower() == name.lower()]:
+        del headers[other]
+    headers[name] = value
+
+
+def _known_provider(scheme: Mapping[str, Any], server: str, scopes: tuple[str, ...]) -> ToolAuth | None:
+    """The provider of the catalogue whose endpoints *scheme* names, if *server* is one of its hosts."""
+    try:
+        from ...auth.catalogue import builtin_catalogue
+        from ...net import Guard
+    except (ImportError, SetupError):
+        return None
+    flows = scheme.get("flows")
+    named = [flow for flow in flows.values() if isinstance(flow, dict)] if isinstance(flows, dict) else []
+    urls = {flow.get(key) for flow in named for key in ("tokenUrl", "authorizationUrl")} - {None}
+    for provider, table in builtin_catalogue().items():
+        oauth2 = table.oauth2
+        if oauth2 is None or not urls & {oauth2.token_url, oauth2.authorize_url}:
+            continue
+        hosts = [host for host in table.hosts if "{" not in host]
+        try:
+            Guard(hosts=hosts).check(server)
+        except ToolError:
+            continue
+        return ToolAuth(provider, "oauth2", scopes if oauth2.scoped else ())
+    return None
+
+
+def _host(server: str) -> str:
+    parts = urlsplit(server)
+    host = parts.hostname or ""
+    usual = {"https": 443, "http": 80}.get(parts.scheme)
+    return host if parts.port in (None, usual) else f"{host}:{parts.port}"
+
+
+def _is_token(text: str) -> bool:
+    if text.lower() in ("host", "connection", "content-length", "transfer-encoding"):
+        return False
+    return text.isascii() and text.isprintable() and not {*' ,;="\\/()<>@[]{}'} & {*text}

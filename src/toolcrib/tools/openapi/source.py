@@ -1,0 +1,313 @@
+"""An OpenAPI document as a source of tools: one for each of its operations."""
+
+import asyncio
+import functools
+import hashlib
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from ipaddress import ip_address
+from pathlib import Path
+from time import monotonic
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolError, ToolSpec, in_thread
+from ..address import DOCUMENT
+from ..from_schema import from_work
+from ..function import Tool
+from ..modules import LoadProblem
+from ..permissions import Permissions
+from .operation import Operation
+from .operations import MALFORMED, read_operations
+from .promise import promise, promised_json
+from .references import Documents, Unusable
+from .schemas import Schemas
+from .security import Applied, Security, read_mapping
+from .send import Clients, call
+from .servers import Options, require_version
+from .text import MOST_BYTES, is_openapi, read_text
+
+LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
+_FRESH_S = 5.0
+_ASK_S = 5.0
+_TIMEOUT_S = 60.0
+
+_HINTS: Mapping[str, Hints] = {
+    **dict.fromkeys(
+        ("GET", "HEAD", "OPTIONS", "QUERY"),
+        Hints(read_only=True, destructive=False, idempotent=True, open_world=True),
+    ),
+    **dict.fromkeys(("PUT", "DELETE"), Hints(read_only=False, destructive=True, idempotent=True, open_world=True)),
+    "PATCH": Hints(read_only=False, destructive=True, idempotent=False, open_world=True),
+}
+_OTHER = Hints(read_only=False, idempotent=False, open_world=True)
+
+
+def openapi_source(
+    address: str | Path,
+    *,
+    server: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    auth: Mapping[str, Any] | None = None,
+    methods: Sequence[str] | None = None,
+    external_refs: bool = False,
+    output_schemas: bool = True,
+    permissions: Permissions | None = None,
+) -> "OpenAPISource":
+    """The operations of the OpenAPI document at *address*, a file or a URL, as a source of tools.
+
+    *server* is where requests go, in place of what the document says, and *variables* are those of its servers. *auth*
+    is what each security scheme stands for: a `ToolAuth`, a `Secret`, 'PROVIDER', 'secret:NAME', or 'none'. *methods*
+    leaves out the operations of others. With *external_refs*, references may lead to files in the document's folder, or
+    to its origin. Without *output_schemas*, nothing is promised of results, and nothing of them is checked. Of
+    *permissions*, `hosts` are the only ones that may be reached, and `private_hosts` those that may be though they
+    are private.
+
+    Raises LoadError for a document that cannot be read or has no operation that can be a tool, and SetupError for
+    options that do not fit it.
+    """
+    return OpenAPISource(
+        str(address).removeprefix(DOCUMENT),
+        Options(server, dict(variables or {})),
+        auth=dict(auth or {}),
+        methods=None if methods is None else frozenset(method.upper() for method in methods),
+        external_refs=external_refs,
+        output_schemas=output_schemas,
+        permissions=permissions or Permissions(),
+    )
+
+
+class OpenAPISource(Source):
+    """The tools of one document. It is read when this is made, and again at each later start."""
+
+    def __init__(
+        self,
+        address: str,
+        options: Options,
+        *,
+        auth: Mapping[str, Any],
+        methods: frozenset[str] | None,
+        external_refs: bool,
+        output_schemas: bool,
+        permissions: Permissions,
+    ) -> None:
+        self.address = address
+        self.problems: Sequence[LoadProblem] = ()
+        """The operations that cannot be tools, each with the reason."""
+        self._options = options
+        self._auth = read_mapping(auth)
+        self._methods = methods
+        self._external_refs = external_refs
+        self._output_schemas = output_schemas
+        self._permissions = permissions
+        self._tools: list[Tool[..., Any]] = []
+        self._clients = Clients((), ())
+        self._digest = b""
+        self._load()
+
+    def __str__(self) -> str:
+        return f"{DOCUMENT}{self.address}"
+
+    @property
+    def state_key(self) -> str:
+        return str(self)
+
+    def tools(self) -> Sequence[Tool[..., Any]]:
+        return self._tools
+
+    async def start(self) -> None:
+        if monotonic() - self._read_at > _FRESH_S and await in_thread(self._load):
+            self.changed()
+
+    async def stop(self) -> None:
+        self._read_at = 0.0
+        await self._clients.close()
+
+    def _load(self) -> bool:
+        """Read the document. Returns whether it is another one than before. Raises LoadError and SetupError."""
+        data, where = self._read(self.address)
+        self._read_at = monotonic()
+        if (digest := hashlib.sha256(data).digest()) == self._digest and not self._external_refs:
+            return False
+        root = read_text(data, self.address)
+        version = require_version(root, self.address)
+        documents = Documents(root, where, functools.partial(self._external, where))
+        operations, unusable = read_operations(root, documents, self._options)
+        if self._methods is not None:
+            operations = [each for each in operations if each.method in self._methods]
+        security = Security(root, documents, self._auth)
+        schemas = Schemas(documents, is_old=version == "3.0")
+        allow = (*self._permissions.private_hosts, *(LOOPBACK if _is_here(where) else ()))
+        refused = {server: self._refused(server, allow) for server in {each.server for each in operations}}
+        clients = Clients(sorted(_netloc(server) for server, why in refused.items() if why is None), allow)
+        tools: list[Tool[..., Any]] = []
+        for operation in operations:
+            try:
+                if (why := refused[operation.server]) is not None:
+                    raise Unusable(why)
+                applied = security.applied(operation.security, operation.server)
+                tools.append(_tool(operation, applied, schemas, clients, promises=self._output_schemas))
+            except (Unusable, DefinitionError) as error:
+                why = (
+                    str(error)
+                    .removeprefix(f"Tool '{operation.name}': ")
+                    .replace("parameters=", "its arguments' schema")
+                )
+                unusable.append((operation.label, why))
+            except MALFORMED as error:
+                unusable.append((operation.label, f"it is not as OpenAPI has it ({type(error).__name__})"))
+        problems = [LoadProblem(self.address, f"{label} is left out: {why.rstrip('.')}.") for label, why in unusable]
+        if not tools:
+            reasons = "\n".join(str(problem) for problem in problems[:20])
+            raise LoadError(reasons or f"{self.address} has no operations.")
+        self._tools, self.problems, self._digest, self._clients = tools, problems, digest, clients
+        return True
+
+    def _refused(self, server: str, allow: Sequence[str]) -> str | None:
+        """Why *server* may not be reached; None where it may."""
+        from ...net import Guard
+
+        try:
+            Guard(hosts=[_netloc(server)], allow=allow).check(server)
+            Guard(hosts=self._permissions.hosts or None, allow=allow).check(server)
+        except SetupError as error:
+            return str(error)
+        except ToolError as error:
+            host = urlsplit(server).hostname
+            where = f'its [[source]] says so: `allow = {{ private_hosts = ["{host}"] }}`'
+            return f"{str(error).rstrip('.')}. If it may be, {where}"
+        return None
+
+    def _external(self, where: str, address: str) -> Any:
+        """The JSON value at *address*, which a reference of the document at *where* leads to."""
+        if not self._external_refs:
+            raise LoadError("it leads to another file, and `external_refs` is not set")
+        if address.startswith("file:"):
+            folder, file = _path_of(where).parent.resolve(), _path_of(address).resolve()
+            if not where.startswith("file:") or not file.is_relative_to(folder):
+                raise LoadError("it leads out of the folder of the document")
+        elif urlsplit(address)[:2] != urlsplit(where)[:2]:
+            raise LoadError("it leads to another server than that of the document")
+        data, _ = self._read(str(_path_of(address)) if address.startswith("file:") else address)
+        return read_text(data, address[:100])
+
+    def _read(self, address: str) -> tuple[bytes, str]:
+        """What is at *address*, a path or a URL, and where it was found, as a URL. Raises LoadError."""
+        if "://" not in address:
+            path = Path(address).expanduser()
+            try:
+                with path.open("rb") as file:
+                    return file.read(MOST_BYTES + 1), path.resolve().as_uri()
+            except OSError as error:
+                raise LoadError(f"{path} cannot be read: {error.strerror}.") from None
+        allow = (*self._permissions.private_hosts, *(LOOPBACK if _is_here(address) else ()))
+        with ThreadPoolExecutor(1) as thread:  # a loop of its own: one may be running here
+            return thread.submit(asyncio.run, _fetched(address, allow)).result()
+
+
+def has_document(url: str) -> bool:
+    """Whether an OpenAPI document is at *url*, as far as that is known within a few seconds."""
+    allow = LOOPBACK if _is_here(url) else ()
+
+    async def found() -> bool:
+        async with asyncio.timeout(_ASK_S):
+            return is_openapi((await _fetched(url, allow))[0])
+
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, found()).result()
+    except (LoadError, TimeoutError):
+        return False
+
+
+async def _fetched(url: str, allow: Sequence[str]) -> tuple[bytes, str]:
+    import httpx2
+
+    from ...net import client
+
+    accept = "application/json, application/yaml;q=0.9, */*;q=0.5"
+    try:
+        async with client(allow=allow, max_bytes=MOST_BYTES, follow_redirects=True) as http:
+            response = await http.get(url, headers={"accept": accept})
+    except ToolError as error:
+        raise LoadError(f"{url} cannot be fetched: {error}") from None
+    except (httpx2.HTTPError, httpx2.InvalidURL) as error:
+        raise LoadError(f"{url} cannot be fetched: {type(error).__name__}.") from None
+    if response.status_code != 200:
+        raise LoadError(f"{url} cannot be fetched: the server answers with HTTP {response.status_code}.")
+    return response.content, str(response.url)
+
+
+def _is_here(where: str) -> bool:
+    """Whether the document at *where* is of this computer: a file, or at a loopback address."""
+    host = urlsplit(where).hostname
+    if where.startswith("file:") or host == "localhost":
+        return True
+    try:
+        return ip_address(host or "").is_loopback
+    except ValueError:
+        return False
+
+
+def _path_of(url: str) -> Path:
+    return Path(unquote(urlsplit(url).path))
+
+
+def _netloc(server: str) -> str:
+    parts = urlsplit(server)
+    return parts.netloc if parts.port or parts.scheme == "https" else f"{parts.netloc}:80"
+
+
+# Tools
+
+
+def _tool(
+    operation: Operation, applied: Sequence[Applied], schemas: Schemas, clients: Clients, *, promises: bool
+) -> Tool[..., Any]:
+    properties, definitions = schemas.closed(operation.schemas, "sent")
+    required = [each.argument for each in operation.parameters if each.required]
+    if operation.body is not None and operation.body.required:
+        required.append(operation.body.argument)
+    input_schema = {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+        **({"$defs": definitions} if definitions else {}),
+    }
+    output_schema = promise(operation, schemas) if promises else None
+    requirements = tuple(dict.fromkeys(one.required for one in applied))
+    spec = ToolSpec(
+        name=operation.name,
+        description=operation.description or operation.label,
+        input_schema=input_schema,
+        output_schema=output_schema,
+        hints=_HINTS.get(operation.method, _OTHER),
+        auth=requirements or None,
+        tags=operation.tags,
+        timeout_s=_TIMEOUT_S,
+    )
+    made = from_work(
+        spec,
+        functools.partial(call, operation, applied, clients),
+        encode=None if output_schema is None else functools.partial(promised_json, output_schema),
+        fn=functools.partial(_run_nowhere_else, operation.name, _digest(operation, applied)),
+        home=__name__,
+    )
+    made.requires = {
+        "hosts": [_netloc(operation.server)],
+        "request": f"{operation.method} {operation.server}{operation.path}",
+        **({"credentials": [f"{one.kind} in {one.where} {one.name}" for one in applied]} if applied else {}),
+    }
+    return made
+
+
+def _digest(operation: Operation, applied: Sequence[Applied]) -> str:
+    """What the operation sends where, as one text: an approval is bound to it."""
+    body = operation.body and (operation.body.media_type, sorted(operation.body.bytes_in), operation.body.parts)
+    data = (operation.method, operation.server, operation.path, operation.parameters, body, applied)
+    return hashlib.sha256(repr(data).encode()).hexdigest()
+
+
+def _run_nowhere_else(name: str, digest: str, /, **_: Any) -> Any:
+    raise TypeError(f"'{name}' is an operation of an API ({digest[:8]}): call it by a workbench.")

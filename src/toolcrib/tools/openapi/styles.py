@@ -1,0 +1,188 @@
+"""How OpenAPI parameters are written into a path, a query, a header or a cookie: styles, `explode`, `allowReserved`.
+
+Pure functions of JSON values. Whatever a value is, it stays where it is put: what would end a segment, a member of a
+query, a header or a cookie is percent-encoded, or refused. Raises ToolError `invalid_arguments`.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import quote, unquote
+
+import pydantic_core
+
+from ...core import ToolError
+
+Place = Literal["path", "query", "header", "cookie", "querystring"]
+
+DEFAULT_STYLES: Mapping[str, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+STYLES: Mapping[str, tuple[str, ...]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form", "cookie"),
+}
+
+# Of the reserved characters of RFC 3986, those that neither end a query nor separate or decode what is in it.
+_RESERVED_QUERY = "!$'()*,/:;?@"
+_RESERVED_PATH = "!$&'()*+,:;=@"
+_TRIPLE = re.compile(r"(%[0-9A-Fa-f]{2})")
+_HEADER = re.compile(r"[\x20-\x7e\t]*")
+_COOKIE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*")
+_BETWEEN = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: its *name* on the wire, its *place*, and the *argument* of the tool that it is."""
+
+    name: str
+    place: Place
+    argument: str
+    style: str
+    explode: bool
+    required: bool = False
+    allow_reserved: bool = False
+    media_type: str | None = None
+    """Where it is written as content of this type, and not by a style."""
+
+
+def text_of(value: Any) -> str:
+    """A JSON scalar as text, as JSON writes it; what is nested, as JSON."""
+    return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
+
+
+def path_text(parameter: Parameter, value: Any) -> str:
+    """What stands in the path for `{name}`."""
+    encode = _encoder(_RESERVED_PATH if parameter.allow_reserved else "", triples=False)
+    if parameter.media_type is not None:
+        written = encode(text_of(value))
+    else:
+        pairs = _pairs(value)
+        first, between = {"simple": ("", ","), "label": (".", "."), "matrix": (";", ";")}[parameter.style]
+        name = encode(parameter.name)
+        if parameter.style == "matrix" and not (parameter.explode and pairs is not None):
+            if parameter.explode and isinstance(value, list):
+                written = "".join(f";{name}={encode(text_of(each))}" for each in value)
+            else:
+                inner = ",".join(encode(text_of(each)) for each in _flat(value))
+                written = f";{name}={inner}" if inner else f";{name}"
+        else:
+            between = between if parameter.explode else ","
+            written = first + between.join(_joined(value, parameter.explode, encode))
+    _require_inside(parameter, value, written)
+    return written
+
+
+def query_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
+    """The members of the query, encoded: names, and values."""
+    encode = _encoder(_RESERVED_QUERY if parameter.allow_reserved else "", triples=parameter.allow_reserved)
+    name = quote(parameter.name, safe="")
+    pairs = _pairs(value)
+    if parameter.media_type is not None:
+        yield name, encode(text_of(value))
+    elif parameter.style == "deepObject":
+        yield from ((quote(each, safe=""), encode(text)) for each, text in _deep(parameter.name, value))
+    elif pairs is not None and parameter.explode and parameter.style == "form":
+        yield from ((quote(key, safe=""), encode(text_of(each))) for key, each in pairs)
+    elif isinstance(value, list) and parameter.explode:
+        yield from ((name, encode(text_of(each))) for each in value)
+    elif not isinstance(value, list | dict):
+        yield name, encode(text_of(value))
+    elif flat := _flat(value):
+        yield name, _BETWEEN[parameter.style].join(encode(text_of(each)) for each in flat)
+
+
+def query_text(value: Any, media_type: str) -> str:
+    """A whole query, of a parameter that is one: members of an object, or JSON."""
+    if media_type == "application/x-www-form-urlencoded" and isinstance(value, dict):
+        members = ((Parameter(name, "query", "", "form", True), each) for name, each in value.items())
+        return "&".join(f"{name}={text}" for member, each in members for name, text in query_pairs(member, each))
+    return quote(text_of(value), safe="")
+
+
+def header_text(parameter: Parameter, value: Any) -> str:
+    """The value of a header. It is not percent-encoded."""
+    if parameter.media_type is not None:
+        written = text_of(value)
+    else:
+        written = ",".join(_joined(value, parameter.explode, lambda text: text))
+    if not _HEADER.fullmatch(written) or written != written.strip():
+        raise _invalid(parameter, "is sent in a header, which takes printable ASCII characters in one line")
+    return written
+
+
+def cookie_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
+    """The cookies, as they are sent."""
+    if parameter.style == "cookie" and parameter.media_type is None:
+        pairs: list[tuple[str, Any]]
+        if isinstance(value, list | dict) and not parameter.explode:
+            raise _invalid(parameter, "is a list or an object, which a cookie does not take")
+        if isinstance(value, list):
+            pairs = [(parameter.name, each) for each in value]
+        else:
+            pairs = _pairs(value) or [(parameter.name, value)]
+        for name, each in pairs:
+            if not _COOKIE.fullmatch(text := text_of(each)) or not name or not _COOKIE.fullmatch(name) or "=" in name:
+                raise _invalid(parameter, "is sent in a cookie, which takes no spaces, commas, semicolons or quotes")
+            yield name, text
+        return
+    yield from query_pairs(parameter, value)
+
+
+def _encoder(safe: str, *, triples: bool) -> Callable[[str], str]:
+    if not triples:
+        return lambda text: quote(text, safe=safe)
+    # As RFC 6570 expands reserved characters: what is percent-encoded already stays.
+    return lambda text: "".join(
+        part if _TRIPLE.fullmatch(part) else quote(part, safe=safe) for part in _TRIPLE.split(text)
+    )
+
+
+def _pairs(value: Any) -> list[tuple[str, Any]] | None:
+    return list(value.items()) if isinstance(value, dict) else None
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return [part for pair in value.items() for part in pair]
+    return value if isinstance(value, list) else [value]
+
+
+def _joined(value: Any, explode: bool, encode: Callable[[str], str]) -> list[str]:
+    """The items of a list, or the members of an object, each as it is written."""
+    if isinstance(value, dict) and explode:
+        return [f"{encode(key)}={encode(text_of(each))}" for key, each in value.items()]
+    return [encode(text_of(each)) for each in _flat(value)]
+
+
+def _deep(name: str, value: Any) -> Iterator[tuple[str, str]]:
+    """The members of an object in brackets, at any depth; items of lists by their index."""
+    if isinstance(value, dict | list):
+        inner = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, each in inner:
+            yield from _deep(f"{name}[{key}]", each)
+    else:
+        yield name, text_of(value)
+
+
+def _require_inside(parameter: Parameter, value: Any, written: str) -> None:
+    """Refuse what leaves its segment of the path: nothing at all, and steps upwards however they are encoded."""
+    if not written.strip("."):
+        raise _invalid(parameter, "is a part of the path, so it is neither empty nor only dots")
+    text = written
+    for _ in range(4):
+        if any(part in (".", "..") for part in re.split(r"[/\\]", text)):
+            raise _invalid(parameter, "is a part of the path, which has no '.' or '..' in it")
+        text = unquote(text)
+    if any(not _is_visible(each) for each in map(text_of, _flat(value))):
+        raise _invalid(parameter, "is a part of the path, which takes no control characters")
+
+
+def _is_visible(text: str) -> bool:
+    return not any(ord(character) < 32 or ord(character) == 127 for character in text)
+
+
+def _invalid(parameter: Parameter, why: str) -> ToolError:
+    return ToolError(f"'{parameter.argument}' {why}.", "invalid_arguments")

@@ -1,0 +1,282 @@
+"""Sources that are elsewhere, from text: `mcp:URL`, a URL, `mcp:COMMAND`, and a file with a client's `mcpServers`.
+
+    https://host/mcp    mcp:https://host/mcp    "mcp:npx -y server"    "npx -y server"    mcp:servers.json#NAME
+
+This file does no I/O but reading such a file; a server is reached when its source starts.
+"""
+
+import json
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ..core import LoadError, SetupError
+from ..schema.describe import closest_match, did_you_mean, display_name
+
+if TYPE_CHECKING:
+    from .mcp import MCPSource
+
+FORMS = "mcp:https://HOST/mcp, 'mcp:COMMAND ARGUMENT...' or mcp:FILE.json#NAME of a file with 'mcpServers'"
+
+_PREFIX = "mcp:"
+_URL = re.compile(r"https?://", re.IGNORECASE)
+_REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_TABLES = ("mcpServers", "servers")
+_ENDPOINTS = ("/mcp", "/mcp/", "/sse")
+_MOST_BYTES = 1024**2
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MCPServer:
+    """An MCP server as a source: a *command* that is started, by words, or the *url* of one that runs.
+
+    A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
+    request. The host of the URL may be a private one; *allow* are hosts and networks that may be reached by http, too.
+    Where it is *required*, nothing starts without it.
+    """
+
+    command: Sequence[str] = ()
+    url: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    folder: str | None = None
+    allow: Sequence[str] = ()
+    required: bool = False
+
+    def __str__(self) -> str:
+        return f"{_PREFIX}{self.url or shlex.join(self.command)}"
+
+    def source(self) -> "MCPSource":
+        """The source, which connects when it starts. Raises LoadError."""
+        if bool(self.url) == bool(self.command) or isinstance(self.command, str):
+            raise LoadError(
+                "An MCP server is MCPServer(command=['npx', '-y', 'server']) or MCPServer(url='https://...')."
+            )
+        if self.url:
+            made = url_source(self.url, headers=self.headers, allow=self.allow)
+        else:
+            made = command_source(self.command, env=self.env, folder=self.folder)
+        made.required = self.required
+        return made
+
+
+def is_remote(source: object) -> bool:
+    """Whether *source* is an MCP server, or text that names one, or a file with several."""
+    if isinstance(source, MCPServer):
+        return True
+    if not isinstance(source, str) or source.startswith("git+"):
+        return False
+    return (
+        source.startswith(_PREFIX)
+        or _URL.match(source) is not None
+        or (source.endswith(".json") and has_servers(Path(source)))
+        or _is_command(source)
+    )
+
+
+def answers_with_document(source: object) -> bool:
+    """Whether *source* is a URL that has an OpenAPI document: any other is one of an MCP server.
+
+    So it is asked, for a few seconds at most, but for one that ends as those of MCP servers do.
+    """
+    if not isinstance(source, str) or not _URL.match(source) or urlsplit(source).path.endswith(_ENDPOINTS):
+        return False
+    try:
+        from .openapi import has_document
+    except SetupError:
+        return False
+    return has_document(source)
+
+
+def remote_names(source: str) -> list[str]:
+    """*source*, or where it is a file with servers, the text for each of them. Raises LoadError."""
+    file, hash_, _ = source.removeprefix(_PREFIX).rpartition("#")
+    path = source.removeprefix(_PREFIX)
+    if (hash_ and file.endswith(".json")) or not path.endswith(".json") or _URL.match(path):
+        return [source]
+    return [f"{_PREFIX}{path}#{name}" for name in _servers(Path(path))]
+
+
+def placed(source: str, folder: Path) -> str:
+    """*source* with the file that it names, if it does, as a path from *folder*."""
+    path, hash_, name = source.removeprefix(_PREFIX).partition("#")
+    if not path.endswith(".json") or _URL.match(path) or " " in path:
+        return source
+    return f"{_PREFIX}{folder / Path(path).expanduser()}{hash_}{name}"
+
+
+def remote_source(source: "str | MCPServer") -> "MCPSource":
+    """The MCP server that *source* names. Raises LoadError."""
+    if isinstance(source, MCPServer):
+        return source.source()
+    text = source.removeprefix(_PREFIX).strip()
+    if not text:
+        raise LoadError(f"'{source}' does not name an MCP server: {FORMS}.")
+    if _URL.match(text):
+        return url_source(text)
+    file, hash_, name = text.rpartition("#")
+    if hash_ and file.endswith(".json"):
+        return _of_table(Path(file), name)
+    if text.endswith(".json") and " " not in text:
+        names = remote_names(source)
+        if len(names) == 1:
+            return remote_source(names[0])
+        raise LoadError(f"{text} has {len(names)} servers, each a source of its own: {', '.join(names)}.")
+    try:
+        words = shlex.split(text)
+    except ValueError:
+        raise LoadError(f"'{display_name(text)}' is not a command: a quote in it is never closed.") from None
+    return command_source(words, name=text)
+
+
+def command_source(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    folder: str | None = None,
+    name: str | None = None,
+) -> "MCPSource":
+    """The MCP server that *command* starts, with *env* in its environment, in *folder*."""
+    source_of, transports = _mcp()
+    if not command or not all(isinstance(word, str) and "\0" not in word for word in command) or not command[0]:
+        raise LoadError("A command is a list of words, the first of them the program: ['npx', '-y', 'server'].")
+    target = transports.Command(tuple(command), dict(env or {}), folder)
+    return source_of(target, name=name)  # type: ignore[no-any-return]
+
+
+def url_source(
+    url: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    allow: Sequence[str] = (),
+    name: str | None = None,
+) -> "MCPSource":
+    """The MCP server at *url*, which whoever runs this has named: so its host may be a private one.
+
+    *allow* are hosts and networks that may be reached by http, too. Raises LoadError for http to another computer.
+    """
+    source_of, transports = _mcp()
+    shown = display_name(re.sub(r"//[^/]*@", "//", url))
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+        if not host or not url.isprintable() or " " in url or parts.username or parts.password:
+            raise ValueError
+    except ValueError:
+        raise LoadError(f"'{shown}' is not the URL of a server. It has no name or password in it: {FORMS}.") from None
+    if parts.scheme.lower() == "http" and not (_is_private(host) or host in allow):
+        raise LoadError(
+            f"'{shown}': over http anybody on the way could read and change what is said. Use https; for a host of "
+            f'your own network, allow it in the settings: [net] allow = ["{host}"].'
+        )
+    for key, value in (headers or {}).items():
+        if not (_TOKEN.fullmatch(key) and value.isascii() and value.isprintable()):
+            raise LoadError(f"'{shown}': '{display_name(key)}' is not a header that can be sent.")
+    target = transports.Address(url, dict(headers or {}), (host, *allow))
+    return source_of(target, name=name or url)  # type: ignore[no-any-return]
+
+
+_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+
+
+def _mcp() -> tuple[Any, Any]:
+    try:
+        from . import mcp_transports
+        from .mcp import MCPSource
+    except ModuleNotFoundError as missing:
+        package = (missing.name or "").partition(".")[0]
+        if package == "toolcrib":
+            raise
+        raise SetupError(
+            f"MCP servers need the package '{package}', which is missing: pip install 'toolcrib[mcp]'"
+        ) from missing
+    return MCPSource, mcp_transports
+
+
+def _is_private(host: str) -> bool:
+    try:
+        return ip_address(host).is_private
+    except ValueError:
+        return host == "localhost"
+
+
+def _is_command(text: str) -> bool:
+    """Whether *text* has several words, and the first is a program that is installed here."""
+    program, space, _ = text.strip().partition(" ")
+    return bool(space) and not Path(text).exists() and shutil.which(program) is not None
+
+
+# A client's file
+
+
+def has_servers(file: Path) -> bool:
+    """Whether *file* can be read, and has a table of servers."""
+    try:
+        return bool(_servers(file))
+    except LoadError:
+        return False
+
+
+def _servers(file: Path) -> dict[str, Any]:
+    """The table of servers in *file*, as Claude, Cursor and VS Code have it. Raises LoadError."""
+    try:
+        with file.open("rb") as opened:
+            content = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
+    try:
+        data = json.loads(content) if len(content) <= _MOST_BYTES else None
+    except (ValueError, RecursionError):
+        data = None
+    table = next((data[name] for name in _TABLES if name in data), None) if isinstance(data, dict) else None
+    if not isinstance(table, dict) or not all(isinstance(one, dict) for one in table.values()):
+        raise LoadError(f'{file} has no table of MCP servers: {{"mcpServers": {{"NAME": {{"command": ...}}}}}}.')
+    return table
+
+
+def _of_table(file: Path, name: str) -> "MCPSource":
+    servers = _servers(file)
+    if name not in servers:
+        hint = did_you_mean(closest_match(name, list(servers)))
+        raise LoadError(f"{file} has no server '{display_name(name)}'.{hint} It has: {', '.join(servers)}.")
+    server, place = servers[name], f"{file}: '{name}'"
+    if server.get("disabled") is True:
+        raise LoadError(f"{place} is disabled there.")
+    if isinstance(url := server.get("url", server.get("serverUrl")), str):
+        return url_source(_filled(url, place), headers=_texts(server, "headers", place), name=f"{name} ({url})")
+    arguments = server.get("args", [])
+    if not (isinstance(server.get("command"), str) and isinstance(arguments, list)):
+        raise LoadError(f"{place} has neither a 'command' nor a 'url'.")
+    words = [_filled(word, place) for word in (server["command"], *arguments)]
+    folder = server.get("cwd")
+    return command_source(
+        words,
+        env=_texts(server, "env", place),
+        folder=folder if isinstance(folder, str) else None,
+        name=name,
+    )
+
+
+def _texts(server: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
+    table = server.get(key) or {}
+    if not isinstance(table, dict):
+        raise LoadError(f"{place}: '{key}' is a table of texts.")
+    return {name: _filled(str(value), place) for name, value in table.items()}
+
+
+def _filled(text: Any, place: str) -> str:
+    """*text* with `${NAME}` replaced by the variable of that name. Raises LoadError where it is not set."""
+
+    def value(found: re.Match[str]) -> str:
+        if (set_to := os.environ.get(found[1])) is None:
+            raise LoadError(f"{place}: the variable {found[1]} is not set.")
+        return set_to
+
+    return _REFERENCE.sub(value, str(text))

@@ -1,0 +1,229 @@
+"""What one caller can read and fill in: of the crib's own registrations, of its sources, and their large results.
+
+A source that fails, or is slow to answer, costs what it offers, and nothing else.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote, urlencode
+
+from ..core import (
+    Caller,
+    Data,
+    Prompt,
+    PromptMessage,
+    Redaction,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    Text,
+    ToolcribError,
+    ToolError,
+    in_thread,
+    log_failure,
+    redacted,
+    redacted_content,
+)
+from .lifespan import name_of
+from .uri_templates import URITemplate
+
+if TYPE_CHECKING:
+    from .caller_tools import CallerTools
+    from .runtime import CribRuntime
+
+T = TypeVar("T")
+
+RESULT_TEMPLATE = "toolcrib://results/{handle}{?offset,limit,pointer}"
+PART_CHARS = 20_000
+"""How much of a large result is read at once, unless a limit is given; then at most 1,048,576 characters."""
+
+_WAIT_S = 10.0
+_MOST_BYTES = 16 * 1024 * 1024
+
+
+def result_uri(handle: str, **part: Any) -> str:
+    """Where the result under *handle* is read, or a *part* of it: offset, limit and pointer."""
+    query = urlencode({name: value for name, value in part.items() if value not in (None, "")})
+    return f"toolcrib://results/{quote(handle, safe='')}{f'?{query}' if query else ''}"
+
+
+class Offers:
+    """What *caller* is offered by *crib*. Of each URI, and each prompt's name, the first counts."""
+
+    def __init__(self, crib: "CribRuntime", tools: "CallerTools", caller: Caller) -> None:
+        self._crib = crib
+        self._tools = tools
+        self._caller = caller
+        self._results = URITemplate(RESULT_TEMPLATE)
+
+    @property
+    def redaction(self) -> Redaction | None:
+        """What redacts for the caller."""
+        return self._tools.redaction
+
+    async def resources(self) -> Sequence[Resource]:
+        found = [*self._crib.resources.listed(), *await self._of_sources("resources")]
+        return _first_of_each(found, lambda each: each.uri)
+
+    async def resource_templates(self) -> Sequence[ResourceTemplate]:
+        own = ResourceTemplate(
+            uri_template=RESULT_TEMPLATE,
+            name="toolcrib-result",
+            title="Large results",
+            description="A result that was too large to be shown whole, in parts. Offset and limit are in characters, "
+            "or bytes of what is not text; pointer is a JSON pointer (RFC 6901).",
+        )
+        found = [*self._crib.resources.templates(), *await self._of_sources("resource_templates"), own]
+        return _first_of_each(found, lambda each: each.uri_template)
+
+    async def prompts(self) -> Sequence[Prompt]:
+        found = [*self._crib.prompts.listed(), *await self._of_sources("prompts")]
+        return _first_of_each(found, lambda each: each.name)
+
+    async def read(self, uri: str) -> Sequence[ResourceContent]:
+        """What is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
+        if (part := self._results.match(uri)) is not None:
+            return [await self._part_of_result(uri, part)]
+        own = await self._run(f"The resource '{uri}'", self._crib.resources.read(uri, self._caller))
+        if own is not None:
+            return self._shown([own])
+        for source in await self._sources_of(uri):
+            try:
+                read = source.read_resource(uri)
+                return self._shown(await self._run(f"The resource '{uri}' of {name_of(source)}", read))
+            except ToolError as error:
+                if error.code != "unknown_tool":
+                    raise
+        raise ToolError(f"There is no resource at '{uri[:500]}'.", "unknown_tool")
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
+        """The messages of the prompt *name*, secrets redacted. Raises ToolError: `unknown_tool` where there is none."""
+        what = f"The prompt '{name}'"
+        made = await self._run(what, self._crib.prompts.get(name, arguments, self._caller))
+        if made is None:
+            for source in await self._offering("get_prompt"):
+                if any(prompt.name == name for prompt in await self._listed(source, "prompts")):
+                    made = await self._run(f"{what} of {name_of(source)}", source.get_prompt(name, arguments))
+                    break
+        if made is None:
+            raise ToolError(f"There is no prompt '{name[:200]}'.", "unknown_tool")
+        return [PromptMessage(each.role, redacted_content(each.content, self._tools.redaction)) for each in made]
+
+    async def _part_of_result(self, uri: str, part: Mapping[str, str]) -> ResourceContent:
+        from . import slices  # brings pydantic
+
+        content = await self._tools.results.view(part["handle"])
+        try:
+            offset, limit = int(part.get("offset", "0")), int(part.get("limit", str(PART_CHARS)))
+            if offset < 0 or limit < 1:
+                raise ValueError
+        except ValueError:
+            raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments") from None
+        limit, pointer = min(limit, slices.LONG_CHARS), part.get("pointer", "")
+        if content.data is not None:
+            if pointer:
+                raise ToolError("There is no JSON at a pointer: the result is not text.", "invalid_arguments")
+            end, total = min(offset + limit, len(content.data)), len(content.data)
+            data: str | bytes = content.data[offset:end]
+            media_type = next((each.media_type for each in content.whole() if not isinstance(each, Text | Data)), None)
+        else:
+
+            def cut() -> slices.Slice:
+                text = slices.as_text(content.at(pointer)) if pointer else content.text
+                return slices.characters(text, offset, limit)
+
+            found = await in_thread(cut) if len(content.text) > slices.LONG_CHARS else cut()
+            data, end, total = found.text, found.end, found.total
+            whole = offset == 0 and end == total
+            media_type = "application/json" if whole and content.looks_like_json else "text/plain"
+        meta: dict[str, Any] = {"toolcrib/offset": min(offset, total), "toolcrib/end": end, "toolcrib/total": total}
+        if end < total:
+            following = result_uri(part["handle"], offset=end, limit=part.get("limit"), pointer=pointer)
+            meta["toolcrib/next"] = following
+        return ResourceContent(uri=uri, data=data, media_type=media_type, meta=meta)
+
+    # Sources
+
+    async def _offering(self, method: str) -> list[Any]:
+        """The sources, as they run for the caller, that have *method*."""
+        sources = [source for source in self._crib.offering() if hasattr(source, method) or hasattr(source, "open")]
+        running = await asyncio.gather(*(self._running(source) for source in sources))
+        return [source for source in running if hasattr(source, method)]
+
+    async def _running(self, source: Any) -> Any:
+        try:
+            async with asyncio.timeout(_WAIT_S):
+                return await self._tools.run_source(source) or source
+        except (ToolcribError, TimeoutError):
+            return None  # logged, where it does not start
+
+    async def _of_sources(self, method: str) -> list[Any]:
+        sources = await self._offering(method)
+        return [
+            each for found in await asyncio.gather(*(self._listed(one, method) for one in sources)) for each in found
+        ]
+
+    async def _listed(self, source: Any, method: str) -> Sequence[Any]:
+        if not hasattr(source, method):
+            return ()
+        try:
+            async with asyncio.timeout(_WAIT_S):
+                listed: Sequence[Any] = await getattr(source, method)()
+                return listed
+        except Exception as error:
+            log_failure(f"What {name_of(source)} offers could not be listed", error, self._tools.redaction)
+            return ()
+
+    async def _sources_of(self, uri: str) -> list[Any]:
+        """Those to ask for *uri*: who lists it, else who has a template for it, else all: not all have to be listed."""
+        sources = await self._offering("read_resource")
+        lists = await asyncio.gather(*(self._listed(source, "resources") for source in sources))
+        if found := [one for one, listed in zip(sources, lists, strict=True) if any(r.uri == uri for r in listed)]:
+            return found[:1]
+        templates = await asyncio.gather(*(self._listed(source, "resource_templates") for source in sources))
+        matching = [
+            source
+            for source, listed in zip(sources, templates, strict=True)
+            if any(_matches(each.uri_template, uri) for each in listed)
+        ]
+        return matching or sources
+
+    async def _run(self, what: str, work: Awaitable[T]) -> T:
+        """The value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""
+        limit_s = self._crib.options["timeout_s"]
+        try:
+            async with asyncio.timeout(limit_s):
+                return await work
+        except ToolError as error:
+            raise ToolError(redacted(error.message, self._tools.redaction), error.code, retry=error.retry) from None
+        except TimeoutError:
+            raise ToolError(f"{what} did not come in time.", "timeout") from None
+        except Exception as error:
+            log_failure(f"{what} failed", error, self._tools.redaction)
+            raise ToolError(f"{what} failed. The detail is in the log.", "failed") from None
+
+    def _shown(self, read: Sequence[ResourceContent]) -> Sequence[ResourceContent]:
+        size = sum(len(each.data) for each in read)
+        if size > _MOST_BYTES:
+            raise ToolError(f"The resource is too large: {size} bytes, of at most {_MOST_BYTES}.", "too_large")
+        redaction = self._tools.redaction
+        return [
+            each if isinstance(each.data, bytes) else replace(each, data=redacted(each.data, redaction))
+            for each in read
+        ]
+
+
+def _first_of_each(found: Iterable[T], name: Callable[[T], str]) -> Sequence[T]:
+    named: dict[str, T] = {}
+    for each in found:
+        named.setdefault(name(each), each)
+    return list(named.values())
+
+
+def _matches(template: str, uri: str) -> bool:
+    try:
+        return URITemplate(template).match(uri) is not None
+    except ToolcribError:
+        return False

@@ -1,0 +1,257 @@
+"""What a crib offers beside tools, registered by the program: resources to read, and prompts to fill in.
+
+A function may be sync, which runs in a thread, or async. Where one of its parameters is annotated with `Caller`, it is
+given whoever asks.
+"""
+
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypedDict, TypeVar, Unpack, get_args, get_origin, overload
+from urllib.parse import urlsplit
+
+from ..core import (
+    Audio,
+    Caller,
+    Data,
+    DefinitionError,
+    File,
+    Image,
+    NameConflictError,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    Text,
+    ToolError,
+    in_thread,
+)
+from .uri_templates import URITemplate
+
+F = TypeVar("F", bound=Callable[..., Any])
+Listener = Callable[[str | None], None]
+
+
+class About(TypedDict, total=False):
+    """What is said of a resource or a prompt. *meta* has further members, such as MCP's `annotations` and `icons`."""
+
+    name: str
+    title: str
+    description: str
+    meta: Mapping[str, Any]
+
+
+class AboutResource(About, total=False):
+    media_type: str
+
+
+class _Listeners:
+    def __init__(self) -> None:
+        self._listeners: list[Listener] = []
+
+    def on_change(self, listener: Listener) -> Callable[[], None]:
+        """Call *listener* when the list changes, with None, and when one resource does, with its URI.
+
+        Returns a function that ends that.
+        """
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def _notify(self, uri: str | None = None) -> None:
+        for listener in tuple(self._listeners):
+            listener(uri)
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    offer: Resource | ResourceTemplate
+    template: URITemplate
+    read: "_Function | str | bytes"
+
+
+class ResourceList(_Listeners):
+    """The resources of a crib: what clients can read by its URI."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._registered: dict[str, _Registered] = {}
+
+    @overload
+    def add(self, uri: str, read: str | bytes, /, **about: Unpack[AboutResource]) -> None: ...
+    @overload
+    def add(self, uri: str, read: F, /, **about: Unpack[AboutResource]) -> F: ...
+    @overload
+    def add(self, uri: str, /, **about: Unpack[AboutResource]) -> Callable[[F], F]: ...
+    def add(self, uri: str, read: Any = None, /, **about: Unpack[AboutResource]) -> Any:
+        """Offer what *read* returns at *uri*: text or bytes, or such a value itself. Without *read*, a decorator.
+
+        Where *uri* has variables, as in `notes://{id}`, it is a template, and the function takes them as text. Any
+        other value it returns is sent as JSON. A name and a description come from the function, if not given.
+
+        Raises DefinitionError where the variables are not the parameters, and NameConflictError for a URI twice.
+        """
+        if read is None:
+            return lambda read: self.add(uri, read, **about)
+        template = URITemplate(uri)
+        if not urlsplit(uri).scheme:
+            raise DefinitionError(f"'{uri[:200]}' is not the URI of a resource: it has no scheme, as in notes://today.")
+        function = None if isinstance(read, str | bytes) else _Function(read, f"The resource '{uri}'")
+        if set(template.names) != set(() if function is None else function.names):
+            raise DefinitionError(
+                f"The resource '{uri}' takes {', '.join(template.names) or 'nothing'}, and its function "
+                f"{', '.join(() if function is None else function.names) or 'nothing'}. Let them have the same names."
+            )
+        if uri in self._registered:
+            raise NameConflictError(f"There are two resources at '{uri}'. Give one of them another URI.")
+        shared: dict[str, Any] = {
+            "name": uri if function is None else function.name,
+            "description": None if function is None else function.description,
+            "media_type": "application/octet-stream" if isinstance(read, bytes) else "text/plain",
+            **about,
+        }
+        offer = ResourceTemplate(uri_template=uri, **shared) if template.names else Resource(uri=uri, **shared)
+        self._registered[uri] = _Registered(offer, template, function or read)
+        self._notify()
+        return read
+
+    def remove(self, uri: str) -> None:
+        """Take back what is offered at *uri*, or under this template. Raises KeyError where nothing is."""
+        del self._registered[uri]
+        self._notify()
+
+    def updated(self, uri: str) -> None:
+        """Tell the clients that follow *uri* to read it again."""
+        self._notify(uri)
+
+    def listed(self) -> Sequence[Resource]:
+        return [one.offer for one in self._registered.values() if isinstance(one.offer, Resource)]
+
+    def templates(self) -> Sequence[ResourceTemplate]:
+        return [one.offer for one in self._registered.values() if isinstance(one.offer, ResourceTemplate)]
+
+    async def read(self, uri: str, caller: Caller) -> ResourceContent | None:
+        """What is read at *uri*; None where nothing is offered there. Raises what the function raises."""
+        known = self._registered.get(uri)
+        # Its own URI first; a template is not the URI that it is written as.
+        exact = () if known is None or known.template.names else (known,)
+        for one in (*exact, *(each for each in self._registered.values() if each.template.names)):
+            if (values := one.template.match(uri)) is not None:
+                data = await one.read(values, caller) if isinstance(one.read, _Function) else one.read
+                media_type = one.offer.media_type
+                if not isinstance(data, str | bytes):
+                    data, media_type = json.dumps(data, ensure_ascii=False, default=str), "application/json"
+                return ResourceContent(uri=uri, data=data, media_type=media_type)
+        return None
+
+
+class PromptList(_Listeners):
+    """The prompts of a crib: templates of messages that a person chooses, with arguments that are text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._registered: dict[str, tuple[Prompt, _Function]] = {}
+
+    @overload
+    def add(self, function: F, /, **about: Unpack[About]) -> F: ...
+    @overload
+    def add(self, /, **about: Unpack[About]) -> Callable[[F], F]: ...
+    def add(self, function: Any = None, /, **about: Unpack[About]) -> Any:
+        """Offer the prompt that *function* returns: text, content such as an Image, PromptMessages, or a list of these.
+
+        Its parameters are the arguments, which are text. Those annotated with a `Literal` are completed. A decorator,
+        with options or without. Raises NameConflictError for a name twice, and DefinitionError.
+        """
+        if function is None:
+            return lambda function: self.add(function, **about)
+        called = _Function(function, f"The prompt '{about.get('name', getattr(function, '__name__', 'prompt'))}'")
+        described: dict[str, Any] = {"name": called.name, "description": called.description, **about}
+        prompt = Prompt(arguments=called.arguments(), **described)
+        if prompt.name in self._registered:
+            raise NameConflictError(f"There are two prompts named '{prompt.name}'. Give one another name: name=...")
+        self._registered[prompt.name] = (prompt, called)
+        self._notify()
+        return function
+
+    def remove(self, name: str) -> None:
+        """Take back the prompt *name*. Raises KeyError where there is none."""
+        del self._registered[name]
+        self._notify()
+
+    def listed(self) -> Sequence[Prompt]:
+        return [prompt for prompt, _ in self._registered.values()]
+
+    async def get(self, name: str, arguments: Mapping[str, str], caller: Caller) -> Sequence[PromptMessage] | None:
+        """The messages of *name*; None where there is none. Raises ToolError `invalid_arguments`."""
+        if name not in self._registered:
+            return None
+        prompt, function = self._registered[name]
+        known = [argument.name for argument in prompt.arguments]
+        missing = [each.name for each in prompt.arguments if each.required and each.name not in arguments]
+        unknown = [each for each in arguments if each not in known]
+        if missing or unknown:
+            wrong = f"'{missing[0]}' is missing" if missing else f"there is no argument '{unknown[0][:100]}'"
+            takes = ", ".join(known) or "nothing"
+            raise ToolError(f"Prompt '{name}': {wrong}. It takes: {takes}.", "invalid_arguments")
+        made = await function(arguments, caller)
+        return [_message(each) for each in (made if isinstance(made, list | tuple) else [made])]
+
+    def complete(self, name: str, argument: str, prefix: str) -> Sequence[str]:
+        """The values of *argument* that begin with *prefix*, as far as its type lists them."""
+        found = self._registered.get(name)
+        choices = () if found is None else found[1].choices(argument)
+        return [choice for choice in choices if choice.lower().startswith(prefix.lower())]
+
+
+class _Function:
+    """A function of the program, called with text by name, and with the caller where it asks for them."""
+
+    def __init__(self, function: Callable[..., Any], label: str) -> None:
+        if not callable(function):
+            raise DefinitionError(f"{label} is a {type(function).__name__}, which cannot be called.")
+        from ..schema import read_docstring, read_signature  # bring pydantic: with the first function
+
+        self._signature = read_signature(function, label=label)
+        if self._signature.needs.depends or self._signature.needs.context or self._signature.needs.variables:
+            raise DefinitionError(f"{label} can take arguments and a Caller, and nothing else that a tool can.")
+        self._function = function
+        doc = read_docstring(inspect.getdoc(function))
+        self._described = doc.parameters
+        self.description = doc.description or None
+        self.name = getattr(function, "__name__", type(function).__name__)
+        self.names = [parameter.name for parameter in self._signature.parameters]
+
+    def arguments(self) -> tuple[PromptArgument, ...]:
+        return tuple(
+            PromptArgument(
+                name=each.name,
+                description=self._described.get(each.name),
+                required=each.default is inspect.Parameter.empty,
+            )
+            for each in self._signature.parameters
+        )
+
+    def choices(self, name: str) -> Sequence[str]:
+        kind = next((each.annotation for each in self._signature.parameters if each.name == name), None)
+        return [each for each in get_args(kind) if isinstance(each, str)] if get_origin(kind) is Literal else ()
+
+    async def __call__(self, arguments: Mapping[str, str], caller: Caller) -> Any:
+        own = self._signature.needs.caller
+        values: dict[str, Any] = {**arguments, **({own: caller} if own else {})}
+        if self._signature.is_async:
+            return await self._function(**values)
+        return await in_thread(lambda: self._function(**values))
+
+
+def _message(made: Any) -> PromptMessage:
+    match made:
+        case PromptMessage():
+            return made
+        case str():
+            return PromptMessage("user", Text(made))
+        case Text() | Data() | Image() | Audio() | File():
+            return PromptMessage("user", made)
+        case _:
+            return PromptMessage("user", Text(json.dumps(made, ensure_ascii=False, default=str)))

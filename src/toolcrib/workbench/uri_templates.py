@@ -1,0 +1,61 @@
+"""URI templates (RFC 6570), as far as resources need them: `{name}`, `{+name}` with slashes, `{?a,b}` for a query."""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, unquote
+
+from ..core import DefinitionError
+
+_EXPRESSION = re.compile(r"\{([+?]?)([^{}]*)\}")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_MOST_CHARS = 8192
+
+
+class URITemplate:
+    """Which URIs a template stands for. `names` are its variables. Raises DefinitionError for what it cannot read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.names: list[str] = []
+        self._query: list[str] = []
+        pattern, at = "", 0
+        for found in _EXPRESSION.finditer(text):
+            kind, names = found[1], found[2].split(",")
+            if not all(map(_NAME.fullmatch, names)) or (kind != "?" and len(names) > 1):
+                raise _unreadable(text)
+            if kind == "?":
+                if found.end() != len(text):
+                    raise _unreadable(text)
+                self._query = names
+            else:
+                pattern += re.escape(text[at : found.start()]) + (r"([^?#]+)" if kind else r"([^/?#]+)")
+                self.names += names
+                at = found.end()
+        tail = text[at:].partition("{?")[0] if self._query else text[at:]
+        self._pattern = re.compile(pattern + re.escape(tail))
+        self.names += self._query
+        if len(set(self.names)) < len(self.names) or "{" in tail or "}" in tail:
+            raise _unreadable(text)
+
+    def match(self, uri: str) -> Mapping[str, str] | None:
+        """The values of the variables in *uri*; None where it does not match.
+
+        A value with a segment `..`, or a NUL, does not match: it may become the path of a file.
+        """
+        if len(uri) > _MOST_CHARS:
+            return None
+        path, _, query = uri.partition("?") if self._query else (uri, "", "")
+        found = self._pattern.fullmatch(path)
+        if found is None:
+            return None
+        values = dict(zip(self.names, map(unquote, found.groups()), strict=False))
+        values |= {name: value for name, value in parse_qsl(query) if name in self._query}
+        unsafe = any("\0" in value or ".." in re.split(r"[/\\]", value) for value in values.values())
+        return None if unsafe else values
+
+
+def _unreadable(text: str) -> DefinitionError:
+    return DefinitionError(
+        f"'{text[:200]}' is not a URI template that is understood. Write each variable once, as {{name}}, as {{+name}} "
+        "for a value with slashes, or as {?a,b} at the end for a query."
+    )

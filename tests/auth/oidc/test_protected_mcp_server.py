@@ -1,0 +1,150 @@
+"""An MCP server that lets nobody in without a token of npm's `oidc-provider`, as a source: each caller logs in."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import httpx2
+import pytest
+import uvicorn
+from mcp.server.auth.middleware.auth_context import get_access_token
+from mcp.server.auth.provider import AccessToken, TokenVerifier
+from mcp.server.auth.settings import AuthSettings
+from mcp.server.mcpserver import MCPServer
+from pydantic import AnyHttpUrl
+
+from tests.auth.oidc.conftest import REDIRECT, SECRET, Provider
+from tests.ports import free_port
+from toolcrib import Caller, Crib, tool
+from toolcrib.auth import CredentialBroker, Owner
+
+
+class Introspection(TokenVerifier):
+    """Asks the provider whom a token belongs to; those in `revoked` are not accepted any more."""
+
+    def __init__(self, issuer: str) -> None:
+        self.issuer = issuer
+        self.revoked: set[str] = set()
+        self.seen: list[str] = []
+
+    async def verify_token(self, token: str) -> AccessToken | None:
+        self.seen.append(token)
+        async with httpx2.AsyncClient() as http:
+            answer = await http.post(f"{self.issuer}/token/introspection", data={"token": token}, auth=("web", SECRET))
+        found = answer.json()
+        if not found.get("active") or token in self.revoked:
+            return None
+        scopes = found.get("scope", "").split()
+        return AccessToken(token=token, client_id=found["client_id"], scopes=scopes, subject=found.get("sub"))
+
+
+class Protected:
+    """The server, on a port of loopback, in a thread."""
+
+    def __init__(self, provider: Provider) -> None:
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}/opaque"
+        self.verifier = Introspection(provider.issuer)
+        settings = AuthSettings(
+            issuer_url=AnyHttpUrl(provider.issuer),
+            resource_server_url=AnyHttpUrl(self.url),
+            required_scopes=["read"],
+            validate_token_resource=False,
+        )
+        server = MCPServer("protected", auth=settings, token_verifier=self.verifier)
+
+        @server.tool()
+        def whoami() -> str:
+            """Whose token it is."""
+            token = get_access_token()
+            return str(token and token.subject)
+
+        app = server.streamable_http_app(streamable_http_path="/opaque")
+        config = uvicorn.Config(app, port=self.port, log_level="error", lifespan="on")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            pass
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        self._thread.join(5)
+
+
+@pytest.fixture
+def protected(provider: Provider) -> Iterator[Protected]:
+    made = Protected(provider)
+    yield made
+    made.close()
+
+
+@tool
+def local() -> str:
+    """A tool of this process."""
+    return "here"
+
+
+async def granted(crib: Crib, caller: Caller, name: str, provider: Provider) -> Any:
+    """The result of a call, after the caller has granted what it waited for."""
+    bench = crib.workbench(caller)
+    waiting = await bench.call(name, {})
+    assert waiting.pending is not None, waiting.text
+    assert waiting.pending.kind == "authorization"
+    assert waiting.pending.url is not None
+    await crib.complete(await asyncio.to_thread(provider.grant, waiting.pending.url, login=caller.principal))
+    return await bench.call(name, {})
+
+
+async def test_each_caller_logs_in_and_has_a_session_of_their_own(provider: Provider, protected: Protected) -> None:
+    alice, bob = Caller("alice"), Caller("bob")
+    broker = CredentialBroker(redirect_uri=REDIRECT, allow=["127.0.0.1"])
+    async with Crib([protected.url, local], broker=broker) as crib:
+        assert (await crib.workbench(alice).call("local", {})).text == "here"
+        (connect,) = (spec.name for spec in crib.workbench(alice).specs() if spec.name != "local")
+        connected = await granted(crib, alice, connect, provider)
+        assert "whoami" in connected.text
+        assert (await crib.workbench(alice).call("whoami", {})).value == {"result": "alice"}
+
+        other = await crib.workbench(bob).call("whoami", {})
+        assert other.pending is not None
+        assert (await granted(crib, bob, "whoami", provider)).value == {"result": "bob"}
+        both = await asyncio.gather(*(crib.workbench(who).call("whoami", {}) for who in (alice, bob) * 4))
+        assert [result.value["result"] for result in both] == ["alice", "bob"] * 4
+
+        registered = await broker.vault.get(Owner("", "default", f"mcp:{protected.url}", "client"))
+        assert registered is not None
+        stored = await broker.vault.get(Owner.of(alice, f"mcp:{protected.url}", "oauth2"))
+        assert stored is not None
+        for result in both:
+            assert stored.grant.access_token not in result.text
+
+
+async def test_a_token_that_is_not_accepted_any_more_is_refreshed_or_asked_for_again(
+    provider: Provider, protected: Protected
+) -> None:
+    alice = Caller("alice")
+    broker = CredentialBroker(redirect_uri=REDIRECT, allow=["127.0.0.1"])
+    async with Crib([protected.url], broker=broker) as crib:
+        bench = crib.workbench(alice)
+        await bench.call("local", {})
+        (connect,) = (spec.name for spec in bench.specs())
+        await granted(crib, alice, connect, provider)
+        protected.verifier.revoked |= set(protected.verifier.seen)
+        refused = await bench.call("whoami", {})
+        assert refused.error is not None
+        assert refused.error.code == "unauthorized"
+        again = await bench.call("whoami", {})
+        assert again.value == {"result": "alice"}, again.text
+        assert provider.counts()["given"].get("refresh_token", 0) >= 1
+
+
+async def test_without_a_broker_the_tool_says_what_is_missing(protected: Protected) -> None:
+    async with Crib([protected.url]) as crib:
+        bench = crib.workbench(Caller("alice"))
+        await bench.call("local", {})
+        (connect,) = (spec.name for spec in bench.specs())
+        result = await bench.call(connect, {})
+        assert result.error is not None
+        assert result.error.code == "unauthorized"

@@ -1,0 +1,151 @@
+"""A server that accepts the access tokens of a real provider, and the official client that finds its way to one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.auth import OAuthClientProvider
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthClientMetadata, OAuthToken
+from mcp.shared.exceptions import MCPError
+
+from toolcrib import Context, Crib, tool
+from toolcrib.serve import Authenticator, serve_http
+from toolcrib.serve import tokens as module
+from toolcrib.serve.tokens import AccessTokens
+from toolcrib.workbench import Rule, Rules
+
+from ...ports import free_port
+from .conftest import REDIRECT, SECRET, Provider
+
+
+@tool
+async def who(ctx: Context) -> list[str]:
+    return [ctx.caller.principal, *sorted(ctx.caller.groups)]
+
+
+@tool
+async def only_alice() -> str:
+    return "for alice"
+
+
+class Storage:
+    def __init__(self) -> None:
+        self.tokens: OAuthToken | None = None
+        self.client: OAuthClientInformationFull | None = None
+
+    async def get_tokens(self) -> OAuthToken | None:
+        return self.tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.tokens = tokens
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        return self.client
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.client = client_info
+
+
+@asynccontextmanager
+async def served(provider: Provider, **options: Any) -> AsyncIterator[str]:
+    port = free_port()
+    tokens = AccessTokens(provider.issuer, f"http://127.0.0.1:{port}/mcp", allow=["127.0.0.1"], **options)
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    rules = Rules([Rule(do="deny", tools="only_alice", groups="of-bob")])
+    crib = Crib([who, only_alice], policy=rules)
+    serving = asyncio.create_task(serve_http(crib, Authenticator(tokens=[tokens]), port=port, ready=ready.set_result))
+    try:
+        yield await ready
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
+
+
+@asynccontextmanager
+async def client(url: str, provider: Provider, login: str, storage: Storage, mode: str) -> AsyncIterator[Any]:
+    """The official client, whose person logs in as *login*."""
+    sent_back: list[dict[str, str]] = []
+
+    async def redirect(address: str) -> None:
+        asked = address if "prompt=" in address else f"{address}&prompt=consent"
+        back = await asyncio.to_thread(provider.grant, asked, login=login)
+        sent_back.append(dict(parse_qsl(urlsplit(back).query)))
+
+    async def callback() -> AuthorizationCodeResult:
+        found = sent_back.pop()
+        assert "code" in found, found
+        return AuthorizationCodeResult(code=found["code"], state=found["state"], iss=found.get("iss"))
+
+    metadata = OAuthClientMetadata.model_validate({"redirect_uris": [REDIRECT], "client_name": "test"})
+    auth = OAuthClientProvider(url, metadata, storage, redirect, callback)
+    async with httpx2.AsyncClient(auth=auth) as http:  # noqa: SIM117
+        async with Client(streamable_http_client(url, http_client=http), mode=mode) as connected:
+            yield connected
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_the_official_client_finds_the_provider_registers_logs_in_and_calls(
+    provider: Provider, mode: str
+) -> None:
+    async with served(provider, scopes=["read"]) as url:
+        for login, tools in [("alice", ["who", "only_alice"]), ("bob", ["who"])]:
+            storage = Storage()
+            async with client(url, provider, login, storage, mode) as connected:
+                result = await connected.call_tool("who")
+                assert result.structured_content == {"result": [f"{provider.issuer}|{login}", f"of-{login}"]}
+                assert [each.name for each in (await connected.list_tools()).tools] == tools
+            assert storage.tokens is not None
+            assert storage.tokens.access_token.count(".") == 2
+
+
+async def machine_token(provider: Provider, **asked: str) -> str:
+    body = {"grant_type": "client_credentials", "client_id": "machine", "client_secret": SECRET, **asked}
+    async with httpx2.AsyncClient() as http:
+        answer = await http.post(f"{provider.issuer}/token", data=body)
+    token: str = answer.json()["access_token"]
+    return token
+
+
+async def test_tokens_of_the_provider_for_others_are_refused(provider: Provider) -> None:
+    async with served(provider, scopes=["read"]) as url, httpx2.AsyncClient() as http:
+
+        async def status(token: str) -> int:
+            return (await http.post(url, headers={"Authorization": f"Bearer {token}"}, json={})).status_code
+
+        origin = url.removesuffix("/mcp")
+        assert await status(await machine_token(provider, scope="read", resource=url)) not in (401, 403)
+        assert await status(await machine_token(provider, scope="write", resource=url)) == 403
+        assert await status(await machine_token(provider, scope="read", resource=f"{origin}/other")) == 401
+        assert await status(await machine_token(provider, scope="read")) == 401  # opaque: for nobody in particular
+
+
+async def test_an_expired_token_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_LEEWAY_S", 0)
+    short = Provider(lifetime_s=2)
+    try:
+        async with served(short) as url:
+            token = await machine_token(short, scope="read", resource=url)
+            async with httpx2.AsyncClient() as http:
+                headers = {"Authorization": f"Bearer {token}"}
+                assert (await http.post(url, headers=headers, json={})).status_code != 401
+                async with asyncio.timeout(60):
+                    while (await http.post(url, headers=headers, json={})).status_code != 401:
+                        await asyncio.sleep(0.1)
+    finally:
+        short.close()
+
+
+async def test_somebody_who_does_not_grant_it_is_not_let_in(provider: Provider) -> None:
+    async with served(provider) as url, httpx2.AsyncClient() as http:
+        answer = await http.post(url, json={})
+        assert answer.status_code == 401
+        assert f'resource_metadata="{url.removesuffix("/mcp")}/.well-known/' in answer.headers["www-authenticate"]
+        with pytest.RaisesGroup(MCPError, flatten_subgroups=True, allow_unwrapped=True):
+            async with Client(url) as connected:
+                await connected.list_tools()

@@ -1,0 +1,236 @@
+"""LangChain's and LangGraph's agents with our tools, and LangChain's tools with us. See test_frameworks.py."""
+
+import base64
+from typing import Annotated, Any
+
+import pytest
+from langchain.agents import create_agent
+from langchain_core.language_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.runnables import RunnableConfig
+from langchain_core.tools import BaseToolkit, InjectedToolArg, InjectedToolCallId, ToolException
+from langchain_core.tools import tool as langchain_tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.prebuilt import InjectedState
+from langgraph.types import Command
+
+from toolcrib import Approve, Caller, Crib, Image, Workbench, tool
+from toolcrib.bridges import langchain as bridge
+from toolcrib.workbench import Ask
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+events: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    events.clear()
+
+
+@tool
+async def add(numbers: list[int]) -> int:
+    """Add numbers."""
+    return sum(numbers)
+
+
+@tool
+async def draw() -> list[Any]:
+    """Draw."""
+    return ["Here:", Image(PNG)]
+
+
+@tool
+async def wipe(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return f"wiped {path}"
+
+
+@tool
+async def whoami(caller: Caller) -> str:
+    """Say who calls."""
+    return caller.principal
+
+
+class Model(GenericFakeChatModel):
+    bound: list[Any] = []
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        self.bound.extend(tools)
+        return self
+
+
+def scripted(*calls: tuple[str, Any]) -> Model:
+    """A model that makes *calls*, one a turn, and then says "done"."""
+    asked = [
+        AIMessage("", tool_calls=[{"name": name, "args": arguments, "id": f"call_{number}"}])
+        for number, (name, arguments) in enumerate(calls)
+    ]
+    return Model(messages=iter([*asked, AIMessage("done")]))
+
+
+def seen(state: Any) -> list[ToolMessage]:
+    return [message for message in state["messages"] if isinstance(message, ToolMessage)]
+
+
+HELLO = {"messages": [("user", "Go.")]}
+
+
+async def test_an_agent_calls_through_the_whole_pipeline() -> None:
+    model = scripted(("add", {"numbers": '[1, "2"]'}), ("add", {"numbrs": [1]}), ("draw", {}), ("wash", {}))
+    agent = create_agent(model, tools=bridge.tools(Workbench([add, draw])))
+    state = await agent.ainvoke(HELLO)
+    added, misspelt, drawn, unknown = seen(state)
+    assert state["messages"][-1].content == "done"
+    assert [each.name for each in model.bound[:2]] == ["add", "draw"]
+    assert (added.content, added.status, added.tool_call_id, added.artifact.value) == ("3", "success", "call_0", 3)
+    assert [each["path"] for each in added.response_metadata["toolcrib"]["repairs"]] == ["/numbers", "/numbers/1"]
+    assert "Did you mean 'numbers'?" in misspelt.text
+    assert (misspelt.status, misspelt.artifact.error.code) == ("error", "invalid_arguments")
+    assert drawn.content == [
+        {"type": "text", "text": "Here:"},
+        {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
+    ]
+    assert "wash" in unknown.text
+
+
+def test_an_agent_may_run_without_an_event_loop() -> None:
+    agent = create_agent(scripted(("add", {"numbers": [1, 2]})), tools=bridge.tools(Workbench([add])))
+    assert [each.text for each in seen(agent.invoke(HELLO))] == ["3"]
+
+
+async def test_a_tool_alone_returns_its_content() -> None:
+    (made,) = bridge.tools(Workbench([add]))
+    assert await made.ainvoke({"numbers": [1, 2]}) == "3"
+    assert "'numbers' is missing" in await made.ainvoke({})
+
+
+def asks(*_: Any) -> Any:
+    return Ask("Really?")
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        (True, "wiped /"),
+        ({"type": "approve"}, "wiped /"),
+        (False, "Tool 'wipe' was not executed: 'local' denied it."),
+        ("no", "Tool 'wipe' was not executed: 'local' denied it: no"),
+        ({"type": "reject", "message": "no"}, "Tool 'wipe' was not executed: 'local' denied it: no"),
+    ],
+)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_approval_interrupts_the_graph(answer: Any, outcome: str, is_async: bool) -> None:
+    bench = Workbench([wipe], policy=asks)
+    agent = create_agent(scripted(("wipe", {"path": "/"})), tools=bridge.tools(bench), checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    waits = await agent.ainvoke(HELLO, config) if is_async else agent.invoke(HELLO, config)
+    (interrupt,) = waits["__interrupt__"]
+    assert (interrupt.value["message"], interrupt.value["arguments"], events) == ("Really?", '{"path": "/"}', [])
+    resume = Command(resume=answer)
+    state = await agent.ainvoke(resume, config) if is_async else agent.invoke(resume, config)
+    assert [each.text for each in seen(state)] == [outcome]
+    assert events == (["/"] if outcome == "wiped /" else [])
+
+
+async def test_somebody_else_may_approve_before_the_graph_resumes() -> None:
+    bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))
+    agent = create_agent(scripted(("wipe", {"path": "/"})), tools=bridge.tools(bench), checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    await agent.ainvoke(HELLO, config)
+    (pending,) = await bench.pendings()
+    await bench.answer(pending.id, Approve(), by="bob")
+    state = await agent.ainvoke(Command(resume=True), config)
+    assert ([each.text for each in seen(state)], events) == (["wiped /"], ["/"])
+
+
+async def test_without_a_checkpointer_the_model_is_told() -> None:
+    agent = create_agent(scripted(("wipe", {"path": "/"})), tools=bridge.tools(Workbench([wipe], policy=asks)))
+    (told,) = seen(await agent.ainvoke(HELLO))
+    assert "it waits for approval: Really?" in told.text
+    assert told.status == "error"
+
+
+async def test_the_caller_of_a_run_comes_from_its_config() -> None:
+    async with Crib([whoami]) as crib:
+        made = bridge.tools(crib, caller=lambda config: Caller(config["configurable"]["user"]))
+        agent = create_agent(scripted(("whoami", {"caller": "eve"}), ("whoami", {})), tools=made)
+        refused, answered = seen(await agent.ainvoke(HELLO, {"configurable": {"user": "alice"}}))
+        assert ("takes no argument 'caller'" in refused.text, answered.text) == (True, "alice")
+        agent = create_agent(scripted(("whoami", {})), tools=made)
+        (nobody,) = seen(await agent.ainvoke(HELLO))
+        assert "Tool 'whoami' is not available now: KeyError" in nobody.text
+
+
+# In
+
+
+@langchain_tool
+async def greet(
+    greeting: str,
+    user: Annotated[str, InjectedToolArg],
+    call_id: Annotated[str, InjectedToolCallId],
+    config: RunnableConfig,
+    times: int = 1,
+) -> str:
+    """Greet the user."""
+    assert call_id.startswith("call_") and "metadata" in config
+    return " ".join([f"{greeting}, {user}!"] * times)
+
+
+@langchain_tool
+def stateful(state: Annotated[dict[str, Any], InjectedState]) -> str:
+    """Read the state of the graph."""
+    return str(state)
+
+
+@langchain_tool
+def measure(text: str) -> dict[str, int]:
+    """Measure."""
+    if not text:
+        raise ToolException("There is no text.")
+    return {"length": len(text)}
+
+
+@langchain_tool
+def picture() -> list[dict[str, Any]]:
+    """Draw."""
+    return [
+        {"type": "text", "text": "Here:"},
+        {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
+    ]
+
+
+class Kit(BaseToolkit):
+    def get_tools(self) -> list[Any]:
+        return [measure, picture]
+
+
+async def test_their_tools_are_sources() -> None:
+    bench = Workbench([greet, Kit()], variables={"user": "Ada"})
+    assert [spec.name for spec in bench.specs()] == ["greet", "measure", "picture"]
+    assert set(bench.specs()[0].input_schema["properties"]) == {"greeting", "times"}
+    assert (await bench.call("greet", '{"greeting": "Hi", "times": "2"}')).text == "Hi, Ada! Hi, Ada!"
+    assert (await bench.call("measure", {"text": "four"})).value == {"length": 4}
+    assert (await bench.call("measure", {"text": ""})).shown()[::3] == ("There is no text.", "failed")
+    shown = (await bench.call("picture")).shown()
+    assert (shown.text, [each.data for each in shown.media]) == ("Here:", [PNG])
+
+
+@pytest.mark.parametrize("name", ["user", "call_id", "config"])
+async def test_a_model_cannot_set_what_is_injected(name: str) -> None:
+    bench = Workbench([greet], variables={"user": "Ada"})
+    refused = await bench.call("greet", {"greeting": "Hi", name: "eve"})
+    assert refused.error is not None
+    assert refused.error.code == "invalid_arguments"
+    assert f"takes no argument '{name}'" in refused.text
+
+
+async def test_what_nobody_gives_is_refused_with_the_reason() -> None:
+    bench = Workbench([greet, stateful])
+    for name, arguments, parameter in (("greet", {"greeting": "Hi"}, "user"), ("stateful", {}, "state")):
+        refused = (await bench.call(name, arguments)).shown()
+        assert refused.code == "unavailable"
+        assert f"needs '{parameter}' of its agent or host" in refused.text

@@ -1,0 +1,262 @@
+"""The agents of OpenAI's SDK with our tools, and its function tools with us. See test_frameworks.py."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from agents import (
+    Agent,
+    FunctionTool,
+    Model,
+    ModelResponse,
+    RunContextWrapper,
+    Runner,
+    ToolGuardrailFunctionOutput,
+    ToolOutputImage,
+    Usage,
+    function_tool,
+    tool_input_guardrail,
+)
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+from toolcrib import Approve, Call, Caller, Crib, Image, Workbench, tool
+from toolcrib.bridges import openai_agents as bridge
+from toolcrib.tools import as_tool
+from toolcrib.workbench import Ask
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+events: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    events.clear()
+
+
+@tool
+async def add(numbers: list[int]) -> int:
+    """Add numbers."""
+    return sum(numbers)
+
+
+@tool
+async def draw() -> list[Any]:
+    """Draw."""
+    return ["Here:", Image(PNG)]
+
+
+@tool
+async def wipe(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return f"wiped {path}"
+
+
+@tool
+async def whoami(caller: Caller) -> str:
+    """Say who calls."""
+    return caller.principal
+
+
+class Scripted(Model):
+    """A model that makes *calls*, one a turn, and then says "done"."""
+
+    def __init__(self, *calls: tuple[str, str]) -> None:
+        self.calls = list(calls)
+        self.tools: list[list[Any]] = []
+        self.seen: list[Any] = []
+
+    async def get_response(self, *args: Any, input: Any, tools: Any, **_: Any) -> Any:  # type: ignore[override]
+        self.tools.append(list(tools))
+        outputs = [each for each in input if isinstance(each, dict) and each.get("type") == "function_call_output"]
+        self.seen = [each["output"] for each in outputs]
+        number = len(self.tools) - 1
+        item: Any
+        if number < len(self.calls):
+            name, arguments = self.calls[number]
+            call_id = f"call_{number}"
+            item = ResponseFunctionToolCall(arguments=arguments, call_id=call_id, name=name, type="function_call")
+        else:
+            text = ResponseOutputText(annotations=[], text="done", type="output_text")
+            item = ResponseOutputMessage(id="1", content=[text], role="assistant", status="completed", type="message")
+        return ModelResponse([item], Usage(), None)
+
+    def stream_response(self, *args: Any, **_: Any) -> AsyncIterator[Any]:
+        raise NotImplementedError
+
+
+async def test_an_agent_calls_through_the_whole_pipeline() -> None:
+    model = Scripted(
+        ("add", '{"numbers": "[1, \\"2\\"]"}'), ("add", '{"numbrs": [1]}'), ("add", "{not json"), ("draw", "{}")
+    )
+    agent = Agent("test", model=model, tools=[*bridge.tools(Workbench([add, draw]))])
+    assert (await Runner.run(agent, "Go.")).final_output == "done"
+    assert [each.name for each in model.tools[0]] == ["add", "draw"]
+    added, misspelt, malformed, drawn = model.seen
+    assert added == "3"
+    assert "Did you mean 'numbers'?" in misspelt
+    assert "not valid JSON" in malformed
+    assert drawn[0]["text"] == "Here:"
+    assert drawn[1]["image_url"] == f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+
+
+def asks(*_: Any) -> Any:
+    return Ask("Really?")
+
+
+@pytest.mark.parametrize("is_approved", [True, False])
+async def test_an_approval_interrupts_the_run(is_approved: bool) -> None:
+    model = Scripted(("wipe", '{"path": "/"}'))
+    agent = Agent("test", model=model, tools=[*bridge.tools(Workbench([wipe], policy=asks))])
+    waits = await Runner.run(agent, "Go.")
+    (asked,) = waits.interruptions
+    assert (asked.tool_name, events) == ("wipe", [])
+    state = waits.to_state()
+    if is_approved:
+        state.approve(asked)
+    else:
+        state.reject(asked)
+    done = await Runner.run(agent, state)
+    assert done.final_output == "done"
+    assert model.seen == (["wiped /"] if is_approved else ["Tool execution was not approved."])
+    assert events == (["/"] if is_approved else [])
+
+
+async def test_what_the_policy_allows_is_not_asked_for() -> None:
+    model = Scripted(("wipe", '{"path": "/tmp"}'))
+    bench = Workbench([wipe], policy=lambda spec, arguments, caller: "allow" if arguments["path"] == "/tmp" else "ask")
+    agent = Agent("test", model=model, tools=[*bridge.tools(bench)])
+    assert (await Runner.run(agent, "Go.")).interruptions == []
+    assert model.seen == ["wiped /tmp"]
+
+
+async def test_where_others_have_to_approve_the_framework_cannot() -> None:
+    model = Scripted(("wipe", '{"path": "/"}'))
+    bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))
+    agent = Agent("test", model=model, tools=[*bridge.tools(bench)])
+    state = (await Runner.run(agent, "Go.")).to_state()
+    state.approve(state.get_interruptions()[0])
+    await Runner.run(agent, state)
+    assert ("Whoever made the call may not answer it." in model.seen[0], events) == (True, [])
+
+
+async def test_the_caller_of_a_run_comes_from_its_context() -> None:
+    async with Crib([whoami]) as crib:
+        model = Scripted(("whoami", '{"caller": "eve"}'), ("whoami", "{}"))
+        made = bridge.tools(crib, caller=lambda context: Caller(context.context))
+        agent: Agent[str] = Agent("test", model=model, tools=[*made])
+        await Runner.run(agent, "Go.", context="alice")
+        assert ("takes no argument 'caller'" in model.seen[0], model.seen[1]) == (True, "alice")
+        model = Scripted(("whoami", "{}"))
+        made = bridge.tools(crib, caller=lambda context: Caller(context.context["user"]))
+        await Runner.run(Agent("test", model=model, tools=[*made]), "Go.", context={})
+        assert "Tool 'whoami' is not available now: KeyError" in model.seen[0]
+
+
+async def test_changes_of_the_tools_are_followed() -> None:
+    bench = Workbench([add])
+    made = bridge.tools(bench)
+    agent = Agent("test", model=Scripted(), tools=made)  # type: ignore[arg-type]
+    bench.registry.add(as_tool(draw))
+    await Runner.run(agent, "Go.")
+    assert [each.name for each in agent.model.tools[0]] == ["add", "draw"]  # type: ignore[union-attr]
+
+
+# In
+
+
+@function_tool
+async def greet(ctx: RunContextWrapper[str], greeting: str, times: int = 1) -> str:
+    """Greet the user."""
+    return " ".join([f"{greeting}, {ctx.context}!"] * times)
+
+
+@function_tool(needs_approval=True)
+def delete(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return "deleted"
+
+
+async def is_root(ctx: Any, arguments: dict[str, Any], call_id: str) -> bool:
+    return arguments["path"] == "/"
+
+
+@function_tool(needs_approval=is_root)
+def guarded(path: str) -> str:
+    """Delete, if it may."""
+    events.append(path)
+    return "deleted"
+
+
+@function_tool
+def broken() -> str:
+    """Fail."""
+    raise KeyError("inside")
+
+
+def explain(ctx: Any, error: Exception) -> str:
+    return f"Sorry: {type(error).__name__}."
+
+
+@function_tool(failure_error_function=explain)
+def explained() -> str:
+    """Fail."""
+    raise KeyError("inside")
+
+
+@tool_input_guardrail
+def no_root(data: Any) -> ToolGuardrailFunctionOutput:
+    if "/" in json.loads(data.context.tool_arguments)["path"]:
+        return ToolGuardrailFunctionOutput.reject_content("Not the root.")
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@function_tool(tool_input_guardrails=[no_root])
+def railed(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return "deleted"
+
+
+@function_tool(is_enabled=lambda ctx, agent: False)
+def disabled() -> str:
+    """Nothing."""
+    return "on"
+
+
+@function_tool
+def picture() -> ToolOutputImage:
+    """Draw."""
+    return ToolOutputImage(image_url=f"data:image/png;base64,{base64.b64encode(PNG).decode()}")
+
+
+async def test_their_tools_are_sources() -> None:
+    assert isinstance(greet, FunctionTool)
+    bench = Workbench([greet, broken, explained, railed, disabled, picture], variables={"context": "Ada"})
+    assert set(bench.specs()[0].input_schema["properties"]) == {"greeting", "times"}
+    assert (await bench.call("greet", '{"greeting": "Hi", "times": "2"}')).text == "Hi, Ada! Hi, Ada!"
+    assert "takes no argument 'ctx'" in (await bench.call("greet", {"greeting": "Hi", "times": 1, "ctx": 1})).text
+    failed = (await bench.call("broken")).shown()
+    assert (failed.code, "KeyError" in failed.text, "inside" in failed.text) == ("failed", True, False)
+    assert (await bench.call("explained")).shown()[::3] == ("Sorry: KeyError.", "failed")
+    assert (await bench.call("railed", {"path": "/"})).shown()[::3] == ("Not the root.", "denied")
+    assert (await bench.call("railed", {"path": "a"})).text == "deleted"
+    assert (await bench.call("disabled")).shown().code == "unavailable"
+    assert (await bench.call("picture")).shown().media == (Image(PNG),)
+
+
+@pytest.mark.parametrize("theirs", [delete, guarded])
+async def test_their_approvals_hold(theirs: FunctionTool) -> None:
+    bench = Workbench([theirs])
+    call = Call(theirs.name, {"path": "/"})
+    assert ((await bench.call(call)).status, events) == ("pending", [])
+    await bench.answer(call.id, Approve())
+    assert ((await bench.call(call)).text, events) == ("deleted", ["/"])
+    assert (await bench.call(call)).status == "pending"
+    if theirs is guarded:
+        assert (await bench.call("guarded", {"path": "a"})).text == "deleted"

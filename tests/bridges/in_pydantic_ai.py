@@ -1,0 +1,287 @@
+"""Pydantic AI's agents with our tools, and its tools with us. It runs where Pydantic AI is: see test_frameworks.py."""
+
+import base64
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, ApprovalRequired, FunctionToolset, ModelRetry, RunContext, ToolReturn
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool
+
+from toolcrib import Approve, Call, Caller, Crib, Image, Source, Workbench, tool
+from toolcrib.bridges import pydantic_ai as bridge
+from toolcrib.tools import as_tool
+from toolcrib.workbench import Ask
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+events: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    events.clear()
+
+
+@tool
+async def add(numbers: list[int]) -> int:
+    """Add numbers."""
+    return sum(numbers)
+
+
+@tool
+async def draw() -> list[Any]:
+    """Draw."""
+    return ["Here:", Image(PNG)]
+
+
+@tool
+async def wipe(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return f"wiped {path}"
+
+
+@tool
+async def whoami(caller: Caller) -> str:
+    """Say who calls."""
+    return caller.principal
+
+
+class Scripted:
+    """A model that makes *calls*, one a turn, and then says "done"."""
+
+    def __init__(self, *calls: tuple[str, Any]) -> None:
+        self.calls = list(calls)
+        self.seen: list[Any] = []
+        self.tools: list[list[Any]] = []
+        self.model = FunctionModel(self._reply)
+
+    def _reply(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.seen = [part for message in messages for part in message.parts if isinstance(part, ToolReturnPart)]
+        self.tools.append(info.function_tools)
+        number = sum(isinstance(message, ModelResponse) for message in messages)
+        if number < len(self.calls):
+            name, arguments = self.calls[number]
+            return ModelResponse([ToolCallPart(name, arguments, tool_call_id=f"call_{number}")])
+        return ModelResponse([TextPart("done")])
+
+
+async def test_an_agent_calls_through_the_whole_pipeline() -> None:
+    model = Scripted(
+        ("add", '{"numbers": "[1, \\"2\\"]"}'),
+        ("add", '{"numbrs": [1]}'),
+        ("add", "{not json"),
+        ("draw", {}),
+        ("wash", {}),
+    )
+    agent = Agent(model.model, toolsets=[bridge.toolset(Workbench([add, draw]))])
+    assert (await agent.run("Go.")).output == "done"
+    assert [each.name for each in model.tools[0]] == ["add", "draw"]
+    assert model.tools[0][0].parameters_json_schema["properties"]["numbers"]["type"] == "array"
+    added, misspelt, malformed, drawn, unknown = model.seen
+    assert added.content == 3
+    assert [each["path"] for each in added.metadata["repairs"]] == ["/numbers", "/numbers/1"]
+    assert "Did you mean 'numbers'?" in str(misspelt.content)
+    assert "not valid JSON" in str(malformed.content)
+    assert isinstance(drawn.content[1], BinaryContent) and drawn.content[1].data == PNG
+    assert "wash" in str(unknown.content)
+
+
+async def test_a_workbench_starts_and_stops_with_each_run_unless_somebody_has_started_it() -> None:
+    class Live(Source):
+        async def start(self) -> None:
+            events.append("start")
+
+        async def stop(self) -> None:
+            events.append("stop")
+
+        def tools(self) -> list[Any]:
+            return [add]
+
+    bench = Workbench([Live()])
+    agent = Agent(Scripted(("add", {"numbers": [1]})).model, toolsets=[bridge.toolset(bench)])
+    for _ in range(2):
+        await agent.run("Go.")
+    assert events == ["start", "stop"] * 2
+    async with bench:
+        await agent.run("Go.")
+        assert (await bench.call("add", {"numbers": [1]})).value == 1
+    assert events == ["start", "stop"] * 3
+
+
+def asks(*_: Any) -> Any:
+    return Ask("Really?")
+
+
+async def test_an_approval_is_the_frameworks_own() -> None:
+    bench = Workbench([wipe], policy=asks)
+    for answer, outcome in ((True, "wiped /"), (False, "The tool call was denied.")):
+        model = Scripted(("wipe", {"path": "/"}))
+        agent = Agent(model.model, toolsets=[bridge.toolset(bench)], output_type=[str, DeferredToolRequests])
+        waits = await agent.run("Go.")
+        assert isinstance(waits.output, DeferredToolRequests)
+        (asked,) = waits.output.approvals
+        assert waits.output.metadata[asked.tool_call_id]["toolcrib"]["message"] == "Really?"
+        results = DeferredToolResults(approvals={asked.tool_call_id: answer})
+        done = await agent.run(message_history=waits.all_messages(), deferred_tool_results=results)
+        assert (done.output, model.seen[0].content) == ("done", outcome)
+    assert events == ["/"]
+
+
+async def test_where_others_have_to_approve_the_framework_cannot() -> None:
+    bench = Workbench([wipe], policy=lambda *_: Ask("Really?", others_only=True))
+    model = Scripted(("wipe", {"path": "/"}))
+    agent = Agent(model.model, toolsets=[bridge.toolset(bench)], output_type=[str, DeferredToolRequests])
+    waits = await agent.run("Go.")
+    assert isinstance(waits.output, DeferredToolRequests)
+    approved = waits.output.build_results(approve_all=True)
+    await agent.run(message_history=waits.all_messages(), deferred_tool_results=approved)
+    assert "Whoever made the call may not answer it." in model.seen[0].content
+    assert events == []
+    await bench.answer(model.seen[0].metadata["pending"]["id"], Approve(), by="bob")
+    async with bench:
+        assert (await bench.call("wipe", {"path": "/"})).text == "wiped /"
+
+
+async def test_without_deferring_the_model_is_told() -> None:
+    model = Scripted(("wipe", {"path": "/"}))
+    agent = Agent(model.model, toolsets=[bridge.toolset(Workbench([wipe], policy=asks), defer=False)])
+    await agent.run("Go.")
+    assert "it waits for approval: Really?" in model.seen[0].content
+
+
+async def test_the_caller_of_a_run_comes_from_its_dependencies() -> None:
+    async with Crib([whoami]) as crib:
+        model = Scripted(("whoami", '{"caller": "eve"}'), ("whoami", "{}"))
+        made = bridge.toolset(crib, caller=lambda context: Caller(context.deps))
+        agent = Agent(model.model, deps_type=str, toolsets=[made])
+        await agent.run("Go.", deps="alice")
+        assert "takes no argument 'caller'" in str(model.seen[0].content)
+        assert model.seen[1].content == "alice"
+        await agent.run("Go.", deps="bob")
+        assert model.seen[1].content == "bob"
+
+
+async def test_a_bridge_raises_nothing_into_a_run() -> None:
+    answers = iter([Caller(), None, Caller(), Caller()])  # the second is asked for by the call
+
+    async with Crib([whoami]) as crib:
+        model = Scripted(("whoami", {}))
+        made = bridge.toolset(crib, caller=lambda _: next(answers))  # type: ignore[arg-type, return-value]
+        assert (await Agent(model.model, toolsets=[made]).run("Go.")).output == "done"
+        assert "Tool 'whoami' is not available now: SetupError" in str(model.seen[0].content)
+
+
+async def test_changes_of_the_tools_are_followed() -> None:
+    bench = Workbench([add])
+    model = Scripted(("add", {"numbers": [1]}))
+    agent = Agent(model.model, toolsets=[bridge.toolset(bench)])
+    await agent.run("Go.")
+    bench.registry.add(as_tool(draw))
+    await agent.run("Go.")
+    assert [[each.name for each in tools] for tools in model.tools[-2:]] == [["add", "draw"]] * 2
+
+
+# In
+
+
+@dataclass
+class Deps:
+    user: str
+
+
+theirs: FunctionToolset[Deps] = FunctionToolset()
+
+
+@theirs.tool
+async def greet(ctx: RunContext[Deps], greeting: str, times: int = 1) -> str:
+    """Greet the user."""
+    return " ".join([f"{greeting}, {ctx.deps.user}!"] * times)
+
+
+@theirs.tool_plain
+def retry() -> str:
+    """Fail."""
+    raise ModelRetry("Give another name.")
+
+
+@theirs.tool_plain
+def picture() -> ToolReturn:
+    """Draw."""
+    return ToolReturn("Here:", content=[BinaryContent(PNG, media_type="image/png")])
+
+
+@theirs.tool_plain(requires_approval=True)
+def delete(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return "deleted"
+
+
+@theirs.tool
+def guarded(ctx: RunContext[Deps], path: str) -> str:
+    """Delete, if it may."""
+    if path == "/" and not ctx.tool_call_approved:
+        raise ApprovalRequired
+    events.append(path)
+    return "deleted"
+
+
+@theirs.tool
+async def ask_model(ctx: RunContext[Deps]) -> str:
+    """Ask the model."""
+    return str(await Agent(ctx.model).run("Hello."))
+
+
+async def test_a_toolset_is_a_source() -> None:
+    async with Workbench([theirs], variables={"deps": Deps("Ada")}) as bench:
+        assert [spec.name for spec in bench.specs()] == ["greet", "retry", "picture", "delete", "guarded", "ask_model"]
+        assert "ctx" not in bench.specs()[0].input_schema["properties"]
+        assert (await bench.call("greet", '{"greeting": "Hi", "times": "2"}')).text == "Hi, Ada! Hi, Ada!"
+        assert "takes no argument 'user'" in (await bench.call("greet", {"greeting": "Hi", "user": "eve"})).text
+        assert (await bench.call("retry")).shown()[::3] == ("Give another name.", "invalid_arguments")
+        shown = (await bench.call("picture")).shown()
+        assert (shown.text, [each.data for each in shown.media]) == ("Here:", [PNG])
+        assert (await bench.call("ask_model")).shown().code is not None
+
+
+@pytest.mark.parametrize("name", ["delete", "guarded"])
+async def test_their_approvals_hold(name: str) -> None:
+    async with Workbench([theirs]) as bench:
+        call = Call(name, {"path": "/"})
+        assert (await bench.call(call)).status == "pending"
+        assert events == []
+        await bench.answer(call.id, Approve())
+        assert ((await bench.call(call)).text, events) == ("deleted", ["/"])
+        assert (await bench.call(call)).status == "pending"
+
+
+async def test_a_tool_alone_is_a_source_and_a_toolset_lives_with_the_workbench() -> None:
+    class Connected(FunctionToolset[Any]):
+        async def __aenter__(self) -> Any:
+            events.append("enter")
+            return await super().__aenter__()
+
+        async def __aexit__(self, *args: Any) -> Any:
+            events.append("leave")
+            return await super().__aexit__(*args)
+
+    def plain(a: int) -> int:
+        """Return it."""
+        return a
+
+    async with Workbench([Tool(plain), Connected([Tool(retry, name="again")])]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["plain", "again"]
+        assert (await bench.call("plain", {"a": 1})).value == 1
+    assert events == ["enter", "leave"]

@@ -1,0 +1,167 @@
+"""What all bridges have in common: whose workbench a run uses, its life, and calls that never raise."""
+
+import asyncio
+import re
+from typing import Any
+
+import pytest
+
+from toolcrib import Approve, Caller, CancellationToken, Crib, Deny, SetupError, Source, ToolSpec, Workbench, tool
+from toolcrib.bridges.host import Host, metadata
+from toolcrib.tools import from_work
+from toolcrib.workbench import Ask
+
+events: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    events.clear()
+
+
+@tool
+async def wipe(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return f"wiped {path}"
+
+
+@tool
+async def whoami(caller: Caller) -> str:
+    """Say who calls."""
+    return caller.principal
+
+
+class Live(Source):
+    async def start(self) -> None:
+        events.append("start")
+        if len(events) > 4:
+            raise ValueError("no more")
+
+    async def stop(self) -> None:
+        await asyncio.sleep(0)
+        events.append("stop")
+
+    def tools(self) -> list[Any]:
+        return [wipe]
+
+
+def asks(spec: ToolSpec, arguments: Any, caller: Caller) -> Any:
+    return Ask("Really?", others_only=arguments["path"] == "/etc") if arguments["path"] != "/tmp" else "allow"
+
+
+async def test_each_run_has_the_workbench_of_its_caller() -> None:
+    async with Crib([whoami]) as crib:
+        host = Host(crib, lambda context: Caller(context["user"]))
+        assert host.bench({"user": "alice"}) is host.bench({"user": "alice"})
+        results = [await host.call({"user": user}, "whoami", None) for user in ("alice", "bob")]
+        assert [result.value for result in results] == ["alice", "bob"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((Crib([whoami]),), "a crib needs one for each run"),
+        ((Workbench([whoami]), lambda _: Caller()), "A workbench has its caller"),
+        (([whoami],), "takes a Workbench or a Crib, not list"),
+    ],
+)
+def test_what_cannot_have_a_caller_is_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(SetupError, match=message):
+        Host(*arguments)
+
+
+async def test_where_nobody_is_identified_nothing_runs() -> None:
+    async with Crib([whoami]) as crib:
+        result = await Host(crib, lambda _: None).call(None, "whoami", None)  # type: ignore[arg-type, return-value]
+        assert result.shown()[::3] == (
+            "Tool 'whoami' is not available now: SetupError. The detail is in the log.",
+            "unavailable",
+        )
+
+
+async def test_a_workbench_stops_with_the_last_run_if_a_run_has_started_it() -> None:
+    bench = Workbench([Live()])
+    host = Host(bench)
+
+    async def one() -> None:
+        await host.enter()
+        await asyncio.sleep(0)
+        assert (await host.call(None, "wipe", {"path": "/"})).text == "wiped /"
+        await host.leave()
+
+    await asyncio.gather(one(), one())
+    assert events == ["start", "/", "/", "stop"]
+    with pytest.raises(SetupError, match="no more"):
+        await host.enter()
+    events.clear()
+    async with bench:
+        await one()
+        assert events == ["start", "/"]
+
+
+async def test_a_run_that_begins_while_another_stops_the_workbench_waits_for_it() -> None:
+    host = Host(Workbench([Live()]))
+    await host.enter()
+    await asyncio.gather(host.leave(), host.enter())
+    assert events == ["start", "stop", "start"]
+    assert (await host.call(None, "wipe", {"path": "/"})).text == "wiped /"
+    await host.leave()
+
+
+async def test_an_answer_of_the_framework_is_one_of_the_caller() -> None:
+    host = Host(Workbench([wipe], policy=asks))
+    path = {"path": "/"}
+    assert (await host.call(None, "wipe", path)).status == "pending"
+    assert (await host.call(None, "wipe", path, answer=Deny("no"))).text.endswith("'local' denied it: no")
+    assert (await host.call(None, "wipe", path, answer=Approve())).text == "wiped /"
+    waits = await host.call(None, "wipe", {"path": "/etc"}, answer=Approve())
+    assert waits.status == "pending"
+    assert "Whoever made the call may not answer it." in waits.text
+    assert metadata(waits)["pending"]["message"] == "Really?"
+    assert events == ["/"]
+
+
+async def test_whether_a_call_would_ask_never_raises() -> None:
+    host = Host(Workbench([wipe], policy=asks))
+    asked = [await host.would_ask(None, "wipe", {"path": path}) for path in ("/", "/tmp")]
+    assert (asked, await host.would_ask(None, "wash", "{"), host.has_policy) == ([True, False], False, True)
+    assert not await Host(Crib([wipe]), lambda _: Caller(nobody=1)).would_ask(None, "wipe", None)  # type: ignore[arg-type]
+
+
+async def test_a_name_that_providers_do_not_take_is_sent_as_another() -> None:
+    async def work(arguments: dict[str, Any], context: Any) -> str:
+        return "read"
+
+    host = Host(Workbench([from_work(ToolSpec("files.read", "", {"type": "object"}), work, home="here")]))
+    (sent,) = host.offer().tools
+    assert re.fullmatch("[a-zA-Z0-9_-]{1,64}", sent.name)
+    assert ((await host.call(None, sent.name, None)).text, sent.spec.name) == ("read", "files.read")
+
+
+@tool
+async def endless() -> None:
+    """Wait."""
+    events.append("begun")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        events.append("ended")
+
+
+async def test_deadlines_and_cancellation_of_the_framework_reach_the_tool() -> None:
+    host, token = Host(Workbench([endless])), CancellationToken()
+    assert (await host.call(None, "endless", None, timeout_s=0.01)).shown().code == "timeout"
+    for cancel in (token.cancel, None):
+        events.clear()
+        call = asyncio.create_task(host.call(None, "endless", None, cancellation=token if cancel else None))
+        while not events:
+            await asyncio.sleep(0)
+        if cancel is not None:
+            cancel()
+            assert (await call).shown().code == "cancelled"
+        else:
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        assert events == ["begun", "ended"]

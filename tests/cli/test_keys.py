@@ -1,0 +1,48 @@
+"""`toolcrib keys`, and a server that lets in who has one."""
+
+import json
+import re
+from pathlib import Path
+
+from .conftest import Run
+
+KEY = re.compile(r"toolcrib_(?P<id>[a-z0-9]{12})_[A-Za-z0-9]{43}\n")
+
+
+def test_a_key_is_shown_once_and_listed_and_revoked_by_its_id(toolcrib: Run, folder: Path) -> None:
+    options = ("--store", str(folder / "keys.db"))
+    made = toolcrib("keys", "add", "alice", "--group", "staff", "--group", "admins", "--days", "7", *options)
+    found = KEY.fullmatch(made.stdout)
+    assert (made.returncode, found is not None) == (0, True)
+    assert found is not None
+    assert made.stderr == f"The key {found['id']} of 'key:alice'. It is not shown again.\n"
+    other = json.loads(toolcrib("keys", "add", "bob", "--json", *options).stdout)
+    assert KEY.fullmatch(other["key"] + "\n")
+    assert (other["principal"], other["groups"], other["expires_at"]) == ("key:bob", [], None)
+    listed = toolcrib("keys", "list", *options)
+    assert [line.split("\t")[:3] for line in listed.stdout.splitlines()] == [
+        [found["id"], "key:alice", "admins staff"],
+        [other["id"], "key:bob", ""],
+    ]
+    assert found[0].strip().rpartition("_")[2] not in listed.stdout + listed.stderr
+    assert toolcrib("keys", "revoke", found["id"], *options).stderr == f"Revoked: {found['id']}.\n"
+    assert [one["id"] for one in json.loads(toolcrib("keys", "list", "--json", *options).stdout)] == [other["id"]]
+    again = toolcrib("keys", "revoke", found["id"], *options)
+    assert (again.returncode, again.stderr) == (
+        1,
+        f"Error: There is no key '{found['id']}'. See: toolcrib keys list\n",
+    )
+    for wrong in (["add", "a b"], ["add", "alice", "--days", "0"], ["add"], ["revoke"], ["add", "a", "--group", ""]):
+        done = toolcrib("keys", *wrong, *options)
+        assert (done.returncode in (1, 2), done.stdout) == (True, ""), wrong
+
+
+def test_what_the_settings_lack_for_a_server_that_identifies_its_clients_is_named(toolcrib: Run, folder: Path) -> None:
+    for text, message in [
+        ('[server]\nissuer = "https://id.example.com"\n', "'issuer' needs what its tokens are for: set 'audience'"),
+        ('[server]\naudience = "x"\n', "'audience' and 'scopes' in [server] are of the tokens of an 'issuer'"),
+        ('[server]\nissuer = "id"\naudience = "x"\n', "An issuer is a URL without a query"),
+    ]:
+        (folder / "toolcrib.toml").write_text(text)
+        done = toolcrib("serve", "toolcrib.demo", "--port", "0")
+        assert (done.returncode, message in done.stderr) == (1, True), done.stderr

@@ -1,0 +1,56 @@
+"""The MCP project's own conformance suite, against a server of Toolcrib's public names, in both eras."""
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..npm import installed, node
+
+pytestmark = pytest.mark.full
+
+SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
+FIXTURE = str(Path(__file__).with_name("mcp_server.py"))
+LEAST = {"2025-11-25": 81, "2026-07-28": 152}
+# Streams of the older era are not stored, so nobody goes on with one that has broken off. Both are recommendations.
+WARNINGS = {"2025-11-25": {"server-sse-priming-event", "server-sse-retry-field"}, "2026-07-28": set[str]()}
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with subprocess.Popen(
+        [sys.executable, FIXTURE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        yield process.stdout.readline().strip()
+        process.terminate()
+
+
+@pytest.mark.parametrize("revision", LEAST)
+def test_the_server_passes_every_scenario_but_those_of_tasks(
+    url: str, revision: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = str(installed(SUITE, "dist/index.js"))
+    options = ("--suite", "all", "--spec-version", revision, "--output-dir", str(tmp_path))
+    ran = node(script, "server", "--url", url, *options)
+    counts: Counter[str] = Counter()
+    problems: set[str] = set()
+    warnings: set[str] = set()
+    for file in sorted(tmp_path.glob("**/checks.json")):
+        scenario = file.parent.name
+        for check in json.loads(file.read_text()):
+            counts[check["status"]] += 1
+            if check["status"] == "FAILURE" and not scenario.startswith("server-tasks-"):
+                problems.add(f"{scenario}: {check['id']}: {check.get('errorMessage')}")
+            if check["status"] == "WARNING":
+                warnings.add(check["id"])
+    with capsys.disabled():
+        scenarios = len(list(tmp_path.glob("**/checks.json")))
+        print(f"\nconformance {revision}: {scenarios} scenarios, {dict(counts)}")
+    assert not problems, "\n".join(sorted(problems))
+    assert ran.returncode == 0, ran.stdout[-2000:]
+    assert (warnings, counts["SUCCESS"] >= LEAST[revision]) == (WARNINGS[revision], True), counts

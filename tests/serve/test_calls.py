@@ -1,0 +1,105 @@
+"""The call log and the figures over HTTP, and the trace that a call over MCP is a part of."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import httpx2
+import pytest
+from mcp import Client
+from starlette.applications import Starlette
+
+from toolcrib import Caller, CallLog, Crib, SetupError, tool
+from toolcrib.record import DatabaseCalls, Metrics
+from toolcrib.serve import call_routes, metrics_route, server
+
+TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    return a + b
+
+
+@pytest.fixture
+async def crib(tmp_path: Path) -> AsyncIterator[Crib]:
+    async with Crib([add], store=tmp_path / "store.db") as crib:
+        for name in ("ann", "bob", "ann"):
+            await crib.workbench(Caller(name)).call("add", {"a": 1, "b": 2})
+        await crib.workbench(Caller("ann")).call("add", {"a": 1})
+        await crib.recorders[0].flush()
+        yield crib
+
+
+def browser(crib: Crib, **options: object) -> httpx2.AsyncClient:
+    def identify(headers: dict[str, str]) -> Caller:
+        return Caller(headers["x-user"])
+
+    app = Starlette(routes=call_routes(crib, identify, **options))  # type: ignore[arg-type]
+    return httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://h", headers={"x-user": "ann"})
+
+
+async def test_a_principal_sees_their_own_calls_page_by_page(crib: Crib) -> None:
+    async with browser(crib) as http:
+        page = (await http.get("/api/calls", params={"limit": 2})).json()
+        assert [one["code"] for one in page["calls"]] == ["invalid_arguments", None]
+        rest = (await http.get("/api/calls", params={"limit": 2, "before": page["next"]})).json()
+        assert ([one["principal"] for one in rest["calls"]], rest["next"]) == (["ann"], None)
+        wrong = (await http.get("/api/calls", params={"status": "error", "tool": "add"})).json()["calls"]
+        assert [one["id"] for one in wrong] == [page["calls"][0]["id"]]
+        one = (await http.get(f"/api/calls/{wrong[0]['id']}")).json()
+        assert one == wrong[0] | {"arguments": None, "result": None}
+        assert (await http.get("/api/calls", params={"since": "2100-01-01T00:00:00Z"})).json()["calls"] == []
+
+
+async def test_anothers_call_is_as_unknown_as_none_unless_the_host_allows_it(crib: Crib) -> None:
+    log = crib.recorders[0]
+    assert isinstance(log, DatabaseCalls)
+    (theirs,) = await log.newest(principal="bob")
+    async with browser(crib) as http:
+        for name in (theirs.id, "run_no", "%", "a'--"):
+            answer = await http.get(f"/api/calls/{name}")
+            assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json")
+            assert answer.json()["detail"] == "There is no call with this id."
+        assert (await http.get("/api/calls", params={"principal": "bob"})).json() == {"calls": [], "next": None}
+        seen = (await http.get("/api/calls", params={"before": theirs.id})).json()["calls"]
+        assert {one["principal"] for one in seen} == {"ann"}
+        http.headers.pop("x-user")
+        assert (await http.get("/api/calls")).status_code == 401
+    async with browser(crib, sees_all=lambda caller: caller.principal == "ann") as http:
+        assert len((await http.get("/api/calls")).json()["calls"]) == 4
+        assert len((await http.get("/api/calls", params={"principal": "bob"})).json()["calls"]) == 1
+        assert (await http.get(f"/api/calls/{theirs.id}")).json()["principal"] == "bob"
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("limit", "0"), ("limit", "501"), ("limit", "²"), ("status", "done"), ("since", "soon"), ("tol", "add")],
+)
+async def test_a_parameter_that_is_not_valid_is_a_problem_that_names_it(name: str, value: str, crib: Crib) -> None:
+    async with browser(crib) as http:
+        answer = await http.get("/api/calls", params={name: value})
+    assert answer.status_code == 400
+    assert name in answer.json()["detail"]
+
+
+async def test_figures_are_served_and_what_is_missing_is_named() -> None:
+    async with Crib([add], recorder=[CallLog(), Metrics()]) as crib:
+        await crib.workbench().call(add, 1, 2)
+        app = Starlette(routes=[metrics_route(crib)])
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://h") as http:
+            answer = await http.get("/metrics")
+        assert answer.headers["content-type"].startswith("text/plain; version=")
+        assert 'toolcrib_calls_total{code="",status="success",tool="add"} 1.0' in answer.text
+        with pytest.raises(SetupError, match="no call log"):
+            call_routes(crib)
+    with pytest.raises(SetupError, match="no Metrics"):
+        metrics_route(Crib([add]))
+
+
+async def test_a_call_over_mcp_is_a_part_of_the_trace_that_its_meta_names() -> None:
+    log = CallLog()
+    async with Crib([add], recorder=log) as crib, Client(server(crib)) as client:
+        await client.call_tool("add", {"a": 1, "b": 2}, meta={"traceparent": TRACE})
+        await client.call_tool("add", {"a": 1, "b": 2}, meta={"traceparent": 7})  # type: ignore[dict-item]
+    first, second = log
+    assert (first.traceparent, second.traceparent) == (TRACE, None)

@@ -1,0 +1,401 @@
+"""Resources, prompts, large results, lists and their changes, as MCP clients see them."""
+
+import asyncio
+import base64
+import logging
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from itertools import pairwise
+from typing import Any, Literal
+
+import mcp_types as wire
+import pytest
+from mcp import Client
+from mcp.shared.exceptions import MCPError
+
+from toolcrib import Caller, Context, Crib, Image, Text, ToolError, tool
+from toolcrib.core import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
+from toolcrib.serve import serve_http, server
+from toolcrib.serve.mcp_pages import page
+
+ERAS = ["legacy", "2026-07-28"]
+MODERN = "2026-07-28"
+SECRET = "sk-1234567890123"
+
+
+@asynccontextmanager
+async def served(crib: Crib) -> AsyncIterator[str]:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result))
+    try:
+        yield await ready
+    finally:
+        serving.cancel()
+        await asyncio.wait({serving})
+
+
+def library() -> Crib:
+    crib = Crib(secrets=[SECRET])
+    crib.resources.add("notes://today", f"Buy milk. {SECRET}", name="today", title="Today", description="A note.")
+    crib.resources.add("notes://pixel", b"\x89PNG", media_type="image/png", meta={"annotations": {"priority": 0.5}})
+
+    @crib.resources.add("notes://{year}/{+path}{?lang}")
+    async def note(year: str, path: str, lang: str = "en", *, who: Caller) -> dict[str, str]:
+        """A note of a year."""
+        return {"year": year, "path": path, "lang": lang, "who": who.principal}
+
+    @crib.resources.add("notes://broken")
+    def broken() -> str:
+        raise RuntimeError(f"accident at {SECRET}")
+
+    @crib.prompts.add(title="Summarize")
+    def summarize(topic: str, style: Literal["short", "shorter", "long"] = "short") -> list[Any]:
+        """Summarize something.
+
+        Args:
+            topic: What.
+            style: How.
+        """
+        return [f"Summarize {topic}, {style}. {SECRET}", PromptMessage("assistant", Text("Of course.")), Image(b"x")]
+
+    return crib
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_resources_are_listed_and_read(mode: str) -> None:
+    async with library() as crib, Client(server(crib), mode=mode) as client:
+        listed = {str(one.uri): one for one in (await client.list_resources()).resources}
+        assert list(listed) == ["notes://today", "notes://pixel", "notes://broken"]
+        today = listed["notes://today"]
+        assert (today.name, today.title, today.description, today.mime_type) == (
+            "today",
+            "Today",
+            "A note.",
+            "text/plain",
+        )
+        assert listed["notes://pixel"].annotations == wire.Annotations(priority=0.5)
+        templates = (await client.list_resource_templates()).resource_templates
+        assert [(one.uri_template, one.name, one.description) for one in templates[:1]] == [
+            ("notes://{year}/{+path}{?lang}", "note", "A note of a year.")
+        ]
+        assert templates[1].uri_template == "toolcrib://results/{handle}{?offset,limit,pointer}"
+        read = (await client.read_resource("notes://today")).contents[0]
+        assert isinstance(read, wire.TextResourceContents)
+        assert read.text == "Buy milk. [secret]"
+        pixel = (await client.read_resource("notes://pixel")).contents[0]
+        assert isinstance(pixel, wire.BlobResourceContents)
+        assert (base64.b64decode(pixel.blob), pixel.mime_type) == (b"\x89PNG", "image/png")
+        note = (await client.read_resource("notes://2026/a/b%20c")).contents[0]
+        assert isinstance(note, wire.TextResourceContents)
+        assert note.text == '{"year": "2026", "path": "a/b c", "lang": "en", "who": "local"}'
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_cannot_be_read_is_a_protocol_error_with_its_uri(mode: str) -> None:
+    async with library() as crib, Client(server(crib), mode=mode) as client:
+        for uri, code in [
+            ("notes://nothing", -32602),
+            ("notes://2026/../../etc/passwd", -32602),
+            ("notes://2026/%2e%2e%2fetc", -32602),
+            ("notes://2026/a%00", -32602),
+            ("notes://" + "x" * 100_000, -32602),
+            ("toolcrib://results/result_nobody", -32602),
+            ("toolcrib://results/result_nobody?offset=x", -32602),
+            ("notes://broken", -32603),
+        ]:
+            with pytest.raises(MCPError) as caught:
+                await client.read_resource(uri)
+            assert (caught.value.code, caught.value.data["uri"]) == (code, uri)
+            assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_prompts_are_listed_filled_in_and_completed(mode: str) -> None:
+    async with library() as crib, Client(server(crib), mode=mode) as client:
+        [listed] = (await client.list_prompts()).prompts
+        assert (listed.name, listed.title, listed.description) == ("summarize", "Summarize", "Summarize something.")
+        assert [(one.name, one.description, one.required) for one in listed.arguments or ()] == [
+            ("topic", "What.", True),
+            ("style", "How.", False),
+        ]
+        messages = (await client.get_prompt("summarize", {"topic": "tea"})).messages
+        assert [(one.role, one.content.type) for one in messages] == [
+            ("user", "text"),
+            ("assistant", "text"),
+            ("user", "image"),
+        ]
+        assert isinstance(messages[0].content, wire.TextContent)
+        assert messages[0].content.text == "Summarize tea, short. [secret]"
+        ref = wire.PromptReference(name="summarize")
+        found = (await client.complete(ref, {"name": "style", "value": "SHO"})).completion
+        assert (found.values, found.has_more) == (["short", "shorter"], False)
+        for name, arguments, words in [
+            ("nothing", {}, "no prompt"),
+            ("summarize", {}, "'topic' is missing"),
+            ("summarize", {"topic": "x", "size": "y"}, "no argument 'size'"),
+        ]:
+            with pytest.raises(MCPError, match=words) as caught:
+                await client.get_prompt(name, arguments)
+            assert caught.value.code == -32602
+
+
+class Remote:
+    """A source of resources and prompts. *fails* says how it fails to list them."""
+
+    def __init__(self, name: str, fails: BaseException | None = None) -> None:
+        self.name = name
+        self.fails = fails
+        self.listeners: list[Any] = []
+        self.read: list[str] = []
+
+    async def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def tools(self) -> Sequence[Any]:
+        return ()
+
+    def on_change(self, listener: Any) -> Any:
+        self.listeners.append(listener)
+        return lambda: self.listeners.remove(listener)
+
+    async def resources(self) -> Sequence[Resource]:
+        if self.fails:
+            raise self.fails
+        return [Resource(uri=f"{self.name}://one", name="one"), Resource(uri="both://x", name=self.name)]
+
+    async def resource_templates(self) -> Sequence[ResourceTemplate]:
+        return [ResourceTemplate(uri_template=f"{self.name}://t/{{id}}", name="t")]
+
+    async def read_resource(self, uri: str, /) -> Sequence[ResourceContent]:
+        self.read.append(uri)
+        if uri.endswith("unlisted-nowhere"):
+            raise ToolError("Nothing there.", "unknown_tool")
+        return [ResourceContent(uri=uri, data=f"{self.name} {SECRET}")]
+
+    async def prompts(self) -> Sequence[Prompt]:
+        if self.fails:
+            raise self.fails
+        return [Prompt(name=f"{self.name}-prompt", arguments=(PromptArgument(name="a", required=True),))]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], /) -> Sequence[PromptMessage]:
+        return [PromptMessage("user", Text(f"{name} {dict(arguments)}"))]
+
+
+async def test_what_sources_offer_is_passed_on_and_one_that_fails_costs_only_its_own() -> None:
+    good, other, dead = Remote("good"), Remote("other"), Remote("dead", RuntimeError("down"))
+    async with Crib([dead, good, other], secrets=[SECRET]) as crib, Client(server(crib), mode=MODERN) as client:
+        uris = [str(one.uri) for one in (await client.list_resources()).resources]
+        assert uris == ["good://one", "both://x", "other://one"]
+        assert [one.name for one in (await client.list_prompts()).prompts] == ["good-prompt", "other-prompt"]
+
+        async def read(uri: str) -> str:
+            content = (await client.read_resource(uri)).contents[0]
+            assert isinstance(content, wire.TextResourceContents)
+            return content.text
+
+        assert await read("other://one") == "other [secret]"
+        assert await read("both://x") == "good [secret]"
+        assert await read("other://t/7") == "other [secret]"
+        # What one source lists or has a template for is asked of no other.
+        assert (good.read, dead.read) == (["both://x"], [])
+        with pytest.raises(MCPError, match="There is no resource at"):
+            await read("some://unlisted-nowhere")
+        [message] = (await client.get_prompt("other-prompt", {"a": "1"})).messages
+        assert isinstance(message.content, wire.TextContent)
+        assert message.content.text == "other-prompt {'a': '1'}"
+
+
+async def test_a_large_result_is_a_resource_that_is_read_in_parts() -> None:
+    @tool
+    async def numbers(n: int) -> list[int]:
+        return list(range(n))
+
+    whole = str(list(range(20_000))).replace(" ", "")
+    who = ["alice"]
+    made = Crib([numbers])
+    async with made as crib, Client(server(crib, lambda _: Caller(who[0])), mode=MODERN) as client:
+        answer = await client.call_tool("numbers", {"n": 20_000})
+        link = answer.content[-1]
+        assert isinstance(link, wire.ResourceLink)
+
+        async def part(uri: str) -> wire.TextResourceContents:
+            [content] = (await client.read_resource(uri)).contents
+            assert isinstance(content, wire.TextResourceContents)
+            return content
+
+        read, uri = "", str(link.uri)
+        while uri:
+            content = await part(uri)
+            assert len(content.text) <= 20_000
+            read += content.text
+            uri = (content.meta or {}).get("toolcrib/next")
+        assert read == whole
+        assert (await part(f"{link.uri}?offset=1&limit=3")).text == whole[1:4]
+        assert (await part(f"{link.uri}?pointer=/123")).text == "123"
+        assert len((await part(f"{link.uri}?limit=9999999999")).text) == len(whole)
+        for wrong in ("offset=-1", "limit=0", "limit=x", "pointer=/nothing"):
+            with pytest.raises(MCPError):
+                await part(f"{link.uri}?{wrong}")
+        who[0] = "bob"
+        with pytest.raises(MCPError, match="There is no result under this handle"):
+            await part(str(link.uri))
+
+
+async def test_a_client_from_before_resource_links_gets_none() -> None:
+    @tool
+    async def numbers() -> list[int]:
+        return list(range(20_000))
+
+    async with Crib([numbers]) as crib, Client(server(crib), mode="legacy") as client:
+        kinds = [block.type for block in (await client.call_tool("numbers")).content]
+        assert kinds == ["text", "text", "resource_link"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_progress_and_what_is_emitted_come_before_the_result_and_go_forward(mode: str) -> None:
+    @tool
+    async def work(context: Context) -> str:
+        context.progress(1, 4, "began")
+        await context.emit("a part")
+        await context.emit("another")
+        context.progress(0.5)  # back, which nobody is told
+        await context.emit("half \udcff")
+        context.progress(4, 4)
+        await asyncio.sleep(0)
+        return "done"
+
+    seen: list[tuple[float, str | None]] = []
+
+    async def progress(done: float, total: float | None, message: str | None) -> None:
+        seen.append((done, message))
+
+    # Over HTTP: in one process, the newer era has no tokens of progress.
+    async with served(Crib([work])) as url, Client(url, mode=mode) as client:
+        result = await client.call_tool("work", progress_callback=progress)
+        assert isinstance(result.content[0], wire.TextContent)
+        assert result.content[0].text == "done"
+    messages = [message for _, message in seen if message]
+    assert [one for one in messages if one != "began"] == ["a part", "another", "half ?"]
+    assert all(before < after for (before, _), (after, _) in pairwise(seen))
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@pytest.mark.parametrize("mode", ERAS)
+async def test_what_a_tool_logs_reaches_the_client_that_wants_it_without_secrets(mode: str) -> None:
+    @tool
+    async def work(context: Context) -> str:
+        context.log.debug("not this")
+        context.log.warning("careful: %s", SECRET)
+        return "done"
+
+    @tool
+    def threaded(context: Context) -> str:
+        context.log.error("from a thread")
+        return "done"
+
+    lines: list[tuple[str, Any, Any]] = []
+
+    async def log(params: wire.LoggingMessageNotificationParams) -> None:
+        lines.append((params.level, params.logger, params.data))
+
+    wants = {"log_level": "warning"} if mode == MODERN else {}
+    async with Crib([work, threaded], secrets=[SECRET]) as crib:
+        async with Client(server(crib), mode=mode, logging_callback=log, **wants) as client:
+            await client.call_tool("work")
+            await client.call_tool("threaded")
+            if mode == "legacy":
+                await client.set_logging_level("error")
+                await client.call_tool("work")
+        if mode == MODERN:
+            async with Client(server(crib), mode=mode, logging_callback=log) as client:
+                await client.call_tool("work")
+        await crib.workbench().call("work")
+    assert lines == [("warning", "work", "careful: [secret]"), ("error", "threaded", "from a thread")]
+    logging.getLogger("toolcrib.tool").warning("nobody's")
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@pytest.mark.parametrize("mode", ERAS)
+async def test_clients_are_told_of_changed_lists_and_of_the_resources_that_they_follow(mode: str) -> None:
+    heard: asyncio.Queue[str] = asyncio.Queue()
+
+    async def handle(message: Any) -> None:
+        if isinstance(message, wire.ResourceUpdatedNotification):
+            heard.put_nowait(f"updated {message.params.uri}")
+        elif (method := getattr(message, "method", "")).endswith("list_changed"):
+            heard.put_nowait(method)
+
+    source = Remote("good")
+    crib = Crib([source])
+    crib.resources.add("n://a", "a")
+    async with asyncio.timeout(20), crib:
+        if mode == "legacy":
+            async with Client(server(crib), mode=mode, message_handler=handle) as client:
+                await client.subscribe_resource("n://a")
+                await client.send_ping()
+                crib.resources.updated("n://b")
+                crib.resources.updated("n://a")
+                assert await heard.get() == "updated n://a"
+                await client.unsubscribe_resource("n://a")
+                crib.resources.updated("n://a")
+                crib.resources.add("n://c", "c")
+                assert await heard.get() == "notifications/resources/list_changed"
+                crib.prompts.add(lambda: "hi", name="hi")
+                assert await heard.get() == "notifications/prompts/list_changed"
+                for listener in source.listeners:
+                    listener()
+                assert {await heard.get(), await heard.get()} == {
+                    "notifications/resources/list_changed",
+                    "notifications/prompts/list_changed",
+                }
+        else:
+            async with Client(server(crib), mode=mode) as client:
+                async with client.listen(resource_subscriptions=["n://a"], prompts_list_changed=True) as events:
+                    crib.resources.updated("n://b")
+                    crib.resources.add("n://c", "c")
+                    crib.resources.updated("n://a")
+                    crib.prompts.add(lambda: "hi", name="hi")
+                    got = [type(await anext(events)).__name__ for _ in range(2)]
+                assert got == ["ResourceUpdated", "PromptsListChanged"]
+
+
+async def test_lists_say_how_long_and_by_whom_they_may_be_kept() -> None:
+    crib = library()
+    async with crib:
+        for identify, scope in [({}, "public"), ({"identify": lambda _: Caller("alice")}, "private")]:
+            async with Client(server(crib, **identify), mode=MODERN) as client:
+                for listed in (
+                    await client.list_tools(),
+                    await client.list_prompts(),
+                    await client.list_resources(),
+                    await client.list_resource_templates(),
+                ):
+                    assert (listed.cache_scope, listed.ttl_ms > 0) == (scope, True)
+                read = await client.read_resource("notes://today")
+                assert (read.cache_scope, read.ttl_ms) == ("private", 0)
+
+
+def test_pages_leave_nothing_out_when_the_list_changes_between_them() -> None:
+    names = ["a", "b", "c", "d", "e"]
+    first, cursor = page(names, None, str, size=2)
+    second, following = page(["0", *names], cursor, str, size=2)
+    assert (first, second) == (["a", "b"], ["c", "d"])
+    assert page(names, following, str, size=2) == (["e"], None)
+    assert page([], None, str) == ([], None)
+    for wrong in ("", "x", "é", "AAAA", "=" * 1000, page(["z", "y"], None, str, size=1)[1] or ""):
+        with pytest.raises(MCPError) as caught:
+            page(names, wrong, str)
+        assert caught.value.code == -32602
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_an_odd_cursor_is_the_clients_mistake(mode: str) -> None:
+    async with library() as crib, Client(server(crib), mode=mode) as client:
+        for listing in (
+            client.list_tools,
+            client.list_prompts,
+            client.list_resources,
+            client.list_resource_templates,
+        ):
+            with pytest.raises(MCPError, match="cursor") as caught:
+                await listing(cursor="bm9ib2R5")
+            assert caught.value.code == -32602

@@ -1,0 +1,486 @@
+"""What a document becomes: names, arguments, schemas, servers, and the operations that are left out."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import LoadError, Permissions, Secret, SetupError, ToolAuth
+from toolcrib.tools import OpenAPISource, load, openapi_source
+
+Write = Callable[..., Path]
+OK: Any = {"responses": {"200": {"description": "ok"}}}
+
+
+def parameter(name: str, place: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": place == "path", "schema": {"type": "string"}} | more
+
+
+def tools(source: OpenAPISource) -> dict[str, Any]:
+    return {tool.spec.name: tool.spec for tool in source.tools()}
+
+
+def schema_of(file: Path, **options: Any) -> dict[str, Any]:
+    (tool,) = openapi_source(file, **options).tools()
+    return dict(tool.spec.input_schema)
+
+
+def problems(source: OpenAPISource) -> str:
+    return "\n".join(map(str, source.problems))
+
+
+@pytest.mark.parametrize(
+    ("version", "is_read"),
+    [
+        ("3.0.0", True),
+        ("3.0.4", True),
+        ("3.1.1", True),
+        ("3.2.0", True),
+        ("3.3.0", False),
+        ("4", False),
+        ("2.0", False),
+    ],
+)
+def test_which_versions_are_read(write: Write, version: str, is_read: bool) -> None:
+    file = write({"/a": {"get": OK}}, version=version)
+    if is_read:
+        assert [*tools(openapi_source(file))] == ["get_a"]
+    else:
+        with pytest.raises(LoadError, match=re.escape(f"OpenAPI '{version}'")):
+            openapi_source(file)
+
+
+def test_swagger_is_refused_with_the_name_of_a_converter(tmp_path: Path) -> None:
+    file = tmp_path / "api.json"
+    file.write_text('{"swagger": "2.0", "paths": {}}')
+    with pytest.raises(LoadError, match="swagger2openapi"):
+        load(str(file))
+
+
+def test_a_source_is_a_file_by_its_ending_or_by_its_prefix(write: Write, tmp_path: Path) -> None:
+    file = write({"/a": {"get": OK}})
+    other = tmp_path / "api.txt"
+    other.write_bytes(file.read_bytes())
+    for source in (str(file), file, f"openapi:{file}", f"openapi:{other}"):
+        assert [tool.spec.name for tool in load(source).tools] == ["get_a"]
+    with pytest.raises(LoadError, match="cannot be read"):
+        load(str(tmp_path / "missing.yaml"))
+    with pytest.raises(LoadError, match="not an OpenAPI document"):
+        (tmp_path / "data.json").write_text('{"a": 1}')
+        load(str(tmp_path / "data.json"))
+
+
+def test_names_are_those_of_the_document_and_do_not_clash(write: Write) -> None:
+    long = "x" * 70
+    paths = {
+        "/users/{id}": {"get": {**OK, "parameters": [parameter("id", "path")]}},
+        "/users/id": {"get": OK},
+        "/a": {"get": {**OK, "operationId": "list.items"}, "post": {**OK, "operationId": "list-items"}},
+        "/b": {"get": {**OK, "operationId": "list_items"}, "post": {**OK, "operationId": long}},
+        "/c": {"get": {**OK, "operationId": long + "y"}, "post": {**OK, "operationId": "%%%"}},
+    }
+    names = [*tools(openapi_source(write(paths)))]
+    assert len({name.replace("-", "_") for name in names}) == len(names) == 8
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name) for name in names)
+    assert "post_c" in names
+    assert "get_users_id" in names
+    by_path = {
+        tool.requires["request"]: name for name, tool in zip(names, openapi_source(write(paths)).tools(), strict=True)
+    }
+    backwards = openapi_source(write(dict(reversed(paths.items())))).tools()
+    assert {tool.requires["request"]: tool.spec.name for tool in backwards} == by_path
+
+
+def test_parameters_and_the_body_have_arguments_of_their_own(write: Write) -> None:
+    listed = [
+        parameter("id", "path"),
+        parameter("id", "query"),
+        parameter("id", "header"),
+        parameter("id", "cookie"),
+        parameter("body", "query"),
+        parameter("filter[name]", "query"),
+        parameter("$top", "query"),
+        parameter("Authorization", "header"),
+        parameter("Host", "header"),
+        parameter("Content-Type", "header"),
+    ]
+    body = {"required": True, "content": {"application/json": {"schema": {"type": "object"}}}}
+    made = schema_of(write({"/a/{id}": {"put": {**OK, "parameters": listed, "requestBody": body}}}))
+    assert [*made["properties"]] == ["id", "id_query", "body", "filter_name", "top", "id_header", "id_cookie", "body_2"]
+    assert made["required"] == ["id", "body_2"]
+    assert made["additionalProperties"] is False
+
+
+def test_an_operation_overrides_the_parameters_of_its_path(write: Write) -> None:
+    item = {
+        "parameters": [parameter("q", "query"), parameter("r", "query")],
+        "get": {**OK, "parameters": [parameter("q", "query", required=True)]},
+    }
+    assert schema_of(write({"/a": item}))["required"] == ["q"]
+
+
+def test_references_lead_anywhere_in_the_document(write: Write) -> None:
+    paths = {
+        "/a~b/{x/y}": {
+            "get": {
+                **OK,
+                "operationId": "first",
+                "parameters": [
+                    {"$ref": "#/components/parameters/P"},
+                    parameter("x/y", "path", schema={"type": "object", "properties": {"k%": {"enum": [1, 2]}}}),
+                ],
+            }
+        },
+        "/b": {"$ref": "#/components/pathItems/B"},
+    }
+    components = {
+        "parameters": {
+            "P": {"$ref": "#/components/parameters/Q"},
+            "Q": parameter(
+                "q", "query", schema={"$ref": "#/paths/~1a~0b~1%7Bx~1y%7D/get/parameters/1/schema/properties/k%25"}
+            ),
+        },
+        "pathItems": {
+            "B": {"post": {**OK, "operationId": "second", "requestBody": {"$ref": "#/components/requestBodies/R"}}}
+        },
+        "requestBodies": {"R": {"content": {"application/json": {"schema": {"$ref": "#node"}}}}},
+        "schemas": {
+            "Node": {
+                "$anchor": "node",
+                "type": "object",
+                "properties": {
+                    "next": {"$ref": "#/components/schemas/Node"},
+                    "other": {"$ref": "#/components/schemas/Other"},
+                },
+            },
+            "Other": {"type": "array", "items": {"$ref": "#/components/schemas/Node"}},
+        },
+    }
+    source = openapi_source(write(paths, components=components))
+    assert problems(source) == ""
+    first, second = tools(source)["first"].input_schema, tools(source)["second"].input_schema
+    assert first["properties"]["q"] == {"$ref": "#/$defs/k"}
+    assert first["$defs"] == {"k": {"enum": [1, 2]}}
+    node = {"type": "object", "properties": {"next": {"$ref": "#/$defs/Node"}, "other": {"$ref": "#/$defs/Other"}}}
+    assert second["properties"]["body"] == {"$ref": "#/$defs/Node"}
+    assert second["$defs"] == {"Node": node, "Other": {"type": "array", "items": {"$ref": "#/$defs/Node"}}}
+
+
+def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: Write) -> None:
+    paths: dict[str, Any] = {
+        "/good": {"get": OK},
+        "/a": {"get": {**OK, "parameters": [{"$ref": "#/components/parameters/None"}]}},
+        "/b": {"get": {**OK, "parameters": [{"$ref": "#/paths/~1b/get/parameters/0"}]}},
+        "/c/{id}": {"get": OK},
+        "/d": {"get": {**OK, "parameters": [parameter("x", "path")]}},
+        "/e": {"get": {**OK, "parameters": [parameter("x", "query", style="deep")]}},
+        "/f": {"get": {**OK, "parameters": [parameter("x", "query", schema={"type": "nothing"})]}},
+        "/g": {"get": {**OK, "parameters": [parameter("x", "query", schema={"pattern": "("})]}},
+        "/h": {"get": {**OK, "security": [{"unknown": []}]}},
+        "/i": {"get": {**OK, "servers": [{"url": "ftp://a.example.com"}]}},
+        "/j": {"get": {**OK, "servers": [{"url": "https://{x}.example.com"}]}},
+        "/k": {"get": {**OK, "parameters": [parameter("x", "query", schema={"$ref": "other.json#/a"})]}},
+        "/l": {"get": {**OK, "requestBody": {"content": {}}}},
+        "/m": {"get": [], "trace": OK},
+        "/n": {"get": {**OK, "servers": [{"url": "http://10.0.0.1/"}]}},
+        "/o": {"get": {**OK, "servers": [{"url": "https://user:pass@a.example.com/"}]}},
+        "/p/../q": {"get": OK},
+        "/u": {"get": {**OK, "servers": [{"url": "https://*.example.com"}]}},
+        "/v": {"get": {**OK, "servers": [{"url": "https://a b.example.com"}]}},
+        "q": {"get": OK},
+        "/r": {"get": {**OK, "parameters": [parameter("x", "query", schema=nested(300))]}},
+        "/s": "nothing",
+        "/t": {
+            "get": {
+                **OK,
+                "parameters": [parameter("x", "query", schema={"allOf": [{"$ref": "#/components/schemas/Loop"}]})],
+            }
+        },
+    }
+    source = openapi_source(
+        write(paths, components={"schemas": {"Loop": {"allOf": [{"$ref": "#/components/schemas/Loop"}]}}})
+    )
+    assert [*tools(source)] == ["get_good"]
+    said = problems(source)
+    assert said.count("\n") + 1 == len(paths) - 1
+    for path, why in {
+        "/a": "leads nowhere",
+        "/b": "without end",
+        "/c/{id}": "'{id}', which is not among its parameters",
+        "/d": "no place for its parameter 'x'",
+        "/e": "style 'deep'",
+        "/f": "not a JSON Schema",
+        "/g": "regex",
+        "/h": "'unknown' is not declared",
+        "/i": "does not name the address of its server",
+        "/j": "'x' of its server has no default",
+        "/k": "`external_refs` is not set",
+        "/l": "its body has no content",
+        "/m": "it is not an object",
+        "/n": 'private_hosts = ["10.0.0.1"]',
+        "/o": "not the address of a server",
+        "/p/../q": "its path has parts",
+        "/u": "not the address of a server",
+        "/v": "not",
+        "q": "does not begin with '/'",
+        "/r": "nested",
+        "/s": "an object is missing",
+        "/t": "applies itself",
+    }.items():
+        assert any(path in line and why in line for line in said.splitlines()), (path, why, said)
+
+
+def nested(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(min(levels, 90)):
+        schema = {"items": schema}
+    return schema
+
+
+def test_a_document_with_no_operation_that_works_is_refused(write: Write) -> None:
+    with pytest.raises(LoadError, match="no operations"):
+        openapi_source(write({}))
+    with pytest.raises(LoadError, match="is left out"):
+        openapi_source(write({"/{x}": {"get": OK}}))
+
+
+def test_keywords_of_openapi_3_0_become_json_schema(write: Write) -> None:
+    schema = {
+        "type": "object",
+        "required": ["id", "name"],
+        "properties": {
+            "id": {"type": "string", "readOnly": True},
+            "name": {"type": "string", "nullable": True, "enum": ["a", "b"], "example": "a", "x-y": 1, "xml": {}},
+            "size": {
+                "type": "integer",
+                "minimum": 1,
+                "exclusiveMinimum": True,
+                "maximum": 9,
+                "exclusiveMaximum": False,
+            },
+            "file": {"type": "string", "format": "byte"},
+            "pet": {"nullable": True, "allOf": [{"$ref": "#/components/schemas/Pet"}], "description": "d"},
+            "bare": {"$ref": "#/components/schemas/Pet", "description": "not counted there"},
+        },
+        "discriminator": {"propertyName": "name"},
+    }
+    body = {"content": {"application/json": {"schema": schema}}}
+    made = schema_of(
+        write(
+            {"/a": {"post": {**OK, "requestBody": body}}},
+            version="3.0.3",
+            components={"schemas": {"Pet": {"type": "string"}}},
+        )
+    )
+    assert made["properties"]["body"] == {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": {"type": ["string", "null"], "enum": ["a", "b", None], "examples": ["a"]},
+            "size": {"type": "integer", "exclusiveMinimum": 1, "maximum": 9},
+            "file": {"type": "string", "contentEncoding": "base64", "description": "Bytes, in base64."},
+            "pet": {"anyOf": [{"allOf": [{"$ref": "#/$defs/Pet"}]}, {"type": "null"}], "description": "d"},
+            "bare": {"$ref": "#/$defs/Pet"},
+        },
+    }
+
+
+def test_an_output_schema_is_promised_where_every_success_is_json(write: Write) -> None:
+    def output(responses: dict[str, Any], **options: Any) -> Any:
+        components = {
+            "schemas": {
+                "Pet": {
+                    "type": "object",
+                    "required": ["name", "key"],
+                    "properties": {"name": {"type": "string"}, "key": {"type": "string", "writeOnly": True}},
+                }
+            }
+        }
+        (tool,) = openapi_source(
+            write({"/a": {"get": {"responses": responses}}}, components=components), **options
+        ).tools()
+        return tool.spec.output_schema
+
+    def of(schema: Any, kind: str = "application/json") -> dict[str, Any]:
+        return {"description": "", "content": {kind: {"schema": schema}}}
+
+    pet = {"$ref": "#/components/schemas/Pet"}
+    promised = output({"200": of(pet), "404": of({"type": "string"})})
+    assert promised["type"] == "object"
+    assert promised["required"] == ["name"]
+    assert output({"200": of({"type": "string"}), "2XX": of({"type": "integer"}, "application/problem+json")}) == {
+        "anyOf": [{"type": "string"}, {"type": "integer"}]
+    }
+    for responses in (
+        {"200": of(pet), "204": {"description": ""}},
+        {"200": of(pet, "text/plain")},
+        {"200": {"description": "", "content": {"application/json": {}}}},
+        {"default": of(pet)},
+        {"200": of({"$ref": "#/nowhere"})},
+        {"200": of({"type": "wrong"})},
+        {},
+    ):
+        assert output(responses) is None
+    assert output({"200": of(pet)}, output_schemas=False) is None
+
+
+def test_schemas_are_bounded_and_never_narrower(write: Write) -> None:
+    names = [f"S{number}" for number in range(200)]
+    text = {"type": "string", "description": "x" * 2000}
+    schemas = {
+        name: {
+            "type": "object",
+            "properties": {
+                "text": text,
+                **{f"p{each}": {"$ref": f"#/components/schemas/S{(number * 7 + each) % 200}"} for each in range(5)},
+            },
+        }
+        for number, name in enumerate(names)
+    }
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S0"}}}}
+    made = schema_of(write({"/a": {"post": {**OK, "requestBody": body}}}, components={"schemas": schemas}))
+    assert len(json.dumps(made)) < 200_000
+    assert made["$defs"]["S0"]["properties"]["p1"] == {"$ref": "#/$defs/S1"}
+    cut = [name for name, schema in made["$defs"].items() if schema == {}]
+    assert cut
+
+
+def test_servers_are_of_the_operation_the_path_or_the_document_with_variables(write: Write) -> None:
+    def request(paths: dict[str, Any], written: str, declared: Any = None, **options: Any) -> str:
+        file = write(paths, servers=[{"url": written, "variables": declared or {}}])
+        return str(openapi_source(file, **options).tools()[0].requires["request"])
+
+    a: Any = {"/a": {"get": OK}}
+    assert request(a, "https://x.example.com/v1/") == "GET https://x.example.com/v1/a"
+    assert (
+        request(
+            {
+                "/a": {
+                    "get": {**OK, "servers": [{"url": "https://y.example.com"}]},
+                    "servers": [{"url": "https://z.example.com"}],
+                }
+            },
+            "https://x.example.com",
+        )
+        == "GET https://y.example.com/a"
+    )
+    assert (
+        request({"/a": {"get": OK, "servers": [{"url": "https://z.example.com"}]}}, "https://x.example.com")
+        == "GET https://z.example.com/a"
+    )
+    names = {"region": {"default": "us", "enum": ["us", "eu"]}, "base": {"default": "v2"}}
+    template = "https://{region}.example.com/{base}"
+    assert request(a, template, names) == "GET https://us.example.com/v2/a"
+    assert request(a, template, names, variables={"region": "eu"}) == "GET https://eu.example.com/v2/a"
+    assert request(a, template, names, server="https://other.example.com/") == "GET https://other.example.com/a"
+    with pytest.raises(LoadError, match="one of us, eu"):
+        request(a, template, names, variables={"region": "evil.example.com/"})
+    with pytest.raises(LoadError, match="server = "):
+        request(a, "/v1")
+
+
+def test_only_hosts_that_are_granted_are_reached(write: Write) -> None:
+    file = write({"/a": {"get": OK}}, server="https://x.example.com")
+    with pytest.raises(LoadError, match="may not be reached here"):
+        openapi_source(file, permissions=Permissions(hosts=["y.example.com"]))
+    private = write({"/a": {"get": OK}}, server="https://10.1.2.3")
+    with pytest.raises(LoadError, match="private_hosts"):
+        openapi_source(private)
+    assert openapi_source(private, permissions=Permissions(private_hosts=["10.0.0.0/8"])).tools()
+
+
+def test_other_files_are_read_only_if_that_is_allowed_and_from_its_folder(write: Write, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "types.yaml").write_text("A: {type: integer}\nB: {$ref: '#/A'}\nC: {$ref: '../secret.json#/x'}")
+    (tmp_path / "secret.json").write_text('{"x": {"const": "secret"}}')
+    for ref, is_found in (
+        ("types.yaml#/B", True),
+        ("types.yaml#/C", False),
+        ("../secret.json#/x", False),
+        ("/etc/hostname", False),
+        ("https://127.0.0.1/x.json", False),
+    ):
+        file = write(
+            {"/good": {"get": OK}, "/a": {"get": {**OK, "parameters": [parameter("q", "query", schema={"$ref": ref})]}}}
+        )
+        document = folder / "api.json"
+        document.write_bytes(file.read_bytes())
+        assert ("get_a" in tools(openapi_source(document, external_refs=True))) is is_found, ref
+        assert "get_a" not in tools(openapi_source(document))
+    schema = tools(openapi_source(_with_ref(document, "types.yaml#/B"), external_refs=True))["get_a"].input_schema
+    assert schema["$defs"] == {"B": {"$ref": "#/$defs/A"}, "A": {"type": "integer"}}
+
+
+def _with_ref(document: Path, ref: str) -> Path:
+    data = json.loads(document.read_text())
+    data["paths"]["/a"]["get"]["parameters"][0]["schema"] = {"$ref": ref}
+    document.write_text(json.dumps(data))
+    return document
+
+
+def test_methods_and_tags_choose_operations_and_give_hints(write: Write) -> None:
+    item: dict[str, Any] = {
+        method: {**OK, "tags": [method]} for method in ("get", "head", "put", "post", "patch", "delete")
+    }
+    item["query"] = OK
+    item["additionalOperations"] = {"LINK": OK}
+    file = write({"/a": item}, version="3.2.0")
+    hints = {tool.spec.name: tool.spec.hints for tool in openapi_source(file).tools()}
+    assert {name for name, hint in hints.items() if hint.read_only} == {"get_a", "head_a", "query_a"}
+    assert {name for name, hint in hints.items() if hint.destructive} == {"put_a", "delete_a", "patch_a"}
+    assert {name for name, hint in hints.items() if hint.idempotent} == {
+        "get_a",
+        "head_a",
+        "query_a",
+        "put_a",
+        "delete_a",
+    }
+    assert "link_a" in hints
+    assert [*tools(openapi_source(file, methods=["get", "PUT"]))] == ["get_a", "put_a"]
+    assert tools(openapi_source(file))["put_a"].tags == {"put"}
+
+
+def test_security_schemes_are_what_a_tool_requires(write: Write) -> None:
+    github = {
+        "authorizationUrl": "https://github.com/login/oauth/authorize",
+        "tokenUrl": "https://github.com/login/oauth/access_token",
+        "scopes": {},
+    }
+    schemes = {
+        "key": {"type": "apiKey", "in": "query", "name": "api_key"},
+        "app": {"type": "apiKey", "in": "header", "name": "X-App"},
+        "login": {"type": "http", "scheme": "basic"},
+        "digest": {"type": "http", "scheme": "digest"},
+        "github": {"type": "oauth2", "flows": {"authorizationCode": github}},
+        "oidc": {"type": "openIdConnect", "openIdConnectUrl": "https://a/.well-known"},
+    }
+
+    def auth(security: Any, server: str = "https://x.example.com", **mapped: Any) -> Any:
+        file = write(
+            {"/a": {"get": {**OK, "security": security}}}, components={"securitySchemes": schemes}, server=server
+        )
+        (tool,) = openapi_source(file, auth=mapped).tools()
+        return tool.spec.auth and list(tool.spec.requirements)
+
+    assert auth([{"key": []}]) == [Secret("x.example.com/key")]
+    assert auth([{"key": []}], server="https://x.example.com:8443/v1") == [Secret("x.example.com:8443/key")]
+    assert auth([{"key": [], "app": []}]) == [Secret("x.example.com/key"), Secret("x.example.com/app")]
+    assert auth([{"digest": []}, {"login": []}]) == [Secret("x.example.com/login")]
+    assert auth([{"key": []}, {"oidc": []}]) == [Secret("x.example.com/key")]
+    assert auth([{"key": []}, {"oidc": []}], oidc="secret:MINE") == [Secret("MINE")]
+    assert auth([{"key": []}, {}]) is None
+    assert auth([{"key": []}, {}], key="secret:MINE") == [Secret("MINE")]
+    assert auth([{"key": []}], key="none") is None
+    assert auth([]) is None
+    assert auth([{"github": ["repo"]}], server="https://api.github.com") == [ToolAuth("github", "oauth2", ["repo"])]
+    assert auth([{"github": ["repo"]}]) == [Secret("x.example.com/github")]  # not one of GitHub's hosts
+    assert auth([{"github": ["a"]}], github="labels") == [ToolAuth("labels", None, ["a"])]
+    assert auth([{"key": []}], key=ToolAuth("labels", "token")) == [ToolAuth("labels", "token")]
+    with pytest.raises(SetupError, match="no security scheme 'kee'"):
+        auth([], kee="secret:X")
+    with pytest.raises(SetupError, match="secret:NAME"):
+        auth([], key=5)

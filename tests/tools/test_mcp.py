@@ -1,0 +1,243 @@
+"""MCP servers as sources: real processes that answer, hang, die, flood, lie and change."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Input, LoadError, Text, Workbench, tool
+from toolcrib.tools import load
+from toolcrib.tools.remote import command_source, remote_source, url_source
+from toolcrib.workbench import prefixed
+
+SERVER = str(Path(__file__).with_name("mcp_server.py"))
+
+
+def server(mode: str = "well", state: str = "", **options: Any) -> Any:
+    source = command_source([sys.executable, "-S", SERVER, mode, state], name=mode, **options)
+    source.restart_after_s = 0.05
+    return source
+
+
+@tool
+def local() -> str:
+    """A tool of this process."""
+    return "here"
+
+
+async def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_call_and_its_errors_go_through_the_checks_of_every_tool() -> None:
+    async with Workbench([server()]) as bench:
+        good = await bench.call("echo", {"n": 3})
+        assert (good.value, good.text) == ({"n": 3}, '{"n":3}')
+        repaired = await bench.call("echo", '{"n": "4"}')
+        assert repaired.value == {"n": 4}
+        assert len(repaired.repairs) == 1
+        refused = await bench.call("echo", {"m": 3})
+        assert refused.error is not None
+        assert refused.error.code == "invalid_arguments"
+
+
+async def test_names_that_no_provider_takes_stay_what_they_are() -> None:
+    async with Workbench([prefixed(server("names"), "far_")]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["far_echo", "far_a.b/c", "far_" + "x" * 120]
+        assert (await bench.call("far_a.b/c", {})).text == "called a.b/c"
+        assert [problem.reason for problem in bench.problems if "name" in problem.reason]
+
+
+async def test_what_a_server_lies_about_costs_that_tool_alone() -> None:
+    async with Workbench([server("lies"), local]) as bench:
+        names = [spec.name for spec in bench.specs()]
+        assert names == ["local", "echo", "wrong", "nothing", "slow_pattern", "not_base64"]
+        assert len(bench.problems) == 4  # two schemas that are none, one too large, one name twice
+        for name in ("wrong", "nothing", "not_base64", "slow_pattern"):
+            async with asyncio.timeout(5):
+                result = await bench.call(name, {})
+            assert result.error is not None, name
+            assert result.error.code == "invalid_result", name
+        assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
+
+
+async def test_a_server_that_hangs_is_left_at_the_deadline_and_told_so(tmp_path: Path) -> None:
+    seen = tmp_path / "seen"
+    async with Workbench([server("hangs"), local], timeout_s=0.5) as bench:
+        hung = await bench.call("echo", {"n": 1})
+        assert hung.error is not None
+        assert hung.error.code == "timeout"
+        assert (await bench.call("local")).text == "here"
+    async with Workbench([server("cancelled", str(seen))], timeout_s=0.3) as bench:
+        await bench.call("echo", {"n": 1})
+        await until(seen.exists)
+        assert seen.read_text() == "True"
+
+
+@pytest.mark.parametrize("mode", ["dies", "floods"])
+async def test_a_server_that_is_lost_costs_its_call_and_comes_back(mode: str) -> None:
+    async with Workbench([server(mode), local]) as bench:
+        lost = await bench.call("echo", {"n": 1})
+        assert lost.error is not None
+        assert lost.error.code == "lost"
+        assert (await bench.call("local")).text == "here"
+        await until(lambda: not bench.problems)
+        again = await bench.call("echo", {})  # it answers again: this is refused by its schema
+        assert again.error is not None
+        assert again.error.code in ("invalid_arguments", "lost")
+
+
+async def test_noise_on_every_channel_disturbs_nothing() -> None:
+    async with Workbench([server("talks")]) as bench:
+        assert (await bench.call("echo", {"n": 5})).value == {"n": 5}
+
+
+async def test_one_that_does_not_start_blocks_nobody_and_says_why() -> None:
+    async with Workbench([server("fails"), server("slow"), local]) as bench:
+        assert (await bench.call("local")).text == "here"
+        await until(lambda: bool(bench.problems))
+        missing = await bench.call("echo", {"n": 1})
+        assert missing.error is not None
+        assert missing.error.code == "unavailable"
+        assert "There is no key in the environment" in str(bench.problems)
+    with pytest.raises(Exception, match="There is no key in the environment"):
+        required = server("fails")
+        required.required = True
+        await Workbench([required]).start()
+
+
+async def test_changes_of_the_list_are_followed() -> None:
+    async with Workbench([server("changes")]) as bench:
+        before = bench.registry.get("echo")
+        await bench.call("echo", {"n": 1})
+        await until(lambda: "added" in bench.registry)
+        assert bench.registry.get("echo").spec.description == "Now something else."
+        assert bench.registry.get("echo") is not before
+        assert (await bench.call("added", {})).text == "called added"
+
+
+async def test_a_name_that_another_source_has_costs_that_tool_alone() -> None:
+    @tool
+    def echo() -> str:
+        """Ours."""
+        return "ours"
+
+    async with Workbench([echo, server("other")]) as bench:
+        assert [spec.name for spec in bench.specs()] == ["echo", "other"]
+        assert (await bench.call("echo", {})).text == "ours"
+        assert "left out" in str(bench.problems)
+        assert bench.registry.get("other").spec.hints.read_only
+
+
+async def test_a_process_gets_its_own_environment_and_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_OF_OURS", "hush-hush")
+    async with Workbench([server("environment", env={"ITS_KEY": "its-own"})]) as bench:
+        seen = json.loads((await bench.call("echo", {"n": 1})).text)
+    assert seen["ITS_KEY"] == "its-own"
+    assert "SECRET_OF_OURS" not in seen
+    assert set(seen) <= {
+        "ITS_KEY",
+        "PATH",
+        "HOME",
+        "LOGNAME",
+        "SHELL",
+        "TERM",
+        "USER",
+        "LANG",
+        "LC_ALL",
+        "TMPDIR",
+        "LC_CTYPE",
+    }
+
+
+async def test_no_process_is_left_when_the_workbench_ends() -> None:
+    async with Workbench([server("hangs")], timeout_s=0.2) as bench:
+        await bench.call("echo", {"n": 1})
+        pid = int(await asyncio.to_thread(_child_of, os.getpid()))
+    await until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
+
+
+def _child_of(pid: int) -> str:
+    children = [
+        each.name
+        for each in Path("/proc").iterdir()
+        if each.name.isdigit()
+        and SERVER in (each / "cmdline").read_text()
+        and f") S {pid} " in (each / "stat").read_text()
+    ]
+    return children[0]
+
+
+async def test_what_a_server_asks_for_the_caller_answers_at_once_or_later() -> None:
+    async def answer(pending: Any) -> Any:
+        assert "Which one?" in pending.message
+        return Input({"color": "red"})
+
+    async with Workbench([server("asks")], ask=answer) as bench:
+        result = await bench.call("ask", {})
+        assert json.loads(result.text) == {"action": "accept", "content": {"color": "red", "size": 7}}
+    async with Workbench([server("asks")]) as bench:
+        waiting = await bench.call("ask", {})
+        assert waiting.pending is not None
+        assert waiting.pending.kind == "input"
+        await bench.answer(waiting.pending.id, Input({"color": "blue", "size": 1}), by="local")
+        result = await bench.call("ask", {})
+        assert json.loads(result.text)["content"] == {"color": "blue", "size": 1}
+        refused = await bench.call("ask", {})
+        assert refused.pending is not None
+        await bench.answer(refused.pending.id, {"kind": "deny", "reason": "no"}, by="local")
+        assert json.loads((await bench.call("ask", {})).text) == {"action": "decline"}
+
+
+async def test_an_address_that_a_server_wants_visited_reaches_the_caller() -> None:
+    async with Workbench([server("asks_url")]) as bench:
+        waiting = await bench.call("ask", {})
+        assert waiting.pending is not None
+        assert "https://example.com/in" in waiting.pending.message
+        await bench.answer(waiting.pending.id, Input({}), by="local")
+        assert json.loads((await bench.call("ask", {})).text) == {"action": "accept"}
+
+
+async def test_resources_and_prompts_are_there_to_be_passed_on() -> None:
+    source = server()
+    async with Workbench([source]):
+        (resource,) = await source.resources()
+        assert (resource.uri, resource.media_type) == ("own:a", "text/plain")
+        assert (await source.read_resource("own:a"))[0].data == "what it says"
+        (prompt,) = await source.prompts()
+        assert (prompt.name, prompt.arguments[0].required) == ("greet", True)
+        (message,) = await source.get_prompt("greet", {"who": "Ann"})
+        assert (message.role, message.content) == ("user", Text("Hello Ann"))
+
+
+def test_text_that_names_a_server(tmp_path: Path) -> None:
+    assert str(load("mcp:https://example.com/mcp").source) == "https://example.com/mcp"
+    assert str(load("http://127.0.0.1:9/mcp").source) == "http://127.0.0.1:9/mcp"
+    assert load(f"{sys.executable} -m nothing").source is not None
+    file = tmp_path / "clients.json"
+    file.write_text(
+        json.dumps({"mcpServers": {"a": {"command": "x", "args": ["${HOME}"]}, "b": {"url": "https://b/mcp"}}})
+    )
+    bench = Workbench([f"mcp:{file}#a", f"mcp:{file}#b"])
+    assert bench is not None
+    assert remote_source(f"mcp:{file}#a").target.command == ("x", os.environ["HOME"])
+    for wrong, why in (
+        ("mcp:", "does not name"),
+        ("mcp:http://example.com/mcp", "Use https"),
+        ("https://user:pass@example.com/", "no name or password"),
+        (f"mcp:{file}#c", "no server 'c'"),
+        (str(file), "2 servers"),
+        ("mcp:x 'y", "never closed"),
+    ):
+        with pytest.raises(LoadError, match=why):
+            load(wrong)
+    with pytest.raises(LoadError) as caught:
+        url_source("https://user:hush-hush@example.com/")
+    assert "hush" not in str(caught.value)

