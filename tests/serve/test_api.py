@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -23,6 +23,7 @@ from toolcrib import (
     ToolSpec,
     tool,
 )
+from toolcrib.record import CallLog
 from toolcrib.serve import asgi_app
 from toolcrib.tools.from_schema import from_work
 from toolcrib.workbench import Ask, Limit
@@ -425,3 +426,22 @@ async def test_a_program_is_shown_the_tools_that_models_have_to_search() -> None
         assert answer.json()["content"][0]["data"][0]["name"] == "add"
         listed = (await api.get("/api/tools")).json()["tools"]
         assert [each["name"] for each in listed if "deferred" not in each] == ["add"]
+
+
+async def test_a_request_is_identified_once_and_its_call_is_part_of_its_trace() -> None:
+    asked: list[str] = []
+
+    def identify(headers: Mapping[str, str]) -> Caller:
+        asked.append(headers["user"])
+        return Caller(headers["user"])
+
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    log = CallLog()
+    app = asgi_app(Crib([add], recorder=log), identify)
+    transport = httpx2.ASGITransport(app)
+    async with app.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as api:
+        for headers in ({"user": "ada", "traceparent": trace}, {"user": "bob"}):
+            answer = await api.post("/api/tools/add/call", json={"a": 1, "b": 2}, headers=headers)
+            assert answer.json()["status"] == "success"
+    assert asked == ["ada", "bob"]
+    assert [(one.caller.principal, one.traceparent) for one in log] == [("ada", trace), ("bob", None)]

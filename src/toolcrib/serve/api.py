@@ -74,8 +74,8 @@ class _API:
     async def answer(self, request: Request) -> Response:
         bench = await self._bench(request)
         answer = await _json_object(request)
-        waits = next((one for one in await bench.pendings() if one.id == request.path_params["id"]), None)
-        if waits is not None and not await _may_see(bench, waits):
+        waits = await bench.crib.pending.store.get(request.path_params["id"])
+        if waits is not None and not await _may_see(bench, waits.pending):
             status, title = _REASONS["foreign"]
             raise Refused(status, title, "This is for others to answer: see `may_answer`.", reason="foreign")
         try:

@@ -10,10 +10,11 @@ from contextlib import aclosing, suppress
 from typing import Any, TypeVar, cast
 from urllib.parse import unquote
 
+from starlette.requests import HTTPConnection
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from ..core import Call, Emitted, Event, Progress, Result, log_failure
+from ..core import Call, Emitted, Event, Progress, Result
 from ..schema.parse import LIMIT_BYTES
 from ..workbench import Workbench
 from .callers import Callers
@@ -39,13 +40,8 @@ T = TypeVar("T")
 
 
 async def bench_for(callers: Callers, scope: Scope) -> Workbench:
-    """The workbench of whoever made a request. Raises Refused where nobody is identified."""
-    headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-    try:
-        return await callers.workbench(headers)
-    except Exception as error:
-        log_failure("A request could not be identified", error, callers.crib.redaction)
-        raise Refused(401, "Not identified", "The caller of this request could not be identified.") from None
+    """The workbench of whoever made a request, whom `Authentication` has identified."""
+    return await callers.workbench(HTTPConnection(scope))
 
 
 class CallEndpoint:
@@ -60,7 +56,8 @@ class CallEndpoint:
             body = await _arguments(scope, receive)
         except EOFError:
             return
-        call = Call(unquote(scope["path_params"]["name"]), body)
+        trace = header(scope, b"traceparent") or None
+        call = Call(unquote(scope["path_params"]["name"]), body, traceparent=trace)
         watched = _Watched(receive)
         try:
             if _wants_events(header(scope, b"accept")):

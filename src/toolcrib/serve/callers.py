@@ -95,9 +95,9 @@ class Callers:
 
         Whom `Authentication` has identified is not identified again. Raises what `identify` raises, and SetupError.
         """
-        headers = request.headers if isinstance(request, HTTPConnection) else request or {}
         caller = request.scope.get(CALLER) if isinstance(request, HTTPConnection) else None
         if caller is None:
+            headers = request.headers if isinstance(request, HTTPConnection) else request or {}
             caller = await identified(self._identify, headers.items())
         if (known := self._benches.get(caller)) is not None:
             self._benches.move_to_end(caller)

@@ -116,7 +116,7 @@ class _Calls:
     async def _principal(self, request: Request) -> str | None:
         """Whose calls may be seen; None for everybody's."""
         try:
-            caller = (await self._callers.workbench(request.headers)).caller
+            caller = (await self._callers.workbench(request)).caller
         except Exception:
             _log.exception("A request could not be identified")
             detail = "The caller of this request could not be identified."
