@@ -3,7 +3,7 @@
 Needs the extra `toolcrib[auth]`: importing this without it raises SetupError.
 """
 
-from ..core import SetupError
+from ..core import raise_missing_extra
 
 try:
     from .authorizations import CallbackError, Completed
@@ -15,12 +15,7 @@ try:
     from .sealed import DatabaseVault
     from .vault import Authorization, MemoryVault, StoredGrant, Vault
 except ModuleNotFoundError as missing:
-    package = (missing.name or "").partition(".")[0]
-    if package == "toolcrib":
-        raise
-    raise SetupError(
-        f"Credentials need the package '{package}', which is missing: pip install 'toolcrib[auth]'"
-    ) from missing
+    raise_missing_extra(missing, "Credentials need", "auth")
 
 __all__ = [
     "OPERATOR",

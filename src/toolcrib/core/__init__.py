@@ -36,6 +36,7 @@ from .errors import (
     ToolcribError,
     ToolError,
     UnknownToolError,
+    raise_missing_extra,
 )
 from .events import Emitted, Event, Progress
 from .failure import leaves, log_failure, to_tool_error
@@ -101,6 +102,7 @@ from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
 from .threads import Escaped, Postponed, finish_in_thread, finished, in_thread, postpone
 
 __all__ = [
+    "raise_missing_extra",
     "ApprovalPort",
     "ResourceTemplate",
     "ResourceContent",

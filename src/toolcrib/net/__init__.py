@@ -3,18 +3,13 @@
 Needs the extra `toolcrib[net]`: importing this without it raises SetupError.
 """
 
-from ..core import SetupError
+from ..core import raise_missing_extra
 
 try:
     from .addresses import Guard, GuardError, Resolve
     from .authorized import authorized
     from .client import client
 except ModuleNotFoundError as missing:
-    package = (missing.name or "").partition(".")[0]
-    if package == "toolcrib":
-        raise
-    raise SetupError(
-        f"HTTP requests need the package '{package}', which is missing: pip install 'toolcrib[net]'"
-    ) from missing
+    raise_missing_extra(missing, "HTTP requests need", "net")
 
 __all__ = ["Guard", "GuardError", "Resolve", "authorized", "client"]

@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ..core import SetupError
+from ..core import raise_missing_extra
 from .log import CallLog
 from .redact import Redactor
 
@@ -31,10 +31,5 @@ def __getattr__(name: str) -> Any:
     try:
         value = globals()[name] = getattr(import_module(file, __name__), name)
     except ModuleNotFoundError as missing:
-        package = (missing.name or "").partition(".")[0]
-        if package == "toolcrib":
-            raise
-        raise SetupError(
-            f"{name} needs the package '{package}', which is missing: pip install 'toolcrib[{extra}]'"
-        ) from missing
+        raise_missing_extra(missing, f"{name} needs", extra)
     return value

@@ -6,17 +6,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from ..core import Context, LoadError, SetupError, ToolError
+from ..core import Context, LoadError, ToolError, raise_missing_extra
 
 try:
     from .modules import Ended, InputOverLimit, OutputOverLimit, ProgramLimits, Programs, Trapped
 except ModuleNotFoundError as missing:
-    package = (missing.name or "").partition(".")[0]
-    if package == "toolcrib":
-        raise
-    raise SetupError(
-        f"WebAssembly tools need the package '{package}', which is missing: pip install 'toolcrib[sandbox]'"
-    ) from missing
+    raise_missing_extra(missing, "WebAssembly tools need", "sandbox")
 
 
 _MOST_ENVIRONMENT_CHARS = 128 * 1024

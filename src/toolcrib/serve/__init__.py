@@ -1,6 +1,6 @@
 """Tools over a socket or a pipe. Needs the extra `toolcrib[serve]`: importing this without it raises SetupError."""
 
-from ..core import SetupError
+from ..core import raise_missing_extra
 
 try:
     from .app import Application, asgi_app
@@ -14,12 +14,7 @@ try:
     from .problems import problem
     from .stdio import serve_stdio
 except ModuleNotFoundError as missing:
-    package = (missing.name or "").partition(".")[0]
-    if package == "toolcrib":
-        raise
-    raise SetupError(
-        f"Serving tools needs the package '{package}', which is missing: pip install 'toolcrib[serve]'"
-    ) from missing
+    raise_missing_extra(missing, "Serving tools needs", "serve")
 
 __all__ = [
     "Application",

@@ -3,7 +3,7 @@
 Needs the extra `toolcrib[store]`: importing this without it raises SetupError.
 """
 
-from ..core import SetupError, StoreError
+from ..core import StoreError, raise_missing_extra
 
 try:
     from .database import Store
@@ -12,11 +12,6 @@ try:
     from .pendings import DatabasePendings
     from .results import DatabaseResults
 except ModuleNotFoundError as missing:
-    package = (missing.name or "").partition(".")[0]
-    if package == "toolcrib":
-        raise
-    raise SetupError(
-        f"The store needs the package '{package}', which is missing: pip install 'toolcrib[store]'"
-    ) from missing
+    raise_missing_extra(missing, "The store needs", "store")
 
 __all__ = ["DatabasePendings", "DatabaseResults", "KeySource", "Lease", "Leases", "Store", "StoreError"]

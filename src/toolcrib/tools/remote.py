@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..core import LoadError, SetupError
+from ..core import LoadError, SetupError, raise_missing_extra
 from ..schema.describe import closest_match, did_you_mean, display_name
 
 if TYPE_CHECKING:
@@ -191,12 +191,7 @@ def _mcp() -> tuple[Any, Any]:
         from . import mcp_transports
         from .mcp import MCPSource
     except ModuleNotFoundError as missing:
-        package = (missing.name or "").partition(".")[0]
-        if package == "toolcrib":
-            raise
-        raise SetupError(
-            f"MCP servers need the package '{package}', which is missing: pip install 'toolcrib[mcp]'"
-        ) from missing
+        raise_missing_extra(missing, "MCP servers need", "mcp")
     return MCPSource, mcp_transports
 
 
