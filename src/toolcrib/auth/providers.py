@@ -50,7 +50,7 @@ class Providers:
         self._servers[name], self.clients[name] = found.provider, found.client
 
     def forget(self, name: str) -> None:
-        """Find out anew what the server *name* is, before it is used again."""
+        """Find out again what the server *name* is, before it is used again."""
         if self._servers.pop(name, None) is not None:
             self._resolved = {required: of for required, of in self._resolved.items() if required.provider != name}
 

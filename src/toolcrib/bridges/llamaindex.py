@@ -27,7 +27,8 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool
 
     Of a crib, *caller* gives the caller of a run by its workflow Context. With *wait*, a call that waits for an
     approval sends an InputRequiredEvent, and goes on with a HumanResponseEvent that has its `pending_id`: the response
-    "yes" approves it, any other denies it. Otherwise the model is told. The list is of the tools that are there now.
+    "yes" approves it, any other denies it. Otherwise the model reads that it waits. The list is of the tools that are
+    there now.
     """
     host = Host(tools, caller)
     specs = tools.specs() if isinstance(tools, Workbench) else tools.registry.specs()

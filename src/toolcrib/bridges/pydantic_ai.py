@@ -36,7 +36,7 @@ def toolset(
 
     Of a crib, *caller* gives the caller of a run by its RunContext: `caller=lambda ctx: Caller(ctx.deps.user)`. A call
     that waits for an approval is deferred (`DeferredToolRequests` has to be among the output types of the agent);
-    without *defer* the model is told that it waits. A workbench that nobody has started starts and stops with the run.
+    without *defer* the model reads that it waits. A workbench that nobody has started starts and stops with the run.
     """
     return WorkbenchToolset(Host(tools, caller), id, defer=defer)
 

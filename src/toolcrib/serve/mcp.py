@@ -34,7 +34,7 @@ _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetP
 ListT = TypeVar("ListT", bound=wire.CacheableResult)
 
 _TTL_MS = 5000
-"""How long a list may be taken as it was read. Clients that listen are told of changes before."""
+"""How long a list may be taken as it was read. Clients that listen are notified of changes before."""
 _PARTIAL_CHARS = 2000
 _OLD = ("2024-11-05", "2025-03-26")
 

@@ -2,7 +2,7 @@
 
 An authorization is a URL; an approval and an input are forms. In the older era they are requests to the client. In that
 of 2026-07-28 the call ends with them, and the client makes it again with the answers and a `requestState`, in which is
-what was asked: sealed, for this principal and this request, for a while. Whoever shows an old one is asked anew, since
+what was asked: sealed, for this principal and this request, for a while. Whoever shows an old one is asked again, since
 an answer counts once.
 """
 

@@ -193,7 +193,7 @@ class MCPSource(Source):
         self.changed()
 
     def stale(self) -> None:
-        """The list has changed: whoever is let in next sees it anew."""
+        """The list has changed: whoever is let in next sees it again."""
         if self._sessions is None:
             return
         connecting = connecting_tool(self._sessions, _connect_first)

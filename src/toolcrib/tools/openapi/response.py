@@ -57,7 +57,8 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
         try:
             return pydantic_core.from_json(content, allow_inf_nan=False)
         except ValueError:
-            raise ToolError("The server's answer is said to be JSON, and is not.", "invalid_result") from None
+            reason = "The server's answer is labelled as JSON, but is not valid JSON."
+            raise ToolError(reason, "invalid_result") from None
     if media_type.startswith("image/") and media_type != "image/svg+xml":
         return Image(content, media_type)
     if media_type.startswith("audio/"):
