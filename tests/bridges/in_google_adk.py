@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
+from bridged_tools import add, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
@@ -11,35 +12,9 @@ from google.adk.tools import FunctionTool, ToolContext
 from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
-from toolcrib import Approve, Call, Caller, Crib, Workbench, tool
+from toolcrib import Approve, Call, Caller, Crib, Workbench
 from toolcrib.bridges import google_adk as bridge
 from toolcrib.tools import as_tool
-
-events: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def no_events() -> None:
-    events.clear()
-
-
-@tool
-async def add(numbers: list[int]) -> int:
-    """Add numbers."""
-    return sum(numbers)
-
-
-@tool
-async def wipe(path: str) -> str:
-    """Delete."""
-    events.append(path)
-    return f"wiped {path}"
-
-
-@tool
-async def whoami(caller: Caller) -> str:
-    """Say who calls."""
-    return caller.principal
 
 
 class Scripted(BaseLlm):

@@ -4,6 +4,7 @@ import base64
 from typing import Annotated, Any
 
 import pytest
+from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
@@ -14,44 +15,9 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 
-from toolcrib import Approve, Caller, Crib, Image, Workbench, tool
+from toolcrib import Approve, Caller, Crib, Workbench
 from toolcrib.bridges import langchain as bridge
 from toolcrib.workbench import Ask
-
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-events: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def no_events() -> None:
-    events.clear()
-
-
-@tool
-async def add(numbers: list[int]) -> int:
-    """Add numbers."""
-    return sum(numbers)
-
-
-@tool
-async def draw() -> list[Any]:
-    """Draw."""
-    return ["Here:", Image(PNG)]
-
-
-@tool
-async def wipe(path: str) -> str:
-    """Delete."""
-    events.append(path)
-    return f"wiped {path}"
-
-
-@tool
-async def whoami(caller: Caller) -> str:
-    """Say who calls."""
-    return caller.principal
 
 
 class Model(GenericFakeChatModel):

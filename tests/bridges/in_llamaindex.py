@@ -1,10 +1,10 @@
 """LlamaIndex's agents with our tools, and its tools with us. It runs where LlamaIndex is: see test_frameworks.py."""
 
-import base64
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -12,43 +12,8 @@ from llama_index.core.tools import FunctionTool, ToolOutput
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
-from toolcrib import Caller, Crib, Image, Workbench, tool
+from toolcrib import Caller, Crib, Workbench, tool
 from toolcrib.bridges import llamaindex as bridge
-
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-events: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def no_events() -> None:
-    events.clear()
-
-
-@tool
-async def add(numbers: list[int]) -> int:
-    """Add numbers."""
-    return sum(numbers)
-
-
-@tool
-async def draw() -> list[Any]:
-    """Draw."""
-    return ["Here:", Image(PNG)]
-
-
-@tool
-async def wipe(path: str) -> str:
-    """Delete."""
-    events.append(path)
-    return f"wiped {path}"
-
-
-@tool
-async def whoami(caller: Caller) -> str:
-    """Say who calls."""
-    return caller.principal
 
 
 class Scripted:

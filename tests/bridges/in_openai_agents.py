@@ -19,47 +19,13 @@ from agents import (
     function_tool,
     tool_input_guardrail,
 )
+from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 
-from toolcrib import Approve, Call, Caller, Crib, Image, Workbench, tool
+from toolcrib import Approve, Call, Caller, Crib, Image, Workbench
 from toolcrib.bridges import openai_agents as bridge
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
-
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-events: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def no_events() -> None:
-    events.clear()
-
-
-@tool
-async def add(numbers: list[int]) -> int:
-    """Add numbers."""
-    return sum(numbers)
-
-
-@tool
-async def draw() -> list[Any]:
-    """Draw."""
-    return ["Here:", Image(PNG)]
-
-
-@tool
-async def wipe(path: str) -> str:
-    """Delete."""
-    events.append(path)
-    return f"wiped {path}"
-
-
-@tool
-async def whoami(caller: Caller) -> str:
-    """Say who calls."""
-    return caller.principal
 
 
 class Scripted(Model):

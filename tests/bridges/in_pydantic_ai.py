@@ -1,10 +1,10 @@
 """Pydantic AI's agents with our tools, and its tools with us. It runs where Pydantic AI is: see test_frameworks.py."""
 
-import base64
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from pydantic_ai import Agent, ApprovalRequired, FunctionToolset, ModelRetry, RunContext, ToolReturn
 from pydantic_ai.messages import (
     BinaryContent,
@@ -17,45 +17,10 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool
 
-from toolcrib import Approve, Call, Caller, Crib, Image, Source, Workbench, tool
+from toolcrib import Approve, Call, Caller, Crib, Source, Workbench
 from toolcrib.bridges import pydantic_ai as bridge
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
-
-PNG = base64.b64decode(
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-)
-events: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def no_events() -> None:
-    events.clear()
-
-
-@tool
-async def add(numbers: list[int]) -> int:
-    """Add numbers."""
-    return sum(numbers)
-
-
-@tool
-async def draw() -> list[Any]:
-    """Draw."""
-    return ["Here:", Image(PNG)]
-
-
-@tool
-async def wipe(path: str) -> str:
-    """Delete."""
-    events.append(path)
-    return f"wiped {path}"
-
-
-@tool
-async def whoami(caller: Caller) -> str:
-    """Say who calls."""
-    return caller.principal
 
 
 class Scripted:
