@@ -5,10 +5,10 @@ to the hosts that the caller allows. WASI's own HTTP, which has no such list, is
 """
 
 import asyncio
-import contextlib
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,7 +18,18 @@ from wasmtime import component as model
 from ..core import LoadError
 from .cache import private_folder
 from .guest_http import RequestRefused
-from .modules import Ended, InputOverLimit, Mount, OutputOverLimit, Pipes, ProgramLimits, Trapped, first_line, keep
+from .modules import (
+    Ended,
+    InputOverLimit,
+    Mount,
+    OutputOverLimit,
+    Pipes,
+    ProgramLimits,
+    Trapped,
+    first_line,
+    keep,
+    kept,
+)
 
 _STACK_BYTES = 1024 * 1024
 _HTTP = "toolcrib:guest/http@1.0.0"
@@ -78,29 +89,16 @@ class Components:
 
     def _compiled(self, content: str, code: Callable[[], bytes], *, again: bool = False) -> model.Component:
         folder = private_folder("wasm")
-        kept = None if folder is None else folder / hashlib.sha256(f"{self._key} {content}".encode()).hexdigest()
-        compiled = None if kept is None or again else self._cached(kept)
+        file = None if folder is None else folder / hashlib.sha256(f"{self._key} {content}".encode()).hexdigest()
+        compiled = None if file is None or again else kept(file, partial(model.Component.deserialize, self._engine))
         if compiled is None:
             try:
                 compiled = model.Component(self._engine, code())
             except wasmtime.WasmtimeError as error:
                 raise LoadError(f"It is not a valid WebAssembly component: {first_line(error)}.") from None
-            if kept is not None:
-                keep(kept, bytes(compiled.serialize()))
+            if file is not None:
+                keep(file, bytes(compiled.serialize()))
         return compiled
-
-    def _cached(self, file: Path) -> model.Component | None:
-        # What is damaged is compiled again: it is native code, which nothing checks once it is loaded.
-        try:
-            kept = file.read_bytes()
-        except OSError:
-            return None
-        digest, compiled = kept[:32], kept[32:]
-        if hashlib.sha256(compiled).digest() != digest:
-            return None
-        with contextlib.suppress(wasmtime.WasmtimeError):
-            return model.Component.deserialize(self._engine, compiled)
-        return None
 
 
 class Component:

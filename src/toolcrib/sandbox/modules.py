@@ -13,9 +13,11 @@ import selectors
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
+from typing import TypeVar
 
 import wasmtime
 
@@ -25,6 +27,8 @@ from .bindings import start
 from .cache import private_folder
 from .run import Run, close_at_exit
 from .streams import WASI, define
+
+C = TypeVar("C")
 
 _PIECE_BYTES = 2**16
 _TABLE_ELEMENTS = 100_000
@@ -98,7 +102,7 @@ class Programs:
         """The program in *code*, which has the folders *mounts*. Raises LoadError for what cannot run here."""
         name = hashlib.sha256(self._key + b"\0" + code).hexdigest()
         folder = private_folder("wasm")
-        module = None if folder is None else self._cached(folder / name)
+        module = None if folder is None else kept(folder / name, partial(wasmtime.Module.deserialize, self._engine))
         if module is None:
             try:
                 module = wasmtime.Module(self._engine, code)
@@ -107,19 +111,6 @@ class Programs:
             if folder is not None:
                 keep(folder / name, bytes(module.serialize()))
         return Program(self._engine, self._linkers[not mounts], module, mounts)
-
-    def _cached(self, file: Path) -> wasmtime.Module | None:
-        # What is damaged is compiled again: it is native code, which nothing checks once it is loaded.
-        try:
-            kept = file.read_bytes()
-        except OSError:
-            return None
-        digest, compiled = kept[:32], kept[32:]
-        if hashlib.sha256(compiled).digest() != digest:
-            return None
-        with contextlib.suppress(wasmtime.WasmtimeError):
-            return wasmtime.Module.deserialize(self._engine, compiled)
-        return None
 
 
 class Program:
@@ -314,6 +305,23 @@ class Pipes:
             self._stop()
             return False
         return bool(piece)
+
+
+def kept(file: Path, deserialize: Callable[[bytes], C]) -> C | None:
+    """What `keep` wrote to *file*; None where it is not there, or damaged.
+
+    It is native code, which nothing checks once it is loaded.
+    """
+    try:
+        content = file.read_bytes()
+    except OSError:
+        return None
+    digest, compiled = content[:32], content[32:]
+    if hashlib.sha256(compiled).digest() != digest:
+        return None
+    with contextlib.suppress(wasmtime.WasmtimeError):
+        return deserialize(compiled)
+    return None
 
 
 def keep(file: Path, compiled: bytes) -> None:
