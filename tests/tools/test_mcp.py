@@ -5,6 +5,7 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from toolcrib import Input, LoadError, Text, Workbench, tool
 from toolcrib.tools import load
+from toolcrib.tools.mcp_transports import Command, LastWords, process
 from toolcrib.tools.remote import command_source, remote_source, url_source
 from toolcrib.workbench import prefixed
 
@@ -161,6 +163,28 @@ async def test_no_process_is_left_when_the_workbench_ends() -> None:
     async with Workbench([server("hangs")], timeout_s=0.2) as bench:
         await bench.call("echo", {"n": 1})
         pid = int(await asyncio.to_thread(_child_of, os.getpid()))
+    await until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
+
+
+async def test_no_process_is_left_by_a_session_that_is_cancelled_again_while_it_ends() -> None:
+    started: list[int] = []
+
+    async def hold() -> None:
+        command = Command((sys.executable, "-S", SERVER, "slow"), {}, None)
+        async with process(command, lambda: None, LastWords()):
+            while not started:
+                await asyncio.sleep(0.01)  # until it runs our program
+                with suppress(IndexError):
+                    started.append(int(await asyncio.to_thread(_child_of, os.getpid())))
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hold())
+    await until(lambda: bool(started))
+    for _ in range(3):  # it does not end by itself, and what would wait for that is cancelled, too
+        task.cancel()
+        await asyncio.sleep(0.05)
+    await asyncio.wait([task])
+    (pid,) = started
     await until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
 
 

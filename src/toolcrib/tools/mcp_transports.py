@@ -164,20 +164,23 @@ async def _end(child: asyncio.subprocess.Process) -> None:
     """Close its input, and end what does not end then: the process, and whatever it has started."""
     assert child.stdin is not None
     child.stdin.close()
-    for number in (None, signal.SIGTERM, signal.SIGKILL):
-        if number is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, number)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_GRACE_S):
-                while child.returncode is None:  # noqa: ASYNC110 - `wait` would also wait for the pipes, which a grandchild may hold
-                    await asyncio.sleep(0.01)
-                break
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
     transport = getattr(child, "_transport", None)  # asyncio has no other way to let go of pipes that stay open
+    try:
+        for number in (None, signal.SIGTERM, signal.SIGKILL):
+            if number is not None:
+                with suppress(ProcessLookupError, PermissionError):
+                    os.killpg(child.pid, number)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_GRACE_S):
+                    while child.returncode is None:  # noqa: ASYNC110 - `wait` would also wait for the pipes, which a grandchild may hold
+                        await asyncio.sleep(0.01)
+                    break
+    finally:  # also where what waits here is cancelled
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(child.pid, signal.SIGKILL)
+        if transport is not None:
+            transport.close()
     if transport is not None:
-        transport.close()
         with suppress(OSError):
             await child.stdin.wait_closed()
         await asyncio.sleep(0)  # the other pipes are closed by then, also where the event loop ends with this
