@@ -16,6 +16,8 @@ from toolcrib import LoadError, Workbench
 from toolcrib.tools.watch import Change, Watched
 from toolcrib.workbench.views import prefixed, renamed
 
+# What Python calls a NUL in a source file, before and since 3.11.4.
+NUL_ERROR = "SyntaxError" if sys.version_info >= (3, 11, 4) else "ValueError"
 ADD = '''from toolcrib import tool
 
 
@@ -124,7 +126,7 @@ def test_one_name_in_a_file_can_be_followed(file: Path) -> None:
         (ADD + "\n1 / 0\n", ":9: ZeroDivisionError: division by zero"),
         (ADD.replace("@tool", '@tool(name="a b")'), ":4: "),
         (ADD.replace("a: int", "a: object()"), ":4: "),
-        ("\0", ": SyntaxError: source code "),
+        ("\0", f": {NUL_ERROR}: source code "),
         ("x = '\\ud800'\nimport tools_\\ud800", ":2: "),
         ("(" * 5000, ":1: SyntaxError: too many nested parentheses"),
     ],
