@@ -110,7 +110,7 @@ async def test_what_it_gives_is_redacted_for_that_caller_everywhere(caplog: pyte
 async def test_a_broker_that_hangs_is_within_the_deadline_and_can_be_cancelled() -> None:
     broker = Keys()
     broker.hangs = True
-    async with Crib([issues], broker=broker) as crib, asyncio.timeout(5):
+    async with Crib([issues], broker=broker) as crib, asyncio.timeout(30):
         bench = crib.workbench(Caller("alice"))
         result = await bench.call(Call("issues", timeout_s=0.05))
         assert result.error is not None

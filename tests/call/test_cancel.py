@@ -46,7 +46,7 @@ async def test_the_shortest_of_the_limits_of_call_tool_and_bench_holds() -> None
         result = await Workbench([wait], timeout_s=bench_s).call(Call("wait", timeout_s=call_s))
         assert result.error is not None
         assert result.error.code == "timeout"
-        assert time.monotonic() - started < 8
+        assert time.monotonic() - started < 25
 
 
 async def test_what_a_tool_calls_has_no_more_time_than_the_tool() -> None:

@@ -142,12 +142,12 @@ async def test_what_a_tool_says_of_its_retries_goes_before_what_the_workbench_sa
 async def test_no_attempt_is_begun_that_could_not_begin_before_the_deadline() -> None:
     flaky = Flaky(*(ConnectionError() for _ in range(9)), ToolError("busy", "unavailable"))
     started = time.monotonic()
-    plans = [Retries(times=9, first_s=1000, most_s=2000)]
-    result = await Workbench([Tool(flaky, name="flaky", idempotent=True)], retries=plans, timeout_s=5).call("flaky")
+    plans = [Retries(times=9, first_s=1e6, most_s=2e6)]
+    result = await Workbench([Tool(flaky, name="flaky", idempotent=True)], retries=plans, timeout_s=60).call("flaky")
     assert result.error is not None
     assert result.error.code == "failed"
     assert flaky.calls <= 2
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 50
 
     flaky = Flaky(ToolError("busy", "limited", details={"retry_after_s": 60}))
     result = await Workbench([Tool(flaky, name="flaky", idempotent=True)], retries=QUICK, timeout_s=1).call("flaky")

@@ -167,7 +167,7 @@ async def test_a_deadline_is_answered_on_time_and_says_what_may_still_run(kind: 
     started = time.monotonic()
     result = await Workbench([sleep if kind == "async" else block], timeout_s=60).call("sleep")
     leave.set()
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 25
     assert result.error is not None
     assert result.error.code == "timeout"
     assert ("may still be running" in result.text) is (kind == "sync")

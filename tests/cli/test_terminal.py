@@ -96,7 +96,7 @@ def test_ctrl_c_cancels_whatever_runs(
         status, seen = session.read_to_end()
         took_s = monotonic() - began
     assert (status, seen) == (130, "printed while loading\r\nbegun\r\n^C\r\nCancelled.\r\n")
-    assert took_s < 15
+    assert took_s < 25
 
 
 def test_a_second_ctrl_c_does_not_wait(at_terminal: AtTerminal, folder: Path, environment: dict[str, str]) -> None:

@@ -145,8 +145,8 @@ async def timeout_() -> Result[Any]:
         await asyncio.sleep(to)
         return to
 
-    bench = Workbench([count], timeout_s=0.2)
-    message = error_message(await bench.call("count", {"to": 60}), "timeout")
+    bench = Workbench([count])
+    message = error_message(await bench.call(Call("count", {"to": 60}, timeout_s=0.2)), "timeout")
     assert message == "Tool 'count' did not answer in time. Ask for less, or try again later."
     return await bench.call("count", {"to": 0})
 

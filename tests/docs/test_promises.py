@@ -479,7 +479,7 @@ async def test_a_deadline_is_answered_on_time_and_the_loop_stays_free() -> None:
     beating = asyncio.create_task(heart())
     started = time.monotonic()
     result = await Workbench([block], timeout_s=0.3).call("block")
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 25
     go_on.set()
     beating.cancel()
     assert result.error is not None
@@ -496,7 +496,7 @@ def build(pids: str) -> None:
 
 async def test_a_tool_in_a_process_is_stopped_with_all_it_started(tmp_path: Path) -> None:
     noted = tmp_path / "pids"
-    async with Workbench([Tool(build, isolation="process")], timeout_s=1) as bench:
+    async with Workbench([Tool(build, isolation="process")], timeout_s=3) as bench:
         result = await bench.call("build", {"pids": str(noted)})
         assert result.error is not None
         assert (result.error.code, "may still be running" in result.text) == ("timeout", False)
@@ -1707,10 +1707,10 @@ def _server(mode: str, **env: str) -> Any:
 
 async def test_a_server_that_fails_costs_its_own_calls() -> None:
     sources = [prefixed(_server(mode), f"{mode}_") for mode in ("hangs", "dies", "fails", "well")]
-    async with Workbench(sources, timeout_s=1) as bench:
+    async with Workbench(sources) as bench:
         codes = {}
         for mode in ("hangs", "dies", "fails", "well"):
-            result = await bench.call(f"{mode}_echo", {"n": 1})
+            result = await bench.call(Call(f"{mode}_echo", {"n": 1}, timeout_s=1 if mode == "hangs" else None))
             codes[mode] = None if result.error is None else result.error.code
         assert codes == {"hangs": "timeout", "dies": "lost", "fails": "unavailable", "well": None}
         async with asyncio.timeout(10):

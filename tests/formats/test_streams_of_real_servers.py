@@ -316,7 +316,7 @@ def test_done_as_a_chunk_of_responses_is_passed_over_and_a_response_that_starts_
 # A text in very many pieces
 
 
-BIG = "x" * 30_000_000
+BIG = "x" * 100_000_000
 MANY: dict[str, tuple[Any, list[Any], Any, list[Any]]] = {
     "openai text": (openai, [chunk(content=BIG)], chunk(content="y"), [chunk("stop")]),
     "openai arguments": (
@@ -373,7 +373,7 @@ def test_many_pieces_after_a_long_text_cost_no_copy_of_it(name: str) -> None:
     for event in (*begin, *(piece for _ in range(5_000)), *end):
         stream.add(event)
     reply = stream.reply()
-    assert time.perf_counter() - began < 3  # it takes 0.1 s, and where each piece copies what came before 5 s or more
+    assert time.perf_counter() - began < 30  # it takes 0.1 s, and where each piece copies what came before minutes
     text = reply.calls[0].arguments if reply.calls else reply.text
     assert isinstance(text, str)
     assert (len(text), text[-5_000:]) == (len(BIG) + 5_000, "y" * 5_000)

@@ -319,7 +319,7 @@ async def test_a_locked_database_delays_few_calls_and_not_for_long(
             began = time.monotonic()
             for number in range(40):
                 assert (await bench.call(add, number, 1)).status == "success"
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 20
             assert log.unconfirmed == 40
             assert log.dropped > 0
         await bench.call(add, 100, 1)

@@ -260,10 +260,10 @@ def spin() -> None:
 def strike(folder: str, at: str) -> None:
     """Start children that leave a file if they live, and kill whoever could end them."""
     for name in ("child", "session", "bare"):
-        command = ["sh", "-c", f"sleep 2; touch {folder}/{name}"]
+        command = ["sh", "-c", f"sleep 4; touch {folder}/{name}"]
         environ = {} if name == "bare" else None
         subprocess.Popen(command, start_new_session=name != "child", env=environ)
-    subprocess.run(["sh", "-c", f"setsid sh -c 'sleep 2; touch {folder}/orphan' >/dev/null 2>&1 &"], check=True)
+    subprocess.run(["sh", "-c", f"setsid sh -c 'sleep 4; touch {folder}/orphan' >/dev/null 2>&1 &"], check=True)
     guards = [os.getppid()]
     while True:
         with open(f"/proc/{guards[-1]}/stat") as file:

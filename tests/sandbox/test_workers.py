@@ -91,7 +91,7 @@ async def test_as_many_serve_at_once_as_there_are_processors_and_two_at_least(
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     workers = Workers("served:echo")
     for _ in range(size):
-        await asyncio.wait_for(workers.enter(), 5)
+        await asyncio.wait_for(workers.enter(), 30)
     waiting = asyncio.create_task(workers.enter())
     for _ in range(5):
         await asyncio.sleep(0)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Permissions, Workbench
+from toolcrib import Call, Caller, Permissions, Workbench
 from toolcrib.core import CancellationToken
 from toolcrib.tools import load
 
@@ -109,10 +109,10 @@ async def test_memory_has_its_limit(module: Module) -> None:
 async def test_loops_and_sleeps_end_at_the_deadline_and_leave_no_thread_behind(module: Module) -> None:
     loops, sleeps = HERE.to(module(LOOPS, "loops")), HERE.to(module(SLEEPS, "sleeps"))
     # More than the threads that may be left behind: were these, the last calls would be refused.
-    async with Workbench([loops, sleeps, HERE.to(module(ECHO, "echo"))], timeout_s=0.2) as bench:
+    async with Workbench([loops, sleeps, HERE.to(module(ECHO, "echo"))]) as bench:
         await bench.call("echo")  # compiled, the others begin at once
         for tool, count in (("loops", 8), ("sleeps", 30), ("sleeps", 30), ("sleeps", 30)):
-            results = await asyncio.gather(*(bench.call(tool) for _ in range(count)))
+            results = await asyncio.gather(*(bench.call(Call(tool, timeout_s=0.2)) for _ in range(count)))
             assert {result.error and result.error.code for result in results} == {"timeout"}
         assert (await bench.call("echo", {"a": 1})).value == {"a": 1}
 

@@ -146,7 +146,7 @@ async def test_calls_wait_for_a_hanging_start_only_once() -> None:
         for _ in range(20):
             await bench.call("ping")
             await bench.call("no_such_tool")
-        assert asyncio.get_running_loop().time() - began < 1
+        assert asyncio.get_running_loop().time() - began < 5  # each waits for 0.3 s where it waits: 12 s
 
 
 async def test_a_source_that_dies_is_started_again() -> None:
@@ -317,7 +317,7 @@ async def test_a_token_cancels_a_call_that_waits_for_a_source() -> None:
     token = CancellationToken()
     bench = Workbench([source])
     asyncio.get_running_loop().call_later(0.05, token.cancel)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         result = await bench.call(Call("ping", cancellation=token))
     assert result.error is not None
     assert result.error.code == "cancelled"

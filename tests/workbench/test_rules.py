@@ -258,4 +258,4 @@ def test_a_pattern_takes_no_time_on_long_text() -> None:
     rule = Rule(do="deny", where={"/text": "*a*b*a*b*a*b*a*c"})
     started = time.perf_counter()
     assert not rule.matches(Tool(write).spec, {"text": "ab" * 100_000}, Caller())
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 60  # it takes milliseconds, and by trying each way hours

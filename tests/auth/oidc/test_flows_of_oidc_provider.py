@@ -38,7 +38,7 @@ async def test_a_call_waits_for_a_grant_and_then_runs(parts: Parts) -> None:
         assert (await alice.call("who")).pending == waiting.pending
         callback = parts.provider.grant(waiting.pending.url)
         assert (await crib.complete(callback, caller=ALICE)).pending_ids == (waiting.pending.id,)
-        assert await crib.wait_for(waiting.pending, timeout_s=1)
+        assert await crib.wait_for(waiting.pending, timeout_s=30)
         assert not [one for one in await crib.pendings() if one.id == waiting.pending.id]
         assert (await alice.call("who")).text == "200 alice"
         # A state is used once; and what is one caller's grant is no other's.

@@ -158,7 +158,7 @@ async def test_a_tool_receives_the_agent_the_state_of_process_and_its_own_tool_u
 
 
 async def test_concurrent_runs_each_have_their_own_state() -> None:
-    both = threading.Barrier(2, timeout=5)
+    both = threading.Barrier(2, timeout=30)
 
     @tool(context=True)
     def who(tool_context: ToolContext) -> str:
@@ -250,7 +250,7 @@ async def test_defect_1_async_tools_run() -> None:
 
 
 async def test_defect_2_parallel_calls_run_at_the_same_time_and_others_one_after_the_other() -> None:
-    all_three = threading.Barrier(3, timeout=5)
+    all_three = threading.Barrier(3, timeout=30)
 
     @tool
     def meet(n: int) -> int:
