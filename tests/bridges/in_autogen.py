@@ -85,7 +85,7 @@ def scripted(*calls: tuple[str, str]) -> ReplayChatCompletionClient:
 async def run(model: ReplayChatCompletionClient, token: CancellationToken | None = None, **options: Any) -> list[Any]:
     """What the calls of an agent came to, as (text, is_error)."""
     agent = AssistantAgent("test", model_client=model, max_tool_iterations=10, **options)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         done = await agent.run(task="Go.", cancellation_token=token)
     executed = [each for each in done.messages if isinstance(each, ToolCallExecutionEvent)]
     assert done.messages[-1].content == "done"  # type: ignore[union-attr]

@@ -130,7 +130,7 @@ async def test_a_sync_tool_does_not_hold_up_the_event_loop() -> None:
     @tool
     def block() -> str:
         entered.set()
-        assert leave.wait(10)
+        assert leave.wait(60)
         return "done"
 
     bench = Workbench([block, add])

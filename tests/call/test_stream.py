@@ -88,7 +88,7 @@ async def test_a_reader_that_leaves_cancels_the_call() -> None:
     stream: Any = Workbench([endless]).stream("endless")
     await anext(stream)
     await stream.aclose()
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), 60)
 
 
 async def test_a_generator_that_fails_half_way_gives_what_it_had_and_then_the_error() -> None:

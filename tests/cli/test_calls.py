@@ -124,6 +124,6 @@ def test_calls_are_followed_until_ctrl_c(toolcrib: Run, folder: Path, forked_too
         pytest.fail("nothing was printed")
     assert json.loads(line)["principal"] == "ann"
     following.send_signal(signal.SIGINT)
-    _, errors = following.communicate(timeout=20)
+    _, errors = following.communicate(timeout=60)
     assert following.returncode == 130
     assert errors == "Cancelled.\n"

@@ -41,7 +41,7 @@ def test_work_that_ends_after_its_loop_is_dropped_and_keeps_no_loop(monkeypatch:
 
     def work() -> None:
         begun.set()
-        goes_on.wait(20)
+        goes_on.wait(60)
 
     async def wait() -> None:
         asyncio.ensure_future(in_thread(work))  # noqa: RUF006 - the loop is to end before it

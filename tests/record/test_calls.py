@@ -299,7 +299,7 @@ async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
         assert lines[0].getMessage().startswith("The call log cannot be written; calls go on without it. The store")
         folder.unlink()
         folder.mkdir()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while log._writer().failing:
                 await asyncio.sleep(0.01)
         assert [one.status for one in await rows(log)] == ["success"] * 100
@@ -464,7 +464,7 @@ async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytes
             await asyncio.sleep(0.01)
         skipped = timedelta(hours=1)
         assert (await log.newest())[0].status == "lost"  # until it is noted again that it runs
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await log.newest())[0].status != "started":
                 await asyncio.sleep(0.01)
         go_on.set()

@@ -31,7 +31,7 @@ def tools() -> str:
 def lives():  # type: ignore[no-untyped-def]
     """Whether the process lives; waits until it does not, for a while."""
 
-    async def lives(pid: int, at_most_s: float = 10) -> bool:
+    async def lives(pid: int, at_most_s: float = 60) -> bool:
         for _ in range(int(at_most_s * 100)):
             try:
                 with open(f"/proc/{pid}/stat") as file:

@@ -43,7 +43,7 @@ def body(method: str = "tools/list", **params: Any) -> bytes:
 
 
 def post(url: str, content: bytes, headers: dict[str, str], path: str = "/mcp") -> tuple[int, str]:
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     try:
         connection.request("POST", path, content, headers)
         answer = connection.getresponse()
@@ -110,7 +110,7 @@ async def test_an_interrupt_ends_the_server_and_closes_what_was_opened() -> None
     assert process.stdout is not None
     url = (await process.stdout.readline()).decode().strip()
     # A client of the older era keeps a stream open, which must not hold the server up.
-    async with asyncio.timeout(20), Client(url, mode="legacy") as client:
+    async with asyncio.timeout(60), Client(url, mode="legacy") as client:
         await client.call_tool("use", {})
         process.send_signal(signal.SIGINT)
         _, err = await process.communicate()
@@ -299,7 +299,7 @@ def test_a_call_whose_stream_is_closed_is_cancelled(url: str) -> None:
         while event not in seen():
             assert perf_counter() < started + 20
 
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=20)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     content = body("tools/call", name="hang", arguments={"me": "closing"})
     connection.request("POST", "/mcp", content, {**headers, "Mcp-Name": "hang"})
     until("closing began")

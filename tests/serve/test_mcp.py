@@ -190,7 +190,7 @@ async def test_fifty_calls_at_once_each_get_their_own_answer(connect) -> None:
 
 async def test_calls_of_one_client_run_side_by_side(connect_http) -> None:
     one, other = uuid.uuid4().hex, uuid.uuid4().hex
-    async with asyncio.timeout(20), connect_http() as client:
+    async with asyncio.timeout(60), connect_http() as client:
         results = await asyncio.gather(
             call(client, "meet", {"me": one, "other": other}), call(client, "meet", {"me": other, "other": one})
         )
@@ -199,7 +199,7 @@ async def test_calls_of_one_client_run_side_by_side(connect_http) -> None:
 
 async def test_a_call_that_its_client_gives_up_is_cancelled(connect) -> None:
     me = uuid.uuid4().hex
-    async with asyncio.timeout(20), connect() as client:
+    async with asyncio.timeout(60), connect() as client:
 
         async def until(event: str) -> None:
             while f"{me} {event}" not in (await call(client, "seen"))["structuredContent"]["result"]:

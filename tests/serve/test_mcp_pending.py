@@ -204,7 +204,7 @@ async def test_an_authorization_is_a_url_that_the_client_opens_and_the_call_runs
         return wire.ElicitResult(action="accept")
 
     tasks: list[asyncio.Task[None]] = []
-    async with asyncio.timeout(20), crib:
+    async with asyncio.timeout(60), crib:
         async with Client(server(crib), mode=mode) as client:
             words = text(await client.call_tool("fetch"))
             assert "Ask the user to open https://provider.example/grant?state=1" in words
@@ -382,7 +382,7 @@ async def test_a_question_and_a_log_line_reach_the_client_of_their_own_call() ->
         logged.append(params.data)
 
     ada, bob = Person(accept(value="I am Ada")), Person(accept(value="I am Bob"))
-    async with asyncio.timeout(10), Crib([whose]) as crib:
+    async with asyncio.timeout(60), Crib([whose]) as crib:
         doors = [server(crib, lambda _, name=name: Caller(name)) for name in ("ada", "bob")]
         async with (
             Client(doors[0], mode="legacy", elicitation_callback=ada, logging_callback=log) as one,

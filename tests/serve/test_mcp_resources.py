@@ -327,7 +327,7 @@ async def test_clients_are_told_of_changed_lists_and_of_the_resources_that_they_
     source = Remote("good")
     crib = Crib([source])
     crib.resources.add("n://a", "a")
-    async with asyncio.timeout(20), crib:
+    async with asyncio.timeout(60), crib:
         if mode == "legacy":
             async with Client(server(crib), mode=mode, message_handler=handle) as client:
                 await client.subscribe_resource("n://a")

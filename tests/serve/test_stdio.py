@@ -46,7 +46,7 @@ class Wire:
 
     def end(self) -> tuple[bytes, str]:
         """What is left on standard output, and all of standard error. Closes standard input."""
-        out, err = self.process.communicate(timeout=10)
+        out, err = self.process.communicate(timeout=60)
         return out, err.decode()
 
 
@@ -148,7 +148,7 @@ def test_closing_standard_input_ends_the_server_and_closes_what_was_opened(wire:
 def test_an_interrupt_ends_the_server_while_the_client_is_silent(wire: Wire) -> None:
     assert wire.call("use") == "open for local"
     wire.process.send_signal(signal.SIGINT)
-    wire.process.wait(timeout=10)  # standard input is still open
+    wire.process.wait(timeout=60)  # standard input is still open
     _, err = wire.end()
     assert err.splitlines()[0] == "closed what was opened"
     assert err.splitlines()[-1] == "KeyboardInterrupt"
@@ -158,7 +158,7 @@ def test_a_client_that_vanishes_ends_the_server_without_a_word(wire: Wire) -> No
     assert wire.process.stdout is not None
     wire.process.stdout.close()
     wire.send(b'{"jsonrpc": "2.0", "id": 2, "method": "tools/list"}')
-    assert wire.process.wait(timeout=10) == 0
+    assert wire.process.wait(timeout=60) == 0
     assert wire.process.stderr is not None
     assert wire.process.stderr.read() == b""
 

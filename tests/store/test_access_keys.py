@@ -30,7 +30,7 @@ class Clock:
 
 
 async def until(holds: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not await holds():
             await asyncio.sleep(0.005)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Input, LoadError, Text, Workbench, tool
+from toolcrib import Call, Input, LoadError, Text, Workbench, tool
 from toolcrib.tools import load
 from toolcrib.tools.mcp_transports import Command, LastWords, process
 from toolcrib.tools.remote import command_source, remote_source, url_source
@@ -32,7 +32,7 @@ def local() -> str:
     return "here"
 
 
-async def until(holds: Callable[[], bool], within_s: float = 10.0) -> None:
+async def until(holds: Callable[[], bool], within_s: float = 60.0) -> None:
     async with asyncio.timeout(within_s):
         while not holds():
             await asyncio.sleep(0.01)
@@ -72,13 +72,15 @@ async def test_what_a_server_lies_about_costs_that_tool_alone() -> None:
 
 async def test_a_server_that_hangs_is_left_at_the_deadline_and_told_so(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    async with Workbench([server("hangs"), local], timeout_s=0.5) as bench:
-        hung = await bench.call("echo", {"n": 1})
+    async with Workbench([server("hangs"), local]) as bench:
+        await until(lambda: not bench.problems)
+        hung = await bench.call(Call("echo", {"n": 1}, timeout_s=0.5))
         assert hung.error is not None
         assert hung.error.code == "timeout"
         assert (await bench.call("local")).text == "here"
-    async with Workbench([server("cancelled", str(seen))], timeout_s=0.3) as bench:
-        await bench.call("echo", {"n": 1})
+    async with Workbench([server("cancelled", str(seen))]) as bench:
+        await until(lambda: not bench.problems)
+        await bench.call(Call("echo", {"n": 1}, timeout_s=0.3))
         await until(seen.exists)
         assert seen.read_text() == "True"
 
@@ -160,8 +162,9 @@ async def test_a_process_gets_its_own_environment_and_none_of_ours(monkeypatch: 
 
 
 async def test_no_process_is_left_when_the_workbench_ends() -> None:
-    async with Workbench([server("hangs")], timeout_s=0.2) as bench:
-        await bench.call("echo", {"n": 1})
+    async with Workbench([server("hangs")]) as bench:
+        await until(lambda: not bench.problems)
+        await bench.call(Call("echo", {"n": 1}, timeout_s=0.2))
         pid = int(await asyncio.to_thread(_child_of, os.getpid()))
     await until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
 

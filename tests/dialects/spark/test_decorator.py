@@ -414,7 +414,7 @@ async def test_a_sync_tool_does_not_block_the_loop() -> None:
 
 
 async def test_as_many_sync_tools_wait_side_by_side_as_in_a_workbench() -> None:
-    together = threading.Barrier(32, timeout=20)
+    together = threading.Barrier(32, timeout=60)
 
     @tool
     def meet() -> int:

@@ -237,7 +237,7 @@ async def test_a_late_sync_tool_has_its_result_in_time() -> None:
     go_on = threading.Event()
 
     def f() -> None:
-        go_on.wait(20)
+        go_on.wait(60)
 
     made = executor(tool(f), config=ToolExecutionConfig(default_timeout=0.02))
     try:
@@ -296,7 +296,7 @@ async def test_sync_tools_run_side_by_side() -> None:
     meeting = threading.Barrier(3)
 
     def f() -> None:
-        meeting.wait(20)
+        meeting.wait(60)
 
     made = executor(tool(f))
     results = await asyncio.gather(*(made.execute_tool_use(use("f")) for _ in range(3)))
