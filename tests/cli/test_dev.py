@@ -42,7 +42,7 @@ class Said:
         for line in self._process.stderr:
             self.text += line
 
-    def until(self, pattern: str, seconds: float = 20) -> "re.Match[str]":
+    def until(self, pattern: str, seconds: float = 60) -> "re.Match[str]":
         end_s = monotonic() + seconds
         while (found := re.search(pattern, self.text, re.MULTILINE)) is None:
             assert monotonic() < end_s, self.text

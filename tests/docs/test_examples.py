@@ -37,7 +37,7 @@ from ..ports import free_port
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted(p for p in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 TAGS = {"python", "text", "console", "sh", "json", "toml", "yaml", "pyi"}
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 _FENCE = re.compile(r"^(?P<indent> *)```(?P<tag>.*)$")
 _FILE = re.compile(r"^# (?P<name>[\w./-]+\.(py|toml|json|yaml))$")

@@ -55,7 +55,7 @@ def problems(watched: Watched) -> list[str]:
     return [str(problem) for problem in watched.problems]
 
 
-async def until(holds: Callable[[], bool], seconds: float = 20) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
     end_s = monotonic() + seconds
     while not holds():
         assert monotonic() < end_s, "it did not come true in time"
