@@ -42,10 +42,10 @@ class AutoGen:
         tool, token, text = self._made(case.fn), self._token, case.text
 
         async def alone(times: int) -> str:
-            said = ""
+            shown = ""
             for _ in range(times):
-                said = tool.return_value_as_string(await tool.run_json(json.loads(text), token()))
-            return said
+                shown = tool.return_value_as_string(await tool.run_json(json.loads(text), token()))
+            return shown
 
         return {"AutoGen tool": alone, self.label: await self.among([case.fn], case)}
 
@@ -54,10 +54,10 @@ class AutoGen:
         name, text = case.name, case.text
 
         async def loop(times: int) -> str:
-            said = ""
+            shown = ""
             for _ in range(times):
-                said = (await workbench.call_tool(name, json.loads(text))).to_text()
-            return said
+                shown = (await workbench.call_tool(name, json.loads(text))).to_text()
+            return shown
 
         return loop
 
@@ -89,10 +89,10 @@ class FastMCP:
         name, text = case.name, case.text
 
         async def loop(times: int) -> str:
-            said = ""
+            shown = ""
             for _ in range(times):
-                said = (await server.call_tool(name, json.loads(text))).content[0].text
-            return said
+                shown = (await server.call_tool(name, json.loads(text))).content[0].text
+            return shown
 
         return loop
 
@@ -122,11 +122,11 @@ class LangChain:
         tool, name, text = self._made(case.fn), case.name, case.text
 
         async def loop(times: int) -> str:
-            said = ""
+            shown = ""
             for _ in range(times):
                 call = {"type": "tool_call", "id": "call_1", "name": name, "args": json.loads(text)}
-                said = (await tool.ainvoke(call)).content
-            return said
+                shown = (await tool.ainvoke(call)).content
+            return shown
 
         return {self.label: loop}
 
@@ -167,11 +167,11 @@ class PydanticAI:
         name, text, answer = case.name, case.text, self._answer
 
         async def alone(times: int) -> str:
-            said = ""
+            shown = ""
             for _ in range(times):
                 value = await toolset.call_tool(name, tool.args_validator.validate_json(text), context, tool)
-                said = answer(name, value, "call_1").model_response_str()
-            return said
+                shown = answer(name, value, "call_1").model_response_str()
+            return shown
 
         return {"pydantic-ai toolset": alone, self.label: await self.among([case.fn], case)}
 
@@ -180,11 +180,11 @@ class PydanticAI:
         name, text, call, answer = case.name, case.text, self._call, self._answer
 
         async def loop(times: int) -> str:
-            said = ""
+            shown = ""
             for _ in range(times):
                 value = await manager.handle_call(call(name, text, "call_1"))
-                said = answer(name, value, "call_1").model_response_str()
-            return said
+                shown = answer(name, value, "call_1").model_response_str()
+            return shown
 
         return loop
 
@@ -217,11 +217,11 @@ class OpenAIAgents:
         call = self._call(arguments=text, call_id="call_1", name=name, type="function_call")
 
         async def loop(times: int) -> str:
-            said = ""
+            shown = ""
             for _ in range(times):
                 value = await tool.on_invoke_tool(context(None, None, name, "call_1", text), text)
-                said = helpers.tool_call_output_item(call, value)["output"]
-            return said
+                shown = helpers.tool_call_output_item(call, value)["output"]
+            return shown
 
         return {self.label: loop}
 

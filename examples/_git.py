@@ -64,8 +64,8 @@ async def git(root: Path, *arguments: str, accepts: Collection[int] = (0,), limi
         cut = len(output) > limit_bytes
         if not cut and process.returncode not in accepts:
             complaints.seek(0)
-            said = complaints.read(300).decode(errors="replace").strip().partition("\n")[0]
-            raise ToolError(f"git refused: {said.removeprefix('fatal: ') or f'exit status {process.returncode}'}.")
+            complaint = complaints.read(300).decode(errors="replace").strip().partition("\n")[0]
+            raise ToolError(f"git refused: {complaint.removeprefix('fatal: ') or f'exit status {process.returncode}'}.")
     return Answer(output[:limit_bytes], cut, process.returncode or 0)
 
 
@@ -78,7 +78,7 @@ async def sample(home: Path) -> Path:
         for message, files in _COMMITS.items():
             _write(new, files)
             await git(new, "add", "--all")
-            # All that a commit needs is said here: a fresh machine has no identity, and another's hooks are not ours.
+            # All that a commit needs is set here: a fresh machine has no identity, and another's hooks are not ours.
             who = ("-c", "user.name=Ada Example", "-c", "user.email=ada@example.org", "-c", "commit.gpgsign=false")
             await git(new, *who, "-c", f"core.hooksPath={os.devnull}", "commit", "--quiet", f"--message={message}")
         _put(new, made)

@@ -91,7 +91,7 @@ class Database:
                         raise ToolError("This statement gives no rows. Send a SELECT.", "invalid_arguments")
                     return _bounded(cursor, limit)
                 except (sqlite3.Error, ValueError) as error:
-                    raise _told(error) from None
+                    raise _to_tool_error(error) from None
 
     def close(self) -> None:
         with self._one_at_a_time:
@@ -193,7 +193,7 @@ def _shown(cell: str | int | float | bytes | None) -> Cell:
     return f"{cell[:_CELL_CHARACTERS]}…" if isinstance(cell, str) and len(cell) > _CELL_CHARACTERS else cell
 
 
-def _told(error: Exception) -> ToolError:
+def _to_tool_error(error: Exception) -> ToolError:
     match "SQLITE_AUTH" if "not authorized" in str(error) else getattr(error, "sqlite_errorname", None):
         case "SQLITE_INTERRUPT":
             return ToolError("The statement took too long, and was stopped. Ask for less.", "timeout", retry="changed")
@@ -202,8 +202,8 @@ def _told(error: Exception) -> ToolError:
         case "SQLITE_BUSY" | "SQLITE_LOCKED":
             return ToolError("The database is in use by another program. Try again.", "unavailable")
         case _:
-            said = f"SQLite refused the statement: {str(error).rstrip('.')}."
-            return ToolError(f"{said} list_tables and describe_table tell what there is.", "invalid_arguments")
+            message = f"SQLite refused the statement: {str(error).rstrip('.')}."
+            return ToolError(f"{message} list_tables and describe_table tell what there is.", "invalid_arguments")
 
 
 def _sample() -> Path:

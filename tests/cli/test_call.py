@@ -188,7 +188,7 @@ class Label(BaseModel):
     name: str
     weight: int = 1
 
-class Issue(BaseModel):
+class Issue(BaseModel, extra="forbid"):
     title: str
     label: Label | None = None
     extra: dict[str, int] = {}
@@ -222,3 +222,9 @@ def test_members_of_objects_and_lists_with_commas_are_arguments(toolcrib: Run, f
     unknown = toolcrib("call", "nested.py", "create", "issues.title=y")
     assert (unknown.returncode, unknown.stdout) == (1, "")
     assert "takes no argument 'issues.title'" in unknown.stderr
+    misspelt = toolcrib("call", "nested.py", "create", "issue.titel=y")
+    assert (misspelt.returncode, misspelt.stderr) == (
+        1,
+        "Error (invalid_arguments): Tool 'create': 'issue' takes no 'titel'. Did you mean 'title'? It takes: "
+        "title, label, extra.\n",
+    )

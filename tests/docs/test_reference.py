@@ -34,9 +34,17 @@ FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conv
 FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annotations", "call_result")
 # Of base classes that are not public, what users call; and what only other rooms call.
 _LIFE = ("start", "stop", "reset", "save_state", "load_state")
-INHERITED = {"Crib": _LIFE, "OpenAIChat": ("__init__",), "OpenAIResponses": ("__init__",)}
+_OPENAI = ("__init__", "close")
+INHERITED = {
+    "Crib": _LIFE,
+    "Workbench": (),
+    "OpenAIChat": _OPENAI,
+    "OpenAIResponses": _OPENAI,
+    "AnthropicModel": ("close",),
+    "GeminiModel": ("close",),
+}
 HIDDEN = {
-    "Workbench": ("invalidate", "ended"),
+    "Workbench": ("invalidate", "ended", "give_up_start"),
     "Store": ("use", "read", "write", "changes", "file", "pending_migrations", "has_sealed"),
 }
 DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retries, OAuth2, Provider)}

@@ -11,6 +11,7 @@ from pathlib import Path
 import toolcrib
 
 ROOT = Path(toolcrib.__file__).parent
+REPOSITORY = Path(__file__).resolve().parents[2]
 LINES = 450
 
 # Words that this code once had names from, and that nobody of this field would guess.
@@ -81,9 +82,11 @@ def test_no_file_is_longer_than_a_reader_keeps_in_view() -> None:
 
 
 def test_no_name_has_a_word_of_a_private_language() -> None:
+    beside = [file for folder in ("examples", "benchmarks", "scripts") for file in (REPOSITORY / folder).rglob("*.py")]
+    trees = [*modules().values(), *((file, ast.parse(file.read_text())) for file in beside)]
     private = [
-        f"{file.relative_to(ROOT)}:{line}: {name}"
-        for file, tree in modules().values()
+        f"{file.relative_to(REPOSITORY)}:{line}: {name}"
+        for file, tree in trees
         for line, name in names(tree)
         if {*words(name)} & {*PRIVATE} or any(each in name for each in PRIVATE_NAMES)
     ]

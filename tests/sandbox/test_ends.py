@@ -234,7 +234,7 @@ async def test_a_worker_that_sends_no_message_is_gone(tmp_path: Path, sent: byte
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(tmp_path)
         pool = Workers("babbling:serve", size=1)
-        with pytest.raises(WorkerGone, match="sent what is no message"):
+        with pytest.raises(WorkerGone, match="sent what is not a message"):
             async with pool.lease() as worker:
                 await worker.send({"hex": sent.hex()})
                 await worker.receive()

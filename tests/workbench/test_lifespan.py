@@ -92,6 +92,30 @@ async def test_a_start_that_fails_costs_its_own_tools_until_it_succeeds(caplog: 
     assert not others()
 
 
+async def test_a_start_that_cancels_itself_has_failed_like_any_other() -> None:
+    class Cancelled(Remote):
+        async def start(self) -> None:
+            await super().start()
+            if self.starts == 1:
+                raise asyncio.CancelledError  # as a cancel scope does that a client closes inside its start
+
+    remote = Cancelled()
+    remote.restart_after_s = 0.1
+    async with Workbench([add, remote]) as bench:
+        result = await bench.call("ping")
+        assert result.error is not None
+        assert result.error.code == "unavailable"
+        assert [problem.reason for problem in bench.problems] == [
+            "The source Cancelled could not be started: RuntimeError: its start was cancelled from inside"
+        ]
+        await until(lambda: not bench.problems)
+        assert (await bench.call("ping")).value == "start 2"
+    remote.starts, remote.required = 0, True
+    with pytest.raises(SetupError, match="its start was cancelled from inside"):
+        await Workbench([remote]).start()
+    assert not others()
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_the_next_attempt_comes_after_a_second_and_each_later_one_after_twice_as_long(
     caplog: pytest.LogCaptureFixture,
@@ -156,7 +180,7 @@ async def test_a_source_that_dies_is_started_again() -> None:
         remote.may_start.clear()
         remote.lost()
         await until(lambda: remote.starts == 2)
-        assert [problem.reason for problem in bench.problems] == ["it was lost"]
+        assert [problem.reason for problem in bench.problems] == ["The source Remote was lost."]
         assert (await bench.call(add, a=1, b=2)).value == 3
         remote.may_start.set()
         await until(lambda: not bench.problems)

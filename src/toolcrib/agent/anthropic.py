@@ -70,10 +70,6 @@ class AnthropicModel(SdkModel):
         keys = (os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN"))
         self._troubles = ProviderErrors(self.name, (api_key, *keys))
 
-    async def close(self) -> None:
-        """Close the connections of the running event loop, unless the client was passed in."""
-        await self._clients.close()
-
     def _parameters(self, request: Request) -> dict[str, Any]:
         return {**super()._parameters(request), **self._fixed}
 

@@ -62,10 +62,6 @@ class GeminiModel(SdkModel):
         keys = (os.environ.get("GOOGLE_API_KEY"), os.environ.get("GEMINI_API_KEY"))
         self._troubles = ProviderErrors(self.name, (api_key, *keys))
 
-    async def close(self) -> None:
-        """Close the connections of the running event loop, unless the client was passed in."""
-        await self._clients.close()
-
     async def _answer(self, parameters: Mapping[str, Any]) -> Any:
         models = self._models()
         with reading():

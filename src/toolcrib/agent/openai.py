@@ -72,10 +72,6 @@ class _OpenAI(SdkModel):
         self._clients: PerLoop[AsyncOpenAI] = PerLoop.over(client, self._new_client, lambda made: made.close())
         self._troubles = ProviderErrors(self.name, (api_key, os.environ.get("OPENAI_API_KEY")))
 
-    async def close(self) -> None:
-        """Close the connections of the running event loop, unless the client was passed in."""
-        await self._clients.close()
-
     def _parameters(self, request: Request) -> dict[str, Any]:
         return {"model": self._model, **super()._parameters(request), **self._options}
 

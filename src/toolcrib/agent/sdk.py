@@ -37,6 +37,7 @@ class SdkModel(ABC):
     _provider: ClassVar[str]
     _format: ClassVar[Any]
     _model: str
+    _clients: "PerLoop[Any]"
 
     @property
     def name(self) -> str:
@@ -44,6 +45,10 @@ class SdkModel(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._model}>"
+
+    async def close(self) -> None:
+        """Close the connections of the running event loop, unless the client was passed in."""
+        await self._clients.close()
 
     async def reply(self, request: Request, /) -> Reply:
         with self._errors():

@@ -117,12 +117,16 @@ class SchemaReader:
         whole = (key,), self._member("", key) or "/additionalProperties"
         if self._member("", key, listed=True) or "." not in key:
             return whole
+        from ..schema.document import names_at
+
         steps, place = key.split("."), ""
         for step in steps:
             found = self._member(place, step)
-            if not step or found is None or (place and "object" not in self._kinds(place)):
+            if not step or (place and "object" not in self._kinds(place)):
                 return whole
-            place = found
+            if found is None and not (place and names_at(self._document, place, {}).known):
+                return whole
+            place = found or f"{place}/additionalProperties"  # a misspelt member, which the check explains
         return tuple(steps), place
 
     def value(self, texts: Sequence[str], place: str) -> Any:

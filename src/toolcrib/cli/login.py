@@ -93,11 +93,11 @@ def read_secret(prompt: str) -> str:
         try:
             text = written.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError:
-            raise UsageError("Standard input is not UTF-8 text, so it is no secret that can be sent.") from None
+            raise UsageError("Standard input is not UTF-8 text, so it cannot be sent as a secret.") from None
     if not text.strip():
         raise UsageError("Nothing was entered.")
     if not text.isprintable() and "\n" not in text:
-        raise UsageError("There are control characters in it, so it is no secret that can be sent.")
+        raise UsageError("There are control characters in it, so it cannot be sent as a secret.")
     return text
 
 

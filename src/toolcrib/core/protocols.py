@@ -164,9 +164,3 @@ class PendingStore(Protocol):
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
         """What is open and not expired, the oldest first."""
         ...
-
-
-class ReadsTools(Protocol):
-    """An object that offers tools to a workbench."""
-
-    def __toolcrib__(self) -> "Tool | Sequence[Tool]": ...

@@ -60,7 +60,7 @@ class Spans(Recorder):
             "user.id": caller.principal,
             "toolcrib.call.id": record.id,
         }
-        # A name that a model made up is no name of an operation.
+        # A name that a model made up is not the name of an operation.
         name = "execute_tool" if record.code == "unknown_tool" else f"execute_tool {record.tool}"
         return self._tracer.start_span(name, parent, SpanKind.INTERNAL, attributes, start_time=_ns(record))
 

@@ -115,7 +115,7 @@ class Worker:
         except TooLarge as error:
             raise WorkerGone(f"sent {error.size_bytes} bytes at once; the limit is {error.limit_bytes}") from None
         except (ValueError, RecursionError) as error:
-            raise WorkerGone(f"sent what is no message ({type(error).__name__})") from None
+            raise WorkerGone(f"sent what is not a message ({type(error).__name__})") from None
         return message
 
     def drain(self) -> None:

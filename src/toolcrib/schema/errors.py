@@ -1,8 +1,8 @@
 """Every problem of refused arguments, each with its place, what was expected, what came, and a way out.
 
 The JSON Schema is walked beside the value, and the walk words the problems. Where pydantic has refused the value, it
-decides which places are in question: what it accepted is no problem, though the schema may not show that, and what the
-schema cannot show is worded as the validator's author did.
+decides which places are in question: what it accepted is not a problem, though the schema may not show that, and what
+the schema cannot show is worded as the validator's author did.
 
 No sentence here quotes a value: only names, kinds, and what the schema itself says. From an author's message, the value
 is removed.

@@ -151,7 +151,7 @@ class _Search:
             yield from self._in_text(value, place, path, depth)
         if isinstance(value, bool | int | float) and "string" in admitted:
             text = json.dumps(value)
-            # A format is judged here too: a number is no date, though some readers take it for one.
+            # A format is judged here too: a number is not a date, though some readers take it for one.
             if text not in self.numbers and self._document.valid(text, place, formats=True):
                 yield text, (Repair(path, kind(value), "string"),)
         if "array" in admitted:

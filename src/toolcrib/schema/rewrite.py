@@ -328,7 +328,7 @@ class Rewrite(Walk):
         return out, False
 
     def _entries(self, merged: Merged, depth: int) -> Out | None:
-        """A map as a list of entries; None where it is no map, or cannot be asked for like that."""
+        """A map as a list of entries; None where it is not a map, or cannot be asked for like that."""
         demands = [demand for demand, _ in merged.patterns.values()]
         free = True if merged.additional is None else verdict(merged.additional[0])
         if merged.properties or merged.get("required") or (free is not False if demands else free is not None):

@@ -251,7 +251,7 @@ class Recovery:
                 repaired = whole
                 arguments, error = self._accepted(repaired.value)
         if arguments is None:
-            # What could be repaired is no problem.
+            # What could be repaired is not a problem.
             raise self._refusal(repaired.value, error, pause, _TOO_LARGE_TO_REPAIR if gave_up else "")
         noted = ((Repair("", "empty", "object"),) if empty else ()) + repaired.repairs
         return RepairedArguments(arguments, repaired.value), noted

@@ -321,7 +321,7 @@ def _ordered(op: str, left: Any, right: Any) -> bool | None:
 
 
 def _equal(value: Any, bound: Any) -> bool:
-    """Whether two JSON values are equal, numbers by value; true is no number."""
+    """Whether two JSON values are equal, numbers by value; true is not a number."""
     if isinstance(value, list) and isinstance(bound, list | tuple):
         return len(value) == len(bound) and all(map(_equal, value, bound))
     if isinstance(value, Mapping) and isinstance(bound, Mapping):

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ..core import Answer, Asker, Caller, Pending, SetupError, answer_from
-from . import sync
 from .options import Options
 from .registry import Registry
 from .runtime import CribRuntime
@@ -96,29 +94,6 @@ class Crib(CribRuntime):
         False where that does not happen within *timeout_s*, or before it expires, and where a grant is refused.
         """
         return await self.credentials.wait_for(pending, timeout_s)
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            # Nobody leaves what was not entered.
-            await self.stop(for_good=False)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    def __enter__(self) -> Self:
-        sync.run(self.start())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        sync.run(self.stop(), home=self.home)
 
     def __repr__(self) -> str:
         return f"<Crib of {len(self.registry)} tools>"

@@ -103,7 +103,7 @@ class Lifespan:
             await self.settle()
             retry = self._retries.get(id(source), retry)
             if id(source) not in self._lives:
-                raise SetupError(f"The source {name_of(source)} is not available: {retry.reason}")
+                raise SetupError(retry.reason)
         self._require_open(source)
 
     async def stop(self, *, for_good: bool = True) -> None:
@@ -214,7 +214,7 @@ class Lifespan:
             del self._lives[id(life.source)]
             _log.warning("The source %s was lost and is started again", life.name)
             self._try(life.source, lost=life)
-            self._changed(life.source, "it was lost")
+            self._changed(life.source, self._retries[id(life.source)].reason)
 
     def _end_with_loop(self, life: "SourceLife") -> None:
         """An event loop has ended, and with it what was started on it."""
@@ -242,7 +242,7 @@ class _Retry:
     def __init__(self, source: Any, lost: "SourceLife | None") -> None:
         self.source = source
         self.lost = lost
-        self.reason = "it is still starting" if lost is None else "it was lost"
+        self.reason = f"The source {name_of(source)} {'is still starting' if lost is None else 'was lost'}."
         self.first: Future[None] = Future()
 
     def settle(self) -> None:
@@ -315,6 +315,8 @@ class SourceLife:
         except BaseException as error:
             if self._started.done():
                 raise
+            if isinstance(error, asyncio.CancelledError) and not self._task.cancelling():
+                error = RuntimeError("its start was cancelled from inside")  # by a cancel scope of its own
             if isinstance(error, Exception):
                 self._started.set_exception(error)
                 self._started.exception()  # retrieved, also when nobody waits any more

@@ -35,7 +35,7 @@ class LongList(list[Any]):
         self.json = text
         self._starts = _starts(text)
         if len(self):
-            _ = self[0], self[-1]  # raises where this was no JSON, such as a log that begins with [INFO]
+            _ = self[0], self[-1]  # raises where this was not JSON, such as a log that begins with [INFO]
 
     def __len__(self) -> int:
         return len(self._starts) - 1

@@ -27,6 +27,7 @@ from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import SharedIndex
 from .sources import Sources
+from .sync import Startable
 
 _log = logging.getLogger("toolcrib")
 
@@ -49,7 +50,7 @@ class CallerView(Protocol):
     async def stop(self) -> None: ...
 
 
-class CribRuntime:
+class CribRuntime(Startable):
     """What the workbenches of a crib share. Made of *sources* and *options*; errors name *of*, the constructor."""
 
     def __init__(self, sources: Iterable[Any] | Registry, options: Mapping[str, Any], *, of: str) -> None:
@@ -100,7 +101,6 @@ class CribRuntime:
         self._programs: dict[asyncio.AbstractEventLoop, Dependencies] = {}
         self._end_following: Callable[[], None] | None = None
         self._is_started = False
-        self.home: asyncio.AbstractEventLoop | None = None
         self._sources = (
             Sources((), self.registry, self.problems, self._replaced)
             if isinstance(sources, Registry)
@@ -281,6 +281,9 @@ class CribRuntime:
                 await self._flush(recorder)
             if self._own_store is not None:
                 await asyncio.to_thread(self._own_store.close)  # which waits for what is being written
+
+    async def give_up_start(self) -> None:
+        await self.stop(for_good=False)
 
     def reopen(self) -> None:
         """After `stop`, let `start` begin again. For the workbench whose own crib this is."""

@@ -8,9 +8,11 @@ import asyncio
 import functools
 import os
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Iterator
 from contextlib import suppress
-from typing import Any, TypeVar
+from types import TracebackType
+from typing import Any, Self, TypeVar
 
 from ..core import NotBegun, ToolError, blocking, is_blocked, run_on
 
@@ -64,3 +66,41 @@ def _loop(process: int, number: int) -> asyncio.AbstractEventLoop:
 
     threading.Thread(target=serve, name=f"toolcrib-sync-{number}", daemon=True).start()
     return loop
+
+
+class Startable(ABC):
+    """What `async with` and `with` start and stop. `home` is the event loop on which it was started."""
+
+    home: asyncio.AbstractEventLoop | None = None
+
+    @abstractmethod
+    async def start(self) -> None: ...
+
+    @abstractmethod
+    async def stop(self) -> None: ...
+
+    @abstractmethod
+    async def give_up_start(self) -> None:
+        """Stop what a start that failed has left, so that the next begins anew."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            # Nobody leaves what was not entered.
+            await self.give_up_start()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def __enter__(self) -> Self:
+        return run(self.__aenter__())
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        run(self.stop(), home=self.home)

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
 from ..call import EventStream, Runtime, check, error_result, run, streamed, would_ask
@@ -34,12 +33,13 @@ from .options import Options, of_view
 from .profiles import Profiles
 from .registry import Registry
 from .runtime import CribRuntime
+from .sync import Startable
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Workbench:
+class Workbench(Startable):
     """The tools of a crib, ready to be called for one caller.
 
     *sources* are what `toolcrib.tools.load` takes, or one Registry, or a Crib; the options are those of `Options`. Of
@@ -68,7 +68,6 @@ class Workbench:
         ask, variables = (None, None) if self._owns_crib else of_view(options)
         self.crib = sources if isinstance(sources, CribRuntime) else CribRuntime(sources, options, of="Workbench")
         self._sessions: dict[asyncio.AbstractEventLoop, Dependencies] = {}
-        self._home: asyncio.AbstractEventLoop | None = None
         self._state, self._is_direct, caller = "new", False, caller or Caller()
         self._profiles = Profiles(self.crib.registry, caller, self._for_profile)
         self._tools = CallerTools(self.crib, caller, self._start, self.ended, self._profiles.specs)
@@ -207,7 +206,7 @@ class Workbench:
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """The value of *work*, which uses this workbench: for sync code, as `call_sync` is."""
-        return sync.run(work, home=self._home)
+        return sync.run(work, home=self.home)
 
     # Waiting
 
@@ -333,28 +332,6 @@ class Workbench:
                 await self._tools.run_source(source)
         await state.load(self._lives(), states, describe=self.crib.describe)
 
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self._give_up_start()
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
-    def __enter__(self) -> Self:
-        sync.run(self.start())
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        sync.run(self.stop(), home=self._home)
-
     def __repr__(self) -> str:
         return f"<Workbench of {len(self.registry)} tools for {self.caller.principal}>"
 
@@ -405,17 +382,17 @@ class Workbench:
                     if getattr(source, "required", True):
                         await self._tools.run_source(source)
         except Exception:
-            await self._give_up_start()
+            await self.give_up_start()
             raise
         if self._state != "new":  # somebody else has started or stopped it meanwhile
             await self._start()
             return
-        self._home = asyncio.get_running_loop()
+        self.home = asyncio.get_running_loop()
         self._set_state("started")
         await self._results.start()
         await self._tools.check_available()
 
-    async def _give_up_start(self) -> None:
+    async def give_up_start(self) -> None:
         self.ended()
         await self._tools.lifespan.stop(for_good=False)
         if self._owns_crib:

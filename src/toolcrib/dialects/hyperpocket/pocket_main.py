@@ -44,8 +44,8 @@ class Pocket:
     *use_profile* the model chooses the thread and the profile beside the `body`, among *threads* and *profiles*. The
     *options* are those of a Crib, such as `timeout_s`, `policy` and `recorder`.
 
-    Raises RuntimeError for two tools of one name, ValueError for what is no tool, and DefinitionError for a tool that
-    cannot work.
+    Raises RuntimeError for two tools of one name, ValueError for what is not a tool, and DefinitionError for a tool
+    that cannot work.
     """
 
     loaders: ClassVar[Mapping[type, Callable[[Any], Tool]]] = {}

@@ -165,7 +165,7 @@ def _parameters(
     schemas: dict[str, tuple[Any, str]] = {}
     order = ("path", "query", "querystring", "header", "cookie")
     if unknown := [place for _, place in found if place not in order]:
-        raise Unusable(f"a parameter of it is in '{unknown[0][:40]}', which is no place")
+        raise Unusable(f"a parameter of it is in '{unknown[0][:40]}', which is not a place for one")
     for (name, place), (data, where) in sorted(found.items(), key=lambda each: order.index(each[0][1])):
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
