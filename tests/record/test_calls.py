@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -445,6 +446,20 @@ async def test_calls_of_other_processes_are_followed_and_one_that_died_is_lost(
     assert [one.call_id for one in await log.newest(status="lost")] == ["c1"]
     assert await log.newest(status="started") == []
     store.close()
+
+
+async def test_a_record_that_cannot_be_written_holds_up_no_other(store: Store) -> None:
+    log = DatabaseCalls(store)
+    bad, worse, good = (CallRecord(name, "add", Caller(), datetime.now(UTC)) for name in ("bad", "worse", "good"))
+    await log.started(bad)
+    await log.started(good)
+    bad.rule = worse.rule = 5  # type: ignore[assignment]
+    for record in (bad, worse):
+        await log.finished(record)
+    assert {record.call_id: record.status for record in await rows(log)} == {"bad": "lost", "good": "started"}
+    await log.finished(replace(good, status="success"))
+    assert {record.call_id: record.status for record in await rows(log)} == {"bad": "lost", "good": "success"}
+    assert log.dropped == 2
 
 
 async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

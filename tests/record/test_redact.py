@@ -22,6 +22,23 @@ secrets = st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size
 )
 
 
+@pytest.mark.parametrize("secret", ["a\nb\nprivate", 'pass"word', "pass\\word", "pässword", "🎉🎉🎉🎉"])
+@pytest.mark.parametrize("depth", range(1, 7))
+def test_a_secret_is_redacted_in_json_in_json(secret: str, depth: int) -> None:
+    text, redactor = secret, Redactor([secret])
+    for _ in range(depth):
+        text = json.dumps({"body": text})
+    shown = redactor.redact(text)
+    for _ in range(depth):
+        shown = json.loads(shown)["body"]
+    assert shown == "[secret]"
+    held, sent = "", ""
+    for character in text:
+        held, redacted = redactor.split(held + character)
+        sent += redacted
+    assert sent + redactor.redact(held) == redactor.redact(text)
+
+
 @given(secret=secrets, before=st.text(max_size=20), after=st.text(max_size=20))
 def test_a_secret_is_struck_out_in_every_spelling(secret: str, before: str, after: str) -> None:
     redactor = Redactor([secret])

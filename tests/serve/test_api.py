@@ -275,6 +275,18 @@ async def test_events_have_progress_and_output_and_last_the_result() -> None:
         assert [(kind, data["status"]) for kind, data in events_of(failed.text)] == [("result", "error")]
 
 
+async def test_an_event_with_half_a_character_and_no_number_is_json() -> None:
+    @tool
+    def odd(context: Context) -> str:
+        context.progress(float("nan"), float("inf"), "half \ud800")
+        return "done"
+
+    async with client(odd) as api:
+        answer = await call(api, "odd", accept="text/event-stream")
+    data = answer.text.partition("data: ")[2].partition("\n")[0]
+    assert json.loads(data, parse_constant=pytest.fail) == {"done": None, "total": None, "message": "half ?"}
+
+
 @pytest.mark.parametrize(
     ("accept", "has_events"),
     [

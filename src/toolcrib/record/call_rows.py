@@ -61,7 +61,7 @@ UPDATE = text(
     "WHERE id = :id"
 )
 STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
-LOST = text("UPDATE toolcrib_calls SET lost_after = 0 WHERE id = :id AND status = 'started'")
+LOST = text("UPDATE toolcrib_calls SET lost_after = 0, owner = '' WHERE id = :id AND status = 'started'")
 
 _ENDED = "NOT (status = 'started' AND lost_after > :now)"
 TOO_OLD = text(

@@ -18,7 +18,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from ..core import CallRecord
+from ..core import CallRecord, log_failure
 from ..store import Store
 from ..store.rows import encode_time
 from .call_rows import INSERT, LOST, STILL_RUNS, TOO_MANY, TOO_OLD, UPDATE, to_row
@@ -163,15 +163,26 @@ class CallWriter:
         try:
             for item in items:
                 if (record := item.record) is not None:
-                    rows[record.id] = to_row(
-                        record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
-                    )
+                    try:
+                        rows[record.id] = to_row(
+                            record, self._store, is_start=item.is_start, owner=self._owner, lost_after=lost_after
+                        )
+                    except (TypeError, ValueError, AttributeError) as error:
+                        # What a policy or a middleware has put there: the others are not to wait for it.
+                        self.dropped += 1
+                        self._lost += [record.id] if record.id in self._open | started else []
+                        started.discard(record.id)
+                        item.record = None
+                        log_failure("A call cannot be written to the call log", error, None)
+                        continue
                     (started.add if item.is_start else started.discard)(record.id)
             beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_S
             if rows or beat or self._lost:
-                lost, self._lost = self._lost, []
+                lost = self._lost.copy()
                 self._store.write(lambda connection: self._put_rows(connection, rows, lost, lost_after))
                 self._beat_at = time.monotonic()
+                del self._lost[: len(lost)]
+                self._open.difference_update(lost)
         except Exception as error:
             reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
             self.fail(reason)

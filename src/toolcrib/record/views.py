@@ -54,6 +54,8 @@ ESCAPES: Sequence[Escapes] = (
 """URLs; JSON, JavaScript and Python; HTML; JSON pointers."""
 FORM = Escapes.of(b"+", rb"%[0-9A-Fa-f]{2}|\+", _PERCENT_OPEN)
 """URLs in which a plus sign is a space."""
+_MORE = 4
+"""How many times more than twice one kind is decoded. Without an end, `%252525...` would take quadratic time."""
 _BREAKS = re.compile(rb"[ \t\r\n]+")
 _URL_SAFE = bytes.maketrans(b"-_", b"+/")
 
@@ -160,7 +162,8 @@ class View:
 def views(data: bytes, kinds: Sequence[Escapes], *, is_piece: bool = False) -> Iterator[View]:
     """The text itself, then with one kind of escape decoded, then with a second kind in that.
 
-    One by one, since a secret may look like an escape of another kind.
+    One by one, since a secret may look like an escape of another kind. One kind is decoded more often: JSON is in JSON
+    as often as there are services between.
     """
     text = View.of(data)
     yield text
@@ -177,6 +180,11 @@ def views(data: bytes, kinds: Sequence[Escapes], *, is_piece: bool = False) -> I
             if inner.sign in once.data if is_piece else is_inside:
                 twice = once.decoded(inner, is_piece=is_piece)
                 if twice.new or is_piece:
+                    yield twice
+                for _ in range(_MORE if outer is inner else 0):
+                    if inner.sign[0] not in twice.new:
+                        break
+                    twice = twice.decoded(inner, is_piece=is_piece)
                     yield twice
 
 

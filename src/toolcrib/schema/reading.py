@@ -6,20 +6,21 @@ pydantic does, the document is its own identity: such code may tell two spelling
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import is_dataclass
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import SecretBytes, SecretStr, TypeAdapter
+from pydantic import EncodedBytes, EncodedStr, SecretBytes, SecretStr, TypeAdapter
 from pydantic.types import Secret
 from pydantic_core import to_jsonable_python
 
 from ..core import ToolError
 from .exact_json import canonical_json, exact
 from .plan import Field, Path, Plan
-from .written import is_plain, written
+from .written import is_plain, name_in_json, written
 
 Purpose = Literal["identity", "values", "bound", "display", "exact", "complete"]
 """For a digest; for rules, with defaults, and scalars as the tool gets them; the same without the defaults that a
@@ -69,7 +70,7 @@ class Reading:
     def _read(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
         """*document* as it is read by *plan*."""
         if self._purpose in _VALUES and value is not ABSENT and not isinstance(document, dict | list):
-            return _as_json(value, document)
+            return document if self._is_encoded(plan) else _as_json(value, document)
         kind = plan["type"]
         if self._purpose == "identity" and (plan.get("custom_init") or (kind in _BEFORE and not _is_of_pydantic(plan))):
             return document
@@ -182,14 +183,17 @@ class Reading:
     def _dict(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
         if not isinstance(document, dict):
             return document
-        inner = plan.get("values_schema")
-        if inner is None:
-            return document
-        same = isinstance(value, Mapping) and len(value) == len(document)
-        values = list(value.values()) if same else [ABSENT] * len(document)
+        inner = plan.get("values_schema", {"type": "any"})
+        made: Mapping[str, Any] = {}
+        if isinstance(value, Mapping):
+            with suppress(ValueError):  # keys that JSON has no names for
+                made = {name_in_json(key): each for key, each in value.items()}
+                if made.keys() != document.keys() and self._purpose in _VALUES:
+                    return written(value, strict=False)  # by the keys that their type, or a validator, has made
+        if made.keys() != document.keys():
+            made = dict(zip(document, made.values(), strict=True)) if len(made) == len(document) else {}
         return {
-            name: self._read(inner, member, made, (*path, name))
-            for (name, member), made in zip(document.items(), values, strict=True)
+            name: self._read(inner, member, made.get(name, ABSENT), (*path, name)) for name, member in document.items()
         }
 
     def _items(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
@@ -274,6 +278,20 @@ class Reading:
         if not kinds <= _NOT_TEXT:
             self.inexact.append(path)
         return text
+
+    def _is_encoded(self, plan: Mapping[str, Any]) -> bool:
+        """Whether *plan* decodes a text: what the tool gets is then not what its schema describes."""
+        kind = plan["type"]
+        if kind == "definition-ref":
+            return self._is_encoded(self._plan.refs[plan["schema_ref"]])
+        if kind in ("union", "tagged-union"):
+            choices = plan["choices"]
+            listed = choices.values() if isinstance(choices, Mapping) else map(_bare, choices)
+            return any(map(self._is_encoded, listed))
+        function = plan["function"].get("function") if kind == "function-after" else None
+        if isinstance(getattr(function, "__self__", None), EncodedBytes | EncodedStr):
+            return True
+        return kind in ("nullable", "default", "function-after") and self._is_encoded(plan["schema"])
 
     def _kind(self, plan: Mapping[str, Any]) -> str:
         kind: str = plan["type"]

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Set
 from math import isfinite
+from pathlib import PurePath
 from typing import Any
 
 import pydantic_core
@@ -51,7 +52,7 @@ def written(value: Any, *, mask: str | None = None, strict: bool = True) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return _dataclass(value, write, strict)
         if isinstance(value, Mapping):
-            members = {_name(key): write(inner) for key, inner in value.items()}
+            members = {name_in_json(key): write(inner) for key, inner in value.items()}
             if len(members) < len(value):
                 raise NotWritten("two keys of a mapping are one name in JSON")
             return members
@@ -59,6 +60,8 @@ def written(value: Any, *, mask: str | None = None, strict: bool = True) -> Any:
             return [write(inner) for inner in value]
         if isinstance(value, Set):
             return sorted(map(write, value), key=lambda inner: json.dumps(inner, sort_keys=True, default=repr))
+        if isinstance(value, PurePath):  # pydantic dumps only those of this system
+            return str(value)
         if strict:
             return value
         try:
@@ -136,7 +139,8 @@ def _is_init_only(field: Any) -> bool:
     return getattr(field, "_field_type", None) is getattr(dataclasses, "_FIELD_INITVAR", ())
 
 
-def _name(key: Any) -> str:
+def name_in_json(key: Any) -> str:
+    """The name that a key of a mapping has in JSON."""
     if type(key) is str:
         return key
     (name,) = pydantic_core.to_jsonable_python({key: None})

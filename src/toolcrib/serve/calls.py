@@ -156,6 +156,6 @@ def _moment(text: str | None) -> datetime | None:
         return None
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         raise ValueError("since is a time in ISO 8601, such as 2026-01-31T12:00:00Z.") from None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

@@ -14,7 +14,8 @@ def to_bytes(data: Any) -> bytes:
     try:
         return to_json(data, inf_nan_mode="null")
     except ValueError:
-        return json.dumps(data, ensure_ascii=False, default=str).encode(errors="replace")
+        text = json.dumps(data, ensure_ascii=False, default=str).encode(errors="replace")
+        return to_json(from_json(text), inf_nan_mode="null")
 
 
 def result_bytes(result: Result[Any]) -> bytes:

@@ -230,28 +230,33 @@ def _can(place: Place, op: str, bound: Any) -> bool:
 # Values
 
 
-def values_at(value: Any, parts: Sequence[str], spec: ToolSpec) -> Iterator[Any]:
-    """The values that *parts* of a pointer lead to."""
+def holds_at(
+    value: Any, parts: Sequence[str], spec: ToolSpec, holds: Callable[[Any], bool], *, in_doubt: bool
+) -> bool | None:
+    """Whether one of the values that *parts* of a pointer lead to *holds*; None where there is none.
+
+    Where a call has a member by several names, which may be those of another object, it is *in_doubt* if one holds.
+    """
     if not parts or value is OPAQUE:
-        yield value
-        return
+        return holds(value)
     part, rest = parts[0], parts[1:]
+    inner: list[Any] = []
     if isinstance(value, Mapping):
-        names = value if part == "*" else [name for name in names_of(part, spec) if name in value]
-        for name in names:
-            yield from values_at(value[name], rest, spec)
+        inner = [*value.values()] if part == "*" else [value[name] for name in names_of(part, spec) if name in value]
     elif isinstance(value, list):
-        indexes = range(len(value)) if part == "*" else [int(part)] if part.isascii() and part.isdigit() else ()
-        for index in indexes:
-            if index < len(value):
-                yield from values_at(value[index], rest, spec)
+        inner = value if part == "*" else value[int(part) :][:1] if part.isascii() and part.isdigit() else []
+    results = [holds_at(each, rest, spec, holds, in_doubt=in_doubt) for each in inner]
+    found = [result for result in results if result is not None]
+    if not found:
+        return None
+    return any(found) if part == "*" or in_doubt else all(found)
 
 
 def compare(place: Place, op: str, value: Any, bound: Any) -> bool | None:
     """Whether *value*, at *place*, is *op* than *bound*; None where they cannot be compared."""
     if op == "exists":
         return bound is True
-    if value is OPAQUE:
+    if value is OPAQUE or not _is_of_type(place, value):
         return None
     if op == "ne":
         same = compare(place, "eq", value, bound)
@@ -268,6 +273,12 @@ def compare(place: Place, op: str, value: Any, bound: Any) -> bool | None:
         return None
     results = {_ordered(op, *pair) for pair in pairs}
     return results.pop() if len(results) == 1 else None
+
+
+def _is_of_type(place: Place, value: Any) -> bool:
+    """Whether *value* is what the schema describes, and not what a type made of it."""
+    kind = _type_of(value)
+    return value is None or place.types is None or kind in place.types or (kind == "number" and place.is_number)
 
 
 def _like(place: Place, value: Any, pattern: str) -> bool | None:

@@ -17,7 +17,7 @@ from ..core import Caller, Decision, Do, Hints, SetupError, ToolSpec
 from ..schema import closest_match, display_name, to_json_values
 from ..schema.declared import from_rows, require_fields
 from ..schema.describe import did_you_mean
-from .conditions import ANYWHERE, OPAQUE, Place, can_hold, compare, is_like, names_of, place_of, steps, values_at
+from .conditions import ANYWHERE, OPAQUE, Place, can_hold, compare, holds_at, is_like, names_of, place_of, steps
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
@@ -242,16 +242,14 @@ def _tests(condition: Any) -> Mapping[str, Any]:
 
 
 def _holds(root: Any, spec: ToolSpec, pointer: str, condition: Any, in_doubt: bool) -> bool:
-    tests, found = _tests(condition), [*values_at(root, steps(pointer), spec)]
-    if not found:
-        return all(map(_holds_without, tests.items()))
-    place = _place(spec, pointer) or ANYWHERE
+    tests, place = _tests(condition), _place(spec, pointer) or ANYWHERE
 
-    def holds(value: Any, op: str, bound: Any) -> bool:
-        result = compare(place, op, value, bound)
-        return in_doubt if result is None else result
+    def holds(value: Any) -> bool:
+        results = (compare(place, op, value, bound) for op, bound in tests.items())
+        return all(in_doubt if result is None else result for result in results)
 
-    return any(all(holds(value, op, bound) for op, bound in tests.items()) for value in found)
+    found = holds_at(root, steps(pointer), spec, holds, in_doubt=in_doubt)
+    return all(map(_holds_without, tests.items())) if found is None else found
 
 
 def _holds_without(test: tuple[str, Any]) -> bool:

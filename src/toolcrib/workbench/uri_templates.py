@@ -1,7 +1,7 @@
 """URI templates (RFC 6570), as far as resources need them: `{name}`, `{+name}` with slashes, `{?a,b}` for a query."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import parse_qsl, unquote
 
 from ..core import DefinitionError
@@ -18,7 +18,10 @@ class URITemplate:
         self.text = text
         self.names: list[str] = []
         self._query: list[str] = []
-        pattern, at = "", 0
+        self._literals: list[str] = []
+        self._stops: list[str] = []
+        """Of each variable, the characters that it does not have."""
+        at = 0
         for found in _EXPRESSION.finditer(text):
             kind, names = found[1], found[2].split(",")
             if not all(map(_NAME.fullmatch, names)) or (kind != "?" and len(names) > 1):
@@ -28,11 +31,12 @@ class URITemplate:
                     raise _unreadable(text)
                 self._query = names
             else:
-                pattern += re.escape(text[at : found.start()]) + (r"([^?#]+)" if kind else r"([^/?#]+)")
+                self._literals.append(text[at : found.start()])
+                self._stops.append("?#" if kind else "/?#")
                 self.names += names
                 at = found.end()
         tail = text[at:].partition("{?")[0] if self._query else text[at:]
-        self._pattern = re.compile(pattern + re.escape(tail))
+        self._literals.append(tail)
         self.names += self._query
         if len(set(self.names)) < len(self.names) or "{" in tail or "}" in tail:
             raise _unreadable(text)
@@ -45,13 +49,39 @@ class URITemplate:
         if len(uri) > _MOST_CHARS:
             return None
         path, _, query = uri.partition("?") if self._query else (uri, "", "")
-        found = self._pattern.fullmatch(path)
+        found = self._found(path)
         if found is None:
             return None
-        values = dict(zip(self.names, map(unquote, found.groups()), strict=False))
+        values = dict(zip(self.names, map(unquote, found), strict=False))
         values |= {name: value for name, value in parse_qsl(query) if name in self._query}
         unsafe = any("\0" in value or ".." in re.split(r"[/\\]", value) for value in values.values())
         return None if unsafe else values
+
+    def _found(self, path: str) -> Sequence[str] | None:
+        """The variables of *path*, the first as long as they can be; None where it does not match.
+
+        In linear time: of `{year}-{month}-{day}`, a regular expression would take minutes to refuse 8,000 hyphens.
+        """
+        if not path.startswith(self._literals[0]):
+            return None
+        starts = [{len(self._literals[0])}]
+        for stops, literal in zip(self._stops, self._literals[1:], strict=True):
+            after: set[int] = set()
+            is_open = False
+            for at in range(len(path) + 1):
+                if is_open and path.startswith(literal, at):
+                    after.add(at + len(literal))
+                is_open = (is_open or at in starts[-1]) and path[at : at + 1] not in stops
+            starts.append(after)
+        end, found = len(path), list[str]()
+        if end not in starts.pop():
+            return None
+        for begins, literal in zip(reversed(starts), reversed(self._literals), strict=False):
+            end -= len(literal)
+            begin = next(at for at in range(end - 1, -1, -1) if at in begins)
+            found.insert(0, path[begin:end])
+            end = begin
+        return found
 
 
 def _unreadable(text: str) -> DefinitionError:
