@@ -62,7 +62,8 @@ def test_without_a_source_the_command_says_what_one_is(toolcrib: Run) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
         "Error: No source of tools is named. A source is a .py file, a folder of them, a .wasm file, a folder with "
-        "a tool.toml, an OpenAPI document (.json, .yaml, openapi:URL), a git address "
+        "a tool.toml, an OpenAPI document (.json, .yaml, openapi:URL), an MCP server (its URL, 'mcp:COMMAND', "
+        "a client's .json), a git address "
         "(git+https://HOST/PATH@REF#FOLDER), or an importable name: 'package.module' or "
         "'package.module:name'. "
         "For example: toolcrib list toolcrib.demo\n"

@@ -80,6 +80,7 @@ from toolcrib.serve.keys import AccessKeys
 from toolcrib.store import DatabasePendings, Store
 from toolcrib.tools import load, openapi_source
 from toolcrib.tools.lock import LockedSource, definition_of
+from toolcrib.tools.watch_document import WatchedDocument
 from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules, prefixed
 
 from ..tools.repositories import Repository
@@ -1747,3 +1748,19 @@ async def test_a_server_gets_none_of_our_environment(monkeypatch: pytest.MonkeyP
         seen = json.loads((await bench.call("echo", {"n": 1})).text)
     assert seen["GIVEN"] == "it is"
     assert {"OF_OURS", "PYTEST_CURRENT_TEST"} & {*seen} == set()
+
+
+async def test_a_document_that_is_saved_is_loaded_and_a_broken_one_keeps_its_tools(tmp_path: Path) -> None:
+    file = tmp_path / "api.json"
+    whole = _document(file, "api.example.com").read_text()
+    operation = {"get": {"operationId": "added", "responses": {"200": {"description": "ok"}}}}
+    added = json.loads(whole)
+    added["paths"]["/added"] = operation
+    watched = WatchedDocument(file, lambda: openapi_source(file), settle_s=0.01)
+    before = [tool.spec.name for tool in watched.tools()]
+    async with Workbench([watched]) as bench:
+        for text, names in ((json.dumps(added), [*before, "added"]), ("{", [*before, "added"]), (whole, before)):
+            file.write_text(text)
+            async with asyncio.timeout(60):
+                while [spec.name for spec in bench.specs()] != names or (text == "{") is not bool(bench.problems):
+                    await asyncio.sleep(0.01)

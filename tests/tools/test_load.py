@@ -217,7 +217,7 @@ def test_references_name_a_module_or_something_in_it() -> None:
     [
         ("", "An empty text is not a source of tools."),
         ("  ", "An empty text is not a source of tools."),
-        ("no such", "'no such' is not a source of tools, and there is no such file. In text, a source is a .py or"),
+        ("no such", "'no such' is not a source of tools, and there is no such file. A source is a .py or"),
         ("nowhere.py", "There is no file nowhere.py."),
         ("nowhere/tools.py", "There is no file nowhere/tools.py."),
         ("nowhere.py:add", "There is no file nowhere.py."),

@@ -305,9 +305,10 @@ def serve(
     *,
     options: FileOptions,
 ) -> int:
-    """Serve tools to MCP clients, over HTTP or stdio, and to programs over the HTTP API.
+    """Serve tools to MCP clients, and as an HTTP API.
 
-    Over HTTP they are served to this computer only, unless the settings let in clients with keys or tokens.
+    Over HTTP they are served to this computer only, unless the settings let in clients with keys or tokens. An MCP
+    client that starts its servers itself starts this one with --stdio.
     """
     from .serving import Server
 
@@ -364,9 +365,10 @@ def check(
         bool, typer.Option("--schema", help="Print the JSON Schema of the settings, for editors, and check nothing.")
     ] = False,
 ) -> int:
-    """Check the settings and what they name; or the tools of SOURCE: their texts, schemas, hints, needs and examples.
+    """Check the settings, or the tools of sources.
 
-    Examples are tried in the sandbox, for tools that run there and need nothing beyond it.
+    Of the settings, all that they name; of tools, their texts, schemas, hints, needs and examples. Examples are tried
+    in the sandbox, for tools that run there and need nothing beyond it.
     """
     from .check import run_check
 
@@ -388,7 +390,7 @@ def new(
         ),
     ] = "function",
 ) -> int:
-    """Write a new tool that works, with a test, into the current folder."""
+    """Write a new tool that works, and its test, here."""
     from .new import run_new
 
     return run_new(name, kind, Path())
@@ -409,10 +411,11 @@ def lock(
     check: Annotated[bool, typer.Option("--check", help="Change nothing; fail where something differs.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Lock sources: note their commit and content, and what their tools promise.
+    """Lock sources, and what their tools promise.
 
-    Without SOURCE, all that come from outside or are locked. A tool that promises something else than it did is shown,
-    and left out until it is accepted. The file is toolcrib.lock, beside the settings or in the current folder.
+    A source is locked by its commit and content. Without SOURCE, all that come from outside or are locked. A tool that
+    promises something else than it did is shown, and left out until it is accepted. The file is toolcrib.lock, beside
+    the settings or in the current folder.
     """
     from .lock import run_lock
 

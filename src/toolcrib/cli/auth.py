@@ -18,7 +18,7 @@ from .terminal import Output, UsageError, echo, log_to_stderr, one_line
 if TYPE_CHECKING:
     from ..auth import Owner
 
-auth = typer.Typer(help="Log in to the providers that tools need, and see what was granted.")
+auth = typer.Typer(help="Log in to providers, and see what was granted.")
 secrets = typer.Typer(help="Secrets that tools need by name.")
 pending = typer.Typer(help="What waits for a person: approvals, inputs and authorizations.")
 

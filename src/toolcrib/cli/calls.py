@@ -17,7 +17,7 @@ from .terminal import Output, UsageError, log_to_stderr, one_line
 if TYPE_CHECKING:
     from ..record import DatabaseCalls
 
-calls = typer.Typer(help="What was called, by whom, and how it ended: the call log in the store.")
+calls = typer.Typer(help="What was called, by whom, and how it ended.")
 
 _STATUSES = ("started", "success", "error", "pending", "lost")
 _AGE = re.compile(r"(\d{1,9})([smhd])")

@@ -42,9 +42,10 @@ class Finding:
 
 
 def doctor(config: Config = None, store: Store = None, as_json: Json = False) -> int:
-    """Show what is installed here, and whether the settings, the sandbox, the key and the store work.
+    """Show what is installed, and whether it works.
 
-    Nothing of yours is made or changed. The exit status is 1 where something does not work.
+    The settings, the sandbox, the key and the store are tried. Nothing of yours is made or changed. The exit status is
+    1 where something does not work.
     """
     output = Output(exclusive=True)
     found = [*_findings(config, store)]

@@ -7,13 +7,12 @@ import logging
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import ToolcribError
-from ..tools import Permissions
 from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench, filtered
@@ -22,12 +21,13 @@ from .terminal import LogFormatter, UsageError, echo
 
 if TYPE_CHECKING:
     from ..workbench.config import LoadedSource
+    from ..workbench.named_source import NamedSource
     from ..workbench.settings import Settings
 
 SOURCE_FORMS = (
     "A source is a .py file, a folder of them, a .wasm file, a folder with a tool.toml, an OpenAPI document "
-    "(.json, .yaml, openapi:URL), a git address (git+https://HOST/PATH@REF#FOLDER), or an importable name: "
-    "'package.module' or 'package.module:name'"
+    "(.json, .yaml, openapi:URL), an MCP server (its URL, 'mcp:COMMAND', a client's .json), a git address "
+    "(git+https://HOST/PATH@REF#FOLDER), or an importable name: 'package.module' or 'package.module:name'"
 )
 
 
@@ -180,14 +180,26 @@ def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequ
     return chosen
 
 
-def _followed(source: Any, permissions: Permissions) -> Any:
-    """*source*; where it is a file or a folder of tools, as one that follows what is saved."""
+def _followed(source: Any, named: "NamedSource") -> Any:
+    """*source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
+    from ..tools.address import DOCUMENT, is_document
+    from ..tools.remote import is_remote
+
     if not isinstance(source, str | Path) or not str(source).strip():
         return source
+    if is_document(source):
+        document = Path(str(source).removeprefix(DOCUMENT)).expanduser()
+        if is_remote(source) or not document.is_file():
+            return source
+        from ..tools.openapi import openapi_source
+        from ..tools.watch_document import WatchedDocument
+
+        read = partial(openapi_source, document, permissions=named.permissions, **named.openapi)
+        return WatchedDocument(document, read)
     file, colon, _ = str(source).rpartition(":")
     path = Path(file if colon and file.endswith(".py") and not Path(source).exists() else source)
     if webassembly_in(path) and path.exists():
         from ..tools.watch_sandboxed import WatchedSandboxed
 
-        return WatchedSandboxed(path, permissions)
+        return WatchedSandboxed(path, named.permissions)
     return Watched(source) if path.is_dir() or (path.suffix == ".py" and path.exists()) else source

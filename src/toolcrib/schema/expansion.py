@@ -26,14 +26,14 @@ _Applied = Counter[Part]
 """The places of a schema that apply to one value, and how often."""
 
 
-def is_plainly_bounded(schema: Mapping[str, Any]) -> bool:
+def is_plainly_bounded(schema: Mapping[str, Any], sizes: dict[str, int | None] | None = None) -> bool:
     """Whether *schema* with each `$ref` written out, once for each time it is used, has at most `MOST` places.
 
     Then nothing in it leads to itself, or doubles too often. False where this quick look cannot tell: of what refers to
-    itself, or to more than its own `$defs`.
+    itself, or to more than its own `$defs`. *sizes* keeps what is found of definitions that other schemas share.
     """
     definitions = schema.get("$defs", {})
-    sizes: dict[str, int | None] = {}
+    sizes = {} if sizes is None else sizes
 
     def size_of(name: str) -> int:
         if name not in sizes:

@@ -9,7 +9,8 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from ..core import Source
+from ..core import LoadError, Source
+from .content import content_hash
 from .function import Tool
 from .modules import LoadProblem
 
@@ -176,3 +177,11 @@ def change_of(
         removed=tuple(name for name in before if name not in after),
         problems=problems,
     )
+
+
+def content_state(path: Path) -> PathState:
+    """What is at *path*, a file or a folder with all that is in it."""
+    try:
+        return ("content", content_hash(path))
+    except LoadError as error:
+        return ("unreadable", str(error))

@@ -254,14 +254,12 @@ def _problem(error: ToolcribError, value: Any, place: str) -> LoadProblem:
 
 def _load_text(source: str, permissions: "Permissions") -> Loaded:
     if not source.strip():
-        raise LoadError(f"An empty text is not a source of tools. In text, a source is {TEXT_SOURCES}.")
+        raise LoadError(f"An empty text is not a source of tools. A source is {TEXT_SOURCES}.")
     path, name = split_name(source)
     if path.is_dir() or path.suffix in (".py", ".wasm") or "/" in source:
         return _load_path(path, name, permissions=permissions)
     if not _DOTTED.fullmatch(source):
-        raise LoadError(
-            f"'{source}' is not a source of tools, and there is no such file. In text, a source is {TEXT_SOURCES}."
-        )
+        raise LoadError(f"'{source}' is not a source of tools, and there is no such file. A source is {TEXT_SOURCES}.")
     module_name, _, name = source.partition(":")
     module = _import_module(module_name, source)
     return _load_named(module, name, source) if name else _load_module(module, source)
@@ -309,9 +307,9 @@ def _load_path(path: Path, name: str = "", *, permissions: "Permissions") -> Loa
     if path.is_dir():
         return _load_folder(path)
     if not path.is_file():
-        raise LoadError(f"There is no file {path}. In text, a source is {TEXT_SOURCES}.")
+        raise LoadError(f"There is no file {path}. A source is {TEXT_SOURCES}.")
     if path.suffix != ".py":
-        raise LoadError(f"{path} is not a Python file. In text, a source is {TEXT_SOURCES}.")
+        raise LoadError(f"{path} is not a Python file. A source is {TEXT_SOURCES}.")
     file = path.resolve()
     with siblings_of(file):
         module, errors = _import(file)

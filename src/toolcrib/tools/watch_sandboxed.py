@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..core import LoadError
-from .content import content_hash
-from .following import SETTLE_S, AnyTool, Change, Following, PathState, change_of
+from .following import SETTLE_S, AnyTool, Change, Following, PathState, change_of, content_state
 from .modules import LoadProblem, sandboxed_in
 from .permissions import Permissions
 from .wasm import wasm_tools
@@ -39,7 +38,7 @@ class WatchedSandboxed(Following):
     def _look(self) -> dict[Path, PathState]:
         # All of a folder is looked at: what a program reads may be in any file of it.
         found = sandboxed_in(self._path) if self._path.is_dir() else [self._path]
-        return {self._path: ("folder",), **{path: _state_of(path) for path in found}}
+        return {self._path: ("folder",), **{path: content_state(path) for path in found}}
 
     def _counts(self, path: str) -> bool:
         return "__pycache__" not in path
@@ -69,10 +68,3 @@ class WatchedSandboxed(Following):
         self._problems.pop(path, None)
         self._tools[path] = tool
         return True
-
-
-def _state_of(path: Path) -> PathState:
-    try:
-        return ("content", content_hash(path))
-    except LoadError as error:
-        return ("unreadable", str(error))

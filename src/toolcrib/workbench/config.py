@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import LoadError, ToolcribError, compile_globs
-from ..tools import Permissions, Tool, load
+from ..tools import Tool, load
 from ..tools.lock import LOCK, Lock, read_lock
 from ..tools.remote import is_remote, remote_names
 from .credentials import configured
@@ -72,7 +72,7 @@ def config_of(
 
 
 def load_sources(
-    named: Iterable[NamedSource], settings: Settings, *, followed: Callable[[Any, Permissions], Any] | None = None
+    named: Iterable[NamedSource], settings: Settings, *, followed: Callable[[Any, NamedSource], Any] | None = None
 ) -> list[LoadedSource]:
     """Load each source once, with the deadlines of *settings*. *followed* makes of a source one that follows its files.
 
@@ -107,7 +107,7 @@ def _load(
     settings: Settings,
     lock: Lock | None,
     origins: dict[str, str],
-    followed: Callable[[Any, Permissions], Any] | None,
+    followed: Callable[[Any, NamedSource], Any] | None,
 ) -> LoadedSource:
     source: Any = ()
     tools: list[AnyTool] = []
@@ -115,7 +115,7 @@ def _load(
     try:
         pinned: Any = named.source if lock is None else lock.pinned(named.source)
         if followed is not None:
-            pinned = followed(pinned, named.permissions)
+            pinned = followed(pinned, named)
         loaded = load(named.granted(pinned))
         problems = [*map(str, (*loaded.problems, *getattr(loaded.source, "problems", ())))]
         # A source that changes stays itself; of any other the tools are enough.

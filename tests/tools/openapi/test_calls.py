@@ -70,6 +70,26 @@ async def test_every_argument_goes_where_it_belongs_and_no_further(service: Serv
     assert len(service.requests) == 1
 
 
+async def test_a_path_with_a_query_or_a_fragment_is_sent_as_a_request_can_be(service: Service, write: Write) -> None:
+    lat = {"name": "lat", "in": "query", "required": True, "schema": {"type": "number"}}
+    paths = {
+        "/messages": {"get": {**OK, "operationId": "plain"}},
+        "/messages?beta=true": {"get": {**OK, "operationId": "beta", "parameters": [{**lat, "name": "n"}]}},
+        "/alerts?lat={lat}&units=m": {"get": {**OK, "operationId": "alerts", "parameters": [lat]}},
+        "/#Action=List": {"get": {**OK, "operationId": "list"}},
+        "/wrong?lat={lat}": {"get": {**OK, "operationId": "wrong"}},
+    }
+    file = write(paths, server=service.url)
+    (problem,) = openapi_source(file).problems
+    assert "GET /wrong?lat={lat} is left out: its path has '{lat}', which is not among" in str(problem)
+    targets: list[str] = []
+    for tool, arguments in (("plain", {}), ("beta", {"n": 1}), ("alerts", {"lat": 1.5}), ("list", {})):
+        result = await call(file, arguments, tool=tool)
+        assert result.status == "success", result.text
+        targets.append(service.last[1])
+    assert targets == ["/messages", "/messages?beta=true&n=1", "/alerts?units=m&lat=1.5", "/"]
+
+
 async def test_bodies_are_forms_parts_text_and_bytes(service: Service, write: Write) -> None:
     form = {
         "type": "object",

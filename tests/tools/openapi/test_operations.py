@@ -288,6 +288,35 @@ def test_keywords_of_openapi_3_0_become_json_schema(write: Write) -> None:
     }
 
 
+def test_a_recursive_reference_of_json_schema_2019_leads_back(write: Write) -> None:
+    within = {"type": "array", "items": {"$recursiveRef": "#"}}
+    schemas = {"Filter": {"$recursiveAnchor": True, "type": "object", "properties": {"all": within}}}
+    body = {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Filter"}}}}
+    schema = schema_of(write({"/a": {"post": {**OK, "requestBody": body}}}, components={"schemas": schemas}))
+    assert schema["$defs"]["Filter"] == {
+        "type": "object",
+        "properties": {"all": {"type": "array", "items": {"$ref": "#/$defs/Filter"}}},
+    }
+
+
+def test_what_is_wrong_with_a_shared_schema_is_said_of_each_operation_with_it_and_of_no_other(write: Write) -> None:
+    schemas = {"Good": {"type": "string"}, "Bad": {"type": "string", "pattern": "("}, "Huge": {"maximum": 1e999}}
+    paths: dict[str, Any] = {
+        f"/{number}/{name}": {"post": {**OK, "requestBody": {"content": {"application/json": {"schema": schema}}}}}
+        for name in schemas
+        for schema in ({"$ref": f"#/components/schemas/{name}"},)
+        for number in (1, 2)
+    }
+    file = write(paths, components={"schemas": schemas})
+    file.write_text(file.read_text().replace("Infinity", "1e999"))
+    source = openapi_source(file)
+    assert [*tools(source)] == ["post_1_Good", "post_2_Good"]
+    assert [(str(each).count("regex"), str(each).count("not JSON")) for each in source.problems] == [
+        *[(1, 0)] * 2,
+        *[(0, 1)] * 2,
+    ]
+
+
 def test_an_output_schema_is_promised_where_every_success_is_json(write: Write) -> None:
     def output(responses: dict[str, Any], **options: Any) -> Any:
         components = {

@@ -27,16 +27,22 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
     for index in sorted(range(len(found)), key=rank):
         operation, _ = found[index]
         name = _plain(operation.name)
-        mark = hashlib.sha256(f"{operation.label}".encode()).hexdigest()
         if len(name) > _MOST_NAME:
-            name = f"{name[: _MOST_NAME - 7]}_{mark[:6]}"
+            name = f"{name[: _MOST_NAME - 7]}_{_mark(operation, 6)}"
         length = 6
         # A registry takes `-` and `_` as one.
         while name.replace("-", "_") in taken:
-            name, length = f"{_plain(operation.name)[: _MOST_NAME - 1 - length]}_{mark[:length]}", length + 2
+            name, length = f"{_plain(operation.name)[: _MOST_NAME - 1 - length]}_{_mark(operation, length)}", length + 2
         taken.add(name.replace("-", "_"))
         names[index] = name
-    return [replace(operation, name=names[index]) for index, (operation, _) in enumerate(found)]
+    return [
+        operation if operation.name == names[index] else replace(operation, name=names[index])
+        for index, (operation, _) in enumerate(found)
+    ]
+
+
+def _mark(operation: Operation, length: int) -> str:
+    return hashlib.sha256(operation.label.encode()).hexdigest()[:length]
 
 
 def _plain(name: str) -> str:

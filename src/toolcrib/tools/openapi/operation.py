@@ -24,12 +24,15 @@ class Body:
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One operation, at *path* of the server *server*, as one tool."""
+    """One operation, at *plain_path* of the server *server*, as one tool. *path* is how the document has it."""
 
     name: str
     method: str
     path: str
     server: str
+    plain_path: str
+    fixed_query: str = ""
+    """What the path has of the query, whatever the arguments."""
     description: str = ""
     tags: frozenset[str] = frozenset()
     parameters: tuple[Parameter, ...] = ()

@@ -4,7 +4,7 @@ This file reads data, and sends nothing. An operation that cannot work is a prob
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -97,7 +97,9 @@ def _read(
 ) -> tuple[Operation, bool]:
     if not _TOKEN.fullmatch(method) or method.upper() in ("TRACE", "CONNECT"):
         raise Unusable(f"its method '{method[:20]}' is not one that is sent")
-    if not path.isprintable() or {"?", "#", "\\"} & {*path} or any(part in (".", "..") for part in path.split("/")):
+    # What follows a '#' tells operations apart, and is never sent.
+    plain, _, query = path.partition("#")[0].partition("?")
+    if not path.isprintable() or "\\" in path or any(part in (".", "..") for part in plain.split("/")):
         raise Unusable("its path has parts that no path has")
     written = operation.get("operationId")
     is_named = isinstance(written, str) and NAMELESS.sub("_", written).strip("_") != ""
@@ -113,9 +115,10 @@ def _read(
         body = replace(body, argument=argument)
         schemas[argument] = (body.schema, body.file)
     in_path = {parameter.name for parameter in parameters if parameter.place == "path"}
-    if unknown := [name for name in TEMPLATE.findall(path) if name not in in_path]:
+    fixed_query = _fixed(query, parameters)
+    if unknown := [name for name in TEMPLATE.findall(plain) if name not in in_path] + TEMPLATE.findall(fixed_query):
         raise Unusable(f"its path has '{{{unknown[0][:60]}}}', which is not among its parameters")
-    if unused := in_path - {*TEMPLATE.findall(path)}:
+    if unused := in_path - {*TEMPLATE.findall(plain)}:
         raise Unusable(f"its path has no place for its parameter '{min(unused)[:60]}'")
     tags = operation.get("tags")
     security = operation.get("security", root.get("security"))
@@ -123,6 +126,8 @@ def _read(
         name=wanted,
         method=method,
         path=path,
+        plain_path=plain,
+        fixed_query=fixed_query,
         server=server_of((operation, item, root), documents.where, options),
         description=_description(operation, item),
         tags=frozenset(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else frozenset(),
@@ -133,6 +138,12 @@ def _read(
         security=security if isinstance(security, list) else (),
     )
     return made, is_named
+
+
+def _fixed(query: str, parameters: Sequence[Parameter]) -> str:
+    """What *query*, that of a path, has beside the *parameters* of the query: these may be there, as `lat={lat}`."""
+    own = {f"{each.name}={{{each.name}}}" for each in parameters if each.place == "query"}
+    return "&".join(part for part in query.split("&") if part not in own)
 
 
 def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """What an operation promises of its results, and whether an answer keeps that."""
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,15 +15,18 @@ from .schemas import Schemas
 def promise(operation: Operation, schemas: Schemas) -> Mapping[str, Any] | None:
     """The schema of what success brings; None where nothing can be promised of it."""
     try:
-        found, definitions = schemas.closed({str(i): each for i, each in enumerate(operation.responses)}, "received")
-        parts = list(found.values())
-        if not parts or not all(isinstance(part, dict) for part in parts):
+        if not operation.responses:
+            return None
+        closed = schemas.closed({str(i): each for i, each in enumerate(operation.responses)}, "received")
+        parts, definitions = list(closed.schemas.values()), closed.definitions
+        if not all(isinstance(part, dict) for part in parts):
             return None
         whole = parts[0] if len(parts) == 1 else {"anyOf": parts}
         if whole.keys() == {"$ref"}:  # the root of what a tool promises is best an object itself
             whole = definitions[str(whole["$ref"]).rpartition("/")[2]]
         whole = {**whole, "$defs": definitions} if definitions else whole
-        jsonschema_rs.meta.validate(whole)
+        if not closed.is_valid:
+            jsonschema_rs.meta.validate(whole)
     except (Unusable, jsonschema_rs.ValidationError, ValueError):
         return None
     return whole
@@ -34,14 +36,17 @@ def promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
     """What writes a result that is as *output_schema* has it. Its validator is made with the first result."""
     from ...schema.serialize import serialize_any
 
-    check = functools.cache(lambda: _validator(output_schema, tool))
+    check: jsonschema_rs.Draft202012Validator | None = None
 
     def write(value: Any) -> str:
+        nonlocal check
         text = serialize_any(tool, value)
         data = pydantic_core.from_json(text)
-        if check().is_valid(data):
+        if check is None:
+            check = _validator(output_schema, tool)
+        if check.is_valid(data):
             return text
-        found = next(iter(check().iter_errors(data)), None)
+        found = next(iter(check.iter_errors(data)), None)
         place = "" if found is None else "/".join(("", *map(str, found.instance_path)))
         why = "" if found is None else f": {found.message[:200]} (at '{place[:100]}')"
         raise _broken(tool, f"the server's answer is not what its OpenAPI document promises{why}")

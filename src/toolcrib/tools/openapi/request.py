@@ -35,11 +35,13 @@ class Prepared:
     headers: dict[str, str] = field(default_factory=dict[str, str])
     cookies: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     content: bytes | None = None
+    fixed_query: str = ""
+    """What the operation's path has of the query."""
     raw_query: str = ""
 
     def target(self) -> str:
-        members = [f"{name}={text}" for name, text in self.query]
-        query = "&".join([self.raw_query, *members] if self.raw_query else members)
+        members = (f"{name}={text}" for name, text in self.query)
+        query = "&".join(filter(None, (self.fixed_query, self.raw_query, *members)))
         return f"{self.path}?{query}" if query else self.path
 
 
@@ -49,7 +51,7 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
     request = Prepared(operation.method, f"{server.scheme}://{server.netloc}", "")
     request.headers["accept"] = _ACCEPT
     try:
-        path = operation.path
+        request.fixed_query = quote(operation.fixed_query, safe="/!$&'()*+,;=:@%~?")
         in_path: dict[str, str] = {}
         for parameter in operation.parameters:
             if (value := arguments.get(parameter.argument)) is None and not parameter.required:
@@ -58,7 +60,7 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
                 in_path[parameter.name] = path_text(parameter, value)
             else:
                 _put(request, parameter, value)
-        request.path = server.path + _path(path, in_path)
+        request.path = server.path + _path(operation.plain_path, in_path)
         if operation.body is not None and operation.body.argument in arguments:
             _put_body(request, operation.body, arguments[operation.body.argument])
     except UnicodeEncodeError:

@@ -1,17 +1,21 @@
 """Schemas of OpenAPI documents as JSON Schema 2020-12, each with what it refers to, bounded.
 
 Every schema that is referred to is converted once for a document, for what is sent and for what comes back: fields that
-are `readOnly` are not sent. A schema with too much behind it is cut: what is left out admits any value, so that a cut
-schema is wider than the original, and never narrower.
+are `readOnly` are not sent. It is checked once, too, and not with each operation that refers to it. A schema with too
+much behind it is cut: what is left out admits any value, so that a cut schema is wider than the original, and never
+narrower.
 """
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import jsonschema_rs
 import pydantic_core
 
+from ...schema.expansion import is_plainly_bounded
+from ...schema.json_schema_validator import validator
 from .references import Documents, Unusable
 
 Direction = Literal["sent", "received"]
@@ -29,7 +33,15 @@ _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "
 _DROPPED = frozenset(
     {"xml", "externalDocs", "discriminator", "example", "readOnly", "writeOnly", "nullable"}
     | {"$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$ref", "$dynamicRef"}
+    | {"$recursiveAnchor", "$recursiveRef"}  # of JSON Schema 2019-09
 )
+_PLAIN = frozenset(
+    {"type", "format", "title", "description", "default", "examples", "deprecated", "enum", "const", "pattern"}
+    | {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
+)
+"""The keywords of most schemas, which stay as they are."""
+_ONE_WAY = frozenset({"readOnly", "writeOnly"})
+_MAY_BE_ONE_WAY = _ONE_WAY | {"$ref"}
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 _OLD = frozenset({*_BOUNDS, "nullable"})
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -39,12 +51,32 @@ Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Closed:
+    """Schemas by name, and the *definitions* that they refer to. *is_valid* where all are known to be valid."""
+
+    schemas: dict[str, Any]
+    definitions: dict[str, Any]
+    is_valid: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Converted:
     """A schema in which each `$ref` leads to `#/$defs/NAME`, the *keys* of those, and its size as JSON."""
 
     schema: Any
     keys: tuple[Key, ...]
     chars: int
+    is_valid: bool
+
+
+@dataclass(slots=True)
+class _Found:
+    """What was found while schemas were converted: the *keys* that they refer to, and fields that go one way only."""
+
+    keys: dict[Key, None] = field(default_factory=dict[Key, None])
+    has_one_way: bool = False
+    recursive: Key | None = None
+    """Where `$recursiveRef` leads."""
 
 
 class Schemas:
@@ -56,18 +88,19 @@ class Schemas:
         self._names: dict[Key, str] = {}
         self._taken: set[str] = set()
         self._converted: dict[tuple[Key, Direction], _Converted] = {}
+        self._valid: dict[bytes, bool] = {}
+        self._sizes: dict[str, int | None] = {}
 
-    def closed(self, schemas: Mapping[str, tuple[Any, str]], direction: Direction) -> tuple[dict[str, Any], Any]:
+    def closed(self, schemas: Mapping[str, tuple[Any, str]], direction: Direction) -> Closed:
         """Each of *schemas*, a schema and its file by name, converted; and the definitions that they refer to."""
-        keys: dict[Key, None] = {}
-        out: dict[str, Any] = {}
-        chars = 0
-        for name, (schema, file) in schemas.items():
-            found: dict[Key, None] = {}
-            out[name] = self._convert(schema, file, direction, found, 0)
-            keys |= found
-            chars += _chars(out[name])
+        found = _Found()
+        out = {name: self._convert(schema, file, direction, found, 0) for name, (schema, file) in schemas.items()}
+        chars, is_valid = 0, True
+        for part in out.values():
+            size, is_valid_part = self._measured(part, found)
+            chars, is_valid = chars + size, is_valid and is_valid_part
         definitions: dict[str, Any] = {}
+        keys = found.keys
         waiting = list(keys)
         for key in waiting:  # which grows: what is nearest is first
             converted = self._definition(key, direction)
@@ -75,21 +108,47 @@ class Schemas:
             if chars > MOST_CHARS[direction]:
                 definitions[self._name(key)] = {}
                 chars -= converted.chars
+                is_valid = False
                 continue
             definitions[self._name(key)] = converted.schema
+            is_valid = is_valid and converted.is_valid
             waiting += [each for each in converted.keys if each not in keys]
             keys |= dict.fromkeys(converted.keys)
-        return out, definitions
+        return Closed(out, definitions, is_valid)
+
+    def is_bounded(self, schema: Mapping[str, Any]) -> bool:
+        """Whether *schema*, of what is sent and with no definition cut, is known to look at a value seldom enough."""
+        return is_plainly_bounded(schema, self._sizes)
 
     def _definition(self, key: Key, direction: Direction) -> _Converted:
         known = self._converted.get((key, direction))
         if known is None:
             file, pointer = key
             schema = self._documents.at(file, pointer)
-            keys: dict[Key, None] = {}
-            converted = self._convert(schema, file, direction, keys, 0)
-            known = self._converted[key, direction] = _Converted(converted, tuple(keys), _chars(converted))
+            is_recursive = isinstance(schema, dict) and schema.get("$recursiveAnchor") is True
+            found = _Found(recursive=key if is_recursive else None)
+            converted = self._convert(schema, file, direction, found, 0)
+            known = _Converted(converted, tuple(found.keys), *self._measured(converted, found))
+            for each in (direction,) if found.has_one_way else ("sent", "received"):
+                self._converted[key, each] = known
         return known
+
+    def _measured(self, schema: Any, found: _Found) -> tuple[int, bool]:
+        """How much JSON a converted *schema* is, and whether it is valid if all that it refers to is."""
+        text = pydantic_core.to_json(schema)
+        is_valid = self._valid.get(text)
+        if is_valid is None:  # the same parameters recur with operation after operation
+            is_valid = self._valid[text] = b"Infinity" not in text and self._is_valid(schema, found)
+        return len(text), is_valid
+
+    def _is_valid(self, schema: Any, found: _Found) -> bool:
+        whole = {"items": schema, "$defs": {self._name(key): True for key in found.keys}}
+        try:
+            jsonschema_rs.meta.validate(whole)
+            validator(whole, formats=True)
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
+            return False
+        return True
 
     def _name(self, key: Key) -> str:
         if key not in self._names:
@@ -101,43 +160,50 @@ class Schemas:
             self._names[key] = name
         return self._names[key]
 
-    def _convert(self, schema: Any, file: str, direction: Direction, keys: dict[Key, None], level: int) -> Any:
+    def _convert(self, schema: Any, file: str, direction: Direction, found: _Found, level: int) -> Any:
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
             raise Unusable(f"a schema in it is not an object but {type(schema).__name__}")
+        if _PLAIN.issuperset(schema) and schema.get("format") not in ("binary", "byte"):
+            return schema
         if level > _MOST_LEVELS:
             raise Unusable(f"a schema in it is nested more than {_MOST_LEVELS} levels deep")
         out: dict[str, Any] = {}
         ref = schema.get("$ref", schema.get("$dynamicRef"))
         if ref is not None:
             _, where, pointer = self._documents.find(ref, file)
-            keys[where, pointer] = None
+            found.keys[where, pointer] = None
             out["$ref"] = f"#/$defs/{self._name((where, pointer))}"
             if self._is_old:  # what stands beside a reference does not count there
                 return out
+        elif "$recursiveRef" in schema and found.recursive is not None:
+            found.keys[found.recursive] = None
+            out["$ref"] = f"#/$defs/{self._name(found.recursive)}"
         for keyword, value in schema.items():
             if keyword in _DROPPED or keyword.startswith("x-"):
                 continue
             if keyword in _ONE and isinstance(value, dict):
-                out[keyword] = self._convert(value, file, direction, keys, level + 1)
+                out[keyword] = self._convert(value, file, direction, found, level + 1)
             elif keyword in _LISTED and isinstance(value, list):
-                out[keyword] = [self._convert(each, file, direction, keys, level + 1) for each in value]
+                out[keyword] = [self._convert(each, file, direction, found, level + 1) for each in value]
             elif keyword in _NAMED and isinstance(value, dict):
                 out[keyword] = {
-                    name: self._convert(each, file, direction, keys, level + 1) for name, each in value.items()
+                    name: self._convert(each, file, direction, found, level + 1) for name, each in value.items()
                 }
             else:
                 out[keyword] = value
         if "example" in schema:
             out.setdefault("examples", [schema["example"]])
         if "properties" in schema or "required" in schema:
-            self._without_one_way(out, schema, file, direction)
+            self._without_one_way(out, schema, file, direction, found)
         if out.get("type") == "string" and out.get("format") in ("binary", "byte"):
             out = as_base64(out)
         return out if _OLD.isdisjoint(schema) else _modern(out, schema)
 
-    def _without_one_way(self, out: dict[str, Any], schema: Mapping[str, Any], file: str, direction: Direction) -> None:
+    def _without_one_way(
+        self, out: dict[str, Any], schema: Mapping[str, Any], file: str, direction: Direction, found: _Found
+    ) -> None:
         """Take from *out* the fields that go the other way only."""
         properties = schema.get("properties")
         required = schema.get("required")
@@ -146,25 +212,28 @@ class Schemas:
             required = []
         if not isinstance(properties, dict):
             return
-        mark = "readOnly" if direction == "sent" else "writeOnly"
-        names = {
-            name
+        marks = {
+            name: self._marks(each, file)
             for name, each in properties.items()
-            if isinstance(each, dict) and (mark in each or "$ref" in each) and self._is_marked(each, file, mark)
+            if isinstance(each, dict) and not _MAY_BE_ONE_WAY.isdisjoint(each)
         }
+        found.has_one_way = found.has_one_way or any(marks.values())
+        mark = "readOnly" if direction == "sent" else "writeOnly"
+        names = {name for name, marked in marks.items() if mark in marked}
         if not names:
             return
         if direction == "sent":
             out["properties"] = {name: each for name, each in out["properties"].items() if name not in names}
         out["required"] = [name for name in required if isinstance(name, str) and name not in names]
 
-    def _is_marked(self, schema: Any, file: str, mark: str) -> bool:
-        if isinstance(schema, dict) and "$ref" in schema:
+    def _marks(self, schema: Mapping[str, Any], file: str) -> set[str]:
+        """Which of `readOnly` and `writeOnly` a field with *schema* is."""
+        if "$ref" in schema:
             try:
                 schema, _, _ = self._documents.find(schema["$ref"], file)
             except Unusable:
-                return False
-        return isinstance(schema, dict) and schema.get(mark) is True
+                return set()
+        return {mark for mark in _ONE_WAY if schema.get(mark) is True} if isinstance(schema, dict) else set()
 
 
 def as_base64(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,7 +263,3 @@ def _modern(out: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
         return out
     notes: dict[str, Any] = {key: out.pop(key) for key in ("title", "description", "default") if key in out}
     return {"anyOf": [out, {"type": "null"}], **notes}
-
-
-def _chars(value: Any) -> int:
-    return len(pydantic_core.to_json(value))

@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolError, ToolSpec, in_thread
+from ...schema import json_schema_check
 from ..address import DOCUMENT
 from ..from_schema import from_work
 from ..function import Tool
@@ -103,7 +104,9 @@ class OpenAPISource(Source):
         self._tools: list[Tool[..., Any]] = []
         self._clients = Clients((), ())
         self._digest = b""
-        self._load()
+        self.files: set[Path] = set()
+        """The files that were read: that of the document, and those that its references lead to."""
+        self.reload()
 
     def __str__(self) -> str:
         return f"{DOCUMENT}{self.address}"
@@ -116,14 +119,14 @@ class OpenAPISource(Source):
         return self._tools
 
     async def start(self) -> None:
-        if monotonic() - self._read_at > _FRESH_S and await in_thread(self._load):
+        if monotonic() - self._read_at > _FRESH_S and await in_thread(self.reload):
             self.changed()
 
     async def stop(self) -> None:
         self._read_at = 0.0
         await self._clients.close()
 
-    def _load(self) -> bool:
+    def reload(self) -> bool:
         """Read the document. Returns whether it is another one than before. Raises LoadError and SetupError."""
         data, where = self._read(self.address)
         self._read_at = monotonic()
@@ -195,6 +198,7 @@ class OpenAPISource(Source):
         """What is at *address*, a path or a URL, and where it was found, as a URL. Raises LoadError."""
         if "://" not in address:
             path = Path(address).expanduser()
+            self.files.add(path.resolve())
             try:
                 with path.open("rb") as file:
                     return file.read(MOST_BYTES + 1), path.resolve().as_uri()
@@ -264,17 +268,18 @@ def _netloc(server: str) -> str:
 def _tool(
     operation: Operation, applied: Sequence[Applied], schemas: Schemas, clients: Clients, *, promises: bool
 ) -> Tool[..., Any]:
-    properties, definitions = schemas.closed(operation.schemas, "sent")
+    closed = schemas.closed(operation.schemas, "sent")
     required = [each.argument for each in operation.parameters if each.required]
     if operation.body is not None and operation.body.required:
         required.append(operation.body.argument)
     input_schema = {
         "type": "object",
-        "properties": properties,
+        "properties": closed.schemas,
         "required": required,
         "additionalProperties": False,
-        **({"$defs": definitions} if definitions else {}),
+        **({"$defs": closed.definitions} if closed.definitions else {}),
     }
+    is_checked = closed.is_valid and (not closed.definitions or schemas.is_bounded(input_schema))
     output_schema = promise(operation, schemas) if promises else None
     requirements = tuple(dict.fromkeys(one.required for one in applied))
     spec = ToolSpec(
@@ -290,8 +295,9 @@ def _tool(
     made = from_work(
         spec,
         functools.partial(call, operation, applied, clients),
+        check=functools.partial(json_schema_check, schema=input_schema) if is_checked else None,
         encode=None if output_schema is None else functools.partial(promised_json, output_schema),
-        fn=functools.partial(_run_nowhere_else, operation.name, _digest(operation, applied)),
+        fn=_Elsewhere(operation, applied),
         home=__name__,
     )
     made.requires = {
@@ -302,12 +308,22 @@ def _tool(
     return made
 
 
-def _digest(operation: Operation, applied: Sequence[Applied]) -> str:
-    """What the operation sends where, as one text: an approval is bound to it."""
-    body = operation.body and (operation.body.media_type, sorted(operation.body.bytes_in), operation.body.parts)
-    data = (operation.method, operation.server, operation.path, operation.parameters, body, applied)
-    return hashlib.sha256(repr(data).encode()).hexdigest()
+class _Elsewhere:
+    """What stands for the function of an operation: there is none."""
 
+    __slots__ = ("_applied", "_operation")
 
-def _run_nowhere_else(name: str, digest: str, /, **_: Any) -> Any:
-    raise TypeError(f"'{name}' is an operation of an API ({digest[:8]}): call it by a workbench.")
+    def __init__(self, operation: Operation, applied: Sequence[Applied]) -> None:
+        self._operation = operation
+        self._applied = applied
+
+    def __call__(self, **_: Any) -> Any:
+        raise TypeError(f"'{self._operation.name}' is an operation of an API: call it by a workbench.")
+
+    @property
+    def __name__(self) -> str:
+        """The operation, and a digest of what it sends where: an approval is bound to it."""
+        operation, body = self._operation, self._operation.body
+        sent = body and (body.media_type, sorted(body.bytes_in), body.parts)
+        data = (operation.method, operation.server, operation.path, operation.parameters, sent, self._applied)
+        return f"{operation.name} {hashlib.sha256(repr(data).encode()).hexdigest()}"
