@@ -34,6 +34,13 @@ async def test_in_a_loop_a_long_check_is_finished_in_a_thread_or_where_it_is_ask
     assert finished(long_check) == ("MainThread", False)
 
 
+async def test_the_thread_that_worked_last_works_next() -> None:
+    together = threading.Barrier(20)
+    await asyncio.gather(*(in_thread(lambda: together.wait(60)) for _ in range(20)))
+    names = {await in_thread(lambda: threading.current_thread().name) for _ in range(200)}
+    assert len(names) < 20
+
+
 def test_work_that_ends_after_its_loop_is_dropped_and_keeps_no_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     raised: list[threading.ExceptHookArgs] = []
     monkeypatch.setattr(threading, "excepthook", raised.append)

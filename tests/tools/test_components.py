@@ -279,3 +279,78 @@ async def test_what_is_kept_compiled_is_for_its_owner_alone_and_damage_is_notice
     kept.write_bytes(good[:40] + b"\xcc" * 200 + good[240:])
     assert await outcome(source) == [("success", "fine")]
     assert kept.read_bytes() == good
+
+
+# A program that looks for folders and for an environment, and sleeps for *nanoseconds*: it fails where it finds any.
+LOOKS = """
+(component
+  (import "wasi:filesystem/types@0.2.0" (instance $types (export "descriptor" (type (sub resource)))))
+  (alias export $types "descriptor" (type $descriptor))
+  (import "wasi:filesystem/preopens@0.2.0" (instance $preopens
+    (alias outer 1 $descriptor (type $d)) (export "descriptor" (type $e (eq $d)))
+    (export "get-directories" (func (result (list (tuple (own $e) string)))))))
+  (import "wasi:cli/environment@0.2.0" (instance $environment
+    (export "get-environment" (func (result (list (tuple string string)))))))
+  (import "wasi:io/poll@0.2.0" (instance $poll
+    (export "pollable" (type $p (sub resource)))
+    (export "[method]pollable.block" (func (param "self" (borrow $p))))))
+  (alias export $poll "pollable" (type $pollable))
+  (import "wasi:clocks/monotonic-clock@0.2.0" (instance $clock
+    (alias outer 1 $pollable (type $q)) (export "pollable" (type $r (eq $q)))
+    (export "subscribe-duration" (func (param "when" u64) (result (own $r))))))
+  (core module $memory
+    (memory (export "memory") {pages})
+    (global $free (mut i32) (i32.const 1024))
+    (func (export "realloc") (param i32 i32 i32 i32) (result i32)
+      (global.get $free)
+      (global.set $free (i32.add (global.get $free) (i32.and (i32.add (local.get 3) (i32.const 7)) (i32.const -8))))))
+  (core instance $m (instantiate $memory))
+  (alias core export $m "memory" (core memory $mem))
+  (alias core export $m "realloc" (core func $realloc))
+  (core func $folders (canon lower (func $preopens "get-directories") (memory $mem) (realloc $realloc)))
+  (core func $variables (canon lower (func $environment "get-environment") (memory $mem) (realloc $realloc)))
+  (core func $after (canon lower (func $clock "subscribe-duration")))
+  (core func $block (canon lower (func $poll "[method]pollable.block")))
+  (core module $program
+    (import "m" "memory" (memory 1))
+    (import "h" "folders" (func $folders (param i32)))
+    (import "h" "variables" (func $variables (param i32)))
+    (import "h" "after" (func $after (param i64) (result i32)))
+    (import "h" "block" (func $block (param i32)))
+    (func (export "run") (result i32)
+      (call $block (call $after (i64.const {nanoseconds})))
+      (call $folders (i32.const 16)) (call $variables (i32.const 32))
+      (i32.ne (i32.add (i32.load (i32.const 20)) (i32.load (i32.const 36))) (i32.const {expected}))))
+  (core instance $p (instantiate $program (with "m" (instance $m)) (with "h" (instance
+    (export "folders" (func $folders)) (export "variables" (func $variables))
+    (export "after" (func $after)) (export "block" (func $block))))))
+  (func $run (result (result)) (canon lift (core func $p "run")))
+  (instance $exported (export "run" (func $run)))
+  (export "wasi:cli/run@0.2.0" (instance $exported)))
+"""
+
+
+def looks(*, nanoseconds: int = 1, expected: int = 0, pages: int = 1) -> bytes:
+    text = LOOKS.replace("{nanoseconds}", str(nanoseconds)).replace("{expected}", str(expected))
+    return bytes(wasmtime.wat2wasm(text.replace("{pages}", str(pages))))
+
+
+async def test_a_component_has_the_folders_and_variables_that_it_was_granted_and_no_others(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_HOST", "not for guests")
+    manifest = 'variables = ["UNITS"]\nmounts = [{ name = "data" }]'
+    granted = Permissions(variables=["UNITS"], mounts={"data": tmp_path}).to(
+        folder(looks(expected=2), manifest, name="granted")
+    )
+    found = await outcome(folder(looks()), granted, variables={"UNITS": "metric", "OTHER": "hidden"})
+    assert found == [("success", "")] * 2
+
+
+async def test_a_component_that_sleeps_is_ended_at_the_deadline_and_one_that_begins_too_large_is_stopped(
+    folder: Folder,
+) -> None:
+    sleeps = folder(looks(nanoseconds=3600 * 10**9), "timeout_s = 0.5", name="sleeps")
+    large = folder(looks(pages=17), "memory_mb = 1", name="large")
+    (slept, _), begun, fine = await outcome(sleeps, large, folder(looks(pages=16), "memory_mb = 1", name="fine"))
+    assert (slept, begun[0], fine) == ("timeout", "trapped", ("success", ""))

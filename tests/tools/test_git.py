@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import LoadError
+from toolcrib.sandbox.cache import clear
 from toolcrib.tools.address import GitAddress, GitSource, is_git_address, parse_git_address
 from toolcrib.tools.git import Fetched
 from toolcrib.tools.git import fetch as fetch_source
@@ -54,6 +55,9 @@ def error_of(address: GitAddress) -> str:
         (f"git+../b@{COMMIT}#x", GitAddress("../b", COMMIT, "x"), f"git+../b@{COMMIT}#x"),
         ("git+/home/me@work/b@v1", GitAddress("/home/me@work/b", "v1"), None),
         ("git+http://127.0.0.1:8000/b", GitAddress("http://127.0.0.1:8000/b"), None),
+        ("git+git@example.com:a/b.git@v1#x", GitAddress("git@example.com:a/b.git", "v1", "x"), None),
+        ("git@example.com:~me/b", GitAddress("git@example.com:~me/b"), "git+git@example.com:~me/b"),
+        ("git+me@example.com:/srv/b", GitAddress("me@example.com:/srv/b"), None),
         (
             "https://github.com/owner/repo/tree/v2/tools/a",
             GitAddress("https://github.com/owner/repo", "v2", "tools/a"),
@@ -71,7 +75,9 @@ def test_an_address_names_a_repository_a_revision_and_a_folder(
     assert str(address) == (canonical or str(address))
 
 
-@pytest.mark.parametrize("text", ["https://example.com/mcp", "tools.py", "package.git:x", "https://github.com/owner"])
+@pytest.mark.parametrize(
+    "text", ["https://example.com/mcp", "tools.py", "package.git:x", "https://github.com/owner", "git@x"]
+)
 def test_other_sources_are_not_git_addresses(text: str) -> None:
     assert not is_git_address(text)
 
@@ -89,6 +95,14 @@ def test_other_sources_are_not_git_addresses(text: str) -> None:
         ("git+https://-oProxyCommand=x/a", "host"),
         ("git+ssh://-oProxyCommand=x@host/a", "user"),
         ("git+ssh://git@-oProxyCommand=x/a", "host"),
+        ("git+-oProxyCommand=x@host:a", "user"),
+        ("git@-oProxyCommand=x:a", "host"),
+        ("git@example.com:-oProxyCommand=x", "path"),
+        ("git@example.com:a;touch x", "path"),
+        ("git@example.com:a/../../b", "up"),
+        ("git@example.com:22:a", "path"),
+        ("git@example.com:a@--upload-pack=touch", "branch"),
+        ("git@ext::sh -c touch% x", "not a git address"),
         ("git+https://example.com/a@--upload-pack=touch", "branch"),
         ("git+https://example.com/a@-c", "branch"),
         ("git+https://example.com/a@+refs/heads/*:refs/heads/*", "branch"),
@@ -141,6 +155,14 @@ def test_what_is_in_the_cache_needs_no_repository(repository: Repository) -> Non
     assert fetch(address, commit=commit, sha256=fetched.sha256) == fetched
     assert fetch(GitAddress(address.repository, commit, "a")) == fetched
     assert "cannot be fetched" in error_of(address)
+
+
+def test_what_was_fetched_stays_while_it_is_used(repository: Repository, cache: Path) -> None:
+    repository.commit({"a.txt": "one"})
+    fetched = fetch(GitAddress(str(repository.folder)))
+    (cache / "abandoned").mkdir()
+    assert clear("git") == (1, 0)
+    assert contents(fetched) == {"a.txt": "one"}
 
 
 def test_a_damaged_cache_is_fetched_again_and_other_content_is_refused(repository: Repository) -> None:

@@ -96,6 +96,9 @@ def test_the_program_has_a_usual_name(tmp_path: Path) -> None:
         ("input_mb = 5", "'input_mb'"),
         ('auth = [{ secret = "A-B" }]', "auth"),
         ('hosts = "api.example"', "'hosts'"),
+        ("examples = [{ day = 2026-01-02 }]", "JSON has no dates. Write it as text, in quotes."),
+        ("parameters = { default = { at = 07:30:00 } }", "JSON has no dates"),
+        ("parameters = { default = [2026-01-02T07:30:00Z] }", "JSON has no dates"),
         ('hosts = ["api.example"]', "A module has no network"),
     ],
 )

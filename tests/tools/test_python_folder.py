@@ -98,6 +98,12 @@ def test_what_cannot_run_in_the_sandbox_is_refused_with_the_reason(
     assert reason in str(raised.value)
 
 
+def test_no_mount_takes_the_place_of_its_own_folder(folder: Folder, tmp_path: Path) -> None:
+    made = folder("print(1)", 'mounts = [{ name = "tool" }]')
+    with pytest.raises(LoadError, match="no mount of it can have the name 'tool'"):
+        load(Permissions(mounts={"tool": tmp_path}).to(made))
+
+
 def test_packages_in_its_folder_vendor_are_all_that_it_needs(folder: Folder) -> None:
     (tool,) = load(folder("print(1)", "", {"requirements.txt": "tiny", "vendor/tiny.py": ""})).tools
     assert (tool.isolation, tool.at_deadline) == ("wasm", "killed")

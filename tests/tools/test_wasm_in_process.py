@@ -39,6 +39,16 @@ WILD = """
     (i32.store (i32.const 0) (i32.const {at})) (i32.store (i32.const 4) (i32.const {size}))
     (call $exit (call ${function} (i32.const {first}) (i32.const {pieces}) (i32.const {count}) (i32.const {result}))))
 """
+# Writes all over its memory, also where that has grown; its status is 1 where anything was written there before.
+SCRIBBLES = """
+  (func (export "_start") (local $at i32)
+    (drop (memory.grow (i32.const 60)))
+    (loop $next
+      (if (i64.ne (i64.load (local.get $at)) (i64.const 0)) (then (call $exit (i32.const 1))))
+      (i64.store (local.get $at) (i64.const -1))
+      (local.set $at (i32.add (local.get $at) (i32.const 1024)))
+      (br_if $next (i32.lt_u (local.get $at) (i32.const 4194304)))))
+"""
 NAPS = """
   (func (export "_start")
     (i32.store (i32.const 80) (i32.const 1)) (i64.store (i32.const 88) (i64.const 1000000))
@@ -104,6 +114,34 @@ async def test_memory_has_its_limit(module: Module) -> None:
     begins = HERE.to(module('(memory 1025) (func (export "_start"))', "large", wasi=""))
     async with Workbench([begins]) as bench:
         assert "it cannot begin with the 64 MiB" in (await bench.call("large")).text
+
+
+async def test_a_memory_that_was_used_before_is_empty(module: Module) -> None:
+    async with Workbench([HERE.to(module(SCRIBBLES, "one")), HERE.to(module(SCRIBBLES, "two"))]) as bench:
+        results = await asyncio.gather(*(bench.call(name) for _ in range(40) for name in ("one", "two")))
+    assert {(result.status, result.text) for result in results} == {("success", "")}
+
+
+async def test_a_module_too_large_for_the_kept_memories_runs_all_the_same(module: Module) -> None:
+    codes = {"tables": "(table 1 funcref) " * 11 + ECHO, "globals": "(global i64 (i64.const 1)) " * 70_000 + ECHO}
+    assert await outcomes(module, codes) == {"tables": ("success", "{}"), "globals": ("success", "{}")}
+
+
+_WITH_LITTLE_ROOM = """
+import resource, sys
+from toolcrib import Permissions, Workbench
+
+resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+bench = Workbench([Permissions(trusted=True, in_process=True).to(sys.argv[1])])
+for _ in range(2):
+    print(bench.call_sync("echo", {"a": 1}).text)
+"""
+
+
+def test_a_module_runs_where_the_address_space_is_small(module: Module) -> None:
+    command = [sys.executable, "-c", _WITH_LITTLE_ROOM, str(module(ECHO, "echo"))]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1}\n{"a":1}\n', "")
 
 
 async def test_loops_and_sleeps_end_at_the_deadline_and_leave_no_thread_behind(module: Module) -> None:

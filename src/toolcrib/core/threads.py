@@ -9,7 +9,6 @@ import asyncio
 import contextvars
 import functools
 import os
-import queue
 import threading
 import weakref
 from collections import deque
@@ -191,7 +190,8 @@ class _Threads:
         self._size = size
         self._spare = spare
         self._most_nested = nested
-        self._jobs: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+        self._jobs: deque[_Job] = deque()
+        self._idle: list[threading.Lock] = []  # each is what a thread waits for
         self._mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._alive = 0
@@ -217,10 +217,14 @@ class _Threads:
                     f"{self._nested} calls wait for calls that they have made, and no thread is left for this one.",
                     "limited",
                 )
+            job = _Job(work, self, mailbox, loop)
+            self._jobs.append(job)
             self._waiting += 1
-            self._grow()
-        job = _Job(work, self, mailbox, loop)
-        self._jobs.put(job)
+            idle = self._idle.pop() if self._idle else None
+            if idle is None:
+                self._grow()
+        if idle is not None:
+            idle.release()
         return job
 
     def abandon(self, job: _Job) -> None:
@@ -244,13 +248,21 @@ class _Threads:
 
     def _serve(self) -> None:
         _this_thread.pool = self
+        called = threading.Lock()
+        called.acquire()
         while True:
-            job = self._jobs.get()
+            with self._lock:
+                job = self._jobs.popleft() if self._jobs else None
+                if job is None:
+                    self._idle.append(called)
+                else:
+                    # A call that was cancelled before its turn is not begun.
+                    job.running = not job.cancelled()
+            if job is None:
+                called.acquire()
+                continue
             value: Any = None
             error: BaseException | None = None
-            with self._lock:
-                # A call that was cancelled before its turn is not begun.
-                job.running = not job.cancelled()
             if job.running:
                 try:
                     value = job.context.run(job.work)

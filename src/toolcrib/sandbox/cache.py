@@ -1,8 +1,38 @@
-"""Folders of the user's cache that nobody else can write to: what is in them is run."""
+"""Folders of the user's cache that nobody else can write to: what is in them is run.
+
+Each has entries, files or folders, which are made again where they are missing. What was not used for long is removed,
+and the least recently used where they are too large together; no folder that a process has in use. An entry's own time
+of change is when it was last used.
+"""
 
 import os
+import shutil
 import stat
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
+
+LIMITS = {"wasm": 2**30, "git": 2**30, "environments": 4 * 2**30, "python": 2**30}
+"""The folders of the cache, and how many bytes each may have."""
+
+_UNUSED_S = 90 * 86_400.0
+_ABANDONED_S = 86_400.0
+_YOUNG_S = 3600.0
+"""What was used so lately is not removed for its size: it may be on its way to be used again."""
+
+_held: dict[Path, int] = {}
+"""Of each folder that this process uses the open file by which others see that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One *path* in a folder of the cache: how large it is, and when it was last used, in seconds since 1970."""
+
+    path: Path
+    size_bytes: int
+    used_at_s: float
 
 
 def private_folder(name: str) -> Path | None:
@@ -22,3 +52,111 @@ def cache_folder(name: str) -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("toolcrib") / name
+
+
+def touch(entry: Path) -> None:
+    """Note that *entry* is used now."""
+    with suppress(OSError):
+        os.utime(entry, follow_symlinks=False)
+
+
+def hold(folder: Path) -> bool:
+    """Keep *folder*, an entry, from being removed while this process lives. False where it is not there."""
+    import fcntl  # not on every system
+
+    while True:
+        try:
+            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            return False
+        with suppress(OSError):  # where a file system has no locks, nothing is removed
+            fcntl.flock(opened, fcntl.LOCK_SH)
+        if _is_at(opened, folder):
+            touch(folder)
+            if (before := _held.get(folder)) is not None:
+                os.close(before)
+            _held[folder] = opened
+            return True
+        os.close(opened)  # it was removed meanwhile, and perhaps made again
+
+
+def entries(name: str) -> list[Entry]:
+    """What is in the folder *name* of our cache, the most recently used first."""
+    return sorted(_entries(cache_folder(name)), key=lambda entry: -entry.used_at_s)
+
+
+def trim(name: str) -> None:
+    """Remove from the folder *name* what was not used for long, and the least recently used above its limit."""
+    now, total = time.time(), 0
+    for entry in entries(name):
+        total += entry.size_bytes
+        unused_s = now - entry.used_at_s
+        most_s = _ABANDONED_S if _is_temporary(entry.path) else _UNUSED_S
+        if unused_s > most_s or (total > LIMITS[name] and unused_s > _YOUNG_S):
+            remove(entry.path)
+
+
+def clear(name: str) -> tuple[int, int]:
+    """Remove from the folder *name* whatever is not in use: how many entries that were, and how many bytes."""
+    lately = time.time() - _ABANDONED_S
+    found = [one for one in entries(name) if not _is_temporary(one.path) or one.used_at_s < lately]
+    gone = [one.size_bytes for one in found if remove(one.path)]
+    return len(gone), sum(gone)
+
+
+def remove(entry: Path) -> bool:
+    """Remove *entry*; False where it is a folder in use, or cannot be removed."""
+    import fcntl
+
+    try:
+        if not stat.S_ISDIR(entry.lstat().st_mode):
+            entry.unlink()
+            return True
+        opened = os.open(entry, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        aside = entry.with_name(f".removed-{os.getpid()}-{entry.name}")
+        if not _is_at(opened, entry):
+            return False
+        entry.rename(aside)  # at once, so that nobody finds half of it
+    except OSError:
+        return False
+    finally:
+        os.close(opened)
+    shutil.rmtree(aside, ignore_errors=True)
+    return True
+
+
+def _entries(folder: Path) -> Iterator[Entry]:
+    with suppress(OSError), os.scandir(folder) as found:
+        for one in found:
+            with suppress(OSError):  # removed meanwhile
+                seen = one.stat(follow_symlinks=False)
+                if not one.name.endswith(".lock"):  # whoever makes an entry holds it
+                    size = size_of(Path(one)) if stat.S_ISDIR(seen.st_mode) else seen.st_size
+                    yield Entry(Path(one), size, seen.st_mtime)
+
+
+def size_of(folder: Path) -> int:
+    """How many bytes all files in *folder* have."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):  # removed meanwhile
+                total += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118
+    return total
+
+
+def _is_temporary(entry: Path) -> bool:
+    """Whether it is something half made, of a process that perhaps died over it."""
+    return entry.name.startswith((".", "tmp"))
+
+
+def _is_at(opened: int, path: Path) -> bool:
+    try:
+        there = path.lstat()
+    except OSError:
+        return False
+    return os.path.samestat(os.fstat(opened), there)

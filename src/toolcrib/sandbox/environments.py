@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ..core import LoadError, SetupError
 from ..schema.toml import parse_toml
-from .cache import cache_folder, private_folder
+from .cache import cache_folder, hold, private_folder, trim
 
 _INSTALL_S = 600.0
 _LOOK_S = 0.1
@@ -37,15 +37,17 @@ class Environment:
         return self.folder / "bin" / "python"
 
     async def ready(self, report: Callable[[str], None]) -> None:
-        """Make it and install its requirements, unless that was done. Raises SetupError."""
-        if self._marker.exists():
+        """Make it and install its requirements, unless that was done; it stays while we live. Raises SetupError."""
+        if hold(self.folder) and self._marker.exists():
             return
         if private_folder("environments") is None:
             raise SetupError(f"{self.folder.parent} is not a folder of ours that nobody else can use.")
         async with _locked(self.folder.with_suffix(".lock")):
-            if self._marker.exists():  # another process has made it meanwhile
+            if hold(self.folder) and self._marker.exists():  # another process has made it meanwhile
                 return
             shutil.rmtree(self.folder, ignore_errors=True)
+            self.folder.mkdir()
+            hold(self.folder)
             report("Making a virtual environment")
             uv = shutil.which("uv")
             make = [uv, "venv", "-q", "--python", sys.executable] if uv else [sys.executable, "-m", "venv"]
@@ -58,6 +60,7 @@ class Environment:
                 install = [uv, "pip", "install", "-q", "--python", python] if uv else [python, "-m", "pip", "install"]
                 await _run([*install, "-r", str(listed)])
             self._marker.touch()
+            trim("environments")
 
     @property
     def _marker(self) -> Path:

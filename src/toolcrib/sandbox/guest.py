@@ -18,13 +18,10 @@ _MOST_ENVIRONMENT_CHARS = 128 * 1024
 
 
 class GuestPrograms:
-    """Loads the modules of a worker process, each compiled once.
+    """Loads the modules of a worker process, each compiled once; *in_host*, those that the host runs itself."""
 
-    *own_signals* as in `Programs`: a process that has other business than these modules cannot promise it.
-    """
-
-    def __init__(self, *, own_signals: bool = True) -> None:
-        self._programs = Programs(own_signals=own_signals)
+    def __init__(self, *, in_host: bool = False) -> None:
+        self._programs = Programs(own_signals=not in_host, pools=in_host)
 
     def load(self, where: Mapping[str, Any], name: str) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
         """What runs the module at *where*: its arguments as JSON on standard input → what it wrote.

@@ -50,4 +50,4 @@ def _programs(process: int) -> "GuestPrograms":
     """Those of this process: its memory is that of another, after a fork."""
     from .guest import GuestPrograms  # brings wasmtime
 
-    return GuestPrograms(own_signals=False)
+    return GuestPrograms(in_host=True)

@@ -13,7 +13,7 @@ import selectors
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import NamedTemporaryFile
@@ -23,8 +23,8 @@ import wasmtime
 
 from ..core import LoadError, in_thread
 from . import interrupts
-from .bindings import start
-from .cache import private_folder
+from .bindings import pool, start
+from .cache import private_folder, touch, trim
 from .run import Run, close_at_exit
 from .streams import WASI, define
 
@@ -84,19 +84,21 @@ class Ended:
 class Programs:
     """Compiles modules, and keeps what was compiled in a folder that nobody else can write to."""
 
-    def __init__(self, *, own_signals: bool = True) -> None:
+    def __init__(self, *, own_signals: bool = True, pools: bool = False) -> None:
         """Without *own_signals*, a module that traps is stopped by checks in its code, which are slower.
 
         Whoever else takes the signals of processor faults, as `faulthandler` does, would end the process at a trap.
+        With *pools*, a guest is given the memory of another that has ended, emptied: for modules that are trusted.
         """
         config = wasmtime.Config()
         config.signals_based_traps = own_signals
         config.epoch_interruption = True
         config.wasm_threads = False
         config.max_wasm_stack = _STACK_BYTES
+        self._own_signals, self._pools = own_signals, pools and pool(config, table_elements=_TABLE_ELEMENTS)
         self._engine = close_at_exit(wasmtime.Engine(config))
         self._linkers = {streams: _linker(self._engine, streams=streams) for streams in (True, False)}
-        self._key = f"{version('wasmtime')} {_STACK_BYTES} epochs {own_signals}".encode()
+        self._key = f"{version('wasmtime')} {_STACK_BYTES} epochs {own_signals} {self._pools}".encode()
 
     def compile(self, code: bytes, mounts: Sequence[Mount] = ()) -> "Program":
         """The program in *code*, which has the folders *mounts*. Raises LoadError for what cannot run here."""
@@ -107,10 +109,16 @@ class Programs:
             try:
                 module = wasmtime.Module(self._engine, code)
             except wasmtime.WasmtimeError as error:
+                if self._pools and "pooling allocator" in str(error):  # it is too large for a slot
+                    return self._without_pool.compile(code, mounts)
                 raise LoadError(f"It is not a valid WebAssembly module: {first_line(error)}.") from None
             if folder is not None:
                 keep(folder / name, bytes(module.serialize()))
         return Program(self._engine, self._linkers[not mounts], module, mounts)
+
+    @cached_property
+    def _without_pool(self) -> "Programs":
+        return Programs(own_signals=self._own_signals)
 
 
 class Program:
@@ -222,7 +230,8 @@ def _ended(status: int | str, output: bytes, error_output: bytes, *, is_over: bo
 
 def _wasi(environment: Mapping[str, str]) -> wasmtime.WasiConfig:
     wasi = wasmtime.WasiConfig()
-    wasi.env = list(environment.items())
+    if environment:
+        wasi.env = list(environment.items())
     wasi.argv = ["tool"]
     return wasi
 
@@ -320,7 +329,9 @@ def kept(file: Path, deserialize: Callable[[bytes], C]) -> C | None:
     if hashlib.sha256(compiled).digest() != digest:
         return None
     with contextlib.suppress(wasmtime.WasmtimeError):
-        return deserialize(compiled)
+        loaded = deserialize(compiled)
+        touch(file)
+        return loaded
     return None
 
 
@@ -330,6 +341,7 @@ def keep(file: Path, compiled: bytes) -> None:
         made.write(hashlib.sha256(compiled).digest() + compiled)
         made.close()
         Path(made.name).replace(file)
+        trim(file.parent.name)
 
 
 def first_line(error: Exception) -> str:

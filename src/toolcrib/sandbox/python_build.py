@@ -15,7 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from ..core import SetupError
-from .cache import cache_folder, private_folder
+from .cache import cache_folder, private_folder, trim
 
 BUILD_COMMAND = "toolcrib sandbox build-python"
 _PARTS = Path(__file__).parent / "python"
@@ -64,6 +64,7 @@ def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool 
             made = Path(scratch) / "python.wasm"
             _componentize(made)
             made.replace(state.file)
+        trim("python")
     from .components import Components  # it brings wasmtime
 
     report("Compiling it")

@@ -1,7 +1,7 @@
 """Addresses of tools in text: of OpenAPI documents, and of folders of git repositories. This file does no I/O.
 
     git+https://HOST/PATH@REF#FOLDER    git+ssh://USER@HOST/PATH@REF#FOLDER    git+PATH@REF#FOLDER
-    https://github.com/OWNER/REPO/tree/REF/FOLDER
+    https://github.com/OWNER/REPO/tree/REF/FOLDER    git@HOST:PATH@REF#FOLDER, over SSH
 
 REF and FOLDER may be left out. What git would read as an option, a command or another transport is not an address.
 """
@@ -13,15 +13,21 @@ from urllib.parse import urlsplit
 
 from ..core import LoadError
 
-FORMS = "git+https://HOST/PATH@REF#FOLDER, git+ssh://USER@HOST/PATH@REF#FOLDER or git+PATH@REF#FOLDER"
+FORMS = (
+    "git+https://HOST/PATH@REF#FOLDER, git+ssh://USER@HOST/PATH@REF#FOLDER, git@HOST:PATH@REF#FOLDER or "
+    "git+PATH@REF#FOLDER"
+)
 
 DOCUMENT = "openapi:"
 DOCUMENTS = (".json", ".yaml", ".yml")
 _PREFIX = "git+"
 _GITHUB = re.compile(r"https://github\.com/(?P<repository>[^/#?]+/[^/#?]+?)(\.git)?/?(/(?P<view>[^/]+)/(?P<rest>.+))?")
+_OTHER = re.compile(rf"git@[^/@:]+:|{_GITHUB.pattern}$")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
 _USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _PATH = re.compile(r"/[A-Za-z0-9~_][A-Za-z0-9~_.+/-]*")
+_SHORT = re.compile(r"(?P<user>[^/@:]+)@(?P<host>[^/@:]+):(?!:)(?P<path>[^@]*)")
+"""How git writes an address of SSH for short; the path may be one from the user's home."""
 _REF = re.compile(r"(?!.*(\.\.|//|/\.))[A-Za-z0-9_][A-Za-z0-9_.+/-]*")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _LOOPBACK = re.compile(r"(localhost|127\.0\.0\.[0-9]+)(:[0-9]+)?")
@@ -39,12 +45,15 @@ class GitAddress:
 
     @property
     def is_local(self) -> bool:
-        return "://" not in self.repository
+        return "://" not in self.repository and _SHORT.fullmatch(self.repository) is None
 
     @property
     def protocol(self) -> str:
         """The one transport that git may use for it."""
-        return "file" if self.is_local else self.repository.partition("://")[0]
+        if self.is_local:
+            return "file"
+        scheme, separator, _ = self.repository.partition("://")
+        return scheme if separator else "ssh"
 
     @property
     def commit(self) -> str | None:
@@ -83,7 +92,7 @@ def is_document(source: object) -> bool:
 
 def is_git_address(source: object) -> bool:
     """Whether *source* is text that is to be read as a git address, valid or not."""
-    return isinstance(source, str) and (source.startswith(_PREFIX) or _GITHUB.fullmatch(source) is not None)
+    return isinstance(source, str) and (source.startswith(_PREFIX) or _OTHER.match(source) is not None)
 
 
 def parse_git_address(text: str) -> GitAddress:
@@ -109,6 +118,8 @@ def parse_git_address(text: str) -> GitAddress:
 
 def _split_ref(where: str) -> tuple[str, str]:
     """What is before and after the last `@` of the path; one before the host belongs to the user."""
+    if (short := re.match(_SHORT, where)) is not None:
+        return short[0], where[short.end() + 1 :]
     scheme, separator, rest = where.rpartition("://")
     host, slash, path = rest.partition("/") if separator else ("", "", rest)
     path, ref = path.rpartition("@")[::2] if "@" in path else (path, "")
@@ -128,6 +139,8 @@ def _problem(address: GitAddress) -> str | None:
             return "its repository is not the path of a folder."
         return None
     url = urlsplit(repository)
+    if (short := _SHORT.fullmatch(repository)) is not None:
+        url = urlsplit(f"ssh://{short['user']}@{short['host']}/{short['path'].removeprefix('/')}")
     user, at, host = url.netloc.rpartition("@")
     if url.scheme not in ("https", "ssh", "http"):
         return f"git is not allowed to use '{url.scheme[:64]}'. A repository of this computer is its path."

@@ -23,6 +23,7 @@ from time import monotonic
 from typing import IO
 
 from ..core import LoadError
+from ..sandbox.cache import hold, private_folder, size_of, trim
 from ..schema.describe import display_name
 from .address import GitAddress, GitSource
 from .content import MOST_BYTES, MOST_FILES, content_hash
@@ -46,11 +47,18 @@ _OPTIONS = (
     *("http.lowSpeedLimit=100", "http.lowSpeedTime=30", "protocol.version=2", "fetch.negotiationAlgorithm=noop"),
 )
 _CONFIG = "[core]\n\trepositoryformatversion = 1\n\tbare = true\n[extensions]\n\tpartialClone = origin\n"
-_SSH = "ssh -oBatchMode=yes -oClearAllForwardings=yes -oPermitLocalCommand=no -oConnectTimeout=30"
+# A host whose key is not known is not asked about, and not trusted; nor is it given the agent, whatever the user's
+# settings say of other uses of it.
+_SSH = (
+    "ssh -oBatchMode=yes -oStrictHostKeyChecking=yes -oForwardAgent=no -oForwardX11=no -oClearAllForwardings=yes "
+    "-oPermitLocalCommand=no -oConnectTimeout=30"
+)
 _PASSED_ON = (
     *("PATH", "SSH_AUTH_SOCK", "SSL_CERT_FILE", "SSL_CERT_DIR", "CURL_CA_BUNDLE"),
     *("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY"),
 )
+_LOST = "fatal: Could not read from remote repository."
+_UNKNOWN_HOST = ". The key of that host is not among your known_hosts: see whose it is, and connect once by `ssh`"
 _FILE, _LINK, _SUBMODULE = ("100644", "100755", "100664"), "120000", "160000"
 
 _log = logging.getLogger("toolcrib.git")
@@ -68,8 +76,8 @@ class Fetched:
 def fetch(source: GitSource) -> Fetched:
     """The folder of *source*, as it is at its commit, by default the one that its ref leads to now.
 
-    What is in the cache is not fetched again, and with a commit nothing is asked of the network then. Raises LoadError,
-    also for content that does not have the hash of *source*.
+    It stays while this process lives. What is in the cache is not fetched again, and with a commit nothing is asked of
+    the network then. Raises LoadError, also for content that does not have the hash of *source*.
     """
     address, sha256 = source.address, source.sha256
     cache = _cache()
@@ -78,12 +86,15 @@ def fetch(source: GitSource) -> Fetched:
         commit = source.commit or address.commit or git.resolve()
         name = hashlib.sha256(f"{_url(address)}#{address.folder}".encode()).hexdigest()[:20]
         folder = cache / f"{name}-{commit}"
-        fetched = Fetched(folder, commit, content_hash(folder)) if folder.is_dir() else None
+        fetched = Fetched(folder, commit, content_hash(folder)) if hold(folder) else None
         if fetched is None or sha256 not in (None, fetched.sha256):
             shutil.rmtree(folder, ignore_errors=True)  # damaged: nothing else has this name
             git.extract(commit, Path(made) / "files")
             with suppress(FileExistsError, OSError):  # another process was first
                 (Path(made) / "files").rename(folder)
+            if not hold(folder):
+                raise LoadError(f"{address}: the cache was cleared at this moment. Try again.")
+            trim("git")
             fetched = Fetched(folder, commit, content_hash(folder))
     if sha256 not in (None, fetched.sha256):
         raise LoadError(f"{address}: its content at {commit[:12]} is not what was locked. Its repository was changed.")
@@ -103,8 +114,6 @@ def _cache() -> Path:
         raise LoadError("Git addresses need the package 'platformdirs': pip install 'toolcrib[sandbox]'.")
     if shutil.which("git") is None:
         raise LoadError("Git addresses need the program 'git', which is not there. Install it.")
-    from ..sandbox.cache import private_folder
-
     if (folder := private_folder("git")) is None:
         raise LoadError("The cache folder cannot be made, or others may write to it. Set XDG_CACHE_HOME to another.")
     return folder
@@ -291,7 +300,7 @@ class _Git:
                 if monotonic() > self._deadline:
                     raise LoadError(f"{self._address} could not be fetched in {_TIMEOUT_S:g} seconds.")
                 size = os.fstat(written.fileno()).st_size
-                if size > most_bytes or _size_of(self._folder) > _MOST_FETCHED_BYTES:
+                if size > most_bytes or size_of(self._folder) > _MOST_FETCHED_BYTES:
                     raise LoadError(f"{self._address} is larger than what is fetched of a repository.")
                 if monotonic() - shown_at > _PROGRESS_S and (
                     steps := _PERCENT.findall(errors.decode(errors="replace"))
@@ -320,17 +329,11 @@ def _is_safe(path: str) -> bool:
     )
 
 
-def _size_of(folder: Path) -> int:
-    total = 0
-    for place, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):  # git has removed it meanwhile
-                total += os.lstat(os.path.join(place, name)).st_size  # noqa: PTH118
-    return total
-
-
 def _reason(errors: bytes) -> str:
     """The line in which git says what is wrong; what the other side wrote is not trusted, and shown on one line."""
     lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace")) if line.strip()]
+    if _LOST in lines:  # it was not git that failed, but what it had called before it said so
+        lines = lines[: lines.index(_LOST)] or [_LOST]
     chosen = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:] or ["git gave no reason"]
-    return "".join(c for c in chosen[0] if c.isprintable())[:300].rstrip(".")
+    hint = _UNKNOWN_HOST if "Host key verification failed." in lines else ""
+    return "".join(c for c in chosen[0] if c.isprintable())[:300].rstrip(".") + hint

@@ -5,6 +5,7 @@ What it names is a wish: a tool gets what the operator's `Grant` gives it. Nothi
 
 import json
 from collections.abc import Mapping
+from datetime import date, time
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -135,12 +136,25 @@ def read_manifest(folder: Path) -> Manifest:
         data = parse_toml(text)
     except ValueError as error:
         raise LoadError(f"{file} is not valid TOML: {error}.") from None
+    if (keys := _first_date(data)) is not None:
+        raise LoadError(f"{file}:{line_at(lines_of(text), keys)}: JSON has no dates. Write it as text, in quotes.")
     try:
         return Manifest.model_validate(data)
     except ValidationError as error:
         lines = lines_of(text)
         mistakes = mistakes_in(Manifest, data, error)
         raise LoadError("\n".join(f"{file}:{line_at(lines, each.keys)}: {each.message}" for each in mistakes)) from None
+
+
+def _first_date(value: Any) -> tuple[str | int, ...] | None:
+    """The keys that lead to the first date or time in *value*, which TOML has; None where there is none."""
+    if isinstance(value, date | time):
+        return ()
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, one in inner:
+        if (keys := _first_date(one)) is not None:
+            return (key, *keys)
+    return None
 
 
 def parameters_of(manifest: Manifest, folder: Path) -> Any:

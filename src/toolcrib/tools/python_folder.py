@@ -43,6 +43,8 @@ def python_program(
     trusted: bool,
 ) -> PythonProgram:
     """How the file *program* in *folder*, a resolved path, runs. Raises LoadError for what cannot run."""
+    if any(path == "/tool" for path, _, _ in mounts):
+        raise LoadError("Its own folder is /tool, so no mount of it can have the name 'tool'.")
     digest = folder_digest(folder)
     where: dict[str, Any] = {
         "folder": str(folder),

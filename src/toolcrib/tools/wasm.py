@@ -75,7 +75,7 @@ class GuestCodec:
         text: str = data["text"].strip()
         if text[:1] in ("{", "["):
             with suppress(ValueError, RecursionError):
-                return json.loads(text, parse_constant=_refuse_constant)
+                return _DECODER.decode(text)
         return text
 
     def override_references(self, overrides: Overrides, tool: str) -> list[tuple[str, str]]:
@@ -166,3 +166,6 @@ def _run_nowhere_else(name: str, digest: str, /, **_: Any) -> Any:
 
 def _refuse_constant(_: str) -> Any:
     raise ValueError
+
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)

@@ -16,6 +16,7 @@ from ..tools import Tool, load
 from ..tools.lock import LOCK, Lock, read_lock
 from ..tools.remote import is_remote, remote_names
 from .credentials import configured
+from .locked import accepted, lock_in
 from .named_source import NamedSource
 from .options import Options
 from .settings import Settings, find_settings, read_settings
@@ -61,7 +62,8 @@ def config_of(
     if found is None:
         raise LoadError("There is no toolcrib.toml here or above, and no pyproject.toml with a table [tool.toolcrib].")
     settings = read_settings(found, environ)
-    loaded = load_sources(settings.sources, settings)
+    given = (options or {}).get("lock")
+    loaded = load_sources(settings.sources, settings, lock=None if given is None else lock_in(given))
     if failed := [problem for one in loaded if one.named.required and not one.tools for problem in one.problems]:
         raise LoadError("\n".join(failed))
     made = configured(settings, options or {})
@@ -72,15 +74,19 @@ def config_of(
 
 
 def load_sources(
-    named: Iterable[NamedSource], settings: Settings, *, followed: Callable[[Any, NamedSource], Any] | None = None
+    named: Iterable[NamedSource],
+    settings: Settings,
+    *,
+    followed: Callable[[Any, NamedSource], Any] | None = None,
+    lock: Lock | None = None,
 ) -> list[LoadedSource]:
     """Load each source once, with the deadlines of *settings*. *followed* makes of a source one that follows its files.
 
-    What `toolcrib.lock` has of a source holds: its commit, its content, and the definitions of its tools. From then on,
-    modules beside the settings and in the current folder can be imported.
+    What *lock*, or `toolcrib.lock`, has of a source holds: its commit, its content, and the definitions of its tools.
+    From then on, modules beside the settings and in the current folder can be imported.
     """
     _let_import(settings)
-    lock = read_lock(lock_file(settings))
+    lock = lock or read_lock(lock_file(settings))
     origins: dict[str, str] = {}
     each = {(one.written, one.place): one for one in named}.values()
     return [_load(one, settings, lock, origins, followed) for whole in each for one in _single(whole)]
@@ -127,11 +133,8 @@ def _load(
             offered, repeated = _firsts(loaded.tools, {}, named)
             problems += repeated
         locked = None if lock is None else lock.find(named.source)
-        if locked is not None and is_listed_at_start:
-            offered.hold = locked.held
-        elif locked is not None:
-            problems += map(str, locked.problems(loaded.tools))
-            offered = View(named.written, (offered,), locked.accepted)
+        offered, changed = accepted(offered, loaded, locked, named.written)
+        problems += map(str, changed)
         source = with_deadlines(named.view(offered), settings)
         tools = [] if is_listed_at_start else loaded_from(source).tools
     except ToolcribError as error:

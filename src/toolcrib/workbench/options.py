@@ -148,6 +148,13 @@ class Options(FileOptions, total=False):
         Embed | None,
         Doc("Makes vectors of texts, plain or async: tools are then searched by meaning, too, and not by words alone."),
     ]
+    lock: Annotated[
+        str | Path | None,
+        Doc(
+            "A file that `toolcrib lock` wrote. Sources are what it has of them, changed tools are left "
+            "out, and addresses that are not in it are refused. `from_config` takes the one beside the settings."
+        ),
+    ]
     clock: Annotated[Callable[[], datetime], Doc("The time by which pending calls expire, as an aware datetime.")]
 
 
@@ -176,6 +183,7 @@ DEFAULTS: Options = {
     "processes": None,
     "always_shown": (),
     "embed": None,
+    "lock": None,
     "clock": partial(datetime.now, UTC),
 }
 

@@ -104,7 +104,7 @@ class CribRuntime(Startable):
         self._sources = (
             Sources((), self.registry, self.problems, self._replaced)
             if isinstance(sources, Registry)
-            else Sources(sources, self.registry, self.problems, self._replaced)
+            else Sources(sources, self.registry, self.problems, self._replaced, self.options["lock"])
         )
         self._own = {id(source) for source in self._sources.order()}
         self._unavailable: dict[int, LoadProblem] = {}

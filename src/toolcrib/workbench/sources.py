@@ -8,13 +8,17 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..core import SetupError, Source, ToolcribError, UnknownToolError
-from ..tools import LoadProblem, Tool, as_tool, load, offered_by
+from ..tools import Loaded, LoadProblem, Tool, as_tool, load, offered_by
 from .lifespan import name_of, unique
 from .registry import Registry
 from .views import View, joined, loaded_from
+
+if TYPE_CHECKING:
+    from ..tools.lock import Lock
 
 AnyTool = Tool[..., Any]
 
@@ -25,7 +29,7 @@ class Sources:
     """The *sources* of a crib: their tools are put into *registry*, and follow their changes.
 
     What cannot be loaded, and a change that cannot be made, is in *problems*; the tools stay what they were then.
-    *replaced* is called with the tools that a change has taken out.
+    *replaced* is called with the tools that a change has taken out. They are held to the file *lock*.
     """
 
     def __init__(
@@ -34,10 +38,12 @@ class Sources:
         registry: Registry,
         problems: list[LoadProblem],
         replaced: Callable[[Sequence[AnyTool]], None],
+        lock: str | Path | None = None,
     ) -> None:
         self.registry = registry
         self._problems = problems
         self._replaced = replaced
+        self._held_to = None if lock is None else _lock_in(lock)
         self._lock = threading.RLock()
         self._entries = [self._entry(source) for source in sources]
 
@@ -77,7 +83,7 @@ class Sources:
                 self._changed(entry)
 
     def _entry(self, source: Any) -> "_Entry":
-        reading = _Reading()
+        reading = _Reading(self._held_to)
         entry = _Entry(reading.view(source), reading.dynamic, name=name_of(source))
         for problem in reading.problems:
             _log.warning("Not loaded: %s", problem)
@@ -174,7 +180,8 @@ class _Entry:
 class _Reading:
     """Loads a source once. What cannot change becomes a list of tools; views and what can change stay."""
 
-    def __init__(self) -> None:
+    def __init__(self, lock: "Lock | None") -> None:
+        self._lock = lock
         self.dynamic: list[Source] = []
         self.problems: list[LoadProblem] = []
 
@@ -185,12 +192,22 @@ class _Reading:
             return joined(*map(self.view, source))
         if isinstance(source, Registry):
             return _Fixed(list(source))
-        loaded = load(source)
+        if self._lock is None:
+            return self._offered(load(source))
+        from .locked import accepted, pinned
+
+        now, locked = pinned(source, self._lock)
+        loaded = load(now)
+        offered, changed = accepted(self._offered(loaded), loaded, locked, name_of(source))
+        self.problems += changed
+        return offered
+
+    def _offered(self, loaded: Loaded) -> Any:
         self.problems += loaded.problems
-        if loaded.source is not None:
-            self.dynamic.append(loaded.source)
-            return _Offered(loaded.source)
-        return _Fixed(loaded.tools)
+        if loaded.source is None:
+            return _Fixed(loaded.tools)
+        self.dynamic.append(loaded.source)
+        return _Offered(loaded.source)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +235,12 @@ class _Offered:
     def _own(self, item: Any) -> AnyTool:
         tool = as_tool(item)
         return tool if tool.source is not None else tool.offered_by(self._source)
+
+
+def _lock_in(file: str | Path) -> "Lock":
+    from .locked import lock_in  # which few programs need
+
+    return lock_in(file)
 
 
 def _call_all(callbacks: Iterable[Callable[[], None]]) -> None:
