@@ -22,9 +22,13 @@ def main() -> None:
     parser.add_argument("--dist", type=Path, help="where the wheel is or comes; FOLDER/dist")
     parser.add_argument("--extra", action="append", default=[], help="an extra of Toolcrib")
     parser.add_argument("--with", action="append", default=[], dest="packages", help="another package")
+    parser.add_argument("--alone", action="store_true", help="without Toolcrib: only the packages of --with")
     parser.add_argument("--lowest", action="store_true", help="the lowest versions that pyproject.toml allows")
     parser.add_argument("--free", action="store_true", help="other versions than those of constraints.txt")
     asked = parser.parse_args()
+    if asked.alone:
+        install(asked.folder / "env", asked.packages, asked.lowest, asked.free)
+        return
     wheel = built(asked.dist or asked.folder / "dist")
     extras = f"[{','.join(asked.extra)}]" if asked.extra else ""
     packages = [f"toolcrib{extras} @ {wheel.resolve().as_uri()}", *asked.packages]

@@ -4,16 +4,17 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bridged_tools import add, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
-from google.adk.tools import FunctionTool, ToolContext
+from google.adk.tools import FunctionTool, LongRunningFunctionTool, ToolContext
 from google.adk.tools.base_toolset import BaseToolset
 from google.genai import types
 
 from toolcrib import Approve, Call, Caller, Crib, Workbench
 from toolcrib.bridges import google_adk as bridge
+from toolcrib.core import Hints
 from toolcrib.tools import as_tool
 
 
@@ -80,6 +81,14 @@ async def test_an_agent_calls_through_the_whole_pipeline() -> None:
     assert bench.is_started
     await session.runner.close()
     assert not bench.is_started
+
+
+async def test_images_are_parts_of_the_function_response() -> None:
+    session = Session(model := scripted(("draw", {})), [bridge.toolset(Workbench([draw]))])
+    events = await session.say(GO)
+    (response,) = [response for event in events for response in event.get_function_responses()]
+    assert model.seen == [{"result": "Here:"}]
+    assert [(part.inline_data.mime_type, part.inline_data.data) for part in response.parts] == [("image/png", PNG)]
 
 
 @pytest.mark.parametrize("is_confirmed", [True, False])
@@ -155,6 +164,11 @@ async def test_their_tools_are_sources() -> None:
         assert "takes no argument 'tool_context'" in refused.text
         failed = (await bench.call("broken")).shown()
         assert (failed.code, "inside" in failed.text) == ("failed", False)
+
+
+def test_a_long_running_tool_says_so() -> None:
+    first, second = Workbench([LongRunningFunctionTool(greet), FunctionTool(broken)]).specs()
+    assert (first.hints, second.hints) == (Hints(long_running=True), Hints())
 
 
 async def test_a_toolset_lives_with_the_workbench() -> None:

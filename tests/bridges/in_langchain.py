@@ -9,14 +9,16 @@ from langchain.agents import create_agent
 from langchain_core.language_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseToolkit, InjectedToolArg, InjectedToolCallId, ToolException
+from langchain_core.tools import BaseToolkit, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
 from langchain_core.tools import tool as langchain_tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.prebuilt import InjectedState
 from langgraph.types import Command
 
-from toolcrib import Approve, Caller, Crib, Workbench
+from toolcrib import Approve, Caller, Crib, Workbench, tool
 from toolcrib.bridges import langchain as bridge
+from toolcrib.core import Hints
+from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 
 
@@ -130,6 +132,43 @@ async def test_the_caller_of_a_run_comes_from_its_config() -> None:
         assert "Tool 'whoami' is not available now: KeyError" in nobody.text
 
 
+@langchain_tool
+def theirs() -> str:
+    """Be one of the agent's own."""
+    return "own"
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_an_agent_with_the_middleware_follows_changes_within_a_run(is_async: bool) -> None:
+    @tool
+    async def learn() -> str:
+        """Learn to draw, and forget to learn."""
+        bench.registry.add(as_tool(draw))
+        bench.registry.remove("learn")
+        return "learned"
+
+    bench = Workbench([learn])
+    model = scripted(("learn", {}), ("draw", {}), ("theirs", {}), ("learn", {}))
+    agent = create_agent(model, tools=[theirs], middleware=[bridge.middleware(bench)])
+    state = await agent.ainvoke(HELLO) if is_async else agent.invoke(HELLO)
+    learned, drawn, own, forgotten = seen(state)
+    assert (learned.text, drawn.text, own.text, forgotten.status) == ("learned", "Here:", "own", "error")
+    offered = [["theirs", "learn"], *[["theirs", "draw"]] * 4]
+    assert [each.name for each in model.bound] == [name for names in offered for name in names]
+
+
+async def test_an_agent_with_the_middleware_alone_has_approvals_and_callers() -> None:
+    async with Crib([wipe, whoami], policy=lambda spec, *_: "ask" if spec.name == "wipe" else "allow") as crib:
+        tools = bridge.middleware(crib, caller=lambda config: Caller(config["configurable"]["user"]))
+        calls = (("whoami", {}), ("wipe", {"path": "/"}))
+        agent = create_agent(scripted(*calls), middleware=[tools], checkpointer=InMemorySaver())
+        config: RunnableConfig = {"configurable": {"thread_id": "1", "user": "alice"}}
+        waits = await agent.ainvoke(HELLO, config)
+        assert (waits["__interrupt__"][0].value["tool"], events) == ("wipe", [])
+        state = await agent.ainvoke(Command(resume=True), config)
+        assert ([each.text for each in seen(state)], events) == (["alice", "wiped /"], ["/"])
+
+
 # In
 
 
@@ -167,6 +206,14 @@ def picture() -> list[dict[str, Any]]:
         {"type": "text", "text": "Here:"},
         {"type": "image", "base64": base64.b64encode(PNG).decode(), "mime_type": "image/png"},
     ]
+
+
+def test_annotations_and_tags_are_taken_over() -> None:
+    annotated = StructuredTool.from_function(
+        lambda: "", name="read", description="Read.", tags=["files"], metadata={"readOnlyHint": True, "title": None}
+    )
+    (spec,) = Workbench([annotated]).specs()
+    assert (spec.hints, spec.tags) == (Hints(read_only=True), {"files"})
 
 
 class Kit(BaseToolkit):

@@ -14,6 +14,7 @@ from llama_index.core.workflow import Context, HumanResponseEvent, InputRequired
 
 from toolcrib import Caller, Crib, Workbench, tool
 from toolcrib.bridges import llamaindex as bridge
+from toolcrib.tools import as_tool
 
 
 class Scripted:
@@ -21,11 +22,11 @@ class Scripted:
 
     def __init__(self, *calls: tuple[str, Any]) -> None:
         self.calls = list(calls)
-        self.tools: Any = None
+        self.offered: list[Any] = []
         self.llm = MockFunctionCallingLLM(response_generator=self._reply, is_chat_model=True)
 
     def _reply(self, messages: Sequence[ChatMessage], **options: Any) -> ChatMessage:
-        self.tools = options.get("tools")
+        self.offered.append(options.get("tools"))
         number = sum(message.role == "tool" for message in messages)
         if number < len(self.calls):
             name, arguments = self.calls[number]
@@ -35,8 +36,8 @@ class Scripted:
 
 
 async def run(model: Scripted, tools: Any, answer: str | None = None, **options: Any) -> list[ToolOutput]:
-    agent = FunctionAgent(tools=tools, llm=model.llm, streaming=False)
-    handler = agent.run("Go.", **options)
+    agent = FunctionAgent(tools=tools, llm=model.llm, streaming=False, **options)
+    handler = agent.run("Go.")
     results: list[ToolOutput] = []
     async for event in handler.stream_events():
         if isinstance(event, InputRequiredEvent):
@@ -102,6 +103,21 @@ async def test_the_caller_of_a_run_comes_from_its_context() -> None:
         assert results[1].content == "Context"
         (nobody,) = await run(Scripted(("whoami", {})), bridge.tools(crib, caller=lambda context: context["user"]))
         assert ("Tool 'whoami' is not available now" in nobody.content, nobody.is_error) == (True, True)
+
+
+async def test_an_agent_with_the_retriever_follows_changes_within_a_run() -> None:
+    @tool
+    async def learn() -> str:
+        """Learn to add, and forget to learn."""
+        bench.registry.add(as_tool(add))
+        bench.registry.remove("learn")
+        return "learned"
+
+    bench = Workbench([learn])
+    model = Scripted(("learn", {}), ("add", {"numbers": [1, 2]}), ("learn", {}))
+    learned, added, forgotten = await run(model, None, tool_retriever=bridge.retriever(bench))
+    assert (learned.content, added.content, forgotten.is_error) == ("learned", "3", True)
+    assert [[each.metadata.name for each in tools] for tools in model.offered] == [["learn"], *[["add"]] * 3]
 
 
 # In

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,8 +22,9 @@ from agents import (
 )
 from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from pydantic import BaseModel
 
-from toolcrib import Approve, Call, Caller, Crib, Image, Workbench
+from toolcrib import Approve, Call, Caller, Crib, Data, Image, Workbench
 from toolcrib.bridges import openai_agents as bridge
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
@@ -76,8 +78,8 @@ def asks(*_: Any) -> Any:
 
 @pytest.mark.parametrize("is_approved", [True, False])
 async def test_an_approval_interrupts_the_run(is_approved: bool) -> None:
-    model = Scripted(("wipe", '{"path": "/"}'))
-    agent = Agent("test", model=model, tools=[*bridge.tools(Workbench([wipe], policy=asks))])
+    model, bench = Scripted(("wipe", '{"path": "/"}')), Workbench([wipe], policy=asks)
+    agent = Agent("test", model=model, tools=[*bridge.tools(bench)])
     waits = await Runner.run(agent, "Go.")
     (asked,) = waits.interruptions
     assert (asked.tool_name, events) == ("wipe", [])
@@ -90,6 +92,7 @@ async def test_an_approval_interrupts_the_run(is_approved: bool) -> None:
     assert done.final_output == "done"
     assert model.seen == (["wiped /"] if is_approved else ["Tool execution was not approved."])
     assert events == (["/"] if is_approved else [])
+    assert await bench.pendings() == []
 
 
 async def test_what_the_policy_allows_is_not_asked_for() -> None:
@@ -214,6 +217,26 @@ async def test_their_tools_are_sources() -> None:
     assert (await bench.call("railed", {"path": "a"})).text == "deleted"
     assert (await bench.call("disabled")).shown().code == "unavailable"
     assert (await bench.call("picture")).shown().media == (Image(PNG),)
+
+
+class Length(BaseModel):
+    length: int
+
+
+@function_tool(output_type=Length)
+def count(text: str) -> Length:
+    """Count."""
+    return Length(length=len(text))
+
+
+async def test_what_their_tools_promise_is_taken_over() -> None:
+    bench = Workbench([count, greet])
+    counts, greets = bench.specs()
+    assert counts.output_schema is not None and counts.output_schema["properties"]["length"]["type"] == "integer"
+    assert greets.output_schema is None
+    assert (await bench.call("count", {"text": "four"})).content == (Data('{"length":4}'),)
+    lying = replace(count, output_json_schema={"type": "object", "required": ["width"]})
+    assert (await Workbench([lying]).call("count", {"text": "four"})).shown().code == "invalid_result"
 
 
 @pytest.mark.parametrize("theirs", [delete, guarded])

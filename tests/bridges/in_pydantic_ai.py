@@ -1,5 +1,6 @@
 """Pydantic AI's agents with our tools, and its tools with us. It runs where Pydantic AI is: see test_frameworks.py."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,8 +18,9 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool
 
-from toolcrib import Approve, Call, Caller, Crib, Source, Workbench
+from toolcrib import Approve, Call, Caller, Crib, Data, Image, Source, Text, Workbench
 from toolcrib.bridges import pydantic_ai as bridge
+from toolcrib.core import Hints
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 
@@ -101,6 +103,7 @@ async def test_an_approval_is_the_frameworks_own() -> None:
         results = DeferredToolResults(approvals={asked.tool_call_id: answer})
         done = await agent.run(message_history=waits.all_messages(), deferred_tool_results=results)
         assert (done.output, model.seen[0].content) == ("done", outcome)
+        assert await bench.pendings() == []
     assert events == ["/"]
 
 
@@ -219,6 +222,43 @@ async def test_a_toolset_is_a_source() -> None:
         shown = (await bench.call("picture")).shown()
         assert (shown.text, [each.data for each in shown.media]) == ("Here:", [PNG])
         assert (await bench.call("ask_model")).shown().code is not None
+
+
+async def test_what_their_tools_promise_is_taken_over() -> None:
+    promising: FunctionToolset[Any] = FunctionToolset()
+    running: list[str] = []
+
+    @promising.tool_plain(sequential=True, metadata={"annotations": {"readOnlyHint": True, "title": "Count"}})
+    async def count(text: str) -> ToolReturn[dict[str, int]]:
+        """Count."""
+        running.append(text)
+        await asyncio.sleep(0)
+        assert running == [text], "alone"
+        running.remove(text)
+        return ToolReturn({"length": len(text)}, content=["Drawn:", BinaryContent(PNG, media_type="image/png")])
+
+    @promising.tool_plain
+    def lie() -> int:
+        """Return a text."""
+        return "no number"  # type: ignore[return-value]
+
+    @promising.tool_plain
+    def drawn() -> BinaryContent:
+        """Draw."""
+        return BinaryContent(PNG, media_type="image/png")
+
+    async with Workbench([promising]) as bench:
+        counts, lies, draws = bench.specs()
+        assert (counts.hints, counts.output_schema) == (
+            Hints(read_only=True),
+            {"type": "object", "additionalProperties": {"type": "integer"}},
+        )
+        assert (lies.output_schema, draws.output_schema) == ({"type": "integer"}, None)
+        one, other = await bench.call_many([Call("count", {"text": "a"}), Call("count", {"text": "four"})])
+        assert one.content == (Data('{"length":1}'), Text("Drawn:"), Image(PNG))
+        assert other.content[0] == Data('{"length":4}')
+        assert (await bench.call("lie")).shown().code == "invalid_result"
+        assert (await bench.call("drawn")).content == (Image(PNG),)
 
 
 @pytest.mark.parametrize("name", ["delete", "guarded"])

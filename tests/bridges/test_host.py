@@ -6,7 +6,19 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Approve, Caller, CancellationToken, Crib, Deny, SetupError, Source, ToolSpec, Workbench, tool
+from toolcrib import (
+    AnswerError,
+    Approve,
+    Caller,
+    CancellationToken,
+    Crib,
+    Deny,
+    SetupError,
+    Source,
+    ToolSpec,
+    Workbench,
+    tool,
+)
 from toolcrib.bridges.host import Host, metadata
 from toolcrib.tools import from_work
 from toolcrib.workbench import Ask
@@ -120,6 +132,24 @@ async def test_an_answer_of_the_framework_is_one_of_the_caller() -> None:
     assert "Whoever made the call may not answer it." in waits.text
     assert metadata(waits)["pending"]["message"] == "Really?"
     assert events == ["/"]
+
+
+async def test_a_denial_in_the_framework_is_an_answer_that_has_been_read() -> None:
+    bench = Workbench([wipe], policy=asks)
+    host, path = Host(bench), {"path": "/"}
+    waits = await host.call(None, "wipe", path, "call_1")
+    await host.deny(None, "call_1", "no")
+    assert await bench.pendings() == []
+    with pytest.raises(AnswerError, match="answered and used already, by 'local'"):
+        await bench.answer("call_1", Approve())
+    again = await host.call(None, "wipe", path, "call_2")
+    assert again.status == "pending" and again.pending is not None and waits.pending is not None
+    assert again.pending.id != waits.pending.id
+    await host.call(None, "wipe", {"path": "/etc"}, "call_3")
+    for call_id in ("call_3", "call_4"):  # others have to answer; nothing waits
+        await host.deny(None, call_id, "no")
+    assert [pending.arguments for pending in await bench.pendings()] == ['{"path": "/"}', '{"path": "/etc"}']
+    await Host(Crib([wipe]), lambda _: Caller(nobody=1)).deny(None, "call_1", "")  # type: ignore[call-arg]
 
 
 async def test_whether_a_call_would_ask_never_raises() -> None:

@@ -18,6 +18,7 @@ from typing import Any, get_args, get_type_hints
 import pytest
 
 from toolcrib.auth import OAuth2, Provider
+from toolcrib.bridges import FRAMEWORKS
 from toolcrib.call import Retries
 from toolcrib.formats.format import Format
 from toolcrib.schema.declared import Strict, doc_of
@@ -27,7 +28,7 @@ from toolcrib.workbench.rules import Rule
 from toolcrib.workbench.tables import File, variables
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
-_ROOMS = ("workbench", "auth", "store", "net", "record", "formats", "agent", "serve", "testing")
+_ROOMS = ("workbench", "auth", "store", "net", "record", "formats", "agent", "bridges", "serve", "testing")
 ROOMS = ("toolcrib", *(f"toolcrib.{room}" for room in _ROOMS))
 PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini", "bedrock")
 FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conversation", "read_conversation")
@@ -68,8 +69,16 @@ def source_of(module: str) -> tuple[ast.Module, str]:
 def exports(room: str) -> list[str]:
     """What `__all__` of *room* lists."""
     tree, _ = source_of(room)
-    (listed,) = (node.value for node in tree.body if isinstance(node, ast.Assign) and _names(node) == ["__all__"])
-    return list(ast.literal_eval(listed))
+    (listed,) = (node for node in tree.body if _names(node) == ["__all__"])
+    assert isinstance(listed, ast.Assign | ast.AnnAssign) and listed.value is not None
+    return list(ast.literal_eval(listed.value))
+
+
+def functions_of(module: str) -> list[str]:
+    """The public functions of a bridge. `read` is what an entry point refers to."""
+    tree, _ = source_of(module)
+    names = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
+    return [name for name in names if name != "read" and not name.startswith("_")]
 
 
 def definition(module: str, name: str) -> tuple[str, list[ast.stmt]]:
@@ -198,6 +207,11 @@ def entries() -> Iterator[tuple[str, list[tuple[str, list[ast.stmt]]]]]:
             for module, functions in (("openai", FORMATS), ("mcp", FORMATS_MCP)):
                 whole = [part for name in functions for part in stub(f"{room}.{module}", name)]
                 found.append((f"formats.{module}", whole))
+        if room == "toolcrib.bridges":
+            for framework in FRAMEWORKS:
+                module = f"{room}.{framework}"
+                whole = [part for name in functions_of(module) for part in stub(module, name)]
+                found.append((f"bridges.{framework}", whole))
         yield room, found
 
 

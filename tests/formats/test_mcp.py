@@ -8,6 +8,7 @@ import pytest
 from toolcrib import Audio, Call, Data, File, Image, Result, Text, ToolError, ToolSpec, Workbench, tool
 from toolcrib.core import EPOCH, Hints, Pending
 from toolcrib.formats import mcp
+from toolcrib.tools import from_work
 
 INPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -122,6 +123,17 @@ def test_a_result_is_structured_where_the_tool_promises_it() -> None:
         {"toolcrib/error": {"code": "invalid_arguments", "retry": "changed"}},
     )
     assert "structuredContent" not in failed
+
+
+async def test_an_image_beside_a_promised_value_leaves_it_structured() -> None:
+    async def work(arguments: Any, context: Any) -> Any:
+        return [arguments, "seen", Image(b"\x01")]
+
+    spec = ToolSpec("look", "", INPUT, INPUT)
+    result = await Workbench([from_work(spec, work, home=__name__)]).call("look", {"n": 1})
+    assert result.content == (Data('{"n":1}'), Text("seen"), Image(b"\x01"))
+    output = mcp.call_result(result, spec.output_schema)
+    assert (output["structuredContent"], output["isError"], len(output["content"])) == ({"n": 1}, False, 3)
 
 
 def test_a_result_that_breaks_its_promise_has_failed_and_shows_what_it_may() -> None:

@@ -15,10 +15,11 @@ def spec(name: str, *, strict: bool | None = None, **schema: Any) -> ToolSpec:
     return ToolSpec(name, f"Does {name}.", {"type": "object", "additionalProperties": False, **schema}, strict=strict)
 
 
-ODD = ["math.add", "math_add", "math/add", "7zip", "größe", "a" * 80, "a" * 81, "", "ok", "math add"]
+ODD = ["math.add", "math_add", "math/add", "7zip", "größe", "a" * 80, "a" * 81, "", "ok", "math add", "a-b", "import"]
+PYTHON = Accepts(name="Python", source="", names=r"(?!import\Z)[A-Za-z_][A-Za-z0-9_]{0,63}")
 
 
-@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP], ids=lambda accepts: accepts.name)
+@pytest.mark.parametrize("accepts", [OPENAI, ANTHROPIC, GEMINI, BEDROCK, MCP, PYTHON], ids=lambda accepts: accepts.name)
 def test_every_name_is_one_that_the_provider_takes_and_leads_back(accepts: Accepts) -> None:
     specs = [spec(name) for name in ODD]
     offered = offer(specs, accepts)

@@ -17,6 +17,7 @@ FRAMEWORKS = {  # the package that each needs, and the extra that brings it
     "llamaindex": ("llama_index", "llamaindex"),
     "openai_agents": ("agents", "openai-agents"),
     "pydantic_ai": ("pydantic_ai", "pydantic-ai"),
+    "smolagents": ("smolagents", "smolagents"),
 }
 
 __all__: list[str] = []

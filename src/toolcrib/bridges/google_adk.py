@@ -1,5 +1,6 @@
 """Google's Agent Development Kit: a workbench as a toolset of its agents, and its tools and toolsets as sources."""
 
+from dataclasses import replace
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -9,7 +10,7 @@ from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
-from google.genai.types import FunctionDeclaration
+from google.genai.types import FunctionDeclaration, Part
 
 from ..core import Approve, Context, Data, DefinitionError, Deny, Result, Source, ToolError, ToolSpec
 from ..formats.accepts import GEMINI
@@ -18,7 +19,7 @@ from ..formats.offer import Offered
 from ..tools import LoadProblem
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench
-from .foreign import approve, closed, tool_of
+from .foreign import approve, closed, hints_of, tool_of
 from .host import CallerOf, Host, metadata
 
 # Out
@@ -76,14 +77,17 @@ class _Tool(BaseTool):
 
 
 def _response(result: Result[Any]) -> dict[str, Any]:
+    """What a model reads of *result*. The ADK makes the media in it parts of the function response."""
     shown = result.shown()
     if shown.is_error:
         return {"error": shown.text, "code": shown.code}
     match result.content:
         case (Data() as only,):
-            data = {"result": json_value(only)}
+            data: dict[str, Any] = {"result": json_value(only)}
         case _:
-            data = {"result": result.text}
+            data = {"result": shown.text}
+    if shown.media:
+        data["media"] = [Part.from_bytes(data=each.data, mime_type=each.media_type) for each in shown.media]
     notes = metadata(result)
     return {**data, "repairs": notes["repairs"]} if "repairs" in notes else data
 
@@ -138,7 +142,13 @@ class ToolsetSource(Source):
         schema: Any = declared.parameters_json_schema
         if schema is None and declared.parameters is not None:
             schema = declared.parameters.json_schema.model_dump(mode="json", exclude_none=True)
-        spec = ToolSpec(declared.name or theirs.name, declared.description or "", closed(schema or {}))
+        annotations = getattr(getattr(theirs, "raw_mcp_tool", None), "annotations", None)
+        spec = ToolSpec(
+            declared.name or theirs.name,
+            declared.description or "",
+            closed(schema or {}),
+            hints=replace(hints_of(annotations), long_running=theirs.is_long_running or None),
+        )
 
         async def work(arguments: dict[str, Any], context: Context) -> Any:
             run = await self._context(context)

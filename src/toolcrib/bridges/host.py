@@ -2,7 +2,8 @@
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -85,6 +86,10 @@ class Host:
             self._benches.popitem(last=False)  # what it has open is the crib's to close
         return bench
 
+    def specs(self) -> Sequence[ToolSpec]:
+        """What there is before a run: of a crib, the tools of all callers."""
+        return self.tools.specs() if isinstance(self.tools, Workbench) else self.tools.registry.specs()
+
     def offer(self, context: Any = None, accepts: Accepts = ANY) -> Offer:
         """The tools of the run with *context* as its framework sends them."""
         return self.offer_of(self.bench(context).specs(), accepts)
@@ -164,6 +169,20 @@ class Host:
             message = f"Tool '{call.tool}' is not available now: {type(error).__name__}. The detail is in the log."
             return error_result(call, ToolError(message, "unavailable"), started_at)
         return result
+
+    async def deny(self, context: Any, call_id: str, reason: str) -> None:
+        """Note that a person has denied the call *call_id* in the framework, which has told its model. Never raises.
+
+        Where they may not answer, or another process has asked, it goes on waiting.
+        """
+        try:
+            bench = self.bench(context)
+            with suppress(AnswerError):
+                pending = await bench.answer(call_id, Deny(reason))
+                # It has been read: the same call made again is asked for anew.
+                await self._crib.pending.store.take(pending.digest, pending.kind, pending.key, now=bench.now())
+        except Exception as error:
+            log_failure("A denial could not be stored", error, self._crib.redaction)
 
 
 def metadata(result: Result[Any]) -> Mapping[str, Any]:

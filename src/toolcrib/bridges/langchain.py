@@ -1,7 +1,7 @@
 """LangChain and LangGraph: a workbench as tools, and LangChain's tools and toolkits as sources."""
 
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
@@ -10,10 +10,14 @@ from pydantic import PrivateAttr, ValidationError
 
 from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec
 from ..formats.content import media_content
+from ..formats.offer import Offer
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
-from .foreign import closed, problems, tool_of
+from .foreign import closed, hints_of, problems, tool_of
 from .host import CallerOf, Host, metadata
+
+if TYPE_CHECKING:
+    from langchain.agents.middleware import AgentMiddleware
 
 # Out
 
@@ -24,12 +28,28 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
     Of a crib, *caller* gives the caller of a run by its RunnableConfig:
     `caller=lambda config: Caller(config["configurable"]["user"])`. In a graph with a checkpointer, a call that waits
     for an approval interrupts; `Command(resume=True)` approves it, `False` or a text denies it. Elsewhere the model is
-    told that it waits. The list is of the tools that are there now: start a workbench before whose sources connect.
+    told that it waits. The list is of the tools that are there now: start a workbench before whose sources connect. An
+    agent of `create_agent` follows changes with `middleware` in place of it.
     """
     host = Host(tools, caller)
-    specs = tools.specs() if isinstance(tools, Workbench) else tools.registry.specs()
+    return _made(host, host.offer_of(host.specs()))
+
+
+def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "AgentMiddleware[Any, Any, Any]":
+    """*tools* for an agent that follows their changes: `create_agent(model, middleware=[middleware(bench)])`.
+
+    At each step, a model is offered the tools that the caller of the run has then, beside those of the agent. The rest
+    is as in `tools`.
+    """
+    from .langchain_agent import Offering
+
+    host = Host(tools, caller)
+    return Offering(lambda config: _made(host, host.offer(config)))
+
+
+def _made(host: Host, offered: Offer) -> list[BaseTool]:
     made: list[BaseTool] = []
-    for tool in host.offer_of(specs).tools:
+    for tool in offered.tools:
         one = _WorkbenchTool(
             name=tool.name,
             description=tool.description,
@@ -138,7 +158,8 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
             raise ToolError(problems(theirs.name, error), "invalid_arguments") from None
         return _content_of(theirs.name, value)
 
-    spec = ToolSpec(theirs.name, theirs.description, closed(schema), tags=frozenset(theirs.tags or ()))
+    hints, tags = hints_of(theirs.metadata), frozenset(theirs.tags or ())  # where adapters of MCP have annotations
+    spec = ToolSpec(theirs.name, theirs.description, closed(schema), hints=hints, tags=tags)
     return tool_of(spec, work)
 
 

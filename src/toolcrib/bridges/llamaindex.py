@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from llama_index.core.base.llms.types import AudioBlock, DocumentBlock, ImageBlock, TextBlock
+from llama_index.core.objects.base import ObjectRetriever
 from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata, ToolOutput
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
 from llama_index.core.tools.types import adapt_to_async_tool
@@ -28,11 +29,33 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool
     Of a crib, *caller* gives the caller of a run by its workflow Context. With *wait*, a call that waits for an
     approval sends an InputRequiredEvent, and goes on with a HumanResponseEvent that has its `pending_id`: the response
     "yes" approves it, any other denies it. Otherwise the model reads that it waits. The list is of the tools that are
-    there now.
+    there now; `retriever` follows changes.
     """
-    host = Host(tools, caller)
-    specs = tools.specs() if isinstance(tools, Workbench) else tools.registry.specs()
-    return [_Tool(host, tool, wait=wait) for tool in host.offer_of(specs).tools]
+    return _listed(Host(tools, caller), wait)
+
+
+def retriever(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool = False) -> ObjectRetriever[Any]:
+    """*tools* for an agent that follows their changes: `FunctionAgent(tool_retriever=retriever(bench), llm=llm)`.
+
+    It gives all that are there at each step, whatever is asked for. The rest is as in `tools`.
+    """
+    return _Retriever(Host(tools, caller), wait)
+
+
+class _Retriever(ObjectRetriever[Any]):
+    def __init__(self, host: Host, wait: bool) -> None:
+        self._host = host
+        self._wait = wait
+
+    def retrieve(self, str_or_query_bundle: Any) -> list[Any]:
+        return _listed(self._host, self._wait)
+
+    async def aretrieve(self, str_or_query_bundle: Any) -> list[Any]:
+        return _listed(self._host, self._wait)
+
+
+def _listed(host: Host, wait: bool) -> list[BaseTool]:
+    return [_Tool(host, tool, wait=wait) for tool in host.offer_of(host.specs()).tools]
 
 
 class _Metadata(ToolMetadata):

@@ -17,7 +17,7 @@ from ..formats.content import media_content
 from ..formats.offer import Offered
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench
-from .foreign import approve, closed, data_url, from_data_url, tool_of
+from .foreign import approve, closed, data_url, from_data_url, hints_of, promise, tool_of
 from .host import CallerOf, Host
 
 # Out
@@ -34,8 +34,7 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Fu
     made: list[FunctionTool] = []
 
     def refresh() -> None:
-        specs = tools.specs() if isinstance(tools, Workbench) else tools.registry.specs()
-        made[:] = [_function_tool(host, tool) for tool in host.offer_of(specs, RESPONSES).tools]
+        made[:] = [_function_tool(host, tool) for tool in host.offer_of(host.specs(), RESPONSES).tools]
 
     refresh()
     tools.registry.on_change(refresh)
@@ -125,6 +124,8 @@ def _tool(theirs: FunctionTool) -> CoreTool[..., Any]:
         theirs.name,
         theirs.description,
         closed(theirs.params_json_schema),
+        promise(theirs.output_json_schema),
+        hints=hints_of(theirs.mcp_annotations),
         strict=theirs.strict_json_schema or None,
         timeout_s=theirs.timeout_seconds,
     )

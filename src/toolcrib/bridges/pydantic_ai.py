@@ -9,17 +9,31 @@ from typing import Any, Self
 from pydantic import ValidationError
 from pydantic_ai import RunContext, RunUsage, Tool
 from pydantic_ai.exceptions import ApprovalRequired, CallDeferred, ModelRetry, ToolFailed
-from pydantic_ai.messages import BinaryContent, ToolReturn
+from pydantic_ai.messages import BinaryContent, ToolReturn, ToolReturnPart
 from pydantic_ai.models.function import FunctionModel
 from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
-from ..core import Approve, Audio, Context, Data, DefinitionError, File, Image, Result, Source, ToolError, ToolSpec
+from ..core import (
+    Approve,
+    Audio,
+    Context,
+    Data,
+    DefinitionError,
+    File,
+    Image,
+    Result,
+    Semaphore,
+    Source,
+    Text,
+    ToolError,
+    ToolSpec,
+)
 from ..formats.content import json_value, media_content
 from ..tools import LoadProblem
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
-from .foreign import approve, closed, problems, tool_of
+from .foreign import approve, closed, hints_of, problems, promise, tool_of
 from .host import CallerOf, Host, metadata
 
 # Out
@@ -84,6 +98,9 @@ class WorkbenchToolset(AbstractToolset[Any]):
         await self._host.leave()
 
     async def get_tools(self, ctx: RunContext[Any]) -> dict[str, ToolsetTool[Any]]:
+        for part in ctx.messages[-1].parts if ctx.messages else ():
+            if isinstance(part, ToolReturnPart) and part.outcome == "denied":
+                await self._host.deny(ctx, part.tool_call_id, str(part.content))
         return {
             tool.name: ToolsetTool(
                 toolset=self,
@@ -155,6 +172,7 @@ class ToolsetSource(Source):
         self._given = toolset
         self._toolset = toolset
         self._tools: list[CoreTool[..., Any]] = []
+        self._alone = Semaphore(1)
         if type(toolset) is FunctionToolset:  # which need not be entered for that
             with suppress(Exception):  # of what prepares a tool for a run
                 self._take(sync.run(toolset.get_tools(_run_context(None))))
@@ -196,6 +214,8 @@ class ToolsetSource(Source):
             of.name,
             of.description or "",
             closed(of.parameters_json_schema),
+            _promise(of),
+            hints=hints_of((of.metadata or {}).get("annotations")),
             strict=of.strict,
             timeout_s=of.timeout,
         )
@@ -203,7 +223,9 @@ class ToolsetSource(Source):
         async def work(arguments: dict[str, Any], context: Context) -> Any:
             return await self._call(of, arguments, context)
 
-        return tool_of(spec, work, self)
+        made = tool_of(spec, work, self)
+        made.lock = self._alone if of.sequential else None
+        return made
 
     async def _call(self, of: ToolDefinition, arguments: dict[str, Any], context: Context) -> Any:
         is_approved = of.kind == "unapproved"
@@ -238,6 +260,12 @@ class ToolsetSource(Source):
                 raise ToolError(problems(of.name, error), "invalid_arguments") from None
 
 
+def _promise(of: ToolDefinition) -> Mapping[str, Any] | None:
+    """The output schema of *of*; None where it is of media, and of MCP's tools, whose results do not come as it has."""
+    is_media = '"base64url"' in json.dumps(of.return_schema)
+    return None if is_media or "task" in (of.metadata or {}) else promise(of.return_schema)
+
+
 def _run_context(context: Context | None, *, name: str | None = None, is_approved: bool = False) -> RunContext[Any]:
     deps = None if context is None else context.variables.get("deps")
     return RunContext(
@@ -260,7 +288,8 @@ def _content_of(value: Any) -> Any:
     """What a tool of Pydantic AI returned, as a tool of ours would have."""
     if isinstance(value, ToolReturn):
         extra = value.content if isinstance(value.content, list | tuple) else [value.content] if value.content else []
-        parts = [_content_of(value.return_value), *map(_content_of, extra)]
+        shown = (Text(each) if isinstance(each, str) else _content_of(each) for each in extra)
+        parts = [_content_of(value.return_value), *shown]
         return parts[0] if len(parts) == 1 else parts
     if isinstance(value, BinaryContent):
         return media_content(value.media_type, value.data)

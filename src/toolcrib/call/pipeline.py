@@ -30,6 +30,7 @@ from ..core import (
     ToolError,
     content_of,
     current_deadline,
+    has_parts,
     log_failure,
     moment,
     redacted_content,
@@ -228,7 +229,7 @@ def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Con
     Raises ToolError `invalid_result` for what is not as expected or has no JSON form, and the error of a failed Result.
     """
     expected = tool.spec.output_schema
-    if expected is None:
+    if expected is None or (type(value) in (list, tuple) and has_parts(value)):
         content = content_of(value, tool.encode)
     elif type(value) is str:
         if expected.get("type") != "string":

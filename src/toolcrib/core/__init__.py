@@ -86,7 +86,7 @@ from .protocols import (
 )
 from .record import CallRecord
 from .redaction import Redaction, redacted, redacted_content, redacted_data, redacted_json
-from .result import Repair, Result, Shown, Status, content_of
+from .result import Repair, Result, Shown, Status, content_of, has_parts
 from .semaphore import (
     Deadlock,
     Permit,
@@ -224,6 +224,7 @@ __all__ = [
     "held_permits",
     "finish_in_thread",
     "finished",
+    "has_parts",
     "in_thread",
     "is_handle",
     "is_source",

@@ -1,6 +1,6 @@
 """How a call ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -134,6 +134,11 @@ def content_of(value: Any, encode: Callable[[Any], str]) -> tuple[Content, ...]:
         return value.content
     if isinstance(value, _READY):
         return (value,)
-    if type(value) in (list, tuple) and not _READY_SET.isdisjoint(map(type, value)):
+    if type(value) in (list, tuple) and has_parts(value):
         return tuple(inner for part in value for inner in content_of(part, encode))
     return (Data(encode(value)),)
+
+
+def has_parts(value: Iterable[Any]) -> bool:
+    """Whether the list *value* has content in it."""
+    return not _READY_SET.isdisjoint(map(type, value))

@@ -75,6 +75,12 @@ def tool_definition(
     return {key: value for key, value in members.items() if value is not None}
 
 
+def hints(annotations: Mapping[str, Any]) -> Hints:
+    """What MCP's *annotations* say of the effects of a tool."""
+    found = ((ours, annotations.get(theirs)) for theirs, ours in _HINTS.items())
+    return Hints(**{name: value for name, value in found if isinstance(value, bool)})
+
+
 def annotations(hints: Hints) -> dict[str, bool]:
     """The hints that are set, by MCP's names."""
     return {name: value for name, hint in _HINTS.items() if (value := getattr(hints, hint)) is not None}
@@ -152,10 +158,11 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 def _structured(schema: Mapping[str, Any], content: tuple[Content, ...]) -> dict[str, Any]:
     """The structured content, made of what may be shown. Raises ValueError where it does not match *schema*."""
     value: Any
-    match content:
-        case (Data() as data,):
-            value = from_json(data.json, allow_inf_nan=False)
-        case (Text(text),):
+    kind = Data if any(isinstance(part, Data) for part in content) else Text
+    match [part for part in content if isinstance(part, kind)]:
+        case [Data() as only]:
+            value = from_json(only.json, allow_inf_nan=False)
+        case [Text(text)]:
             value = encodable(text)
         case _:
             raise ValueError

@@ -185,7 +185,9 @@ def _fitting(tool: str, accepts: Accepts) -> str:
         name = f"_{name}"
     if len(name) > accepts.name_length:
         name = f"{name[: accepts.name_length - 9]}_{hashlib.sha256(tool.encode()).hexdigest()[:8]}"
-    return name
+    of_python = name.replace("-", "_")  # where it has to be an identifier, and no keyword
+    candidates = (name, of_python, f"{of_python}_")
+    return next((each for each in candidates if re.fullmatch(accepts.names, each)), name)
 
 
 def _lifted(arguments: str | Mapping[str, Any] | None, lift: Lift) -> str | Mapping[str, Any] | None:

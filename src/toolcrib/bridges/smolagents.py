@@ -1,0 +1,155 @@
+"""smolagents: a workbench as tools of its agents, and its tools and tool collections as sources.
+
+An agent that calls a tool expects it to raise: it shows the model what was raised, and goes on.
+"""
+
+import io
+import keyword
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from PIL import Image as Pillow
+from smolagents import Tool, ToolCollection
+from smolagents.agent_types import AgentType
+from smolagents.tools import AUTHORIZED_TYPES
+
+from ..core import Context, Data, DefinitionError, Image, Result, ToolError, ToolSpec, in_thread
+from ..formats.accepts import GEMINI
+from ..formats.content import json_value
+from ..formats.offer import Offered
+from ..tools import Tool as CoreTool
+from ..workbench import Workbench, sync
+from .foreign import closed, promise, tool_of
+from .host import Host
+
+_ACCEPTS = replace(
+    GEMINI,  # a common ground of models
+    name="smolagents",
+    source="smolagents.tools.Tool.validate_arguments: each input has a type; a tool's name is one of Python's",
+    references=False,
+    recursion="none",
+    names=rf"(?!(?:{'|'.join(keyword.kwlist)})\Z)[A-Za-z_][A-Za-z0-9_]{{0,63}}",
+)
+
+# Out
+
+
+def tools(bench: Workbench) -> list[Tool]:
+    """The tools that *bench* has now: `ToolCallingAgent(tools=tools(bench), model=model)`, or a CodeAgent.
+
+    smolagents has no context of a run: of a crib, give the workbench of the caller, `crib.workbench(Caller("alice"))`.
+    """
+    host = Host(bench)
+    return [_Tool(host, tool) for tool in host.offer(accepts=_ACCEPTS).tools]
+
+
+class _Tool(Tool):
+    skip_forward_signature_validation = True
+
+    def __init__(self, host: Host, tool: Offered) -> None:
+        self.name, self.description = tool.name, tool.description
+        self.inputs = _inputs(tool.schema)
+        output = tool.spec.output_schema
+        kind = None if output is None else output.get("type")
+        self.output_type = kind if isinstance(kind, str) and kind in AUTHORIZED_TYPES else "any"
+        if output is not None and kind == "object":
+            self.output_schema = dict(output)
+        self._host = host
+        super().__init__()
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The value of the result, for the code of an agent. Raises the ToolError of a call that failed, or waits."""
+        given = {**dict(zip(self.inputs, args, strict=False)), **kwargs}
+        # What is left out is None here.
+        given = {name: value for name, value in given.items() if value is not None or not self._may_leave_out(name)}
+        result = sync.run(self._host.call(None, self.name, given, accepts=_ACCEPTS))
+        shown = result.shown()
+        if shown.is_error:
+            raise ToolError(shown.text)
+        return _value_of(result)
+
+    def _may_leave_out(self, name: str) -> bool:
+        return bool(self.inputs.get(name, {}).get("nullable"))
+
+
+def _inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The properties of *schema* as smolagents has them: each with one type or several, and nullable if optional."""
+    required = schema.get("required", ())
+    made: dict[str, Any] = {}
+    for name, of in schema.get("properties", {}).items():
+        one = {"description": "", **_typed(of)}
+        made[name] = one if name in required else {**one, "nullable": True}
+    return made
+
+
+def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
+    if "type" in of:
+        return dict(of)
+    rest = {key: value for key, value in of.items() if key != "anyOf"}
+    branches = [branch for branch in of.get("anyOf", ()) if branch != {"type": "null"}]
+    if len(branches) == 1:
+        return {**rest, **_typed(branches[0]), "nullable": True}
+    types = [branch.get("type") for branch in branches]
+    return {**rest, "type": types if types and all(isinstance(each, str) for each in types) else "any"}
+
+
+def _value_of(result: Result[Any]) -> Any:
+    match result.content:
+        case (Data() as only,):
+            return json_value(only)
+        case (Image(data=data),):
+            try:
+                with Pillow.open(io.BytesIO(data)) as picture:
+                    return picture.copy()
+            except Exception:
+                return result.text
+        case _:
+            return result.text
+
+
+# In
+
+
+def read(value: Any) -> list[CoreTool[..., Any]] | None:
+    """The tools of *value*, a tool or a collection of smolagents; None for anything else."""
+    if isinstance(value, ToolCollection):
+        return [_tool(each) for each in value.tools]
+    return [_tool(value)] if isinstance(value, Tool) else None
+
+
+def _tool(theirs: Tool) -> CoreTool[..., Any]:
+    async def work(arguments: dict[str, Any], context: Context) -> Any:
+        return _content_of(await in_thread(lambda: theirs(**arguments)))
+
+    spec = ToolSpec(theirs.name, theirs.description, _schema(theirs), promise(theirs.output_schema))
+    made = tool_of(spec, work)
+    made.at_deadline = "left_running"
+    return made
+
+
+def _schema(theirs: Tool) -> dict[str, Any]:
+    properties = {name: _property(theirs.name, name, of) for name, of in theirs.inputs.items()}
+    required = [name for name, of in theirs.inputs.items() if not of.get("nullable")]
+    return closed({"properties": properties, "required": required})
+
+
+def _property(tool: str, name: str, of: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = [of["type"]] if isinstance(of["type"], str) else list(of["type"])
+    if not {"image", "audio"}.isdisjoint(kinds):
+        raise DefinitionError(f"Tool '{tool}' takes an image or sound as '{name}', which no call in JSON has.")
+    rest = {key: value for key, value in of.items() if key not in ("type", "nullable")}
+    if "any" in kinds:
+        return rest
+    kinds += ["null"] if of.get("nullable") and "null" not in kinds else []
+    return {"type": kinds[0] if len(kinds) == 1 else kinds, **rest}
+
+
+def _content_of(value: Any) -> Any:
+    """What a tool returned, as a tool of ours would have."""
+    raw = value.to_raw() if isinstance(value, AgentType) else value
+    if isinstance(raw, Pillow.Image):
+        made = io.BytesIO()
+        raw.save(made, format="PNG")
+        return Image(made.getvalue())
+    return raw
