@@ -354,7 +354,7 @@ async def states(world: World) -> None:
 # The broker
 
 
-@door("CredentialBroker.authorize")
+@door("CredentialBroker.authorize", "CredentialBroker.has_granted")
 async def authorize(world: World) -> None:
     for caller in (
         BOB,
@@ -371,6 +371,7 @@ async def authorize(world: World) -> None:
             Secret("example"),
         ):
             await world.refused(world.broker.authorize([required], caller, Call("read")))
+            assert not (isinstance(required, ToolAuth) and await world.broker.has_granted(required, caller))
 
 
 @door("CredentialBroker.save", "CredentialBroker.revoke", "CredentialBroker.settle")
@@ -394,6 +395,7 @@ async def owners(world: World) -> None:
         "CredentialBroker.missing",
         "CredentialBroker.scopes_of",
         "CredentialBroker.flow",
+        "CredentialBroker.client_document",
     ),
 )
 async def tables(world: World) -> None:
@@ -401,6 +403,8 @@ async def tables(world: World) -> None:
     world.see(
         needed, world.broker.missing("example"), world.broker.scopes_of(needed), world.broker.flow(needed), world.broker
     )
+    world.broker.client_document_url = "https://h/auth/client.json"
+    world.see(world.broker.client_document())
     for name in NAMES:
         await world.broker.discover(name)  # only what begins with "mcp:" is looked for
         with suppress(*REFUSALS):
@@ -516,7 +520,7 @@ async def running_tool(world: World) -> None:
 # Web
 
 
-@door("GET /auth/callback", "GET /auth/secret", "POST /auth/secret")
+@door("GET /auth/callback", "GET /auth/secret", "POST /auth/secret", "GET /auth/client.json")
 async def pages(world: World) -> None:
     state, _ = await world.state_of()
     secret_state, _ = await world.state_of("use")
@@ -532,6 +536,7 @@ async def pages(world: World) -> None:
                 ]
                 assert {answer.status_code for answer in answers} == {403}
                 world.see(*(answer.text for answer in answers))
+            world.see((await browser.get("/auth/client.json", params={"state": state})).text)
     assert (await world.crib.workbench(Caller("ada", "fresh", "t1")).call("use")).status == "pending"
 
 

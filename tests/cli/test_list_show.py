@@ -57,6 +57,15 @@ def test_what_loads_is_listed_beside_what_does_not(toolcrib: Run, folder: Path) 
     assert [line[: len(begin)] for line, begin in zip(said, begins, strict=True)] == begins
 
 
+def test_a_server_that_cannot_be_reached_is_named_with_the_reason_once(toolcrib: Run) -> None:
+    done = toolcrib("list", "tools.py", "mcp:no-such-server --stdio")
+    assert done.stdout.startswith("add\t")
+    assert (done.returncode, done.stderr.splitlines()[1:]) == (
+        1,
+        ["Not loaded: no-such-server --stdio: there is no command 'no-such-server'."],
+    )
+
+
 def test_without_a_source_the_command_says_what_one_is(toolcrib: Run) -> None:
     done = toolcrib("list")
     assert (done.returncode, done.stdout) == (2, "")

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from toolcrib import Audio, Context, Crib, File, Image, Text, ToolError, ToolSpec, tool
-from toolcrib.serve import Form, Roots, Sample, ask_client, client_can, serve_http, serve_stdio
+from toolcrib.serve import Form, Roots, Sample, ask_client, client_can, close_stream, serve_http, serve_stdio
 from toolcrib.tools import from_schema
 from toolcrib.workbench import PromptMessage
 
@@ -107,6 +107,14 @@ async def test_tool_with_progress(context: Context) -> str:
         context.progress(done, 100)
         await asyncio.sleep(0.05)
     return "Done."
+
+
+@tool
+async def test_reconnection() -> str:
+    """Let go of the connection, and answer when the client comes back."""
+    await close_stream()
+    await asyncio.sleep(0.05)
+    return "Reconnected."
 
 
 @tool

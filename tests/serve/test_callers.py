@@ -84,6 +84,23 @@ async def test_a_request_that_cannot_be_identified_is_refused_and_logged(caplog:
     assert "Bearer nobody" not in caplog.text  # it may be a key of another service
 
 
+async def test_one_caller_has_one_workbench_behind_both_doors() -> None:
+    async with (
+        served(Crib([Counter])) as url,
+        client(url, "Bearer a", "2026-07-28") as mcp,
+        httpx2.AsyncClient(headers={"Authorization": "Bearer a"}) as http,
+    ):
+
+        async def over_http(**headers: str) -> object:
+            answer = await http.post(f"{url[: -len('/mcp')]}/api/tools/increment/call", json={}, headers=headers)
+            return answer.json()["content"][0]["data"]
+
+        assert (await mcp.call_tool("increment")).structured_content == {"result": 1}
+        assert await over_http() == 2
+        assert (await mcp.call_tool("increment")).structured_content == {"result": 3}
+        assert await over_http(Authorization="Bearer b") == 1
+
+
 def _stops(each: object) -> bool:
     return isinstance(each, asyncio.Task) and each.get_coro().__qualname__ == "Workbench.stop"
 

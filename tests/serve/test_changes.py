@@ -7,7 +7,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import AsyncIterator, Callable
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -343,7 +343,7 @@ def test_a_change_after_the_loop_of_a_server_has_gone_is_a_change_like_any_other
 
 async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(caplog: pytest.LogCaptureFixture) -> None:
     class Gone:
-        _connection = SimpleNamespace(exit_stack=ExitStack())
+        _connection = SimpleNamespace(exit_stack=AsyncExitStack(), state={})
 
         async def send_tool_list_changed(self) -> None:
             raise OSError("the line is dead")
@@ -357,9 +357,11 @@ async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(cap
 
     caplog.set_level("DEBUG", "toolcrib")
     crib, connected = Crib([add]), Connected()
-    async with following(Callers(crib, local_caller)) as changes:
-        changes.add(cast(Any, Gone()))
-        changes.add(cast(Any, connected))
+    callers = Callers(crib, local_caller)
+    bench = await callers.workbench(None)
+    async with following(callers) as changes:
+        changes.add(cast(Any, Gone()), bench)
+        changes.add(cast(Any, connected), bench)
         crib.registry.add(double)
         await asyncio.wait_for(connected.told.wait(), 60)
     logged = [(record.getMessage(), record.exc_info and str(record.exc_info[1])) for record in caplog.records]

@@ -40,6 +40,7 @@ class Server:
     def __init__(self, mode: str, state: str) -> None:
         self.mode, self.state = mode, Path(state) if state else None
         self.tools = [tool("echo", inputSchema=NUMBER), *self.more()]
+        self.followed: set[str] = set()
 
     def more(self) -> list[dict[str, Any]]:
         match self.mode:
@@ -81,6 +82,13 @@ class Server:
                 case "changes":
                     self.tools = [tool("echo", description="Now something else.", inputSchema=NUMBER), tool("added")]
                     send(method="notifications/tools/list_changed")
+                case "reports" if arguments["n"] == 0:
+                    os._exit(3)
+                case "reports":
+                    for uri in sorted(self.followed):
+                        send(method="notifications/resources/updated", params={"uri": uri})
+                    send(method="notifications/resources/list_changed")
+                    send(method="notifications/prompts/list_changed")
                 case "environment":
                     return text(json.dumps(dict(os.environ)))
                 case "cancelled" if self.state is not None:
@@ -124,7 +132,7 @@ class Server:
             number, params = message.get("id"), message.get("params") or {}
             match message.get("method"):
                 case "initialize":
-                    capabilities = {"tools": {"listChanged": True}, "resources": {}, "prompts": {}}
+                    capabilities = {"tools": {"listChanged": True}, "resources": {"subscribe": True}, "prompts": {}}
                     info = {"name": "own", "version": "1"}
                     result: Any = {"protocolVersion": "2025-11-25", "capabilities": capabilities, "serverInfo": info}
                 case "tools/list":
@@ -135,6 +143,12 @@ class Server:
                     result = {"resources": [{"uri": "own:a", "name": "a", "mimeType": "text/plain"}]}
                 case "resources/read":
                     result = {"contents": [{"uri": params["uri"], "text": "what it says"}]}
+                case "resources/subscribe":
+                    self.followed.add(params["uri"])
+                    result = {}
+                case "resources/unsubscribe":
+                    self.followed.remove(params["uri"])
+                    result = {}
                 case "prompts/list":
                     result = {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
                 case "prompts/get":

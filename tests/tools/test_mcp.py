@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Call, Input, LoadError, Text, Workbench, tool
+from toolcrib.core import OffersChange
 from toolcrib.tools import load
 from toolcrib.tools.mcp_transports import Command, LastWords, process
 from toolcrib.tools.remote import command_source, remote_source, url_source
@@ -192,13 +193,12 @@ async def test_no_process_is_left_by_a_session_that_is_cancelled_again_while_it_
 
 
 def _child_of(pid: int) -> str:
-    children = [
-        each.name
-        for each in Path("/proc").iterdir()
-        if each.name.isdigit()
-        and SERVER in (each / "cmdline").read_text()
-        and f") S {pid} " in (each / "stat").read_text()
-    ]
+    children = []
+    for each in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            state, parent = (each / "stat").read_text().rpartition(") ")[2].split()[:2]
+            if SERVER in (each / "cmdline").read_text() and state != "Z" and parent == str(pid):
+                children.append(each.name)
     return children[0]
 
 
@@ -242,6 +242,34 @@ async def test_resources_and_prompts_are_there_to_be_passed_on() -> None:
         assert (prompt.name, prompt.arguments[0].required) == ("greet", True)
         (message,) = await source.get_prompt("greet", {"who": "Ann"})
         assert (message.role, message.content) == ("user", Text("Hello Ann"))
+
+
+async def test_changes_of_what_is_offered_are_reported_and_updates_of_what_is_followed_also_by_its_next_session() -> (
+    None
+):
+    source = server("reports")
+    seen: list[OffersChange] = []
+    lists = [OffersChange("resources"), OffersChange("prompts")]
+    async with Workbench([source]) as bench:
+        await bench.call("echo", {"n": 1})
+        source.on_offers_change(seen.append)
+        await source.follow_resource("own:a")
+        await source.follow_resource("own:a")
+        await bench.call("echo", {"n": 1})
+        await until(lambda: len(seen) == 3)
+        assert seen == [OffersChange("resources", "own:a"), *lists]
+        await source.unfollow_resource("own:a")
+        await bench.call("echo", {"n": 0})  # it ends, and is started again
+        await until(lambda: len(seen) == 5)
+        assert seen[3:] == lists
+        await until(lambda: not bench.problems)
+        await bench.call("echo", {"n": 1})
+        await until(lambda: len(seen) == 8)
+        assert seen[5:] == seen[:3]
+        await source.unfollow_resource("own:a")
+        await bench.call("echo", {"n": 1})
+        await until(lambda: len(seen) == 10)
+        assert seen[8:] == lists
 
 
 def test_text_that_names_a_server(tmp_path: Path) -> None:

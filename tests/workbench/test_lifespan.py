@@ -82,9 +82,7 @@ async def test_a_start_that_fails_costs_its_own_tools_until_it_succeeds(caplog: 
         result = await bench.call("ping")
         assert result.error is not None
         assert result.error.code == "unavailable"
-        assert [problem.reason for problem in bench.problems] == [
-            "The source Remote could not be started: ConnectionError: no route to the server"
-        ]
+        assert [problem.reason for problem in bench.problems] == ["ConnectionError: no route to the server"]
         assert "no route to the server; it is tried again" in caplog.text
         await until(lambda: not bench.problems)
         assert (await bench.call("ping")).value == "start 4"
@@ -151,7 +149,7 @@ async def test_a_start_that_hangs_is_a_problem_and_is_tried_again(caplog: pytest
         result = await bench.call("ping")
         assert result.error is not None
         assert result.error.code == "unavailable"
-        assert [problem.reason for problem in bench.problems] == ["The source Remote has not started yet."]
+        assert [problem.reason for problem in bench.problems] == ["it has not started yet"]
         assert "The source Remote has not started yet" in caplog.text
         await until(lambda: remote.starts == 2)
         assert "could not be started: TimeoutError: it took longer than 0.3 s" in caplog.text
@@ -318,7 +316,7 @@ async def test_a_session_that_is_required_starts_with_its_workbench() -> None:
     async with Workbench([add, source]):
         assert [session.starts for session in source.opened] == [1]
     source.session_fails = 1
-    with pytest.raises(SetupError, match="could not be started"):
+    with pytest.raises(SetupError, match="is not available: ConnectionError: no route"):
         await Workbench([add, source]).start()
     assert not others()
 

@@ -38,6 +38,7 @@ from .flows import Flow, FlowError
 from .grant import Grant, Owner
 from .needed import OPERATOR, Needed, secret_owner
 from .providers import Providers
+from .servers import client_metadata
 from .states import STEPS, covers, is_over, ready_until, state_of
 from .vault import Authorization, MemoryVault, StoredGrant, Vault
 
@@ -86,14 +87,13 @@ class CredentialBroker(Broker):
         self.vault: Vault = MemoryVault() if vault is None else vault
         self.redirect_uri = redirect_uri
         self.form_uri = form_uri
+        self.client_document_url = client_document_url
         self._secrets = dict(secrets or {})
         self._allow = tuple(allow)
         self._clock = clock
         self._given: dict[tuple[ToolAuth, str, str], _Given] = {}
         self._refreshes: set[asyncio.Task[Any]] = set()
-        self._known = Providers(
-            self.providers, clients or {}, self._allow, self.vault, redirect_uri, client_document_url, clock
-        )
+        self._known = Providers(self.providers, clients or {}, self._allow, self.vault, self._pages, clock)
 
     # The broker of the pipeline
 
@@ -120,6 +120,10 @@ class CredentialBroker(Broker):
             log_failure(f"The credentials of '{call.tool}' cannot be read", error, None)
             raise ToolError(f"The credentials of '{call.tool}' cannot be read now.", "unavailable") from None
         return given
+
+    async def has_granted(self, required: ToolAuth, caller: Caller) -> bool:
+        """Whether there is a grant of *caller* for the server of *required*, valid or not. Asks nobody."""
+        return await self.vault.get(Owner.of(caller, required.provider, required.handler or "oauth2")) is not None
 
     def needed(self, required: ToolAuth, tool: str) -> Needed:
         """*required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
@@ -244,6 +248,18 @@ class CredentialBroker(Broker):
                 break
         waiting = await self.vault.authorizations(owner, now=self._clock())
         return [one.id for one in waiting if covers(grant.scopes, one.scopes) and await self.vault.close(one)]
+
+    def client_document(self) -> dict[str, Any]:
+        """What is at `client_document_url`: this program as a client of servers that take that address as its id.
+
+        Raises SetupError without that address, and without a `redirect_uri`.
+        """
+        if self.client_document_url is None or self.redirect_uri is None:
+            raise SetupError("This broker has no client document: it needs a client_document_url and a redirect_uri.")
+        return {"client_id": self.client_document_url, **client_metadata(self.redirect_uri, "none")}
+
+    def _pages(self) -> tuple[str | None, str | None]:
+        return self.redirect_uri, self.client_document_url
 
     async def revoke(self, owner: Owner) -> bool:
         """Forget what *owner* has granted, and tell the provider. False where there was nothing.

@@ -25,8 +25,7 @@ class Providers:
         clients: Mapping[str, Client],
         allow: Iterable[str],
         vault: Vault,
-        redirect_uri: str | None,
-        document_url: str | None,
+        pages: Callable[[], tuple[str | None, str | None]],
         clock: Callable[[], datetime],
     ) -> None:
         self.clients = dict(clients)
@@ -37,7 +36,7 @@ class Providers:
         self._allow = tuple(allow)
         self._resolved: dict[ToolAuth, Needed] = {}
         self._discovered: dict[str, OAuth2] = {}
-        self._finder = Servers(self._http_near, vault, redirect_uri, document_url)
+        self._finder = Servers(self._http_near, vault, pages)
         for name in self.clients:
             if not name.startswith(PREFIX):
                 self._entry(name)

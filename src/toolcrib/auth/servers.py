@@ -33,12 +33,11 @@ class FoundServer:
 
 @dataclass(frozen=True, slots=True)
 class Servers:
-    """Finds servers out. *document_url* is where this program's own description is published, if it is."""
+    """Finds servers out. *pages* are the addresses of this program: of the callback, and of its client document."""
 
     http: Callable[[str], httpx2.AsyncClient]
     vault: Vault
-    redirect_uri: str | None
-    document_url: str | None
+    pages: Callable[[], tuple[str | None, str | None]]
 
     async def find(self, name: str, configured: Client | None) -> FoundServer:
         """The server *name*, `mcp:URL`. Raises ToolError `unauthorized` or `unavailable`, naming what is missing."""
@@ -145,12 +144,13 @@ class Servers:
         secret_method = next((method for method in methods if method != "none"), "post")
         if configured is not None and configured.id:
             return configured, secret_method if configured.secret else "none"
-        if self.document_url and document.get("client_id_metadata_document_supported") is True:
-            return Client(self.document_url), "none"
         owner = Owner("", "default", name, "client")
         stored = await self.vault.get(owner)
         if stored is not None and self._is_ours(stored.grant, issuer):
-            return _registered(stored.grant)
+            return _registered(stored.grant)  # what was granted to it would not be refreshed for another
+        _, document_url = self.pages()
+        if document_url and document.get("client_id_metadata_document_supported") is True:
+            return Client(document_url), "none"
         endpoint = document.get("registration_endpoint")
         if not isinstance(endpoint, str):
             raise ToolError(
@@ -168,20 +168,13 @@ class Servers:
     @property
     def _redirect_uri(self) -> str:
         """Where people are sent back to; at a terminal, to a port of this computer that is not known yet (RFC 8252)."""
-        return self.redirect_uri or "http://127.0.0.1/auth/callback"
+        return self.pages()[0] or "http://127.0.0.1/auth/callback"
 
     async def _register(self, endpoint: str, issuer: str, methods: Sequence[str]) -> Grant:
         """A client of our own at *issuer* (RFC 7591)."""
         wanted = "none" if "none" in methods or not methods else methods[0]
         names = {ours: theirs for theirs, ours in _METHODS.items()}
-        body = {
-            "client_name": "Toolcrib",
-            "redirect_uris": [self._redirect_uri],
-            "grant_types": ["authorization_code", "refresh_token"],
-            "response_types": ["code"],
-            "token_endpoint_auth_method": names[wanted],
-            "application_type": "native" if _is_loopback(self._redirect_uri) else "web",
-        }
+        body = client_metadata(self._redirect_uri, names[wanted])
         try:
             require_endpoint(endpoint)
             async with self.http(issuer) as http:
@@ -211,6 +204,18 @@ class Servers:
         except ValueError:
             return None
         return found if isinstance(found, dict) else None
+
+
+def client_metadata(redirect_uri: str, method: str) -> dict[str, Any]:
+    """This program as a client, which authenticates by *method* (RFC 7591, 2)."""
+    return {
+        "client_name": "Toolcrib",
+        "redirect_uris": [redirect_uri],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": method,
+        "application_type": "native" if _is_loopback(redirect_uri) else "web",
+    }
 
 
 def _registered(grant: Grant) -> tuple[Client, str]:

@@ -63,7 +63,13 @@ class Opened:
                 async with bench:
                     self.problems += tuple(map(bench.redacted, map(str, bench.problems)))
 
-            bench.run_sync(connect())
+            log = logging.getLogger("toolcrib")
+            before = log.level
+            log.setLevel(logging.ERROR)  # what cannot be loaded is in the problems
+            try:
+                bench.run_sync(connect())
+            finally:
+                log.setLevel(before)
         return bench
 
     def record_lines(self) -> None:

@@ -45,6 +45,7 @@ from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultSt
 from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
 from .moments import EPOCH, moment
 from .offers import (
+    OffersChange,
     OffersPrompts,
     OffersResources,
     Prompt,
@@ -110,6 +111,7 @@ __all__ = [
     "PromptMessage",
     "PromptArgument",
     "Prompt",
+    "OffersChange",
     "OffersResources",
     "OffersPrompts",
     "HOST_VARIABLES",

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+from .call import Caller
 from .content import Content
 
 
@@ -72,6 +73,15 @@ class PromptMessage:
 
     role: Literal["user", "assistant"]
     content: Content
+
+
+@dataclass(frozen=True, slots=True)
+class OffersChange:
+    """The list of resources, or of prompts, has changed; with *uri*, the resource there. For *caller*, or for all."""
+
+    what: Literal["resources", "prompts"]
+    uri: str | None = None
+    caller: Caller | None = None
 
 
 class OffersResources(Protocol):

@@ -84,7 +84,11 @@ class Tool(Protocol):
 
 
 class Broker(Protocol):
-    """Decides over credentials, between approval and execution: has them, refreshes them, or asks for them."""
+    """Decides over credentials, between approval and execution: has them, refreshes them, or asks for them.
+
+    One that also has `async has_granted(required, caller) -> bool`, which asks nobody, lets what a server offers be
+    listed for those who have logged in there.
+    """
 
     async def authorize(
         self, requirements: Sequence[Requirement], caller: Caller, call: Call, /

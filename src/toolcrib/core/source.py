@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from .offers import OffersChange
+
 
 class Source(Protocol):
     """A group of tools with one life and changing content: a folder, a connection, an object with state.
@@ -60,6 +62,14 @@ class Source(Protocol):
         """Report that it has died: it is stopped, and started again. From any thread."""
         _listeners(self, "_on_lost").notify()
 
+    def on_offers_change(self, callback: Callable[[OffersChange], None], /) -> Callable[[], None]:
+        """Call *callback* when resources or prompts have changed; from any thread. Returns a function that ends it."""
+        return _listeners(self, "_on_offers_change").add(callback)
+
+    def offers_changed(self, change: OffersChange) -> None:
+        """Report that its resources or prompts have changed. From any thread."""
+        _listeners(self, "_on_offers_change").notify(change)
+
     async def save_state(self) -> Any:
         """Its state as JSON data, for `load_state` in another process; None where it has none."""
         return None
@@ -73,9 +83,9 @@ class Listeners:
     """Callbacks for a change. `add` and `notify` work from any thread: each touches the dictionary once."""
 
     def __init__(self) -> None:
-        self._callbacks: dict[object, Callable[[], None]] = {}
+        self._callbacks: dict[object, Callable[..., None]] = {}
 
-    def add(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def add(self, callback: Callable[..., None]) -> Callable[[], None]:
         """Call *callback* from now on. Returns a function that ends that, and may be called any number of times."""
         key = object()
         self._callbacks[key] = callback
@@ -85,9 +95,9 @@ class Listeners:
 
         return remove
 
-    def notify(self) -> None:
+    def notify(self, *arguments: Any) -> None:
         for callback in list(self._callbacks.values()):
-            callback()
+            callback(*arguments)
 
 
 def _listeners(source: Any, name: str) -> Listeners:

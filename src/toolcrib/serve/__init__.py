@@ -10,7 +10,7 @@ try:
     from .calls import call_routes, metrics_route
     from .http import serve_http
     from .mcp import server
-    from .mcp_client import Form, Roots, Sample, ask_client, client_can
+    from .mcp_client import Form, Roots, Sample, ask_client, client_can, close_stream
     from .problems import problem
     from .stdio import serve_stdio
 except ModuleNotFoundError as missing:
@@ -30,6 +30,7 @@ __all__ = [
     "call_routes",
     "callback_app",
     "client_can",
+    "close_stream",
     "local_caller",
     "metrics_route",
     "problem",

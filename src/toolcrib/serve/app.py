@@ -12,14 +12,13 @@ from functools import partial
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from mcp.server.transport_security import TransportSecuritySettings
 from starlette._utils import get_route_path
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core import log_failure
 from ..workbench import Crib
@@ -29,7 +28,9 @@ from .authorization import authorization_routes, name_pages
 from .callers import Callers, Identify, local_caller
 from .calls import recorded_routes
 from .hosts import Hosts
-from .mcp import server
+from .mcp import server_of
+from .mcp_streams import Sessions
+from .messages import ExactMessages
 from .problems import Refused, http_problem, problem, refused, unexpected
 
 GRACE_S = 10.0
@@ -87,8 +88,9 @@ class Application:
         self._hosts = hosts
         self._path = path
         self._grace_s = grace_s
-        self._new_server = partial(server, crib, identify, name=name, version=version)
-        self._mcp: Starlette | None = None
+        callers = Callers(crib, identify)
+        self._new_server = partial(server_of, callers, name=name, version=version)
+        self._mcp: ASGIApp | None = None
         self._living: asyncio.Task[None] | None = None
         self._starting: asyncio.Event | None = None
         self._running: set[asyncio.Task[Any]] = set()
@@ -98,7 +100,7 @@ class Application:
             name_pages(crib, base_url)
         health = [Route("/livez", _alive), Route("/readyz", self._ready)]
         self._web = Starlette(
-            routes=[*api_routes(Callers(crib, identify)), *recorded_routes(crib, identify), *health, *routes, *pages],
+            routes=[*api_routes(callers), *recorded_routes(crib, identify), *health, *routes, *pages],
             exception_handlers={Refused: refused, HTTPException: http_problem, Exception: unexpected},
             lifespan=lambda _: self.lifespan(),
         )
@@ -108,14 +110,11 @@ class Application:
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
         """The life of the application: the crib is started, and stopped at the end. Raises SetupError."""
-        made = self._new_server().streamable_http_app(
-            streamable_http_path=self._path,
-            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),  # done here, for all
-        )
+        sessions = Sessions(self._new_server())  # which does not check hosts: that is done here, for all
         starting = self._starting = self._starting or asyncio.Event()
         try:
-            async with self._crib, made.router.lifespan_context(made):
-                self._mcp, self._is_stopping = made, False
+            async with self._crib, sessions.run():
+                self._mcp, self._is_stopping = ExactMessages(sessions.handle_request), False
                 starting.set()
                 try:
                     yield

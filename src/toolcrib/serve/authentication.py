@@ -13,13 +13,14 @@ from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
 from starlette._utils import get_route_path
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core import Caller, SetupError, StoreError
-from ..workbench.credentials import CALLBACK_PATH, FORM_PATH
+from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from .callers import CALLER, AuthenticationError, Identify, identified, local_caller, thread_of
 from .problems import problem
+from .throttle import Throttle
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from .tokens import AccessTokens
 
 METADATA = "/.well-known/oauth-protected-resource"
-PUBLIC = frozenset({"/livez", "/readyz", CALLBACK_PATH, FORM_PATH})
+PUBLIC = frozenset({"/livez", "/readyz", CALLBACK_PATH, FORM_PATH, CLIENT_PATH})
 """Open to everybody: whether the server lives, and the pages of browsers, which an unguessable state protects."""
 
 _LONGEST = 16 * 1024
@@ -117,10 +118,10 @@ def configured_identify(settings: "Settings", store: "Store | None") -> Identify
 class Authentication:
     """*app*, which gets only requests for whose headers *identify* returns a Caller, and that in their scope.
 
-    Others are answered with 401 and a challenge, 403 where scopes are missing, and 503 where nobody can be identified
-    now. A stream that stays open is identified again as it goes on, and ends where that fails. With tokens of issuers,
-    it answers for RFC 9728: *base_url* is the public address of the server, else that which a request names, and *path*
-    where its MCP endpoint is.
+    Others are answered with 401 and a challenge, 403 where scopes are missing, 429 where too many wrong keys came from
+    their address, and 503 where nobody can be identified now. A stream that stays open is identified again as it goes
+    on, and ends where that fails. With tokens of issuers, it answers for RFC 9728: *base_url* is the public address of
+    the server, else that which a request names, and *path* where its MCP endpoint is.
     """
 
     def __init__(self, app: ASGIApp, identify: Identify, *, base_url: str | None = None, path: str = "/mcp") -> None:
@@ -129,6 +130,7 @@ class Authentication:
         self._base_url = None if base_url is None else base_url.rstrip("/")
         self._path = path
         self._issuers = identify.issuers if isinstance(identify, Authenticator) else {}
+        self._throttle = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path = get_route_path(scope) if scope["type"] == "http" else ""
@@ -142,9 +144,15 @@ class Authentication:
         if self._issuers and path in (METADATA, f"{METADATA}{self._path}"):
             await self._metadata(headers, scope["scheme"])(scope, receive, send)
             return
+        key, address = headers.get("authorization"), (scope.get("client") or ("", 0))[0]
+        if key is not None and (wait_s := self._throttle.wait_s(address, key)):
+            await _too_many(wait_s)(scope, receive, send)
+            return
         try:
             caller = await self._caller(headers)
         except AuthenticationError as refused:
+            if key is not None and refused.status == 401:
+                self._throttle.note_wrong(address)
             _log.info("A request was refused: %s", refused)
             answer = problem(refused.status, _TITLES.get(refused.status, "Refused"), str(refused))
             if challenge := self._challenge(refused, headers, scope["scheme"]):
@@ -154,6 +162,8 @@ class Authentication:
             answer.headers["Cache-Control"] = "no-store"
             await answer(scope, receive, send)
             return
+        if key is not None:
+            self._throttle.note_right(key)
         scope = {**scope, CALLER: caller, "user": _user(caller)}
         await self._app(scope, receive, self._rechecked(headers, caller, send))
 
@@ -225,6 +235,14 @@ class Authentication:
 
 
 _TITLES = {400: "Bad request", 401: "Not authenticated", 403: "Not authorized", 503: "Not available"}
+
+
+def _too_many(wait_s: int) -> Response:
+    _log.info("A request was refused: too many wrong keys came from its address")
+    detail = f"Too many wrong keys came from this address. Try again in {wait_s} seconds, with the right one."
+    answer = problem(429, "Too many wrong keys", detail, retry_after_s=wait_s)
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
 
 
 def _user(caller: Caller) -> AuthenticatedUser:

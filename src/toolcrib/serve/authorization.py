@@ -11,18 +11,20 @@ from html import escape
 from inspect import isawaitable
 from secrets import token_urlsafe
 from typing import TYPE_CHECKING
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from ..core import Caller, SetupError, ToolcribError, ToolError, log_failure
 from ..workbench import Crib
-from ..workbench.credentials import CALLBACK_PATH, FORM_PATH
+from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from .authentication import Authenticator
 from .callers import Identify, local_caller
+from .hosts import is_loopback
+from .problems import problem
 
 if TYPE_CHECKING:
     from ..auth import Authorization, CredentialBroker
@@ -49,6 +51,7 @@ _Page = Callable[[Request], Awaitable[Response]]
 def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
     """An ASGI application with `/auth/callback` and `/auth/secret`, for the CredentialBroker of *crib*.
 
+    At `/auth/client.json` it describes this program to servers that take the address of that as the id of a client.
     To be mounted at the root of an application, after its other routes: `app.mount("/", callback_app(crib))`. With
     *identify*, as of `server`, nobody completes an authorization that another principal has begun; give it wherever
     several people use the crib.
@@ -59,6 +62,7 @@ def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
             _route(CALLBACK_PATH, pages.callback, "GET"),
             _route(FORM_PATH, pages.form, "GET"),
             _route(FORM_PATH, pages.submit, "POST"),
+            Route(CLIENT_PATH, pages.client),
         ]
     )
     app.router.redirect_slashes = False  # it would lead to whatever host the request names
@@ -85,8 +89,12 @@ def name_pages(crib: Crib, base_url: str) -> None:
         broker = crib.credentials.broker
     except SetupError:
         return
+    base_url = base_url.rstrip("/")
     broker.redirect_uri = broker.redirect_uri or f"{base_url}{CALLBACK_PATH}"
     broker.form_uri = broker.form_uri or f"{base_url}{FORM_PATH}"
+    parts = urlsplit(base_url)
+    if parts.scheme == "https" and not is_loopback(parts.hostname or ""):  # others could not read it
+        broker.client_document_url = broker.client_document_url or f"{base_url}{CLIENT_PATH}"
 
 
 class _Refused(ToolcribError):
@@ -140,6 +148,13 @@ class _Pages:
             raise _Refused("Not saved", str(error)) from None
         await self._crib.credentials.save(found.owner, Grant(secret), asked=found)
         return _page("Saved", _DONE)
+
+    async def client(self, _: Request) -> Response:
+        try:
+            document = self._broker.client_document()
+        except SetupError:
+            return problem(404, "Not found", "This program has no public address, so it describes itself to nobody.")
+        return JSONResponse(document, headers={"Cache-Control": "max-age=3600"})
 
     @property
     def _broker(self) -> "CredentialBroker":

@@ -11,8 +11,9 @@ from inspect import isawaitable
 
 from starlette.requests import HTTPConnection
 
-from ..core import Asker, Caller, SetupError, ToolcribError
+from ..core import Caller, SetupError, ToolcribError
 from ..workbench import Crib, Workbench
+from .mcp_pending import asking
 
 Identify = Callable[[Mapping[str, str]], Caller | Awaitable[Caller]]
 """The caller of a request, by its HTTP headers (names in lower case; none over stdio). Raises where there is none."""
@@ -76,29 +77,35 @@ async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> 
     return caller
 
 
-class Callers:
-    """The workbenches of *crib* by caller, at most 1,000, and 100 of one principal.
+async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify: Identify) -> Caller:
+    """Who made *request*, or a request with these headers.
 
-    The one that was not used for longest is stopped. *ask* asks whoever is at the request that is answered.
+    Whom `Authentication` has identified is not identified again. Raises what *identify* raises, and SetupError.
+    """
+    caller: Caller | None = request.scope.get(CALLER) if isinstance(request, HTTPConnection) else None
+    if caller is None:
+        headers = request.headers if isinstance(request, HTTPConnection) else request or {}
+        caller = await identified(identify, headers.items())
+    return caller
+
+
+class Callers:
+    """The workbenches of *crib* by caller, whichever door they come by: at most 1,000, and 100 of one principal.
+
+    The one that was not used for longest is stopped.
     """
 
-    def __init__(self, crib: Crib, identify: Identify, *, ask: Asker | None = None) -> None:
+    def __init__(self, crib: Crib, identify: Identify) -> None:
         self.crib = crib
-        self._ask = ask
-        self._identify = identify
+        self.identify = identify
+        self._ask = asking(crib)
         self._benches: OrderedDict[Caller, Workbench] = OrderedDict()
         self._of_principals: Counter[str] = Counter()
         self._stopping: set[asyncio.Task[None]] = set()
 
     async def workbench(self, request: HTTPConnection | Mapping[str, str] | None) -> Workbench:
-        """The workbench of whoever made *request*, or a request with these headers.
-
-        Whom `Authentication` has identified is not identified again. Raises what `identify` raises, and SetupError.
-        """
-        caller = request.scope.get(CALLER) if isinstance(request, HTTPConnection) else None
-        if caller is None:
-            headers = request.headers if isinstance(request, HTTPConnection) else request or {}
-            caller = await identified(self._identify, headers.items())
+        """The workbench of whoever made *request*. Raises what `caller_of` raises."""
+        caller = await caller_of(request, self.identify)
         if (known := self._benches.get(caller)) is not None:
             self._benches.move_to_end(caller)
             return known

@@ -16,7 +16,7 @@ from starlette.routing import Route
 from ..core import Caller, SetupError, StoreError
 from ..record.call_lines import call_data
 from ..workbench import Crib
-from .callers import Callers, Identify, local_caller
+from .callers import Identify, caller_of, local_caller
 from .problems import problem
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ def call_routes(
     found = [one for one in crib.recorders if isinstance(one, DatabaseCalls)]
     if not found:
         raise SetupError("This crib has no call log. Give it a store: Crib(store=...), or [store] in the settings.")
-    callers = Callers(crib, identify)
-    api = _Calls(found[0], callers, sees_all)
+    api = _Calls(found[0], identify, sees_all)
     return [Route("/api/calls", api.list_calls), Route("/api/calls/{id}", api.show_call)]
 
 
@@ -69,9 +68,9 @@ def metrics_route(crib: Crib, path: str = "/metrics") -> Route:
 
 
 class _Calls:
-    def __init__(self, log: "DatabaseCalls", callers: Callers, sees_all: Callable[[Caller], bool]) -> None:
+    def __init__(self, log: "DatabaseCalls", identify: Identify, sees_all: Callable[[Caller], bool]) -> None:
         self._log = log
-        self._callers = callers
+        self._identify = identify
         self._sees_all = sees_all
 
     async def list_calls(self, request: Request) -> Response:
@@ -116,7 +115,7 @@ class _Calls:
     async def _principal(self, request: Request) -> str | None:
         """Whose calls may be seen; None for everybody's."""
         try:
-            caller = (await self._callers.workbench(request)).caller
+            caller = await caller_of(request, self._identify)
         except Exception:
             _log.exception("A request could not be identified")
             detail = "The caller of this request could not be identified."

@@ -14,6 +14,8 @@ from functools import partial
 from typing import Any
 
 import mcp_types as wire
+from anyio import CancelScope
+from mcp.server.context import ServerRequestContext
 from mcp.server.session import ServerSession
 from mcp.server.subscriptions import (
     InMemorySubscriptionBus,
@@ -26,6 +28,8 @@ from mcp.server.subscriptions import (
 )
 from mcp.shared.exceptions import MCPError
 
+from ..core import Caller, OffersChange
+from ..workbench import Workbench
 from .callers import Callers
 
 _log = logging.getLogger("toolcrib")
@@ -34,47 +38,87 @@ _FOLLOWED = "toolcrib/followed"
 _MOST_FOLLOWED = 1000
 
 
+_Addressed = tuple[ServerEvent, Caller | None]
+"""An event, and whom it concerns; None for everybody."""
+
+
 class Changes:
-    """The notices of one running server. `listen` answers `subscriptions/listen`."""
+    """The notices of one running server."""
 
     def __init__(self, callers: Callers) -> None:
         self.callers = callers
-        self._bus = InMemorySubscriptionBus()
-        self.listen = ListenHandler(self._bus)
-        self._sessions: set[ServerSession] = set()
+        self._streams: dict[Caller, _Streams] = {}
+        self._sessions: dict[ServerSession, Workbench] = {}
         self._events: dict[ServerSession, dict[ServerEvent, None]] = defaultdict(dict)
         self._notifying: dict[ServerSession, asyncio.Task[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._woken = asyncio.Event()
-        self._changed: dict[ServerEvent, None] = {}
+        self._changed: dict[_Addressed, None] = {}
         self._listed = self._lists()
 
-    def add(self, session: ServerSession) -> None:
-        """Notify *session* of changes until its connection ends."""
-        self._sessions.add(session)
-        # The SDK hands its connection to nobody, and nothing else knows when it ends.
-        session._connection.exit_stack.callback(self._sessions.discard, session)  # pyright: ignore[reportPrivateUsage]
+    def add(self, session: ServerSession, bench: Workbench) -> None:
+        """Notify *session*, which is of the caller of *bench*, of changes until its connection ends."""
+        self._sessions[session] = bench
 
-    def subscribe(self, session: ServerSession, uri: str) -> None:
+        async def end() -> None:
+            del self._sessions[session]
+            for uri in _followed(session):
+                await bench.offers.unfollow(uri)
+
+        # The SDK hands its connection to nobody, and nothing else knows when it ends.
+        session._connection.exit_stack.push_async_callback(end)  # pyright: ignore[reportPrivateUsage]
+
+    async def subscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
         """Notify the connection of *session* when the resource at *uri* changes. Raises MCPError for too many."""
         followed = _followed(session)
         if len(followed) >= _MOST_FOLLOWED:
             raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MOST_FOLLOWED} resources.")
-        followed.add(uri)
+        if uri not in followed:
+            followed.add(uri)
+            await bench.offers.follow(uri)
 
-    def unsubscribe(self, session: ServerSession, uri: str) -> None:
-        _followed(session).discard(uri)
+    async def unsubscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
+        followed = _followed(session)
+        if uri in followed:
+            followed.remove(uri)
+            await bench.offers.unfollow(uri)
+
+    async def listen(
+        self,
+        context: ServerRequestContext[Any, Any],
+        params: wire.SubscriptionsListenRequestParams,
+        bench: Workbench,
+    ) -> wire.SubscriptionsListenResult:
+        """Answer `subscriptions/listen` of the caller of *bench*. Raises MCPError for too many resources."""
+        uris = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
+        if len(uris) > _MOST_FOLLOWED:
+            raise MCPError(wire.INVALID_REQUEST, f"A stream follows at most {_MOST_FOLLOWED} resources.")
+        streams = self._streams.setdefault(bench.caller, _Streams())
+        streams.count += 1
+        followed: list[str] = []
+        try:
+            for uri in uris:
+                followed.append(uri)
+                await bench.offers.follow(uri)
+            return await streams.handler(context, params)
+        finally:
+            streams.count -= 1
+            if not streams.count and self._streams.get(bench.caller) is streams:
+                del self._streams[bench.caller]
+            with CancelScope(shield=True):
+                for uri in followed:
+                    await bench.offers.unfollow(uri)
 
     def check(self) -> None:
         """Notify the clients, soon, if a list of tools is another now. From any thread."""
         with suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._woken.set)
 
-    def changed(self, event: ServerEvent) -> None:
-        """Notify the clients, soon, of *event*. From any thread."""
+    def changed(self, event: ServerEvent, caller: Caller | None = None) -> None:
+        """Notify the clients, or those of *caller*, soon, of *event*. From any thread."""
 
         def note() -> None:
-            self._changed[event] = None
+            self._changed[event, caller] = None
             self._woken.set()
 
         with suppress(RuntimeError):  # the loop has ended
@@ -87,22 +131,27 @@ class Changes:
                 self._woken.clear()
                 changed, self._changed, listed = self._changed, {}, self._lists()
                 if any(specs != self._listed.get(caller, self._listed[None]) for caller, specs in listed.items()):
-                    changed[ToolsListChanged()] = None
+                    changed[ToolsListChanged(), None] = None
                 self._listed = listed
-                for event in changed:
-                    await self._notify_all(event)
+                for event, caller in changed:
+                    await self._notify_all(event, caller)
         finally:
             for task in [*self._notifying.values()]:
                 task.cancel()
-            self.listen.close()
+            for streams in self._streams.values():
+                streams.handler.close()
 
     def _lists(self) -> dict[Any, Any]:
         """What is listed: of the crib, and for each caller that has been seen."""
         return {None: self.callers.crib.registry.specs()} | {bench.caller: bench.specs() for bench in self.callers}
 
-    async def _notify_all(self, event: ServerEvent) -> None:
-        await self._bus.publish(event)
-        for session in self._sessions:
+    async def _notify_all(self, event: ServerEvent, caller: Caller | None) -> None:
+        for to, streams in list(self._streams.items()):
+            if caller in (None, to):
+                await streams.bus.publish(event)
+        for session, bench in self._sessions.items():
+            if caller not in (None, bench.caller):
+                continue
             if isinstance(event, ResourceUpdated) and event.uri not in _followed(session):
                 continue
             self._events[session][event] = None
@@ -131,6 +180,15 @@ class Changes:
             _log.debug("A client could not be notified of a change", exc_info=True)
 
 
+class _Streams:
+    """The streams of one caller who listens."""
+
+    def __init__(self) -> None:
+        self.bus = InMemorySubscriptionBus()
+        self.handler = ListenHandler(self.bus)
+        self.count = 0
+
+
 def _followed(session: ServerSession) -> set[str]:
     # A session is that of one request. What lasts is its connection.
     state = session._connection.state  # pyright: ignore[reportPrivateUsage]
@@ -149,13 +207,24 @@ def _links(changes: Changes) -> list[Callable[[], None]]:
         changes.changed(ResourcesListChanged())
         changes.changed(PromptsListChanged())
 
+    def offers(change: OffersChange) -> None:
+        if change.uri is not None:
+            changes.changed(ResourceUpdated(uri=change.uri), change.caller)
+        else:
+            event = ResourcesListChanged() if change.what == "resources" else PromptsListChanged()
+            changes.changed(event, change.caller)
+
     unlinks = [
         crib.registry.on_change(changes.check),
         crib.resources.on_change(resources),
         crib.prompts.on_change(lambda _: changes.changed(PromptsListChanged())),
     ]
-    offering = [source for source in crib.offering() if hasattr(source, "resources") or hasattr(source, "prompts")]
-    return [*unlinks, *(source.on_change(of_source) for source in offering if hasattr(source, "on_change"))]
+    for source in crib.offering():
+        if hasattr(source, "on_offers_change"):
+            unlinks.append(source.on_offers_change(offers))
+        elif hasattr(source, "on_change") and (hasattr(source, "resources") or hasattr(source, "prompts")):
+            unlinks.append(source.on_change(of_source))
+    return unlinks
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ A web page can have its own name lead to this computer. Its requests then name i
 """
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 
 from starlette.responses import Response
 from starlette.types import Scope
@@ -43,3 +44,10 @@ class Hosts:
         name, colon, port = host.rpartition(":")
         # Of an IPv6 address without a port, the last colon is inside the brackets.
         return (name if colon and port.isdecimal() else host) in self._any_port
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

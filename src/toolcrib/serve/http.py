@@ -7,7 +7,6 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -19,6 +18,7 @@ from ..workbench import Crib
 from .app import GRACE_S, Application, asgi_app
 from .authorization import name_pages
 from .callers import Identify, local_caller
+from .hosts import is_loopback
 
 _STREAMS_S = 1
 """For what is still sent when all calls have ended; then it is cut off."""
@@ -56,7 +56,7 @@ async def serve_http(
 
     Raises SetupError where the address cannot be listened on.
     """
-    if identify is local_caller and not all(map(_is_loopback, (host, *map(_name, allowed_hosts)))):
+    if identify is local_caller and not all(map(is_loopback, (host, *map(_name, allowed_hosts)))):
         raise SetupError(
             f"Serving {f'on {host}' if not allowed_hosts else 'under these names'} lets anybody who reaches this "
             "computer call these tools. Identify who calls, by keys or the tokens of an issuer. Otherwise serve on "
@@ -111,13 +111,6 @@ class _Web(uvicorn.Server):
 def _name(host: str) -> str:
     """The name in *host*, which may have a port."""
     return urlsplit(f"//{host.removesuffix(':*')}").hostname or host
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -25,7 +25,7 @@ from . import mcp_resources as offered
 from .callers import Callers, Identify, local_caller
 from .changes import Changes, following
 from .mcp_pages import page
-from .mcp_pending import State, ask_person, instructions, sealing, settled, suspended
+from .mcp_pending import State, instructions, sealing, settled, suspended
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
 
@@ -53,10 +53,15 @@ def server(
 
     Results are as `toolcrib.formats.mcp.call_result` makes them. *version* is Toolcrib's own unless given.
     """
+    return server_of(Callers(crib, identify), name=name, version=version)
+
+
+def server_of(callers: Callers, *, name: str = "toolcrib", version: str | None = None) -> Server[Any]:
+    """`server`, of the crib and the workbenches of *callers*."""
     from .. import __version__
 
-    callers = Callers(crib, identify, ask=ask_person)
-    handlers = _Handlers(crib, callers, "public" if identify is local_caller else "private")
+    crib = callers.crib
+    handlers = _Handlers(crib, callers, "public" if callers.identify is local_caller else "private")
     pass_on_logs()
 
     def input_schema(tool_name: str) -> Mapping[str, Any] | None:
@@ -158,13 +163,13 @@ class _Handlers:
             return await suspended(request, offered.read(request.bench, str(params.uri)), state)
 
     async def subscribe(self, context: _Context, params: wire.SubscribeRequestParams) -> wire.EmptyResult:
-        await self._bench(context)
-        context.lifespan_context.subscribe(context.session, str(params.uri))
+        bench = await self._bench(context)
+        await context.lifespan_context.subscribe(context.session, bench, str(params.uri))
         return wire.EmptyResult()
 
     async def unsubscribe(self, context: _Context, params: wire.UnsubscribeRequestParams) -> wire.EmptyResult:
-        await self._bench(context)
-        context.lifespan_context.unsubscribe(context.session, str(params.uri))
+        bench = await self._bench(context)
+        await context.lifespan_context.unsubscribe(context.session, bench, str(params.uri))
         return wire.EmptyResult()
 
     # Prompts
@@ -190,11 +195,11 @@ class _Handlers:
     async def listen(
         self, context: _Context, params: wire.SubscriptionsListenRequestParams
     ) -> wire.SubscriptionsListenResult:
-        await self._bench(context)
-        return await context.lifespan_context.listen(context, params)
+        bench = await self._bench(context)
+        return await context.lifespan_context.listen(context, params, bench)
 
     async def initialized(self, context: _Context, _: wire.NotificationParams) -> None:
-        context.lifespan_context.add(context.session)
+        context.lifespan_context.add(context.session, await self._bench(context))
 
     # Inside
 

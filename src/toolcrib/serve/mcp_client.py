@@ -90,6 +90,19 @@ async def ask_client(**questions: Question) -> dict[str, Any]:
     return {name: _answer(name, question, answers[name]) for name, question in questions.items()}
 
 
+async def close_stream() -> bool:
+    """Let go of the connection on which the client waits for this call: it comes back for what it missed.
+
+    For work that takes longer than what is between holds a connection. False where the client could not come back: then
+    nothing was done. Clients of 2025-11-25 over HTTP can.
+    """
+    request = current_request()
+    if request is None or request.close_stream is None:
+        return False
+    await request.close_stream()
+    return True
+
+
 def _request(question: Question, request: ClientRequest) -> wire.InputRequest:
     redaction = request.bench.offers.redaction
     match question:

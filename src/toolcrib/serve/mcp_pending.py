@@ -23,7 +23,20 @@ from mcp.server.request_state import (
 from mcp.shared.exceptions import MCPError
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import Answer, AnswerError, Approve, Caller, Deny, Input, Pending, Result, StoreError, Suspended
+from ..core import (
+    Answer,
+    AnswerError,
+    Approve,
+    Asker,
+    Caller,
+    Deny,
+    Input,
+    Pending,
+    Result,
+    StoreError,
+    Suspended,
+    current_client,
+)
 from ..workbench import Crib
 from .forms import form_schema
 from .mcp_request import ClientRequest, current_request
@@ -106,11 +119,21 @@ class _StoreCodec:
         return opened
 
 
-async def ask_person(pending: Pending) -> Answer | None:
-    """Ask at once whoever is at the client that is answered now: the `ask` of the workbenches of a server."""
-    request = current_request()
-    if request is None:
-        return None
+def asking(crib: Crib) -> Asker:
+    """The `ask` of the workbenches of a server: of whoever is at the MCP client, elsewhere that of *crib*."""
+    other: Asker | None = crib.options["ask"]
+
+    async def ask(pending: Pending) -> Answer | None:
+        if current_client.get() is None:
+            return None if other is None else await other(pending)
+        request = current_request()
+        return None if request is None else await _ask_person(pending, request)
+
+    return ask
+
+
+async def _ask_person(pending: Pending, request: ClientRequest) -> Answer | None:
+    """Ask at once whoever is at the client that is answered now."""
     question = question_of(pending, request)
     if question is None or pending.kind == "authorization":
         return None

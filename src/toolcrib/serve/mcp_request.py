@@ -55,6 +55,7 @@ class ClientRequest:
         self.missing: dict[str, Any] = {}
         self.was_dismissed = False
         self.is_open = True
+        self.close_stream = context.close_sse_stream
         self._id = context.request_id
         self._loop = asyncio.get_running_loop()
         self._allowed = allowed_log_levels(context.protocol_version, context.meta)

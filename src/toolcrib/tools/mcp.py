@@ -4,22 +4,16 @@ What a server says of itself is checked tool by tool: one that cannot be a tool 
 """
 
 import asyncio
-import base64
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import mcp_types as wire
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 
 from ..core import (
     Context,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    Resource,
-    ResourceContent,
-    ResourceTemplate,
     Source,
     ToolcribError,
     ToolError,
@@ -27,8 +21,9 @@ from ..core import (
 from ..schema.describe import display_name
 from .function import Tool
 from .mcp_callers import CallerSessions, connecting_tool
+from .mcp_offers import MCPOffers, offers_change
 from .mcp_session import NeedsLogin, Refused, Session
-from .mcp_tools import RemoteCall, content_of_block, meta_of, tool_of
+from .mcp_tools import RemoteCall, tool_of
 from .mcp_transports import Address, Command
 from .modules import LoadProblem
 
@@ -37,12 +32,11 @@ Held = Callable[[Sequence[AnyTool]], tuple[Sequence[AnyTool], Sequence[LoadProbl
 """Of the tools that a server offers, those that may be used, and a problem for each other one."""
 
 _MOST_TOOLS = 2000
-_MOST_OTHERS = 10_000
 
 _log = logging.getLogger("toolcrib.mcp")
 
 
-class MCPSource(Source):
+class MCPSource(MCPOffers, Source):
     """The tools of an MCP server at *target*: a Command that is started, or an Address of Streamable HTTP.
 
     Its tools are known once it has started. It speaks both eras of the protocol, follows changes of its lists, and is
@@ -53,6 +47,7 @@ class MCPSource(Source):
     """Whether `tools` is empty until it has started."""
 
     def __init__(self, target: Command | Address, *, required: bool = False, name: str | None = None) -> None:
+        super().__init__()
         self.target = target
         self.required = required
         self.name = name or str(target)
@@ -74,7 +69,7 @@ class MCPSource(Source):
         return self._tools
 
     async def start(self) -> None:
-        session = Session(self.target, on_lost=self.lost, on_change=self._list_again)
+        session = Session(self.target, on_lost=self.lost, on_change=self._note_change)
         try:
             await session.open()
         except NeedsLogin as needed:
@@ -83,12 +78,16 @@ class MCPSource(Source):
         self._session = session
         try:
             await self._list()
+            if self._followed:
+                await self._follow_all()
         except Refused as refused:
             await self.stop()
             self._require_login(refused)
         except BaseException:
             await self.stop()
             raise
+        for event in (ResourcesListChanged(), PromptsListChanged()):
+            self._note_change(event)
 
     async def stop(self) -> None:
         session, self._session = self._session, None
@@ -201,8 +200,11 @@ class MCPSource(Source):
             self._tools.append(connecting)
             self.changed()
 
-    def _list_again(self) -> None:
-        """What the server says of its lists has changed. Said many times while it is asked, it is asked once more."""
+    def _note_change(self, event: ServerEvent) -> None:
+        """The server reports a change. Reported many times while its tools are listed, they are listed once more."""
+        if not isinstance(event, ToolsListChanged):
+            self.offers_changed(offers_change(event))
+            return
         self._is_stale = True
         if self._listing is None or self._listing.done():
             self._listing = asyncio.ensure_future(self._follow())
@@ -217,64 +219,9 @@ class MCPSource(Source):
 
     # Resources and prompts
 
-    async def resources(self) -> Sequence[Resource]:
-        session = self._connected
-        listed = [] if session.capabilities.resources is None else (await session.resources())[:_MOST_OTHERS]
-        return [
-            Resource(
-                uri=one.uri,
-                name=one.name,
-                title=one.title,
-                description=one.description,
-                media_type=one.mime_type,
-                size_bytes=one.size,
-                meta=meta_of(one),
-            )
-            for one in listed
-        ]
-
-    async def resource_templates(self) -> Sequence[ResourceTemplate]:
-        session = self._connected
-        listed = [] if session.capabilities.resources is None else (await session.resource_templates())[:_MOST_OTHERS]
-        return [
-            ResourceTemplate(
-                uri_template=one.uri_template,
-                name=one.name,
-                title=one.title,
-                description=one.description,
-                media_type=one.mime_type,
-                meta=meta_of(one),
-            )
-            for one in listed
-        ]
-
-    async def read_resource(self, uri: str, /) -> Sequence[ResourceContent]:
-        try:
-            result = await self._connected.read_resource(uri)
-        except ToolError as error:
-            raise _unknown_if(error, ("invalid_arguments", "failed")) from None
-        return [resource_content(one) for one in result.contents]
-
-    async def prompts(self) -> Sequence[Prompt]:
-        session = self._connected
-        listed = [] if session.capabilities.prompts is None else (await session.prompts())[:_MOST_OTHERS]
-        return [
-            Prompt(
-                name=one.name,
-                title=one.title,
-                description=one.description,
-                arguments=tuple(
-                    PromptArgument(name=each.name, description=each.description, required=bool(each.required))
-                    for each in one.arguments or ()
-                ),
-                meta=meta_of(one),
-            )
-            for one in listed
-        ]
-
-    async def get_prompt(self, name: str, arguments: Mapping[str, str], /) -> Sequence[PromptMessage]:
-        result = await self._connected.get_prompt(name, arguments)
-        return [PromptMessage(one.role, content_of_block(name, one.content)) for one in result.messages]
+    async def _reached(self) -> Session | None:
+        # Where each caller has a session of their own, and nobody has one without a login, it is those that offer.
+        return None if self._session is None and self._sessions is not None else self._connected
 
 
 async def _connect_first(arguments: dict[str, Any], context: Context) -> str:
@@ -283,18 +230,3 @@ async def _connect_first(arguments: dict[str, Any], context: Context) -> str:
 
 _SETTLE_S = 0.2
 """How often a server is asked for its lists, at most."""
-
-
-def resource_content(one: wire.TextResourceContents | wire.BlobResourceContents) -> ResourceContent:
-    """What was read, as core has it. Raises ToolError."""
-    if isinstance(one, wire.TextResourceContents):
-        return ResourceContent(uri=one.uri, data=one.text, media_type=one.mime_type)
-    try:
-        data = base64.b64decode(one.blob, validate=True)
-    except ValueError:
-        raise ToolError(f"What was read at '{display_name(one.uri)}' is not valid.", "invalid_result") from None
-    return ResourceContent(uri=one.uri, data=data, media_type=one.mime_type)
-
-
-def _unknown_if(error: ToolError, codes: Sequence[str]) -> ToolError:
-    return ToolError(error.message, "unknown_tool") if error.code in codes else error

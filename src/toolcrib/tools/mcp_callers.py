@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import mcp_types as wire
+from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 
 from ..core import Caller, Context, Credential, Source, ToolAuth, ToolError, ToolSpec
 from ..net.challenges import challenge_of, scopes_in
 from .from_schema import from_work
 from .function import Tool
+from .mcp_offers import MCPOffers, offers_change
 from .mcp_session import NeedsLogin, Refused, Session
 from .mcp_transports import Address
 
@@ -39,7 +41,7 @@ class CallerSessions(Source):
         return []
 
     def open(self, caller: Caller) -> "CallerSource":
-        return CallerSource(self)
+        return CallerSource(self, caller)
 
     def require(self, challenge: str) -> None:
         """From now on, what *challenge* names has to be granted, too (RFC 6750, 3.1)."""
@@ -53,13 +55,16 @@ class CallerSessions(Source):
         return str(self.parent)
 
 
-class CallerSource(Source):
-    """The server for one caller: connected to at the first call, which brings their credentials."""
+class CallerSource(MCPOffers, Source):
+    """The server for *caller*: connected to as soon as their credentials are there, which a call brings."""
 
     required = False
 
-    def __init__(self, sessions: CallerSessions) -> None:
+    def __init__(self, sessions: CallerSessions, caller: Caller) -> None:
+        super().__init__()
         self._sessions = sessions
+        self._caller = caller
+        self._may_offer = False
         self._session: Session | None = None
         self._opening = asyncio.Lock()
         self._credential: Credential | None = None
@@ -95,17 +100,52 @@ class CallerSource(Source):
 
     async def _connected(self, credentials: Mapping[str, Credential]) -> Session:
         self._credential = credentials[self._sessions.auth.provider]
+        return await self._with_session()
+
+    async def _with_session(self) -> Session:
         async with self._opening:
             if self._session is None:
                 session = Session(
                     self._sessions.target,
                     on_lost=lambda: self._lost(session),
-                    on_change=self._sessions.parent.stale,
+                    on_change=self._note_change,
                     authorization=self._authorization,
                 )
                 await self._open(session)
                 self._session = session
+                if self._followed and session.capabilities.resources is not None:
+                    await session.follow(frozenset(self._followed))
+                for event in (ResourcesListChanged(), PromptsListChanged()):
+                    self._note_change(event)
             return self._session
+
+    # Resources and prompts
+
+    @property
+    def auth(self) -> ToolAuth:
+        """Whose credentials `authorize` takes."""
+        return self._sessions.auth
+
+    def authorize(self, credential: Credential | None) -> None:
+        """What the caller is offered is asked for with *credential* from now on; None where they have none now."""
+        self._may_offer = credential is not None
+        if credential is not None:
+            self._credential = credential
+
+    async def _reached(self) -> Session | None:
+        if not self._may_offer:
+            return None
+        try:
+            return await self._with_session()
+        except Refused as refused:
+            await self._refused(refused.status, refused.challenge)
+            raise
+
+    def _note_change(self, event: ServerEvent) -> None:
+        if isinstance(event, ToolsListChanged):
+            self._sessions.parent.stale()
+        else:
+            self._sessions.parent.offers_changed(offers_change(event, self._caller))
 
     async def _open(self, session: Session) -> None:
         try:
@@ -114,7 +154,7 @@ class CallerSource(Source):
             await self._refused(refused.status, refused.challenge)
             raise Refused(str(self), refused.status, refused.challenge) from None
         except Exception as error:
-            raise ToolError(str(error), "unavailable") from None
+            raise ToolError(f"'{self}' is not available: {error}", "unavailable") from None
 
     def _authorization(self) -> Mapping[str, str]:
         credential = self._credential

@@ -5,7 +5,7 @@ The task is its own because the SDK cancels the task that has opened a session w
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Any, TypeVar
@@ -15,9 +15,18 @@ from mcp.client import Client
 from mcp.client.session import ClientRequestContext
 from mcp.client.subscriptions import ListenNotSupportedError, SubscriptionLost
 from mcp.shared.exceptions import MCPError
+from mcp.shared.subscriptions import (
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import Context, LoadError, Suspended, ToolError, create_lasting_task
+from ..core import Context, LoadError, ToolError, create_lasting_task
+from .mcp_running import RunningCall, shown
 from .mcp_transports import HTTP_FAILED, Address, Command, LastWords, http, process
 
 R = TypeVar("R", bound=wire.Result)
@@ -27,7 +36,7 @@ _CALL_RESULT: TypeAdapter[wire.CallToolResult | wire.InputRequiredResult] = Type
 )
 _MOST_ROUNDS = 10
 _MOST_PAGES = 200
-_LONGEST_QUESTION = 2000
+_OPENED_S = 10.0
 _LISTEN_AGAIN_S = (1.0, 5.0, 30.0)
 
 _log = logging.getLogger("toolcrib.mcp")
@@ -43,7 +52,7 @@ class NeedsLogin(LoadError):
 
 
 class Session:
-    """An open session with *target*. *on_lost* is called when it breaks, *on_change* when its lists have changed.
+    """An open session with *target*. *on_lost* is called when it breaks, *on_change* with what has changed there.
 
     *authorization* are the headers of each request beside those of the target. All methods raise ToolError.
     """
@@ -53,7 +62,7 @@ class Session:
         target: Command | Address,
         *,
         on_lost: Callable[[], None],
-        on_change: Callable[[], None],
+        on_change: Callable[[ServerEvent], None],
         authorization: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
         self._target = target
@@ -64,7 +73,10 @@ class Session:
         self._closing = asyncio.Event()
         self._last_words = LastWords()
         self._refusal: tuple[int, str] | None = None
-        self._running: list[_Running] = []
+        self._running: list[RunningCall] = []
+        self._followed: frozenset[str] = frozenset()
+        self._listening: set[asyncio.Task[None]] = set()
+        self._following: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
@@ -111,7 +123,7 @@ class Session:
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
         """The result of a call. What the server asks meanwhile, the caller is asked."""
-        running = _Running(context, str(self._target))
+        running = RunningCall(context, str(self._target))
         self._running.append(running)
         try:
             result = await self._call(name, arguments, running)
@@ -123,7 +135,7 @@ class Session:
         running.require_answers()
         return result
 
-    async def _call(self, name: str, arguments: dict[str, Any], running: "_Running") -> wire.CallToolResult:
+    async def _call(self, name: str, arguments: dict[str, Any], running: RunningCall) -> wire.CallToolResult:
         responses: dict[str, Any] | None = None
         state: str | None = None
         for _ in range(_MOST_ROUNDS):
@@ -180,13 +192,14 @@ class Session:
                 async with client:
                     self._client = client
                     opened.set_result(None)
-                    listening = asyncio.ensure_future(self._listen(client))
+                    self._listen_to_lists(client)
                     try:
                         await self._closing.wait()
                     finally:
                         self._client = None
-                        listening.cancel()
-                        await asyncio.wait({listening})
+                        for task in self._listening:
+                            task.cancel()
+                        await asyncio.gather(*self._listening, return_exceptions=True)
         except BaseException as error:
             if not opened.done():
                 opened.set_exception(self._problem(error))
@@ -220,12 +233,12 @@ class Session:
         words = f" Its last words: {self._last_words.line}" if self._last_words.line else ""
         if isinstance(error, MCPError):
             if self._refusal is not None:
-                return NeedsLogin(f"{self} needs a login.", *self._refusal)
+                return NeedsLogin("it needs a login", *self._refusal)
             reason = "it ended" if error.code == wire.CONNECTION_CLOSED else shown(error.message)
-            return LoadError(f"{self} could not be connected to: {reason}.{words}")
+            return LoadError(f"{reason}.{words}")
         if isinstance(error, FileNotFoundError | PermissionError) and isinstance(self._target, Command):
-            return LoadError(f"{self} could not be started: there is no command '{self._target.command[0]}'.")
-        return LoadError(f"{self} could not be connected to: {type(error).__name__}.{words}")
+            return LoadError(f"there is no command '{self._target.command[0]}'.")
+        return LoadError(f"it cannot be connected to ({type(error).__name__}).{words}")
 
     def _failure(self, error: MCPError) -> ToolError:
         """What a request failed by, for the model."""
@@ -269,32 +282,78 @@ class Session:
 
     # What the server says by itself
 
-    async def _listen(self, client: Client) -> None:
-        """Of a server of the newer era: follow its lists. Where it offers nothing of the kind, this ends."""
-        tools = self.capabilities.tools
-        if tools is None or not tools.list_changed:
-            return
+    async def follow(self, uris: frozenset[str]) -> None:
+        """From now on, call `on_change` when a resource at one of *uris* is updated, if the server reports that."""
+        client, before, self._followed = self._open, self._followed, uris
+        if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            last, self._following = self._following, None
+            if uris:
+                opened = asyncio.Event()
+                self._following = self._start_listening(client, [ResourceUpdated(uri) for uri in sorted(uris)], opened)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_OPENED_S):
+                        await opened.wait()
+            if last is not None:
+                last.cancel()  # only now, so that nothing is missed between
+        elif (offered := self.capabilities.resources) is not None and offered.subscribe:
+            for uri in uris - before:
+                await self._asked(client.session.send_request(_subscribe(uri), wire.EmptyResult))
+            for uri in before - uris:
+                await self._asked(client.session.send_request(_unsubscribe(uri), wire.EmptyResult))
+
+    def _listen_to_lists(self, client: Client) -> None:
+        """Of a server of the newer era: follow its lists, those that it says it reports."""
+        of = self.capabilities
+        reported: list[ServerEvent] = []
+        reported += [ToolsListChanged()] if of.tools and of.tools.list_changed else []
+        reported += [ResourcesListChanged()] if of.resources and of.resources.list_changed else []
+        reported += [PromptsListChanged()] if of.prompts and of.prompts.list_changed else []
+        if reported and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self._start_listening(client, reported, asyncio.Event())
+
+    def _start_listening(self, client: Client, to: Sequence[ServerEvent], opened: asyncio.Event) -> asyncio.Task[None]:
+        task = asyncio.ensure_future(self._listen(client, to, opened))
+        self._listening.add(task)
+        task.add_done_callback(self._listening.discard)
+        return task
+
+    async def _listen(self, client: Client, to: Sequence[ServerEvent], opened: asyncio.Event) -> None:
         failures = 0
         while not self._closing.is_set():
             try:
                 async with client.listen(
-                    tools_list_changed=True, prompts_list_changed=True, resources_list_changed=True
+                    tools_list_changed=ToolsListChanged() in to,
+                    prompts_list_changed=PromptsListChanged() in to,
+                    resources_list_changed=ResourcesListChanged() in to,
+                    resource_subscriptions=[event.uri for event in to if isinstance(event, ResourceUpdated)],
                 ) as events:
-                    if failures:
-                        self._on_change()  # what was missed meanwhile
+                    for event in to if failures else ():
+                        self._on_change(event)  # what was missed meanwhile
                     failures = 0
-                    async for _ in events:
-                        self._on_change()
+                    opened.set()
+                    async for event in events:
+                        self._on_change(event)
             except ListenNotSupportedError:
                 return
             except (MCPError, SubscriptionLost, ToolError):
                 pass
+            finally:
+                opened.set()
             failures += 1
             await asyncio.sleep(_LISTEN_AGAIN_S[min(failures, len(_LISTEN_AGAIN_S)) - 1])
 
     async def _message(self, message: Any) -> None:
-        if isinstance(message, wire.ToolListChangedNotification):
-            self._on_change()
+        match message:
+            case wire.ToolListChangedNotification():
+                self._on_change(ToolsListChanged())
+            case wire.ResourceListChangedNotification():
+                self._on_change(ResourcesListChanged())
+            case wire.PromptListChangedNotification():
+                self._on_change(PromptsListChanged())
+            case wire.ResourceUpdatedNotification(params=params):
+                self._on_change(ResourceUpdated(str(params.uri)))
+            case _:
+                pass
 
     async def _elicited(
         self, context: ClientRequestContext, params: wire.ElicitRequestParams
@@ -306,6 +365,14 @@ class Session:
         return await self._running[0].elicited(params)
 
 
+def _subscribe(uri: str) -> wire.SubscribeRequest:
+    return wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri))
+
+
+def _unsubscribe(uri: str) -> wire.UnsubscribeRequest:
+    return wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri))
+
+
 class Refused(ToolError):
     """The server refused who asked: with *status* 401 or 403, and its *challenge* (RFC 6750, RFC 9728)."""
 
@@ -314,80 +381,3 @@ class Refused(ToolError):
         super().__init__(f"'{server}' refused the call: {reason}.", "unauthorized")
         self.status = status
         self.challenge = challenge
-
-
-class _Running:
-    """A call that runs, and what its caller is asked meanwhile."""
-
-    def __init__(self, context: Context, server: str) -> None:
-        self._context = context
-        self._server = server
-        self._questions = 0
-        self._pending: Suspended | None = None
-        self._error: ToolError | None = None
-        self.has_listed = self.has_visited = False
-
-    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        self._context.progress(progress, total, None if message is None else shown(message, 200))
-
-    async def answer(self, key: str, asked: wire.InputRequest) -> wire.ElicitResult:
-        """Of the newer era: the answer to what a result asks for. Raises Suspended where nobody is there."""
-        if not isinstance(asked, wire.ElicitRequest):
-            raise ToolError(f"'{self._server}' asks for what is not offered: {shown(asked.method)}.", "failed")
-        return await self._ask(key, asked.params)
-
-    async def elicited(self, params: wire.ElicitRequestParams) -> wire.ElicitResult:
-        """Of the older era: the answer while the server waits. Where nobody is there, the call ends waiting."""
-        self._questions += 1
-        try:
-            return await self._ask(str(self._questions), params)
-        except Suspended as suspended:
-            self._pending = suspended
-        except ToolError as error:
-            self._error = error
-        return wire.ElicitResult(action="cancel")
-
-    def require_answers(self) -> None:
-        """Raise what a question of this call ended with."""
-        if self._pending is not None:
-            raise self._pending
-        if self._error is not None:
-            raise self._error
-
-    async def visit(self, data: Any) -> None:
-        """Have the caller open the addresses that a server needs them to have been at (error -32042)."""
-        elicitations = data.get("elicitations") if isinstance(data, dict) else None
-        for number, each in enumerate(elicitations if isinstance(elicitations, list) else ()):
-            try:
-                params = wire.ElicitRequestURLParams.model_validate(each)
-            except ValidationError:
-                continue
-            answer = await self._ask(f"url-{number}", params)
-            if answer.action != "accept":
-                raise ToolError(f"What '{self._server}' needs was declined.", "denied")
-
-    async def _ask(self, key: str, params: wire.ElicitRequestParams) -> wire.ElicitResult:
-        message = f"{self._server} asks: {shown(params.message, _LONGEST_QUESTION)}"
-        schema: Any
-        if isinstance(params, wire.ElicitRequestURLParams):
-            if not params.url.startswith(("https://", "http://")) or not params.url.isprintable():
-                raise ToolError(f"'{self._server}' names an address that is not one of the web.", "failed")
-            message, schema = f"{message}\nOpen this address: {params.url}", {"type": "object", "properties": {}}
-        else:
-            schema = params.requested_schema
-        try:
-            value: Any = await self._context.ask(f"mcp:{key}"[:200], schema, message)
-        except ToolError as error:
-            if error.code != "denied":
-                raise
-            return wire.ElicitResult(action="decline")
-        if isinstance(params, wire.ElicitRequestURLParams):
-            return wire.ElicitResult(action="accept")
-        properties = schema.get("properties", {})
-        defaults = {name: of["default"] for name, of in properties.items() if "default" in of}
-        return wire.ElicitResult(action="accept", content={**defaults, **value})
-
-
-def shown(text: str, most: int = 500) -> str:
-    """*text* of a server, on few lines and without what is not printed."""
-    return "".join(c if c.isprintable() or c == "\n" else " " for c in text[:most]).strip().rstrip(".")

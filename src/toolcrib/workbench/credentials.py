@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from .settings import Settings
     from .tables import CallsTable
 
-CALLBACK_PATH, FORM_PATH = "/auth/callback", "/auth/secret"
-"""Where the callback app takes what providers send back, and what people enter."""
+CALLBACK_PATH, FORM_PATH, CLIENT_PATH = "/auth/callback", "/auth/secret", "/auth/client.json"
+"""Where the callback app takes what providers send back, and what people enter, and describes this program."""
 _LOOK_S = 0.25
 
 

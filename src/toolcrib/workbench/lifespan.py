@@ -166,7 +166,7 @@ class Lifespan:
                 await life.start()
         except Exception as error:
             cause = TimeoutError(f"it took longer than {limit_s:g} s") if limit.expired() else error
-            raise SetupError(f"The source {life.name} could not be started: {self._describe(cause)}") from error
+            raise _NotStarted(life.name, self._describe(cause)) from error
         self._lives[id(source)] = life  # whoever stops this lifespan waits for it from here on
         if self._is_closed:
             await life.stop()
@@ -188,8 +188,8 @@ class Lifespan:
             try:
                 await self._begin(source, START_S)
             except Exception as error:
-                retry.reason = self._describe(error)
-                _log.warning("%s; it is tried again in %.1f s", retry.reason.rstrip("."), pause_s)
+                retry.reason = error.reason if isinstance(error, _NotStarted) else self._describe(error)
+                _log.warning("%s; it is tried again in %.1f s", self._describe(error).rstrip("."), pause_s)
                 self._changed(source, retry.reason)
             else:
                 self._retries.pop(id(source), None)
@@ -203,8 +203,8 @@ class Lifespan:
 
     def _report_slow(self, source: Any, retry: "_Retry") -> None:
         """Its start takes longer than anybody waits for it."""
-        retry.reason = f"The source {name_of(source)} has not started yet."
-        _log.warning("%s", retry.reason)
+        retry.reason = "it has not started yet"
+        _log.warning("The source %s has not started yet", name_of(source))
         self._changed(source, retry.reason)
         retry.settle()
 
@@ -229,6 +229,14 @@ class Lifespan:
     def _require_open(self, source: Any) -> None:
         if self._is_closed:
             raise SetupError(f"The source {name_of(source)} was stopped with its workbench.")
+
+
+class _NotStarted(SetupError):
+    """The source *name* could not be started. *reason* is why, without the name."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(f"The source {name} could not be started: {reason}")
+        self.reason = reason
 
 
 class _Retry:

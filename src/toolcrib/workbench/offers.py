@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
 from ..core import (
+    Call,
     Caller,
+    Credential,
     Data,
+    Pending,
     Prompt,
     PromptMessage,
     Redaction,
@@ -19,6 +22,7 @@ from ..core import (
     ResourceContent,
     ResourceTemplate,
     Text,
+    ToolAuth,
     ToolcribError,
     ToolError,
     in_thread,
@@ -52,11 +56,19 @@ def result_uri(handle: str, **part: Any) -> str:
 class Offers:
     """What *caller* is offered by *crib*. Of each URI, and each prompt's name, the first counts."""
 
-    def __init__(self, crib: "CribRuntime", tools: "CallerTools", caller: Caller) -> None:
+    def __init__(
+        self,
+        crib: "CribRuntime",
+        tools: "CallerTools",
+        caller: Caller,
+        redact_also: Callable[[Iterable[str]], None],
+    ) -> None:
         self._crib = crib
         self._tools = tools
         self._caller = caller
+        self._redact_also = redact_also
         self._results = URITemplate(RESULT_TEMPLATE)
+        self._followed: dict[str, list[list[Any]]] = {}
 
     @property
     def redaction(self) -> Redaction | None:
@@ -111,6 +123,32 @@ class Offers:
             raise ToolError(f"There is no prompt '{name[:200]}'.", "unknown_tool")
         return [PromptMessage(each.role, redacted_content(each.content, self._tools.redaction)) for each in made]
 
+    # Updates
+
+    async def follow(self, uri: str) -> None:
+        """Have sources report when the resource at *uri* changes, until `unfollow` was called as often."""
+        self._followed.setdefault(uri, []).append(await self._each(await self._sources_of(uri), "follow_resource", uri))
+
+    async def unfollow(self, uri: str) -> None:
+        if followed := self._followed.get(uri):
+            await self._each(followed.pop(), "unfollow_resource", uri)
+        if not followed:
+            self._followed.pop(uri, None)
+
+    async def _each(self, sources: Iterable[Any], method: str, uri: str) -> list[Any]:
+        """Those of *sources* whose *method* took *uri*."""
+        done: list[Any] = []
+        for source in sources:
+            try:
+                if hasattr(source, method):
+                    async with asyncio.timeout(_WAIT_S):
+                        await getattr(source, method)(uri)
+                    done.append(source)
+            except Exception as error:
+                what = f"Updates of a resource of {name_of(source)} cannot be followed, or not ended"
+                log_failure(what, error, self._tools.redaction)
+        return done
+
     async def _part_of_result(self, uri: str, part: Mapping[str, str]) -> ResourceContent:
         from . import slices  # brings pydantic
 
@@ -155,9 +193,27 @@ class Offers:
     async def _running(self, source: Any) -> Any:
         try:
             async with asyncio.timeout(_WAIT_S):
-                return await self._tools.run_source(source) or source
+                running = await self._tools.run_source(source) or source
+                if hasattr(running, "authorize"):
+                    running.authorize(await self._credential(running.auth))
+                return running
         except (ToolcribError, TimeoutError):
             return None  # logged, where it does not start
+
+    async def _credential(self, auth: ToolAuth) -> Credential | None:
+        """What the caller has granted of *auth*; None where they have not: for a list, nobody is asked."""
+        broker = self._crib.options["broker"]
+        has_granted = getattr(broker, "has_granted", None)  # a broker of another kind gives credentials to calls alone
+        try:
+            if has_granted is None or not await has_granted(auth, self._caller):
+                return None
+            granted = await broker.authorize([auth], self._caller, Call(auth.provider, {}))
+        except ToolError:
+            return None
+        if isinstance(granted, Pending):
+            return None
+        self._redact_also(granted[0].secrets)
+        return granted[0]  # type: ignore[no-any-return]
 
     async def _of_sources(self, method: str) -> list[Any]:
         sources = await self._offering(method)

@@ -88,7 +88,7 @@ class Workbench(Startable):
             store=self.crib.options["results"] if is_alone else self.crib.result_store(),
             redaction=self._runtime.redaction,
         )
-        self.offers = Offers(self.crib, self._tools, caller)
+        self.offers = Offers(self.crib, self._tools, caller, self._runtime.redact_also)
         self.crib.add_view(self)
 
     @classmethod

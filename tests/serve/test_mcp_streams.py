@@ -1,0 +1,155 @@
+"""Clients of the older era that lose a stream and come back for what they missed."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+from typing import Any
+
+import httpx2
+import mcp_types as wire
+import pytest
+from mcp import Client
+
+from toolcrib import Crib, tool
+from toolcrib.serve import close_stream, mcp_streams, serve_http
+from toolcrib.serve.mcp_streams import EventMemory, SessionEvents
+
+ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+
+
+def request(id: int | None, method: str, **params: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "method": method, "params": params} | ({} if id is None else {"id": id})
+
+
+class Session:
+    """A session of the older era, request by request."""
+
+    def __init__(self, http: httpx2.AsyncClient, url: str) -> None:
+        self.http, self.url, self.headers = http, url, dict(ACCEPT)
+
+    async def open(self) -> "Session":
+        answer = await self.http.post(self.url, json=request(0, "initialize", **HELLO), headers=self.headers)
+        self.headers["Mcp-Session-Id"] = answer.headers["mcp-session-id"]
+        await self.http.post(self.url, json=request(None, "notifications/initialized"), headers=self.headers)
+        return self
+
+    async def lose(self, **params: Any) -> str:
+        """Make a call, and lose its stream. Returns the id of the event that came first."""
+        made = request(1, "tools/call", **params)
+        async with self.http.stream("POST", self.url, json=made, headers=self.headers) as stream:
+            return (await anext(events(stream)))["id"]
+
+    async def resume(self, last: str) -> list[dict[str, str]]:
+        """What comes of the stream of the event *last* after it, until it ends."""
+        headers = {**self.headers, "Last-Event-ID": last}
+        async with self.http.stream("GET", self.url, headers=headers) as stream:
+            assert stream.status_code == 200
+            return [each async for each in events(stream)]
+
+
+async def events(stream: httpx2.Response) -> AsyncIterator[dict[str, str]]:
+    event: dict[str, str] = {}
+    async for line in stream.aiter_lines():
+        if line and not line.startswith(":"):
+            name, _, value = line.partition(":")
+            event[name] = value.strip()
+        elif event:
+            yield event
+            event = {}
+
+
+@asynccontextmanager
+async def served(*tools: Any) -> AsyncIterator[Session]:
+    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    serving = asyncio.create_task(serve_http(Crib(tools), port=0, ready=ready.set_result))
+    async with httpx2.AsyncClient(timeout=60) as http:
+        yield Session(http, await ready)
+    serving.cancel()
+    await asyncio.wait({serving})
+
+
+async def test_a_client_that_lost_its_stream_gets_the_answer_and_nobody_elses() -> None:
+    go_on = asyncio.Event()
+
+    @tool
+    async def wait(name: str) -> str:
+        """Wait."""
+        await go_on.wait()
+        return name
+
+    async with served(wait) as first:
+        await first.open()
+        second = await Session(first.http, first.url).open()
+        # Both use the same ids for their requests.
+        lost = [await one.lose(name="wait", arguments={"name": name}) for one, name in ((first, "a"), (second, "b"))]
+        waiting = asyncio.create_task(first.resume(lost[0]))  # before there is an answer
+        await asyncio.sleep(0)
+        go_on.set()
+        answers = [await waiting, await second.resume(lost[1])]  # and after
+        found = [json.loads(each[-1]["data"])["result"]["structuredContent"] for each in answers]
+        assert found == [{"result": "a"}, {"result": "b"}]
+        # What came is not sent again to whoever has had it; an unknown id brings nothing.
+        again = await first.resume(lost[0])
+        assert [each["data"] for each in again] == [each["data"] for each in answers[0]]
+        assert await first.resume("999") == []
+        assert await first.resume("x" * 100) == []
+
+
+async def test_a_tool_can_let_go_of_the_connection_and_the_client_comes_back_for_the_answer() -> None:
+    can: list[bool] = []
+
+    @tool
+    async def leave() -> str:
+        """Let go."""
+        can.append(await close_stream())
+        return "here"
+
+    async with served(leave) as session:
+        await session.open()
+        made = request(1, "tools/call", name="leave", arguments={})
+        async with session.http.stream("POST", session.url, json=made, headers=session.headers) as stream:
+            first = [each async for each in events(stream)]
+        assert [(each["data"], each["retry"]) for each in first] == [("", "1000")]
+        [*_, answer] = await session.resume(first[0]["id"])
+        assert json.loads(answer["data"])["result"]["structuredContent"] == {"result": "here"}
+        assert await session.resume(answer["id"]) == []  # nothing comes after the answer
+        async with Client(session.url, mode="2026-07-28") as client:
+            assert not (await client.call_tool("leave")).is_error
+    assert can == [True, False]
+
+
+async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = EventMemory()
+    one, other = SessionEvents(memory), SessionEvents(memory)
+
+    def answer(text: str) -> wire.JSONRPCResponse:
+        return wire.JSONRPCResponse(jsonrpc="2.0", id="1", result={"text": text})
+
+    async def replayed(session: SessionEvents, last: str) -> list[Any]:
+        sent: list[Any] = []
+
+        async def send(event: Any) -> None:
+            sent.append(event.message.model_dump(exclude_unset=True))
+
+        await session.replay_events_after(last, send)
+        return sent
+
+    first = await one.store_event("1", None)
+    await one.store_event("2", answer("of another stream"))
+    await one.store_event("1", answer("mine"))
+    assert [each["result"] for each in await replayed(one, first)] == [{"text": "mine"}]
+    # Too large to be kept: then that is what is sent.
+    start = await other.store_event("1", None)
+    await other.store_event("1", answer("x" * 2**20))
+    assert "too large" in (await replayed(other, start))[0]["error"]["message"]
+    monkeypatch.setattr(mcp_streams, "_MOST_BYTES", 400)
+    await other.store_event("1", answer("y" * 300))
+    assert (list(one.events), await replayed(one, first)) == ([], [])
+    assert len(other.events) == 1
+    later_s = monotonic() + 1000
+    monkeypatch.setattr(mcp_streams, "monotonic", lambda: later_s)
+    await one.store_event("1", None)
+    assert not other.events
