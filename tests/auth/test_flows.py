@@ -54,7 +54,9 @@ class Server:
             protocol_version = "HTTP/1.1"
 
             def do_GET(self) -> None:
-                body = dict(parse_qsl(self.rfile.read(int(self.headers.get("content-length") or 0)).decode()))
+                text = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+                is_json = self.headers.get("content-type") == "application/json"
+                body = json.loads(text) if is_json else dict(parse_qsl(text))
                 server.requests.append((self.path, body))
                 server.arrived.set()
                 server.open.wait(30)
@@ -69,7 +71,7 @@ class Server:
                 except OSError:  # nobody reads on
                     self.close_connection = True
 
-            do_POST = do_GET
+            do_POST = do_DELETE = do_GET
 
             def log_message(self, *_: Any) -> None:
                 return

@@ -32,7 +32,7 @@ __all__ = ["server", "setup"]
 def flow(server: Server, **options: Any) -> Flow:
     names = ("token", "authorize", "device", "revoke")
     table = OAuth2(**{**{f"{name}_url": f"{server.url}/{name}" for name in names}, **options})
-    http = partial(client, allow=["127.0.0.1"], timeout_s=2.0)
+    http = partial(client, allow=["127.0.0.1"], timeout_s=60.0)
     return Flow("idp", table, Client("the-client-id", SECRET), http)
 
 

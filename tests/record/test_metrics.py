@@ -23,8 +23,9 @@ async def test_calls_are_counted_by_tool_status_and_code() -> None:
         await bench.call(add, 1, 2)
         await bench.call("add", {"a": 1})
         task = asyncio.create_task(bench.call("wait"))
-        await asyncio.sleep(0.01)
-        assert "toolcrib_calls_in_flight 1.0\n" in metrics.text()
+        async with asyncio.timeout(60):
+            while "toolcrib_calls_in_flight 1.0\n" not in metrics.text():
+                await asyncio.sleep(0)
         go_on.set()
         await task
         for number in range(100):
@@ -45,3 +46,13 @@ async def test_beyond_so_many_tools_the_rest_are_counted_together() -> None:
         await metrics.finished(record)
     assert 'toolcrib_calls_total{code="",status="success",tool="other"} 8.0\n' in metrics.text()
     assert 'tool="t2"' not in metrics.text()
+
+
+async def test_durations_are_counted_by_bounds_that_dashboards_know() -> None:
+    metrics = Metrics()
+    await metrics.finished(CallRecord("c", "add", None, 0.0, "success", duration_s=0.2))  # type: ignore[arg-type]
+    lines = [line for line in metrics.text().splitlines() if "_bucket" in line]
+    assert [line.partition('le="')[2].partition('"')[0] for line in lines] == (
+        ["0.001", "0.005", "0.01", "0.05", "0.1", "0.5", "1.0", "2.5", "5.0", "10.0", "30.0", "60.0", "300.0", "+Inf"]
+    )
+    assert [line.rpartition(" ")[2] for line in lines] == ["0.0"] * 5 + ["1.0"] * 9

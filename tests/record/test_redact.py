@@ -91,6 +91,7 @@ def test_base64_of_a_secret_alone_is_struck_out_whole() -> None:
 SECRETS = (
     "hunter2!/<&>'\"\\ +%é",
     "plain-token_1234",
+    "first\u00ffand\u0100last",
     "日本語の秘密",
     "🎉🎉🎉🎉",
     "a\nb\tc\x00d",
@@ -119,8 +120,14 @@ def test_in_base64_the_characters_with_bits_of_a_secret_are_redacted_and_no_othe
         for after in (b"", b"x", b"xy", b"xyz", b"\0", b"\xff\xff"):
             encoded = base64.b64encode(before + secret + after).decode()
             start, end = len(before) * 8 // 6, -(-len(before + secret) * 8 // 6)
-            assert redactor.redact(f"Basic {encoded}") == f"Basic {encoded[:start]}[secret]{encoded[end:]}"
-            for other in (b"g" + secret[1:], b"i" + secret[1:], secret[:-1] + b"\0", secret[:-1] + b"~"):
+            shown = f"Basic {encoded[:start]}[secret]{encoded[end:]}"
+            assert redactor.redact(f"Basic {encoded}") == shown
+            for cut in range(6, len(encoded) + 6) if after == b"xy" else ():
+                tail, ready = redactor.split(f"Basic {encoded}"[:cut])
+                assert ready + redactor.redact(tail + f"Basic {encoded}"[cut:]) == shown
+            bits = [1 << bit for bit in range(8)]
+            others = [bytes((secret[0] ^ bit,)) + secret[1:] for bit in bits]
+            for other in (*others, *(secret[:-1] + bytes((secret[-1] ^ bit,)) for bit in bits)):
                 encoded = base64.b64encode(before + other + after).decode()
                 assert redactor.redact(encoded) == encoded
 
@@ -150,9 +157,54 @@ def test_1050_random_cuts_of_overlapping_secrets_equal_the_whole() -> None:
         assert shown + redactor.redact(tail) == redactor.redact(text), (text, cuts)
 
 
+def test_a_secret_of_single_bytes_is_redacted_with_the_characters_that_it_ends_in_the_middle_of() -> None:
+    for byte in range(0x80, 0xC0):
+        for lead in (0xC3, 0xE3):  # characters of two and of three bytes
+            more = bytes((byte,)) + b"\x81" * (lead == 0xE3)
+            text = (b"in abcd" + bytes((lead,)) + more + b"efgh out").decode()
+            assert Redactor([f"abcd{chr(lead)}"]).redact(text) == "in [secret]efgh out"
+            assert Redactor([f"{chr(more[-1])}efgh"]).redact(text) == "in abcd[secret] out"
+
+
+def test_a_secret_is_redacted_where_two_kinds_of_escapes_are_in_it() -> None:
+    kinds = ("%2F", "\\u002f", "&#47;", "~1", "+")
+    for one in kinds:
+        for other in kinds:
+            secret = f"ab{' ' if one == '+' else '/'}cd{' ' if other == '+' else '/'}ef"
+            if {one, other} & {"+"} and not {one, other} <= {"+", "%2F"}:
+                continue  # a plus sign is a space in forms, which have percent signs only
+            text = f"(|ab{one}cd{other}ef|)"
+            assert Redactor([secret]).redact(text) == "(|[secret]|)", text
+            for cut in range(len(text)):
+                redactor = Redactor([secret])
+                tail, ready = redactor.split(text[:cut])
+                assert ready + redactor.redact(tail + text[cut:]) == "(|[secret]|)", (text, cut)
+
+
+def test_what_is_added_to_a_copy_is_not_in_the_other() -> None:
+    one = Redactor(["shared-secret"])
+    other = one.copy()
+    one.add("secret-of-one")
+    other.add("secret-of-other")
+    text = "shared-secret secret-of-one secret-of-other"
+    assert one.redact(text) == "[secret] [secret] secret-of-other"
+    assert other.redact(text) == "[secret] secret-of-one [secret]"
+    assert one.copy().redact(text) == one.redact(text)
+
+
 def test_what_overlaps_is_redacted_whole() -> None:
     redactor = Redactor(["abcd", "cdef", "aaaa"])
     assert redactor.redact("xabcdefx aaaaaax") == "x[secret]x [secret]x"
+
+
+def test_text_is_held_back_where_secrets_that_overlap_go_on_and_no_more_of_it() -> None:
+    redactor = Redactor(["abcd", "cdef", "fghi"])
+    assert redactor.split("a word.") == ("", "a word.")
+    assert redactor.split("a word, ab") == ("ab", "a word, ")
+    for text in ("xabcdef y", "xabcdefghi y", "xabcdef"):
+        for cut in range(len(text) + 1):
+            tail, ready = redactor.split(text[:cut])
+            assert ready + redactor.redact(tail + text[cut:]) == redactor.redact(text), (text, cut)
 
 
 def test_text_that_is_no_secret_stays_as_it_is() -> None:

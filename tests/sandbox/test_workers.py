@@ -276,8 +276,11 @@ async def test_a_worker_that_is_not_sound_is_ended_by_its_guard(pool: Pool, monk
         worker = workers.take()
         await worker.receive()
         monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
+        killed: list[int] = []
+        monkeypatch.setattr("toolcrib.sandbox.guard.kill_tree", killed.append)
         workers.give_back(worker, sound=False)
         await until(lambda: worker.gone)
+        assert killed == []  # by the host, which would do that after so long
 
 
 async def test_a_guard_sees_that_its_host_hangs_up(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ Parameters are written by authlib, requests are sent by `net`. No message here q
 import json
 import re
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -210,10 +211,8 @@ class Flow:
         for url in document_urls(issuer):
             response = await self._send("GET", url)
             if response.status_code == 200 and (document := _read(response)) is not None:
-                try:
+                with suppress(ValueError):  # a message of pydantic would quote the document
                     return with_document(self.oauth2, document, issuer)
-                except ValueError:  # a message of pydantic would quote the document
-                    break
             if response.status_code >= 500:
                 raise FlowError(f"'{self.name}' failed with status {response.status_code}.", "unreachable")
         raise FlowError(f"The issuer of '{self.name}' has no valid document of its endpoints (RFC 8414).", "malformed")

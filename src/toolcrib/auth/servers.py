@@ -48,7 +48,7 @@ class Servers:
         if resource and issuer is None:
             raise _unusable(url, "it names no authorization server")
         issuer = issuer or _origin(url)
-        document = await self._document(issuer, is_named=resource is not None)
+        document = await self._document(issuer, near=url, is_named=resource is not None)
         published = document.get("issuer")
         if isinstance(published, str) and {issuer, published} <= {_origin(issuer), f"{_origin(issuer)}/"}:
             issuer = published  # of an origin alone, the last slash means nothing, and libraries add it
@@ -91,7 +91,7 @@ class Servers:
             return found
         return None
 
-    async def _document(self, issuer: str, *, is_named: bool) -> Mapping[str, Any]:
+    async def _document(self, issuer: str, *, near: str, is_named: bool) -> Mapping[str, Any]:
         """What the authorization server publishes (RFC 8414), also where OpenID Connect has it."""
         try:
             require_endpoint(issuer)
@@ -105,7 +105,7 @@ class Servers:
             f"{origin}{path}/.well-known/openid-configuration",
         ]
         for candidate in dict.fromkeys(candidates):
-            if (found := await self._json(candidate, near=issuer)) is not None:
+            if (found := await self._json(candidate, near=near)) is not None:
                 return found
         if is_named:
             raise _unusable(issuer, "it publishes no document of its endpoints (RFC 8414)")
@@ -158,7 +158,7 @@ class Servers:
                 f'this program there, and write in the settings: [auth."{name}"] client_id = "...".',
                 "unauthorized",
             )
-        grant = await self._register(endpoint, issuer, methods)
+        grant = await self._register(endpoint, issuer, methods, near=name.removeprefix(PREFIX))
         await self.vault.put(owner, grant, version=None if stored is None else stored.version)
         return _registered(grant)
 
@@ -170,14 +170,14 @@ class Servers:
         """Where people are sent back to; at a terminal, to a port of this computer that is not known yet (RFC 8252)."""
         return self.pages()[0] or "http://127.0.0.1/auth/callback"
 
-    async def _register(self, endpoint: str, issuer: str, methods: Sequence[str]) -> Grant:
+    async def _register(self, endpoint: str, issuer: str, methods: Sequence[str], *, near: str) -> Grant:
         """A client of our own at *issuer* (RFC 7591)."""
         wanted = "none" if "none" in methods or not methods else methods[0]
         names = {ours: theirs for theirs, ours in _METHODS.items()}
         body = client_metadata(self._redirect_uri, names[wanted])
         try:
             require_endpoint(endpoint)
-            async with self.http(issuer) as http:
+            async with self.http(near) as http:
                 response = await http.post(endpoint, json=body)
             answer: Any = response.json()
         except httpx2.HTTPError as error:

@@ -120,8 +120,7 @@ class MemoryVault:
 
     @asynccontextmanager
     async def alone(self, owner: Owner, /):  # type: ignore[no-untyped-def]
-        with self._lock:
-            turn = self._turns.setdefault(owner, Semaphore(1))
+        turn = self._turns.setdefault(owner, Semaphore(1))
         permit = await turn.acquire()
         try:
             yield

@@ -60,8 +60,10 @@ UPDATE = text(
     f"UPDATE toolcrib_calls SET {', '.join(f'{name} = :{name}' for name in _COLUMNS if name not in _NAMES)} "  # noqa: S608
     "WHERE id = :id"
 )
-STILL_RUNS = text("UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started'")
-LOST = text("UPDATE toolcrib_calls SET lost_after = 0, owner = '' WHERE id = :id AND status = 'started'")
+STILL_RUNS = text(
+    "UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started' AND lost_after > 0"
+)
+LOST = text("UPDATE toolcrib_calls SET lost_after = 0 WHERE id = :id AND status = 'started'")
 
 _ENDED = "NOT (status = 'started' AND lost_after > :now)"
 TOO_OLD = text(

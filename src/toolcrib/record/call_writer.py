@@ -178,11 +178,11 @@ class CallWriter:
                     (started.add if item.is_start else started.discard)(record.id)
             beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_S
             if rows or beat or self._lost:
-                lost = self._lost.copy()
+                lost = self._lost[:]
                 self._store.write(lambda connection: self._put_rows(connection, rows, lost, lost_after))
-                self._beat_at = time.monotonic()
                 del self._lost[: len(lost)]
                 self._open.difference_update(lost)
+                self._beat_at = time.monotonic()
         except Exception as error:
             reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
             self.fail(reason)

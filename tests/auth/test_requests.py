@@ -1,0 +1,210 @@
+"""What is sent to a provider for each step of OAuth, and the bounds of what its answers may say."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from toolcrib.auth import Client, FlowError, Grant
+
+from .test_flows import TOKEN, Answer, Server, as_json, server
+from .test_hostile import exchanged, flow
+
+__all__ = ["server"]
+
+NOON = datetime(2040, 1, 1, 12, tzinfo=UTC)
+DEVICE = {"device_code": "a-device-code", "user_code": "ABCD-EFGH", "verification_uri": "https://idp.example/device"}
+BOTH, ONE = Grant("the-access-token", "the-refresh-token"), Grant("the-access-token")
+
+
+@pytest.mark.parametrize(
+    ("kind", "grant", "sent"),
+    [
+        ("token", BOTH, [{"token": "the-refresh-token"}]),
+        ("token", ONE, [{"token": "the-access-token"}]),
+        ("access_token", BOTH, [{"token": "the-access-token"}]),
+        ("named", BOTH, [{"refresh_token": "the-refresh-token"}]),
+        ("named", ONE, [{"access_token": "the-access-token"}]),
+        ("bearer", BOTH, [{}, {}]),
+        ("delete", BOTH, [{"access_token": "the-access-token"}]),
+    ],
+)
+async def test_a_provider_that_is_told_that_a_grant_ends_may_answer_with_nothing(
+    server: Server, kind: str, grant: Grant, sent: list[dict[str, str]]
+) -> None:
+    server.answers["/revoke"] = (200, {}, b"")  # RFC 7009, 2.2: whatever it says, it is done
+    assert await flow(server, revoke=kind).revoke(grant) is True
+    known = {"client_id", "client_secret"}
+    assert [
+        {name: value for name, value in each.items() if name not in known} for each in server.sent("/revoke")
+    ] == sent
+    server.answers["/revoke"] = as_json({"error": "unsupported_token_type"}, 400)
+    with pytest.raises(FlowError, match="refused: unsupported_token_type"):
+        await flow(server, revoke=kind).revoke(grant)
+
+
+async def test_where_no_address_is_known_nobody_is_told_that_a_grant_ends(server: Server) -> None:
+    assert await flow(server, revoke_url=None).revoke(BOTH) is False
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "lives_s", "interval_s"),
+    [
+        ({}, 600, 5),
+        ({"expires_in": 1, "interval": 1}, 1, 1),
+        ({"expires_in": 86_400, "interval": 60}, 86_400, 60),
+        ({"expires_in": 10**8, "interval": 10**8}, 86_400, 60),
+        ({"expires_in": 0, "interval": 0}, 600, 5),
+    ],
+)
+async def test_a_code_for_another_device_lives_for_a_day_at_most_and_is_polled_each_minute_at_least(
+    server: Server, answer: dict[str, Any], lives_s: int, interval_s: int
+) -> None:
+    server.answers["/device"] = as_json({**DEVICE, **answer})
+    made = replace(flow(server), clock=lambda: NOON)
+    code = await made.start_device(["read"])
+    assert (code.expires_at - NOON, code.interval_s) == (timedelta(seconds=lives_s), interval_s)
+
+
+@pytest.mark.parametrize(
+    ("answer", "url"),
+    [
+        ({}, DEVICE["verification_uri"]),
+        ({"verification_uri_complete": "https://idp.example/device?code=1"}, "https://idp.example/device?code=1"),
+        ({"verification_uri": None, "verification_url": "https://idp.example/2"}, "https://idp.example/2"),
+        ({"verification_uri": None}, None),
+        ({"device_code": None}, None),
+        ({"user_code": ""}, None),
+        ({"verification_uri": "http://idp.example/device"}, None),
+    ],
+)
+async def test_a_code_for_another_device_has_an_address_that_a_person_can_trust(
+    server: Server, answer: dict[str, Any], url: str | None
+) -> None:
+    server.answers["/device"] = as_json({**DEVICE, **answer})
+    if url is not None:
+        assert (await flow(server).start_device([])).verification_url == url
+        assert "scope" not in server.sent("/device")[0]
+        return
+    with pytest.raises(FlowError) as raised:
+        await flow(server).start_device([])
+    assert raised.value.error == "malformed"
+
+
+async def test_who_polls_is_told_to_wait_or_why_it_ended(server: Server) -> None:
+    for error, said in (("authorization_pending", "pending"), ("slow_down", "slow_down")):
+        server.answers["/token"] = as_json({"error": error}, 400)
+        assert await flow(server).poll_device("a-device-code", ["read"]) == said
+    server.answers["/token"] = as_json({"error": "expired_token"}, 400)
+    with pytest.raises(FlowError) as raised:
+        await flow(server).poll_device("a-device-code", ["read"])
+    assert raised.value.refused
+    for without in ("device_url", "authorize_url"):
+        other = {"device_url": "authorize_url", "authorize_url": "device_url"}[without]
+        lacking = flow(server, **{without: None, other: f"{server.url}/there"})
+        with pytest.raises(FlowError, match=r"has no (device )?authorization endpoint") as raised:
+            if without == "device_url":
+                await lacking.start_device([])
+            else:
+                await lacking.authorization_url(redirect_uri="http://h/", scopes=[], state="s", verifier="v")
+        assert raised.value.error == "unsupported"
+
+
+WITHIN: list[tuple[dict[str, Any], bool]] = [
+    ({"access_token": "abcd"}, True),
+    ({"access_token": "abc"}, False),
+    ({"access_token": "x" * 16 * 1024}, True),
+    ({"access_token": "x" * (16 * 1024 + 1)}, False),
+    ({"scope": ["x" * 1023] * 16}, True),
+    ({"scope": ["x" * 1023] * 15 + ["x" * 1024]}, False),
+    ({"scope": "read,write"}, True),
+    ({"expires_in": 0}, True),
+    ({"expires_in": -0.001}, False),
+]
+
+
+@pytest.mark.parametrize("number", range(len(WITHIN)))
+async def test_what_a_token_answer_may_say_has_bounds(server: Server, number: int) -> None:
+    answer, is_taken = WITHIN[number]
+    server.answers["/token"] = as_json({**TOKEN, **answer})
+    if is_taken:
+        assert (await exchanged(flow(server))).access_token == answer.get("access_token", TOKEN["access_token"])
+        return
+    with pytest.raises(FlowError, match="did not answer as OAuth"):
+        await exchanged(flow(server))
+
+
+async def test_what_an_answer_leaves_out_is_as_the_table_says(server: Server) -> None:
+    lasting = {**TOKEN, "refresh_token": "a-refresh-token", "place": "x" * 2000, "longer": "x" * 2001}
+    made = replace(flow(server, lifetime_s=60, keep=["place", "longer"]), clock=lambda: NOON)
+    server.answers["/token"] = as_json(lasting)
+    grant = await exchanged(made)
+    assert (grant.expires_at, grant.detail) == (NOON + timedelta(seconds=60), {"place": "x" * 2000})
+    server.answers["/token"] = as_json(TOKEN)  # a token that nobody can refresh is not given up early
+    assert (await exchanged(made)).expires_at is None
+    again = await made.refresh(grant)
+    assert (again.refresh_token, again.detail) == ("a-refresh-token", grant.detail)
+    server.answers["/token"] = as_json({**TOKEN, "expires_in": 999_999_999})
+    assert (await exchanged(made)).expires_at == NOON + timedelta(seconds=999_999_999)
+    with pytest.raises(FlowError, match="gave no refresh token") as raised:
+        await made.refresh(ONE)
+    assert raised.value.refused
+    server.answers["/token"] = as_json({**lasting, "token_type": "mac"})
+    odd = await exchanged(flow(server, token_types=[], refresh="none", offline_scope="offline"))
+    assert (odd.refresh_token, odd.scopes) == (None, ("read",))
+    assert (await exchanged(flow(server, token_types=["mac"], offline_scope="offline"))).scopes == ("read", "offline")
+
+
+async def test_a_code_and_a_token_are_exchanged_with_what_was_sent_before(server: Server) -> None:
+    server.answers["/token"] = as_json(TOKEN)
+    there = "http://127.0.0.1:1/"
+    await flow(server).exchange_code("a-code", redirect_uri=there, verifier="", scopes=())
+    await flow(server, pkce=False).exchange_code("a-code", redirect_uri=there, verifier="v" * 50, scopes=())
+    await flow(server).exchange_token("a-subject", scopes=())
+    assert [sorted(each) for each in server.sent("/token")] == [
+        ["client_id", "client_secret", "code", "grant_type", "redirect_uri"],
+        ["client_id", "client_secret", "code", "grant_type", "redirect_uri"],
+        ["client_id", "client_secret", "grant_type", "subject_token", "subject_token_type"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "needs the setting 'domain_url': \\[auth.idp\\] domain_url = "),
+        ({"domain_url": "http://evil.example"}, "expected a URL that begins with https://.*, in \\[auth.idp\\]"),
+    ],
+)
+async def test_an_endpoint_is_filled_from_the_settings(
+    server: Server, parameters: dict[str, str], message: str
+) -> None:
+    made = replace(flow(server, authorize_url="{domain_url}/authorize"), client=Client("an-id", "", parameters))
+    asked: dict[str, Any] = {"redirect_uri": "http://h/", "scopes": [], "state": "s", "verifier": "v"}
+    with pytest.raises(FlowError, match=message) as raised:
+        await made.authorization_url(**asked)
+    assert raised.value.error == "unsupported"
+    made = replace(made, client=Client("an-id", "", {"domain_url": "https://acme.example"}))
+    assert (await made.authorization_url(**asked)).startswith("https://acme.example/authorize?")
+
+
+async def test_what_cannot_be_written_in_an_address_is_not_asked_for(server: Server) -> None:
+    with pytest.raises(FlowError, match="is not text that can be sent"):
+        await flow(server).authorization_url(redirect_uri="http://h/", scopes=["\ud800"], state="s", verifier="v")
+
+
+FAILED: list[tuple[dict[str, Answer], str]] = [
+    ({"/a/.well-known/openid-configuration": as_json({}, 500)}, "unreachable"),
+    ({"/a/.well-known/openid-configuration": as_json({}, 499)}, "malformed"),
+    ({}, "malformed"),
+]
+
+
+@pytest.mark.parametrize("number", range(len(FAILED)))
+async def test_an_issuer_that_fails_is_not_one_that_has_nothing(server: Server, number: int) -> None:
+    answers, error = FAILED[number]
+    server.answers |= answers
+    with pytest.raises(FlowError) as raised:
+        await flow(server, token_url=None, issuer=f"{server.url}/a").table()
+    assert raised.value.error == error

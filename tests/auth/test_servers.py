@@ -1,0 +1,290 @@
+"""Servers that say themselves who gives access to them: found out, registered at, and asked, against loopback."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from toolcrib import Call, Credential, Pending, ToolAuth, ToolError
+from toolcrib.auth import Client, CredentialBroker, MemoryVault
+from toolcrib.auth.servers import _covers
+
+from .test_flows import ALICE, TOKEN, Answer, Server, as_json
+
+CALLBACK = "http://127.0.0.1:1/auth/callback"
+METADATA = "/.well-known/oauth-protected-resource"
+DOCUMENT = "/.well-known/oauth-authorization-server/tenant"
+REGISTERED = {"client_id": "the-client-id", "client_secret": "the-client-secret-0123"}
+
+
+class Protected(Server):
+    """An MCP server at `/mcp`, what it says of itself, and its authorization server at `/tenant`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.name = f"mcp:{self.url}/mcp"
+        self.metadata: dict[str, Any] = {
+            "resource": f"{self.url}/mcp",
+            "authorization_servers": [f"{self.url}/tenant"],
+            "scopes_supported": ["read", "write"],
+        }
+        self.document: dict[str, Any] = {
+            "issuer": f"{self.url}/tenant",
+            "authorization_endpoint": f"{self.url}/authorize",
+            "token_endpoint": f"{self.url}/token",
+            "registration_endpoint": f"{self.url}/register",
+            "code_challenge_methods_supported": ["S256"],
+            "token_endpoint_auth_methods_supported": ["client_secret_post"],
+        }
+        self.places(f"{METADATA}/mcp", DOCUMENT)
+        self.answers |= {"/register": as_json(REGISTERED, 201), "/token": as_json(TOKEN)}
+
+    def places(self, metadata: str | None, document: str | None) -> None:
+        """Publish both at these paths, and nowhere else."""
+        self.answers = {path: answer for path, answer in self.answers.items() if path in ("/register", "/token")}
+        self.answers["/mcp"] = as_json({}, 401)
+        if metadata is not None:
+            self.answers[metadata] = lambda _: as_json(self.metadata)
+        if document is not None:
+            self.answers[document] = lambda _: as_json(self.document)
+
+    def broker(self, redirect_uri: str | None = CALLBACK, **options: Any) -> CredentialBroker:
+        return CredentialBroker(redirect_uri=redirect_uri, **options)
+
+    async def asked(self, broker: CredentialBroker) -> dict[str, str]:
+        """The parameters of the URL at which Alice is asked."""
+        found = await broker.authorize([ToolAuth(self.name)], ALICE, Call("use"))
+        assert isinstance(found, Pending)
+        assert (found.url or "").startswith(f"{self.url}/authorize?")
+        return {name: values[-1] for name, values in parse_qs(urlsplit(found.url or "").query).items()}
+
+    async def granted(self, broker: CredentialBroker) -> Credential:
+        """What Alice's call is given after she has granted what it asks for."""
+        state = (await self.asked(broker))["state"]
+        await broker.complete(f"{CALLBACK}?state={state}&code=the-code&iss={self.url}/tenant", caller=ALICE)
+        found = await broker.authorize([ToolAuth(self.name)], ALICE, Call("use"))
+        assert not isinstance(found, Pending)
+        (credential,) = found
+        assert isinstance(credential, Credential)
+        return credential
+
+
+@pytest.fixture
+def server() -> Iterator[Protected]:
+    server = Protected()
+    yield server
+    server.close()
+
+
+async def test_somebody_grants_access_to_a_server_that_registers_this_program(server: Protected) -> None:
+    asked = await server.asked(broker := server.broker())
+    assert {**asked, "state": "", "code_challenge": ""} == {
+        "response_type": "code",
+        "client_id": "the-client-id",
+        "redirect_uri": CALLBACK,
+        "scope": "read write",
+        "state": "",
+        "resource": f"{server.url}/mcp",
+        "code_challenge": "",
+        "code_challenge_method": "S256",
+    }
+    credential = await server.granted(broker)
+    assert (credential.secret, credential.hosts) == (TOKEN["access_token"], (urlsplit(server.url).netloc,))
+    (registered,) = server.sent("/register")
+    assert registered == {
+        "client_name": "Toolcrib",
+        "redirect_uris": [CALLBACK],
+        "grant_types": ["authorization_code", "refresh_token"],
+        "response_types": ["code"],
+        "token_endpoint_auth_method": "client_secret_post",
+        "application_type": "native",
+    }
+    (sent,) = server.sent("/token")
+    assert (sent["client_secret"], sent["resource"]) == (REGISTERED["client_secret"], f"{server.url}/mcp")
+
+
+async def test_it_is_registered_once_for_an_issuer_and_an_address(server: Protected) -> None:
+    vault = MemoryVault()
+    for address in (CALLBACK, CALLBACK, "https://crib.example/auth/callback", None):
+        broker = server.broker(address, vault=vault)
+        for _ in range(2):
+            await broker.discover(server.name)
+    kinds = [
+        (each["redirect_uris"], each["application_type"]) for each in map(dict[str, Any], server.sent("/register"))
+    ]
+    assert kinds == [
+        ([CALLBACK], "native"),
+        (["https://crib.example/auth/callback"], "web"),
+        (["http://127.0.0.1/auth/callback"], "native"),
+    ]
+    server.document["issuer"] = f"{server.url}/other"
+    server.metadata["authorization_servers"] = [f"{server.url}/other"]
+    server.places(f"{METADATA}/mcp", "/.well-known/oauth-authorization-server/other")
+    await server.broker(None, vault=vault).discover(server.name)
+    assert len(server.sent("/register")) == 4
+
+
+@pytest.mark.parametrize(
+    ("metadata", "document"),
+    [
+        (METADATA, DOCUMENT),
+        (f"{METADATA}/mcp", "/.well-known/openid-configuration/tenant"),
+        ("/anywhere", "/tenant/.well-known/openid-configuration"),
+    ],
+)
+async def test_what_is_published_is_found_wherever_it_may_be(server: Protected, metadata: str, document: str) -> None:
+    server.places(metadata, document)
+    if metadata == "/anywhere":
+        challenge = f'Bearer error="invalid_token", resource_metadata="{server.url}/anywhere"'
+        server.answers["/mcp"] = as_json({}, 401, **{"WWW-Authenticate": challenge})
+    assert (await server.asked(server.broker()))["client_id"] == "the-client-id"
+
+
+async def test_a_server_of_the_first_revision_has_its_endpoints_at_fixed_places(server: Protected) -> None:
+    server.places(None, None)
+    server.answers["/register"] = as_json({"client_id": "public-client"})
+    asked = await server.asked(broker := server.broker())
+    assert (asked["client_id"], "scope" in asked) == ("public-client", False)
+    assert dict[str, Any](server.sent("/register")[0])["token_endpoint_auth_method"] == "none"
+    await broker.complete(f"{CALLBACK}?state={asked['state']}&code=the-code", caller=ALICE)
+    assert "client_secret" not in server.sent("/token")[0]
+
+
+async def test_an_issuer_that_is_an_origin_may_end_with_a_slash(server: Protected) -> None:
+    for named, published in ((server.url, f"{server.url}/"), (f"{server.url}/", server.url)):
+        server.metadata["authorization_servers"] = [named]
+        server.document["issuer"] = published
+        server.places(f"{METADATA}/mcp", "/.well-known/oauth-authorization-server")
+        await server.asked(server.broker())
+
+
+async def test_where_a_token_that_lasts_has_a_scope_of_its_own_consent_is_asked_for(server: Protected) -> None:
+    server.document["scopes_supported"] = ["read", "offline_access"]
+    asked = await server.asked(server.broker())
+    assert (asked["scope"], asked["prompt"]) == ("offline_access read write", "consent")
+
+
+@pytest.mark.parametrize(
+    ("client", "methods", "document_url", "sent"),
+    [
+        (Client("ours", "the-own-secret"), ["none", "client_secret_post"], None, "the-own-secret"),
+        (Client("ours"), ["none", "client_secret_post"], None, None),
+        (Client("ours", "the-own-secret"), ["private_key_jwt"], None, "the-own-secret"),
+        (None, ["client_secret_post"], "https://crib.example/client", None),
+        (Client("ours"), ["none"], "https://crib.example/client", None),
+    ],
+)
+async def test_who_has_a_client_there_registers_none(
+    server: Protected, client: Client | None, methods: list[str], document_url: str | None, sent: str | None
+) -> None:
+    server.document["token_endpoint_auth_methods_supported"] = methods
+    server.document["client_id_metadata_document_supported"] = True
+    clients: Mapping[str, Client] = {} if client is None else {server.name: client}
+    await server.granted(server.broker(clients=clients, client_document_url=document_url))
+    assert server.sent("/register") == []
+    (token,) = server.sent("/token")
+    assert (token["client_id"], token.get("client_secret")) == (document_url if client is None else "ours", sent)
+
+
+async def test_a_document_of_ours_is_no_client_where_the_server_takes_none(server: Protected) -> None:
+    server.document["client_id_metadata_document_supported"] = "yes"
+    asked = await server.asked(server.broker(client_document_url="https://crib.example/client"))
+    assert asked["client_id"] == "the-client-id"
+
+
+ANOTHER = "it did not register this program"
+UNUSABLE: dict[str, tuple[dict[str, Any], dict[str, Any], Answer, str]] = {
+    "no authorization server": ({"authorization_servers": []}, {}, as_json({}), "it names no authorization server"),
+    "one that is a number": ({"authorization_servers": [5]}, {}, as_json({}), "it names no authorization server"),
+    "one by http": (
+        {"authorization_servers": ["http://idp.example/"]},
+        {},
+        as_json({}),
+        "its address is not one that a secret can be sent to",
+    ),
+    "another resource": (
+        {"resource": "https://evil.example/mcp"},
+        {},
+        as_json({}),
+        "its metadata is of another resource",
+    ),
+    "no resource": ({"resource": None}, {}, as_json({}), "its metadata is of another resource"),
+    "another issuer": ({}, {"issuer": "https://evil.example"}, as_json({}), "or is of another issuer"),
+    "no PKCE": ({}, {"code_challenge_methods_supported": ["plain"]}, as_json({}), "it does not say that it takes PKCE"),
+    "no word on PKCE": (
+        {},
+        {"code_challenge_methods_supported": None},
+        as_json({}),
+        "it does not say that it takes PKCE",
+    ),
+    "no registration": ({}, {"registration_endpoint": None}, as_json({}), "registers no clients by itself. Register"),
+    "a registration by http": ({}, {"registration_endpoint": "http://a.example"}, as_json({}), "as RFC 7591 says"),
+    "a refusal": ({}, {}, as_json({**REGISTERED, "error": "no"}, 400), f"{ANOTHER} (status 400)"),
+    "an answer without an id": ({}, {}, as_json({"client_secret": "a-secret"}, 201), f"{ANOTHER} (status 201)"),
+    "an id that cannot be sent": ({}, {}, as_json({"client_id": "line\nbreak"}, 201), f"{ANOTHER} (status 201)"),
+    "an id that cannot be redacted": ({}, {}, as_json({"client_id": "abc"}, 201), f"{ANOTHER} (status 201)"),
+    "an id without end": ({}, {}, as_json({"client_id": "x" * 2001}, 201), f"{ANOTHER} (status 201)"),
+    "a list": ({}, {}, as_json([REGISTERED], 201), f"{ANOTHER} (status 201)"),
+    "no JSON": ({}, {}, (201, {}, b"<html>"), f"{ANOTHER} as RFC 7591 says"),
+}
+
+
+@pytest.mark.parametrize("name", UNUSABLE)
+async def test_a_server_at_which_nobody_can_log_in_says_why(server: Protected, name: str) -> None:
+    metadata, document, registered, message = UNUSABLE[name]
+    server.metadata |= metadata
+    server.document |= document
+    server.answers["/register"] = registered
+    with pytest.raises(ToolError) as raised:
+        await server.broker().discover(server.name)
+    assert raised.value.code == "unauthorized"
+    assert message in str(raised.value)
+
+
+async def test_a_named_authorization_server_without_a_document_is_not_guessed_at(server: Protected) -> None:
+    server.places(f"{METADATA}/mcp", None)
+    with pytest.raises(ToolError, match="it publishes no document of its endpoints"):
+        await server.broker().discover(server.name)
+    assert server.sent("/register") == []
+
+
+async def test_a_server_cannot_name_a_private_address_that_nobody_allowed(server: Protected) -> None:
+    here = server.url.replace("127.0.0.1", "localhost")  # as whoever runs this has named it: a name, and no address
+    server.name = server.name.replace("127.0.0.1", "localhost")
+    server.metadata["resource"] = f"{here}/mcp"
+    with pytest.raises(ToolError, match="cannot be reached") as raised:
+        await server.broker().discover(server.name)
+    assert (raised.value.code, server.sent(DOCUMENT)) == ("unavailable", [])
+
+    server.metadata["authorization_servers"] = [f"{here}/tenant"]
+    server.document["issuer"] = f"{here}/tenant"
+    with pytest.raises(ToolError, match="cannot be reached"):
+        await server.broker().discover(server.name)
+    assert (len(server.sent(DOCUMENT)), server.sent("/register")) == (1, [])
+    await server.broker(allow=["127.0.0.1"]).discover(server.name)
+    assert len(server.sent("/register")) == 1
+
+
+async def test_a_server_that_does_not_answer_is_unavailable() -> None:
+    server = Protected()
+    server.close()
+    with pytest.raises(ToolError, match="cannot be reached") as raised:
+        await server.broker().discover(server.name)
+    assert raised.value.code == "unavailable"
+
+
+@pytest.mark.parametrize(
+    ("described", "is_covered"),
+    [
+        ("https://a.example/mcp", True),
+        ("https://a.example/mcp/", True),
+        ("https://a.example", True),
+        ("https://a.example/mc", False),
+        ("https://a.example/mcp/more", False),
+        ("http://a.example/mcp", False),
+        ("https://a.example:8443/mcp", False),
+    ],
+)
+def test_metadata_is_of_the_server_or_of_what_is_above_it(described: str, is_covered: bool) -> None:
+    assert _covers(described, "https://a.example/mcp") is is_covered

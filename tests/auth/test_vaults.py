@@ -1,0 +1,221 @@
+"""What vaults promise brokers: of both kinds, by any number of threads, and over processes that share a store."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.meeting import Prepared, each_moment
+from toolcrib.auth import DatabaseVault, Grant, MemoryVault, Owner, Vault, sealed
+from toolcrib.auth import vault as vaults
+from toolcrib.auth.vault import Authorization
+from toolcrib.core import StoreError
+from toolcrib.store import Store
+
+NOW = datetime(2040, 1, 1, tzinfo=UTC)
+ALICES, BOBS = (Owner(name, "default", "idp", "oauth2") for name in ("alice", "bob"))
+GRANT, OTHER = Grant("the-first-token", scopes=["read"]), Grant("the-other-token")
+ASKED = Authorization(
+    "pending_1", ALICES, "t", ("read",), NOW, "https://idp.example/", "state-1", "verifier", "http://h/"
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    store = Store(tmp_path / "store.db", key=tmp_path / "store.key")
+    yield store
+    store.close()
+
+
+@pytest.fixture(params=["memory", "database"])
+def vault(request: pytest.FixtureRequest, store: Store) -> Vault:
+    return MemoryVault() if request.param == "memory" else DatabaseVault(store)
+
+
+async def test_a_grant_is_changed_by_whoever_knows_its_version(vault: Vault) -> None:
+    assert await vault.put(ALICES, GRANT, version=None)
+    assert not await vault.put(ALICES, OTHER, version=None)
+    stored = await vault.get(ALICES)
+    assert stored is not None
+    assert stored.grant == GRANT
+    assert not await vault.put(BOBS, OTHER, version=stored.version)
+    assert await vault.put(ALICES, OTHER, version=stored.version)
+    assert not await vault.put(ALICES, GRANT, version=stored.version)
+    assert await vault.owned_by("alice") == [(ALICES, OTHER)]
+    assert await vault.owned_by("bob") == []
+    assert not await vault.remove(ALICES, version=stored.version)
+    assert await vault.get(ALICES) is not None
+    assert await vault.remove(ALICES)
+    assert not await vault.remove(ALICES)
+    assert await vault.get(ALICES) is None
+    # What is granted again after it was removed is another grant.
+    assert await vault.put(ALICES, GRANT, version=None)
+    again = await vault.get(ALICES)
+    assert again is not None
+    assert again.version != stored.version
+
+
+async def test_an_authorization_is_open_until_it_ends_or_is_closed(vault: Vault) -> None:
+    before = NOW - timedelta(seconds=1)
+    first = await vault.open(ASKED, now=before)
+    same = replace(ASKED, id="pending_2", state="state-2", thread="another")
+    assert await vault.open(same, now=before) == first == ASKED
+    others = [
+        replace(ASKED, id="pending_3", state="state-3", scopes=("write", "read")),
+        replace(ASKED, id="pending_4", state="state-4", redirect_uri="http://other/"),
+        replace(ASKED, id="pending_5", state="state-5", owner=BOBS),
+    ]
+    for each in others:
+        assert await vault.open(each, now=before) == each
+    again = replace(others[0], id="pending_6", state="state-6", scopes=("read", "write"))
+    assert await vault.open(again, now=before) == others[0]
+    assert sorted(each.id for each in await vault.authorizations(ALICES, now=before)) == [
+        "pending_1",
+        "pending_3",
+        "pending_4",
+    ]
+    assert await vault.find("state-5", now=before) == others[2]
+    assert await vault.find("state-2", now=before) is None
+    for state in ("state-1", "state-5"):
+        assert await vault.find(state, now=NOW) is None
+    assert await vault.authorizations(ALICES, now=NOW) == []
+    assert await vault.close(ASKED)
+    assert not await vault.close(ASKED)
+    assert await vault.find("state-1", now=before) is None
+    late = replace(same, expires_at=NOW + timedelta(seconds=1))
+    assert await vault.open(late, now=NOW) == late
+    assert await vault.find("state-3", now=before) is None  # what has ended is forgotten where another begins
+
+
+async def test_a_vault_in_memory_forgets_the_oldest_authorization_where_it_is_full() -> None:
+    vault = MemoryVault(size=2)
+    asked = [replace(ASKED, state=f"state-{n}", scopes=(str(n),)) for n in range(3)]
+    for each in asked:
+        await vault.open(each, now=NOW - timedelta(seconds=1))
+    assert await vault.authorizations(ALICES, now=NOW - timedelta(seconds=1)) == asked[1:]
+
+
+async def test_one_at_a_time_does_something_for_an_owner(vault: Vault) -> None:
+    inside, most = 0, 0
+
+    async def turn(owner: Owner) -> None:
+        nonlocal inside, most
+        async with vault.alone(owner):
+            inside += 1
+            most = max(most, inside)
+            await asyncio.sleep(0.01)
+            inside -= 1
+
+    await asyncio.gather(*(turn(ALICES) for _ in range(4)))
+    assert most == 1
+    with pytest.raises(ZeroDivisionError):
+        async with vault.alone(ALICES), vault.alone(BOBS):  # others do not wait for it
+            raise ZeroDivisionError
+    async with asyncio.timeout(30), vault.alone(ALICES):
+        pass
+
+
+def done(work: Coroutine[Any, Any, Any]) -> Any:
+    """What *work* returns, which waits for nothing."""
+    try:
+        work.send(None)
+    except StopIteration as ended:
+        return ended.value
+    raise AssertionError("It waits.")
+
+
+def test_two_threads_at_the_same_moment_get_of_a_vault_in_memory_what_one_of_them_does_first() -> None:
+    before = NOW - timedelta(seconds=1)
+    others = [replace(ASKED, id=f"pending_{n}", state=f"state-{n}", scopes=(str(n),)) for n in range(2, 5)]
+    Work = Callable[[MemoryVault], Coroutine[Any, Any, Any]]
+    cases: list[tuple[Work, Work, Callable[[list[Any]], bool]]] = [
+        (lambda v: v.put(ALICES, OTHER, version=1), lambda v: v.remove(ALICES, version=1), lambda x: x[0] != x[1]),
+        (lambda v: v.owned_by("alice"), lambda v: v.put(BOBS, GRANT, version=None), lambda x: len(x) == 2),
+        (lambda v: v.open(others[2], now=before), lambda v: v.close(others[0]), lambda x: len(x) == 2),
+        (lambda v: v.authorizations(ALICES, now=before), lambda v: v.close(others[0]), lambda x: len(x) == 2),
+    ]
+    for work, meanwhile, holds in cases:
+
+        def prepare(work: Work = work, meanwhile: Work = meanwhile, holds: Any = holds) -> Prepared:
+            vault, found = MemoryVault(size=2), list[Any]()
+            done(vault.put(ALICES, GRANT, version=None))
+            for each in others[:2]:
+                done(vault.open(each, now=before))
+
+            def look() -> None:
+                assert holds(found), (found, vault.__dict__)
+
+            def do(what: Work) -> None:
+                found.append(done(what(vault)))
+
+            return lambda: do(work), lambda: do(meanwhile), look
+
+        each_moment(vaults.__file__, prepare)
+
+
+async def test_what_was_decrypted_is_kept_until_any_process_changes_the_store(tmp_path: Path, store: Store) -> None:
+    vault, other = DatabaseVault(store), Store(tmp_path / "store.db", key=tmp_path / "store.key")
+    await vault.put(ALICES, GRANT, version=None)
+    await vault.get(BOBS)
+    stored = await vault.get(ALICES)
+    assert stored is not None
+    assert await vault.get(ALICES) is stored
+    assert await DatabaseVault(other).put(ALICES, OTHER, version=stored.version)
+    changed = await vault.get(ALICES)
+    assert changed is not None
+    assert changed.grant == OTHER
+    other.close()
+
+
+async def test_who_refreshes_holds_a_grant_for_as_long_as_it_takes(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sleep = asyncio.sleep
+    monkeypatch.setattr(asyncio, "sleep", lambda pause_s: sleep(min(pause_s, 0.01)))  # a minute passes quickly
+    monkeypatch.setattr(sealed, "_WAIT_S", 0.0)
+    vault, other = DatabaseVault(store, lease_s=60.0), DatabaseVault(store)
+
+    def ends_at() -> list[int]:
+        with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
+            return [row[0] for row in connection.execute("SELECT expires_at FROM toolcrib_leases")]
+
+    async with vault.alone(ALICES):
+        seen = {*ends_at()}
+        async with asyncio.timeout(60):
+            while len(seen) < 3:
+                await asyncio.sleep(0.01)
+                seen |= {*ends_at()}
+    assert ends_at() == [0]
+    held = DatabaseVault(store)
+    async with held.alone(ALICES):
+        with pytest.raises(StoreError, match="Another process has been refreshing this grant for too long"):
+            async with other.alone(ALICES):
+                raise AssertionError("Two hold it.")
+
+
+async def test_an_envelope_that_is_no_text_or_of_another_version_is_passed_over(
+    tmp_path: Path, store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    vault, key = DatabaseVault(store), Owner("alice", "default", "other", "token")
+    for owner in (ALICES, key):
+        await vault.put(owner, GRANT, version=None)
+    await vault.open(ASKED, now=NOW - timedelta(seconds=1))
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE toolcrib_grants SET envelope = X'0102' WHERE handler = 'token'")
+        connection.execute("UPDATE toolcrib_authorizations SET envelope = X'0102'")
+    assert dict(await vault.owned_by("alice")) == {ALICES: GRANT, key: None}
+    assert "What is stored for 'other' does not open" in caplog.text
+    assert await vault.find(ASKED.state, now=NOW - timedelta(seconds=1)) is None
+    assert await vault.authorizations(ALICES, now=NOW - timedelta(seconds=1)) == []
+    fresh = replace(ASKED, id="pending_2", state="state-2")
+    assert await vault.open(fresh, now=NOW - timedelta(seconds=1)) == fresh
+    with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
+        connection.execute("UPDATE toolcrib_grants SET provider = X'01' WHERE handler = 'oauth2'")
+    assert await vault.owned_by("alice") == [(key, None)]
+    assert "A stored grant is nobody's" in caplog.text
