@@ -362,6 +362,47 @@ async def test_a_deadline_that_passes_while_cancelled_work_cleans_up_does_not_cu
     assert cleaned
 
 
+async def test_a_call_that_a_cancelled_task_makes_leaves_its_cancellation_as_it_was() -> None:
+    codes, counts = list[Any](), list[int]()
+
+    async def clean_up() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            await asyncio.Event().wait()
+        finally:
+            for seconds in (0, 30):
+                result = await Workbench([sleep]).call("sleep", {"seconds": seconds}, timeout_s=0.5 if seconds else 60)
+                codes.append(result.error and result.error.code)
+                counts.append(task.cancelling())
+
+    task = asyncio.create_task(clean_up())
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (codes, counts) == ([None, "timeout"], [1, 1])
+
+
+async def test_whoever_is_cancelled_while_late_work_cleans_up_is_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execute, "_GRACE_S", 30)
+    cleaning = asyncio.Event()
+
+    @tool(timeout_s=0.05)
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cleaning.set()
+            await asyncio.Event().wait()
+
+    call = asyncio.create_task(Workbench([work]).call("work"))
+    await cleaning.wait()
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+
+
 async def test_a_paused_deadline_is_that_of_the_outer_call_and_not_over_before() -> None:
     @tool(timeout_s=0.05)
     async def inner(ctx: Context) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, CallLog, Context, DefinitionError, Result, Tool, ToolError, Workbench, tool
+from toolcrib import Call, CallLog, Context, DefinitionError, Result, SetupError, Tool, ToolError, Workbench, tool
 from toolcrib.core import CancellationToken, Emitted
 from toolcrib.workbench import Limit, Retries
 
@@ -282,6 +282,12 @@ async def test_pauses_double_up_to_the_longest_and_any_time_below_them_may_be_ch
     result = await call(flaky, [Retries(times=4, first_s=0.001, most_s=0.005)], idempotent=True)
     assert ranges == [(0, 0.001), (0, 0.002), (0, 0.004), (0, 0.005)]
     assert result.metadata["retries"] == [{"error": "lost", "after_s": 0.001}] * 4
+
+
+@pytest.mark.parametrize(("wrong", "name"), [({"times": -1}, "times"), ({"first_s": "soon"}, "first_s")])
+def test_retries_that_cannot_be_are_refused(wrong: dict[str, Any], name: str) -> None:
+    with pytest.raises(SetupError, match=name):
+        Retries(**wrong)
 
 
 def test_retries_by_default() -> None:

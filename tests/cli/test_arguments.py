@@ -134,6 +134,11 @@ def test_texts_are_read_as_the_schema_has_them(words: str, expected: dict[str, A
     assert to_json(read_arguments(words.split(), tool="add"), SCHEMA) == expected
 
 
+def test_a_text_is_one_also_where_it_has_not_the_format_of_the_schema() -> None:
+    schema = {"properties": {"at": {"type": ["string", "integer"], "format": "date"}}}
+    assert to_json(read_arguments(["at=2026"], tool="add"), schema) == {"at": "2026"}
+
+
 def test_a_dot_in_the_name_of_an_argument_is_a_part_of_it() -> None:
     schema = {"type": "object", "properties": {"a.b": {"type": "integer"}, "a": {"type": "object"}}}
     assert to_json(read_arguments(["a.b=5"], tool="add"), schema) == {"a.b": 5}

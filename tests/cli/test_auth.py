@@ -82,7 +82,10 @@ def test_a_login_in_a_browser_lets_the_tool_run(provider: LoopbackProvider, log_
 def test_a_call_at_a_terminal_offers_to_log_in_and_goes_on(
     provider: LoopbackProvider, folder: Path, environment: dict[str, str], at_terminal: AtTerminal
 ) -> None:
-    with at_terminal(folder, environment | {"BROWSER": "true"}, "call", "me") as session:
+    browser = folder / "browser"
+    browser.write_text('#!/bin/sh\nprintf %s "$1" > opened\n')
+    browser.chmod(0o755)
+    with at_terminal(folder, environment | {"BROWSER": f"{browser} %s"}, "call", "me") as session:
         session.read_to(b"Grant it now? [Y/n]")
         session.press(b"y\r")
         session.read_to(b"/authorize?")
@@ -91,6 +94,7 @@ def test_a_call_at_a_terminal_offers_to_log_in_and_goes_on(
         urlopen(address.decode(), timeout=30).close()
         status, seen = session.read_to_end()
     assert (status, '"known": true' in seen, "canary" in seen) == (0, True, False)
+    assert (folder / "opened").read_text() == address.decode()
 
 
 def test_a_grant_is_its_principals_alone(provider: LoopbackProvider, log_in: Login, toolcrib: Run) -> None:

@@ -387,6 +387,16 @@ def test_the_words_of_a_model_are_wrapped_at_a_terminal(
     )
 
 
+def test_the_line_of_a_result_fits_the_terminal(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+) -> None:
+    (folder / "long.py").write_text('from toolcrib import tool\n@tool\ndef long() -> str:\n    return "x" * 300\n')
+    model = scripted(calls(("long", {})), "Done.")
+    with at_terminal(folder, environment, "chat", "long.py", "-m", model, "-p", "Go.", columns=80) as session:
+        (line,) = re.findall(r"\[long\] x.*", session.read_to_end()[1].replace("\r", ""))
+    assert (len(line), timeless(line).endswith("x… (TIME)")) == (79, True)
+
+
 def test_ctrl_c_twice_leaves(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str], scripted: Callable[..., str]
 ) -> None:
@@ -406,8 +416,9 @@ def test_ctrl_c_twice_leaves(
     assert (status, seen.endswith("> ^C\r\nCancelled.\r\n"), seen.count("To exit")) == (130, True, 1)
 
 
-def test_ctrl_c_ends_a_chat_that_reads_lines(
-    folder: Path, environment: dict[str, str], scripted: Callable[..., str]
+@pytest.mark.parametrize("how", ["Ctrl-C", "/quit"])
+def test_a_chat_that_reads_lines_ends_before_they_do(
+    folder: Path, environment: dict[str, str], scripted: Callable[..., str], how: str
 ) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "toolcrib", "chat", "-m", scripted("Hi.")],
@@ -425,7 +436,11 @@ def test_ctrl_c_ends_a_chat_that_reads_lines(
         process.stdin.write("Hello.\n")
         process.stdin.flush()
         assert process.stdout.readline() == "Hi.\n"
-        process.send_signal(signal.SIGINT)
+        if how == "/quit":
+            process.stdin.write("/quit\n")
+            process.stdin.flush()
+        else:
+            process.send_signal(signal.SIGINT)
         # Standard input stays open: the command does not wait for its end.
-        assert process.wait(30) == 130
-        assert (process.stdout.read(), process.stderr.read()) == ("", "Cancelled.\n")
+        ended = process.wait(30), process.stdout.read(), process.stderr.read()
+        assert ended == ((0, "", "") if how == "/quit" else (130, "", "Cancelled.\n"))

@@ -212,6 +212,8 @@ def test_a_source_that_is_not_there_is_no_wait(toolcrib: Run) -> None:
         done = toolcrib("dev", source, "--port", "0")
         assert (done.returncode, done.stdout) == (1, "")
         assert f"no {'file' if source.endswith('.py') else 'module'} " in done.stderr
+    done = toolcrib("dev", "", "--port", "0")
+    assert (done.returncode, "An empty text is not a source" in done.stderr) == (1, True)
     done = toolcrib("dev")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith("For example: toolcrib dev tools.py\n")

@@ -115,6 +115,8 @@ def test_modules_are_followed_to_their_attributes(toolcrib: Run, folder: Path) -
         "each = lambda kit: kit.something\n"
         "class Agent:\n"
         "    async def run(self):\n"
+        "        def inner():\n"
+        "            kit = {}\n"
         "        await kit.execute_tools()\n"
         "autogen_core.tools.BaseTool\n"
     )
@@ -133,8 +135,8 @@ def test_modules_are_followed_to_their_attributes(toolcrib: Run, folder: Path) -
         ["modules.py:4", "agent_swarm_kit.IAgentTool", "covered", stays],
         ["modules.py:6", "agent_swarm_kit.emit", "not covered", no_emit],
         ["modules.py:7", "agent_swarm_kit.emit", "not covered", no_emit],
-        ["modules.py:16", "agent_swarm_kit.execute_tools", "covered", stays],
-        ["modules.py:17", "autogen_core.tools.BaseTool", "covered", stays],
+        ["modules.py:18", "agent_swarm_kit.execute_tools", "covered", stays],
+        ["modules.py:19", "autogen_core.tools.BaseTool", "covered", stays],
     ]
 
 

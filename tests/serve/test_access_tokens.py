@@ -4,8 +4,10 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import importlib
 import json
 import logging
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -321,7 +323,9 @@ async def test_the_challenge_leads_to_the_metadata_of_rfc_9728(issuer: Issuer) -
                 f'Bearer realm="toolcrib", resource_metadata="{where}", scope="tools"'
             )
             for path in ("/.well-known/oauth-protected-resource/mcp", "/.well-known/oauth-protected-resource"):
-                assert (await client.get(path)).json() == {
+                answer = await client.get(path)
+                assert answer.headers["access-control-allow-origin"] == "*"
+                assert answer.json() == {
                     "resource": f"{base}/mcp",
                     "authorization_servers": [issuer.url],
                     "scopes_supported": ["tools"],
@@ -329,7 +333,7 @@ async def test_the_challenge_leads_to_the_metadata_of_rfc_9728(issuer: Issuer) -
                 }
             bare = {"Authorization": f"Bearer {issuer.token()}", "Host": 'h"x'}
             answer = await client.post("/mcp", headers=bare)
-            assert answer.status_code == 403
+            assert (answer.status_code, answer.json()["title"]) == (403, "Not authorized")
             challenge = answer.headers["www-authenticate"]
             assert 'error="insufficient_scope"' in challenge
             assert 'scope="tools"' in challenge
@@ -337,6 +341,21 @@ async def test_the_challenge_leads_to_the_metadata_of_rfc_9728(issuer: Issuer) -
             right = {"Authorization": f"bEaReR {issuer.token(scope='tools')}", "Toolcrib-Thread": "t1"}
             assert (await client.post("/mcp", headers=right)).status_code == 204
     assert seen == [Caller(f"{issuer.url}|alice", thread="t1")] * 2
+
+
+async def test_of_the_groups_in_a_token_only_so_many_are_taken_and_none_that_is_very_long(
+    issuer: Issuer,
+) -> None:
+    names = ["a" * 1001, "b" * 1000, *map(str, range(1000))]
+    caller = await accepting(issuer).caller(issuer.token(groups=names))
+    assert caller.groups == {"b" * 1000, *map(str, range(999))}
+
+
+def test_without_its_package_tokens_of_an_issuer_name_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "joserfc", None)
+    monkeypatch.delitem(sys.modules, module.__name__)
+    with pytest.raises(SetupError, match=r"toolcrib\[auth\]"):
+        importlib.import_module(module.__name__)
 
 
 async def test_principals_of_several_issuers_never_collide(issuer: Issuer) -> None:
@@ -388,3 +407,7 @@ scopes = ["tools"]
             await identify({"authorization": f"Bearer {wrong}"})
     store.close()
     assert configured_identify(read_settings(None, {}), None) is local_caller
+    for line in ('audience = "x"', 'scopes = ["tools"]'):
+        (tmp_path / "toolcrib.toml").write_text(f"[server]\n{line}\n")
+        with pytest.raises(SetupError, match="are of the tokens of an 'issuer', which is not set"):
+            configured_identify(read_settings(tmp_path / "toolcrib.toml", {}), None)

@@ -129,7 +129,7 @@ async def test_whoever_has_no_key_that_is_valid_is_refused_without_a_word_of_it(
     monkeypatch.setattr(throttle, "TRIES", 1000)
     key, made = await door.keys.add("alice")
     other, revoked = await door.keys.add("bob")
-    assert await door.keys.revoke(revoked.id)
+    assert [await door.keys.revoke(revoked.id) for _ in range(2)] == [True, False]
     refused = "There is no such key, or it has expired or was revoked."
     cases = [
         (None, None, "This needs a key or a token, in the header 'Authorization: Bearer ...'."),
@@ -287,7 +287,9 @@ async def test_a_rate_and_a_concurrency_are_of_each_principal_over_all_their_thr
         assert codes == [None, None, "limited", "limited", None]
 
 
-async def test_where_the_store_fails_nobody_is_let_in_and_the_client_may_try_again(tmp_path: Path) -> None:
+async def test_where_the_store_fails_nobody_is_let_in_and_the_client_may_try_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         raise AssertionError("nobody is let in")
 
@@ -296,7 +298,9 @@ async def test_where_the_store_fails_nobody_is_let_in_and_the_client_may_try_aga
     async with httpx2.AsyncClient(transport=transport, base_url="http://h") as client:
         answer = await client.get("/mcp", headers={"Authorization": f"Bearer toolcrib_{'a' * 12}_{'b' * 43}"})
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert (answer.json()["title"], answer.headers["cache-control"]) == ("Not available", "no-store")
     assert str(tmp_path) not in answer.text
+    assert "Nobody can be identified now: " in caplog.text
 
 
 async def test_what_is_open_to_everybody_and_what_the_application_gets(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -10,6 +10,8 @@ import httpx2
 import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp.shared.exceptions import MCPError
+from mcp_types import PromptReference
 from pydantic import BaseModel
 
 from toolcrib import Caller, Context, Crib, SetupError, Source, StatefulTool, tool
@@ -80,7 +82,7 @@ async def test_a_request_that_cannot_be_identified_is_refused_and_logged(caplog:
             401,
             "The caller of this request could not be identified.",
         )
-    assert "could not be identified (KeyError, at " in caplog.text
+    assert f"could not be identified (KeyError, at {__file__}:" in caplog.text
     assert "Bearer nobody" not in caplog.text  # it may be a key of another service
 
 
@@ -101,10 +103,34 @@ async def test_one_caller_has_one_workbench_behind_both_doors() -> None:
         assert await over_http(Authorization="Bearer b") == 1
 
 
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(mode: str) -> None:
+    def nobody(_: Mapping[str, str]) -> Caller:
+        raise LookupError
+
+    async with Crib([who]) as crib, Client(server(crib, nobody), mode=mode) as client:
+        requests: list[Callable[[], Any]] = [
+            *(client.list_tools, client.list_prompts, client.list_resources, client.list_resource_templates),
+            lambda: client.call_tool("who"),
+            lambda: client.read_resource("n://a"),
+            lambda: client.get_prompt("hi"),
+            lambda: client.complete(PromptReference(name="hi"), {"name": "who", "value": ""}),
+        ]
+        if mode == "legacy":
+            requests += [lambda: client.subscribe_resource("n://a"), lambda: client.unsubscribe_resource("n://a")]
+        else:
+            requests.append(lambda: client.listen(tools_list_changed=True).__aenter__())
+        for request in requests:
+            with pytest.raises(MCPError, match="could not be identified"):
+                await request()
+
+
 def _stops(each: object) -> bool:
     return isinstance(each, asyncio.Task) and each.get_coro().__qualname__ == "Workbench.stop"
 
 
+@pytest.mark.full
 async def test_of_a_thousand_and_one_callers_the_one_that_was_quiet_for_longest_begins_anew() -> None:
     async with Crib([Counter]) as crib:
         callers = Callers(crib, lambda headers: Caller(headers["name"]))

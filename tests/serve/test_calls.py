@@ -44,6 +44,10 @@ async def test_a_principal_sees_their_own_calls_page_by_page(crib: Crib) -> None
         assert [one["code"] for one in page["calls"]] == ["invalid_arguments", None]
         rest = (await http.get("/api/calls", params={"limit": 2, "before": page["next"]})).json()
         assert ([one["principal"] for one in rest["calls"]], rest["next"]) == (["ann"], None)
+        assert [len((await http.get("/api/calls", params={"limit": most})).json()["calls"]) for most in (1, 500)] == [
+            1,
+            3,
+        ]
         wrong = (await http.get("/api/calls", params={"status": "error", "tool": "add"})).json()["calls"]
         assert [one["id"] for one in wrong] == [page["calls"][0]["id"]]
         one = (await http.get(f"/api/calls/{wrong[0]['id']}")).json()
@@ -77,6 +81,7 @@ async def test_anothers_call_is_as_unknown_as_none_unless_the_host_allows_it(cri
         ("limit", "0"),
         ("limit", "501"),
         ("limit", "²"),
+        ("limit", "1" * 5000),
         ("status", "done"),
         ("since", "soon"),
         ("since", "0001-01-01T00:00+14:00"),
@@ -88,6 +93,7 @@ async def test_a_parameter_that_is_not_valid_is_a_problem_that_names_it(name: st
         answer = await http.get("/api/calls", params={name: value})
     assert answer.status_code == 400
     assert name in answer.json()["detail"]
+    assert len(answer.json()["detail"]) < 200
 
 
 async def test_figures_are_served_and_what_is_missing_is_named() -> None:

@@ -116,7 +116,8 @@ async def connected(transport: Any, version: str) -> AsyncIterator[Notices]:
 
     if version != NEW:
         async with Client(transport, mode="legacy", message_handler=hear) as client:
-            assert client.server_capabilities.tools.list_changed is True
+            can = client.server_capabilities
+            assert [each.list_changed for each in (can.tools, can.resources, can.prompts)] == [True] * 3
             yield Notices(client, heard)
         return
     async with Client(transport, mode=NEW) as client, client.listen(tools_list_changed=True) as events:
@@ -338,6 +339,7 @@ def test_a_change_after_the_loop_of_a_server_has_gone_is_a_change_like_any_other
     loop.run_until_complete(asyncio.sleep(0))
     loop.close()
     crib.registry.add(double)
+    crib.resources.add("n://a", "a")
     assert [spec.name for spec in crib.registry.specs()] == ["add", "double"]
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from toolcrib import Approve, Call, Caller, Context, Credential, Crib, Pending, Secret, tool
 from toolcrib.core import create_lasting_task
-from toolcrib.serve import Form, Roots, Sample, ask_client, server
+from toolcrib.serve import Form, Roots, Sample, ask_client, client_can, server
 from toolcrib.workbench import Rule, Rules
 
 ERAS = ["legacy", "2026-07-28"]
@@ -140,6 +140,18 @@ async def test_a_tool_asks_its_questions_as_forms(mode: str) -> None:
     assert [asked.message for asked in person.asked] == ["Who are you?", "Sure?"]
     assert person.asked[0].requested_schema["properties"]["age"]["type"] == "integer"
     assert person.asked[1].requested_schema["required"] == ["value"]
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_question_of_a_tool_that_is_dismissed_is_not_put_again(mode: str) -> None:
+    @tool
+    async def greet(context: Context) -> str:
+        return f"Hello, {await context.ask('name', str, 'Who are you?')}"
+
+    person = Person(CANCEL)
+    async with Crib([greet]) as crib, Client(server(crib), mode=mode, elicitation_callback=person) as client:
+        assert "it waits for an answer" in text(await client.call_tool("greet"))
+    assert len(person.asked) == 1
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -393,3 +405,22 @@ async def test_a_question_and_a_log_line_reach_the_client_of_their_own_call() ->
     shared[0].cancel()
     assert (len(ada.asked), len(bob.asked)) == (1, 1)
     assert logged == []  # a task that others share has no client
+
+
+@pytest.mark.parametrize("mode", ERAS)
+async def test_a_task_that_outlives_its_request_has_no_client_any_more(mode: str) -> None:
+    answered, tasks = asyncio.Event(), list[asyncio.Task[bool]]()
+
+    async def later() -> bool:
+        await answered.wait()
+        return client_can(Form)
+
+    @tool
+    async def begin() -> bool:
+        tasks.append(asyncio.create_task(later()))
+        return client_can(Form)
+
+    async with Crib([begin]) as crib, Client(server(crib), mode=mode, elicitation_callback=Person()) as client:
+        assert (await client.call_tool("begin")).structured_content == {"result": True}
+        answered.set()
+        assert await tasks[0] is False

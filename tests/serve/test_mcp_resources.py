@@ -314,6 +314,32 @@ async def test_what_a_tool_logs_reaches_the_client_that_wants_it_without_secrets
 
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
+async def test_each_level_of_a_log_is_that_of_mcp_and_less_than_what_is_asked_for_is_not_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(1, "toolcrib.tool.levels")
+    names = ["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+
+    @tool
+    async def levels(context: Context) -> None:
+        for number in (5, 10, 20, 25, 30, 40, 50, 60, 70, 99):
+            context.log.log(number, "line")
+
+    lines: list[str] = []
+
+    async def log(params: wire.LoggingMessageNotificationParams) -> None:
+        lines.append(params.level)
+
+    async with Crib([levels]) as crib, Client(server(crib), mode="legacy", logging_callback=log) as client:
+        for least in names:
+            lines.clear()
+            await client.set_logging_level(least)  # type: ignore[arg-type]
+            await client.call_tool("levels")
+            expected = names[names.index(least) :]
+            assert lines == [*["debug"] * (least == "debug"), *expected, "emergency"], least
+
+
+@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ERAS)
 async def test_clients_are_told_of_changed_lists_and_of_the_resources_that_they_follow(mode: str) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()

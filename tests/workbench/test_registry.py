@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.meeting import Prepared, each_moment
 from toolcrib import LoadError, NameConflictError, Registry, Tool, ToolcribError, UnknownToolError, tool
+from toolcrib.workbench import registry as registries
 
 
 @tool
@@ -82,6 +84,27 @@ def test_a_tool_that_is_exchanged_in_another_thread_is_never_missing() -> None:
         stop.set()
         thread.join()
     assert [spec.name for spec in registry.specs()] == [tool.spec.name for tool in registry]
+
+
+def test_of_two_tools_of_one_name_that_are_put_in_at_the_same_moment_one_is_refused() -> None:
+    made = [Tool(add), Tool(add)]
+
+    def prepare() -> Prepared:
+        registry, refused = Registry(), list[Tool[..., Any]]()
+
+        def put(tool: Tool[..., Any]) -> None:
+            try:
+                registry.exchange([], [tool])
+            except NameConflictError:
+                refused.append(tool)
+
+        def look() -> None:
+            assert len(refused) == 1
+            assert registry["add"] is not refused[0]
+
+        return lambda: put(made[0]), lambda: put(made[1]), look
+
+    each_moment(registries.__file__, prepare)
 
 
 def test_names_that_differ_only_in_dash_and_underscore_are_refused() -> None:

@@ -248,7 +248,7 @@ class _Reader(ast.NodeVisitor):
     def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) -> None:
         body = [node.body] if isinstance(node, ast.Lambda) else node.body
         parameters = {each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg)}
-        self._rebound.append(_assigned(body, within_functions=True) | parameters)
+        self._rebound.append(_assigned(body, within_functions=False) | parameters)
         self.generic_visit(node)
         self._rebound.pop()
 

@@ -82,10 +82,7 @@ def terminal_width(descriptor: int = 2) -> int:
 
 
 def is_terminal(descriptor: int) -> bool:
-    try:
-        return os.isatty(descriptor)
-    except OSError:
-        return False
+    return os.isatty(descriptor)
 
 
 def is_rich(stream: TextIO) -> bool:

@@ -5,6 +5,7 @@ never was.
 """
 
 import logging
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -137,7 +138,7 @@ def _names() -> str:
 
 
 def _limit(text: str) -> int:
-    if text.isascii() and text.isdigit() and len(text) < 9 and 1 <= int(text) <= _MOST:
+    if re.fullmatch("[0-9]{1,8}", text) and 1 <= int(text) <= _MOST:
         return int(text)
     raise ValueError(f"limit is a number from 1 to {_MOST}.")
 

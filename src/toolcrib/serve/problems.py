@@ -25,7 +25,6 @@ class Refused(Exception):
     """Ends a request with a problem: the arguments are those of `problem`."""
 
     def __init__(self, status: int, title: str, detail: str, **members: Any) -> None:
-        super().__init__(detail)
         self.response = problem(status, title, detail, **members)
 
 

@@ -1,0 +1,61 @@
+"""The OpenAPI document says what the HTTP API takes: what a client that was generated from it may send."""
+
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from toolcrib.serve.api_document import document
+
+
+def takes(schema: dict[str, Any], value: Any) -> bool:
+    whole = {**schema, "components": document()["components"]}
+    return jsonschema_rs.Draft202012Validator(whole).is_valid(value)
+
+
+def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
+    found: dict[str, list[tuple[str, bool]]] = {}
+    for path, methods in document()["paths"].items():
+        for operation in methods.values():
+            for one in operation.get("parameters", ()):
+                found.setdefault(path, []).append((one["name"], one.get("required", False)))
+                assert not takes(one["schema"], "") or one["name"] == "pointer"
+    assert found == {
+        "/api/tools/{name}": [("name", True)],
+        "/api/tools/{name}/call": [("name", True)],
+        "/api/pending/{id}/answer": [("id", True)],
+        "/api/results/{handle}": [("handle", True), *((name, False) for name in ("pointer", "by", "offset", "limit"))],
+    }
+
+
+@pytest.mark.parametrize(("name", "least"), [("offset", 0), ("limit", 1)])
+def test_numbers_in_a_query_have_the_bounds_that_the_server_has(name: str, least: int) -> None:
+    parameters = document()["paths"]["/api/results/{handle}"]["get"]["parameters"]
+    (schema,) = [one["schema"] for one in parameters if one["name"] == name]
+    tried = (least - 1, least, 10**15 - 1, 10**15)
+    assert [takes(schema, value) for value in tried] == [False, True, True, False]
+
+
+def test_a_call_may_have_no_body_and_an_answer_is_one_of_three_and_nothing_more() -> None:
+    paths = document()["paths"]
+    assert paths["/api/tools/{name}/call"]["post"]["requestBody"]["required"] is False
+    body = paths["/api/pending/{id}/answer"]["post"]["requestBody"]
+    schema = body["content"]["application/json"]["schema"]
+    for answer in (
+        {"kind": "approve"},
+        {"kind": "deny"},
+        {"kind": "deny", "reason": "no"},
+        {"kind": "input", "value": 1},
+    ):
+        assert takes(schema, answer), answer
+        assert not takes(schema, {**answer, "more": 1}), answer
+    assert body["required"] is True
+    assert not takes(schema, {"kind": "input"})
+
+
+def test_of_readiness_both_answers_are_described_and_counts_are_not_negative() -> None:
+    responses = document()["paths"]["/readyz"]["get"]["responses"]
+    assert [*responses] == ["200", "503"]
+    schema = responses["200"]["content"]["application/json"]["schema"]
+    ready = {"status": "ready", "sources": []}
+    assert [takes(schema, {**ready, "tools": count}) for count in (-1, 0)] == [False, True]
