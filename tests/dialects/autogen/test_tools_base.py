@@ -240,6 +240,12 @@ def test_values_are_text_numbers_or_json(value: Any, text: str):
 # Beside the tools of Toolcrib
 
 
+async def test_arguments_that_take_long_to_repair_are_repaired(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("toolcrib.schema.validate._SLICE_S", -1.0)
+    async with Workbench([Add()]) as bench:
+        assert (await bench.call("add", '{"A": "40"}')).value == Sum(total=42)
+
+
 async def test_a_tool_works_in_a_workbench_of_toolcrib():
     async with Workbench([Add(), Counter()]) as bench:
         assert [spec.name for spec in bench.specs()] == ["add", "counter"]

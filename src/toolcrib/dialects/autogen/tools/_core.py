@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from ....call import reset
-from ....core import AtDeadline, Check, Checked, Context, Emitted, Image, Result, Text, ToolSpec
+from ....core import AtDeadline, Check, Checked, Context, Emitted, Image, Result, Text, ToolSpec, finished
 from ....core import Work as CoreWork
 from ....schema import RawArguments, json_schema_check, model_check
 from ....tools import Tool as CoreTool
@@ -69,7 +69,7 @@ def work_of_model(
 
     def args_of(arguments: dict[str, Any], context: Context) -> Any:
         # Arguments by name are not all that the model's validators have made of them, so it is validated once more.
-        found = arguments if _ALL in arguments else check_again(context.call.arguments, True)[0]
+        found = arguments if _ALL in arguments else finished(check_again, context.call.arguments, True)[0]
         return found[_ALL]
 
     def with_model(run: Callable[[Any, CancellationToken], Any]) -> Callable[[dict[str, Any], Context], Any]:
