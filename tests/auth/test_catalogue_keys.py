@@ -233,6 +233,7 @@ def without(table: dict[str, Any], path: tuple[Any, ...]) -> Provider | None:
 SHIPPED: dict[str, Any] = tomllib.loads(resources.files("toolcrib.auth").joinpath("providers.toml").read_text("utf-8"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", QUIRKS)
 async def test_no_key_of_a_supported_provider_can_be_removed_unnoticed(name: str) -> None:
     table = SHIPPED[name]

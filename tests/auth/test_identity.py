@@ -563,6 +563,7 @@ COMMANDS: dict[str, list[list[str]]] = {
     "check": [["check", "--json"], ["check", "tools.py", "--json"]],
     "new": [["new", name] for name in ("../ada", "%", "store.db")],
     "sandbox status": [["sandbox", "status", "--json"]],
+    "sandbox clear": [["sandbox", "clear", name] for name in ("../ada", "%", "")],
     "sandbox build-python": [["sandbox", "build-python"]],
     "dialects": [["dialects", "tools.py"]],
     "auth login": [["auth", "login", "example", "--token", "-", "--principal", who] for who in ("ad_", "%", "../ada")],

@@ -411,6 +411,7 @@ def same(one: Any, other: Any) -> bool:
     return repr(one) == repr(other)
 
 
+@pytest.mark.full
 @settings(max_examples=300, deadline=None)
 @given(asked=CALLS, made=st.lists(CALLS, max_size=4), kept=st.sets(st.integers(0, 4), max_size=5))
 def test_an_answer_for_one_digest_never_runs_another(

@@ -304,6 +304,7 @@ def without_roots_rights() -> None:
         ctypes.CDLL(None).prctl(24, 1, 0, 0, 0)  # PR_CAPBSET_DROP, CAP_DAC_OVERRIDE
 
 
+@pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="modes of files do not hold for root elsewhere")
 def test_a_store_that_may_not_be_written_is_named_and_left_as_it_is(
     provider: LoopbackProvider, toolcrib: Run, folder: Path, environment: dict[str, str]

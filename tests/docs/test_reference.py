@@ -45,7 +45,7 @@ INHERITED = {
     "GeminiModel": ("close",),
 }
 HIDDEN = {
-    "Workbench": ("invalidate", "ended", "give_up_start"),
+    "Workbench": ("invalidate", "ended"),
     "Store": ("use", "read", "write", "changes", "file", "pending_migrations", "has_sealed"),
 }
 DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retries, OAuth2, Provider)}

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -19,6 +21,7 @@ def test_every_call_of_the_demo_ends_as_it_says() -> None:
     assert "  repaired limit from string to integer\n" in ran.stdout
 
 
+@pytest.mark.full
 def test_the_demo_fails_when_a_call_does_not_end_as_it_says(tmp_path: Path) -> None:
     text = (ROOT / "examples/client/demo.py").read_text(encoding="utf-8")
     changed = text.replace("2025-06-01T16:30:00+09:00", "2025-06-01T17:30:00+09:00")

@@ -286,6 +286,7 @@ def test_without_secrets_nothing_is_held_back(text: str) -> None:
     assert Redactor().split(text) == ("", text)
 
 
+@pytest.mark.full
 def test_random_secrets_are_found_in_each_encoding_and_cuts_change_nothing() -> None:
     for seed in range(60):
         check_at_random(random.Random(seed), seed)

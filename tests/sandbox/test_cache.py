@@ -132,6 +132,7 @@ for number in range(300):
 """
 
 
+@pytest.mark.full
 def test_processes_that_make_use_and_clear_at_once_find_whole_entries_or_none(folder: Path) -> None:
     racing = [
         subprocess.Popen([sys.executable, "-c", _RACES, who], stderr=subprocess.PIPE, text=True)

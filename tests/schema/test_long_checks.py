@@ -111,6 +111,7 @@ async def test_large_arguments_that_are_refused_do_not_hold_the_loop(kind: Any, 
     assert longest < 1.5 * own_s(kind, text) + 0.25
 
 
+@pytest.mark.full
 async def test_repairs_are_made_in_large_arguments_or_refused_in_words() -> None:
     def rows(count: int) -> str:
         return json.dumps({"v": [{"a": str(number), "b": number} for number in range(count)]})

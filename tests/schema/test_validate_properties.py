@@ -10,6 +10,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import jsonschema_rs
+import pytest
 from hypothesis import HealthCheck, assume, event, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, TypeAdapter
@@ -364,6 +365,7 @@ def distorted(draw: st.DrawFn, values: st.SearchStrategy[Json]) -> Json:
     return distort(draw(values))
 
 
+@pytest.mark.full
 @calm(600)
 @given(st.data())
 def test_a_repair_is_made_just_where_the_rules_leave_one_reading(data: st.DataObject) -> None:

@@ -146,12 +146,14 @@ def run(pytester: pytest.Pytester, source: str, *options: str) -> tuple[pytest.R
     return result, {test: events for test, *events in left}
 
 
+@pytest.mark.full
 def test_what_a_sync_test_opened_is_closed_when_it_ends(pytester: pytest.Pytester) -> None:
     result, seen = run(pytester, SYNC)
     result.assert_outcomes(passed=1)
     assert seen == {"test_it": ["open", "use", "end", "close"]}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "how",
     [
@@ -176,6 +178,7 @@ def test_what_an_async_test_opened_is_closed_on_its_loop_after_its_fixtures(
     }
 
 
+@pytest.mark.full
 def test_it_works_in_the_auto_mode_of_pytest_asyncio_and_without_any_async_plugin(pytester: pytest.Pytester) -> None:
     result, seen = run(pytester, ASYNC_IN_AUTO_MODE, "-o", "asyncio_mode=auto")
     result.assert_outcomes(passed=1)
@@ -238,11 +241,13 @@ def test_a_bench_takes_every_option_of_a_workbench() -> None:
     assert options == [Unpack[Options]] * 2
 
 
+@pytest.mark.full
 def test_pytest_lists_the_fixture_with_what_it_is_for(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_subprocess("--fixtures", "-p", "no:cacheprovider")
     result.stdout.fnmatch_lines(["bench*", "*workbenches for this test*"])
 
 
+@pytest.mark.full
 def test_a_pytest_that_uses_no_bench_loads_neither_pydantic_nor_a_workbench_for_tests(
     pytester: pytest.Pytester,
 ) -> None:

@@ -383,8 +383,8 @@ async def test_a_serial_tool_is_not_begun_while_one_that_swallowed_its_cancellat
         running -= 1
 
     bench = Workbench([stubborn])
-    late = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=0.1)))
-    refused = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=0.1)))
+    late = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=1)))
+    refused = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=1)))
     assert codes([late, refused]) == ["timeout", "limited"]
     waiting = asyncio.create_task(bench.call("stubborn"))
     await settle()

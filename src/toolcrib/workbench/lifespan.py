@@ -103,7 +103,7 @@ class Lifespan:
             await self.settle()
             retry = self._retries.get(id(source), retry)
             if id(source) not in self._lives:
-                raise SetupError(retry.reason)
+                raise SetupError(f"The source {name_of(source)} is not available: {retry.reason}")
         self._require_open(source)
 
     async def stop(self, *, for_good: bool = True) -> None:
@@ -250,7 +250,7 @@ class _Retry:
     def __init__(self, source: Any, lost: "SourceLife | None") -> None:
         self.source = source
         self.lost = lost
-        self.reason = f"The source {name_of(source)} {'is still starting' if lost is None else 'was lost'}."
+        self.reason = "it is still starting" if lost is None else "it was lost"
         self.first: Future[None] = Future()
 
     def settle(self) -> None:

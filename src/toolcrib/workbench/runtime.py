@@ -254,7 +254,7 @@ class CribRuntime(Startable):
         sources = [source for source in self._sources.order() if hasattr(source, "start")]
         await self.lifespan.start(sources, self._begin)
         if not self.is_stopped:
-            self.home = asyncio.get_running_loop()
+            self._home = asyncio.get_running_loop()
             self._is_started = True
 
     async def stop(self, *, for_good: bool = True) -> None:
@@ -282,7 +282,7 @@ class CribRuntime(Startable):
             if self._own_store is not None:
                 await asyncio.to_thread(self._own_store.close)  # which waits for what is being written
 
-    async def give_up_start(self) -> None:
+    async def _give_up_start(self) -> None:
         await self.stop(for_good=False)
 
     def reopen(self) -> None:

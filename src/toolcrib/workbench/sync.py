@@ -69,9 +69,9 @@ def _loop(process: int, number: int) -> asyncio.AbstractEventLoop:
 
 
 class Startable(ABC):
-    """What `async with` and `with` start and stop. `home` is the event loop on which it was started."""
+    """What `async with` and `with` start and stop. `_home` is the event loop on which it was started."""
 
-    home: asyncio.AbstractEventLoop | None = None
+    _home: asyncio.AbstractEventLoop | None = None
 
     @abstractmethod
     async def start(self) -> None: ...
@@ -80,7 +80,7 @@ class Startable(ABC):
     async def stop(self) -> None: ...
 
     @abstractmethod
-    async def give_up_start(self) -> None:
+    async def _give_up_start(self) -> None:
         """Stop what a start that failed has left, so that the next begins anew."""
 
     async def __aenter__(self) -> Self:
@@ -88,7 +88,7 @@ class Startable(ABC):
             await self.start()
         except BaseException:
             # Nobody leaves what was not entered.
-            await self.give_up_start()
+            await self._give_up_start()
             raise
         return self
 
@@ -103,4 +103,4 @@ class Startable(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(self.stop(), home=self.home)
+        run(self.stop(), home=self._home)

@@ -206,7 +206,7 @@ class Workbench(Startable):
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """The value of *work*, which uses this workbench: for sync code, as `call_sync` is."""
-        return sync.run(work, home=self.home)
+        return sync.run(work, home=self._home)
 
     # Waiting
 
@@ -382,17 +382,17 @@ class Workbench(Startable):
                     if getattr(source, "required", True):
                         await self._tools.run_source(source)
         except Exception:
-            await self.give_up_start()
+            await self._give_up_start()
             raise
         if self._state != "new":  # somebody else has started or stopped it meanwhile
             await self._start()
             return
-        self.home = asyncio.get_running_loop()
+        self._home = asyncio.get_running_loop()
         self._set_state("started")
         await self._results.start()
         await self._tools.check_available()
 
-    async def give_up_start(self) -> None:
+    async def _give_up_start(self) -> None:
         self.ended()
         await self._tools.lifespan.stop(for_good=False)
         if self._owns_crib:
