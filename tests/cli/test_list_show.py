@@ -126,6 +126,9 @@ def test_show_names_the_nearest_tool(toolcrib: Run) -> None:
 def test_a_command_line_that_cannot_be_understood_ends_with_2_and_one_line(toolcrib: Run) -> None:
     lines = {
         "lst": "No such command 'lst'. Did you mean 'list'? Try: toolcrib --help",
+        "-s tools.py list": "No such option: -s. Try: toolcrib list -s ...",
+        "auth --principal ada list": "No such option: --principal. Try: toolcrib auth login --principal ...",
+        "--nothing list": "No such option: --nothing. Try: toolcrib --help",
         "call --timeuot 3 x": "No such option: --timeuot (Possible options: --timeout) Try: toolcrib call --help",
         "call": "Missing argument 'TOOL'. Try: toolcrib call --help",
         "call --timeout nan x": "Invalid value for '--timeout': a number of seconds above 0. Try: toolcrib call --help",

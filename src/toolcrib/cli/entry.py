@@ -75,9 +75,17 @@ def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> i
         if format_message is None:
             raise
         context = getattr(error, "ctx", None)
-        hint = f" Try: {context.command_path} --help" if context is not None else ""
+        hint = f" Try: {_better(error, context)}" if context is not None else ""
         message = " ".join(str(format_message()).split())
         return _fail(f"{message if message.endswith(('.', '?', ')')) else f'{message}.'}{hint}", 2)
+
+
+def _better(error: Exception, context: Any) -> str:
+    """What to type in place of that which Typer refuses."""
+    option, commands = getattr(error, "option_name", None), getattr(context.command, "commands", {})
+    has_it = (name for name, one in commands.items() if any(option in each.opts for each in one.params))
+    after = next(has_it, None)  # options stand after the command that they are for
+    return f"{context.command_path} --help" if after is None else f"{context.command_path} {after} {option} ..."
 
 
 def _fail(message: str, status: int) -> int:
