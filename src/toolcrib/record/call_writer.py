@@ -71,9 +71,10 @@ class CallWriter:
         self._chars = 0
         self._thread: threading.Thread | None = None
         self._is_closing = False
+        self._begun: set[str] = set()  # what has put a start and no end
+        self._lost: list[str] = []
         # Of the thread alone, but for looking into it:
         self._open: set[str] = set()
-        self._lost: list[str] = []
         self._beat_at = self._tidy_at = 0.0
         self.failing = False
         self.dropped = 0
@@ -84,11 +85,16 @@ class CallWriter:
         """
         item = _Item(record, is_start, done)
         with self._lock:
-            if record is not None and (len(self._queue) >= self._size or self._chars > _QUEUE_CHARS):
-                self.dropped += 1
-                if not is_start and record.id in self._open:
+            is_full = record is not None and (len(self._queue) >= self._size or self._chars > _QUEUE_CHARS)
+            if record is not None and not is_start:
+                self.dropped += is_full  # a call has one end
+                if is_full and record.id in self._begun:
                     self._lost.append(record.id)
+                self._begun.discard(record.id)
+            if is_full:
                 return False
+            if record is not None and is_start:
+                self._begun.add(record.id)
             self._queue.append(item)
             self._chars += item.chars
             if self._thread is None:
@@ -139,13 +145,14 @@ class CallWriter:
         self._hurry.clear()
         with self._lock:
             items, self._queue, self._chars = self._queue, [], 0
+            lost = self._lost.copy()  # whose starts are in *items*, or were written before
             if not items and (self._is_closing or not (came or self._open)):
                 self._thread = None
                 return False
-        if self._write(items):
+        if self._write(items, lost):
             return True
         if self._is_closing:
-            self.dropped += len(items)
+            self.dropped += sum(item.record is not None and not item.is_start for item in items)
             return True
         with self._lock:
             self._queue = [*(item for item in items if item.record is not None), *self._queue]
@@ -154,8 +161,8 @@ class CallWriter:
         self._came.set()
         return True
 
-    def _write(self, items: list[_Item]) -> bool:
-        """Write *items*, in one transaction. False where that failed."""
+    def _write(self, items: list[_Item], lost: list[str]) -> bool:
+        """Write *items* in one transaction, and that the ends of *lost* are not known. False where that failed."""
         rows: dict[str, dict[str, Any]] = {}
         started: set[str] = set()
         now = self._clock()
@@ -169,26 +176,27 @@ class CallWriter:
                         )
                     except (TypeError, ValueError, AttributeError) as error:
                         # What a policy or a middleware has put there: the others are not to wait for it.
-                        self.dropped += 1
-                        self._lost += [record.id] if record.id in self._open | started else []
+                        self.dropped += not item.is_start
+                        if record.id in self._open | started:
+                            lost.append(record.id)
+                            self._lost.append(record.id)
                         started.discard(record.id)
                         item.record = None
                         log_failure("A call cannot be written to the call log", error, None)
                         continue
                     (started.add if item.is_start else started.discard)(record.id)
             beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_S
-            if rows or beat or self._lost:
-                lost = self._lost[:]
+            if rows or beat or lost:
                 self._store.write(lambda connection: self._put_rows(connection, rows, lost, lost_after))
-                del self._lost[: len(lost)]
-                self._open.difference_update(lost)
+                with self._lock:
+                    self._lost = [each for each in self._lost if each not in lost]
                 self._beat_at = time.monotonic()
         except Exception as error:
             reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
             self.fail(reason)
             return False
         else:
-            self._open = (self._open - rows.keys()) | started
+            self._open = ((self._open - rows.keys()) | started).difference(lost)
             self._recovered()
             self._tidy(now)
             return True

@@ -41,7 +41,7 @@ class DatabaseCalls(Recorder):
 
     *with_content* records arguments and results too, sealed. Calls are kept for *max_age_s* seconds, and as many as
     take *max_bytes*. *commit_start* False writes the start of every call off its way, too. Up to *size* records wait to
-    be written; `dropped` counts those for which there was no room, and `unconfirmed` the calls whose start was not
+    be written; `dropped` counts the calls for whose end there was no room, and `unconfirmed` those whose start was not
     written when their work began.
     """
 

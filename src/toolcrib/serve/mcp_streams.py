@@ -22,9 +22,9 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 
-_KEPT_S = 300.0
-_MOST_BYTES = 8 * 1024**2
-_MOST_EVENTS = 10_000
+_KEPT_S = 60.0
+_MOST_BYTES = 4 * 1024**2
+_MOST_EVENTS = 2_000
 _LARGEST_BYTES = 1024**2
 _RETRY_MS = 1000
 
