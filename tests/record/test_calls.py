@@ -355,6 +355,29 @@ async def test_a_locked_database_delays_few_calls_and_not_for_long(
     store.close()
 
 
+async def test_a_commit_whose_answer_was_lost_is_made_again_with_what_has_come_since(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(call_writer, "_RETRY_S", 0.05)
+    store = Store(path)
+    write, lost = store.write, []
+
+    def cut_off(work: Any) -> Any:
+        value = write(work)
+        if not lost:
+            lost.append(value)
+            raise ConnectionError
+        return value
+
+    async with Crib([add], recorder=(log := DatabaseCalls(store))) as crib:
+        await log.flush()
+        monkeypatch.setattr(store, "write", cut_off)
+        assert (await crib.workbench().call(add, 1, 2)).status == "success"
+        assert [one.status for one in await rows(log)] == ["success"]
+    assert len(lost) == 1
+    store.close()
+
+
 async def test_what_nobody_waits_for_is_written_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_writer, "BATCH_S", 600.0)
     log = DatabaseCalls(store)

@@ -51,15 +51,13 @@ RECORD = Schema(
     sealed=(Sealed(CALLS, "content", _of_content),),
 )
 
-# A commit whose answer was lost is made again: what it has written stays as it is.
+_CHANGING = [name for name in _COLUMNS if name not in _NAMES]
+# A commit whose answer was lost is made again, and maybe with the end of a call whose start it has written.
 INSERT = text(
     f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "  # noqa: S608
-    "ON CONFLICT (id) DO NOTHING"
+    f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
 )
-UPDATE = text(
-    f"UPDATE toolcrib_calls SET {', '.join(f'{name} = :{name}' for name in _COLUMNS if name not in _NAMES)} "  # noqa: S608
-    "WHERE id = :id"
-)
+UPDATE = text(f"UPDATE toolcrib_calls SET {', '.join(f'{name} = :{name}' for name in _CHANGING)} WHERE id = :id")  # noqa: S608
 STILL_RUNS = text(
     "UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started' AND lost_after > 0"
 )
