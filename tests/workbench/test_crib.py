@@ -614,7 +614,6 @@ def test_a_workbench_costs_the_same_for_any_number_of_tools() -> None:
     few, lots = Crib(many(1)), Crib(many(1000))
     ratios = [cost_s(lots) / cost_s(few) for _ in range(5)]
     assert min(ratios) < 3
-    assert cost_s(lots) < 0.002
 
 
 async def test_what_somebody_was_given_stays_secret_after_their_workbench_is_gone(

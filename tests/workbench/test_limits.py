@@ -208,9 +208,9 @@ async def test_the_time_of_waiting_counts_within_the_deadline() -> None:
         assert ctx.deadline is not None
         seen.append(ctx.deadline.due)
 
-    bench = Workbench([look], limits=[Limit(rate="10/s")])
-    await asyncio.gather(*(bench.call("look") for _ in range(13)))
-    assert max(seen) - min(seen) < 0.1, "the last one waited 0.3 s and has no more time for it"
+    bench = Workbench([look], limits=[Limit(rate="2/s")])
+    await asyncio.gather(*(bench.call("look") for _ in range(6)))
+    assert max(seen) - min(seen) < 1, "the last one waited 2 s and has no more time for it"
 
 
 async def test_a_call_that_was_given_up_while_it_waited_is_cancelled_and_not_begun() -> None:
