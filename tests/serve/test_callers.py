@@ -15,8 +15,10 @@ from mcp_types import PromptReference
 from pydantic import BaseModel
 
 from toolcrib import Caller, Context, Crib, SetupError, Source, StatefulTool, tool
-from toolcrib.serve import serve_http, server
+from toolcrib.serve import server
 from toolcrib.serve.callers import Callers
+
+from .serving import served
 
 
 class Count(BaseModel):
@@ -46,17 +48,6 @@ async def identify(headers: Mapping[str, str]) -> Caller:
 
 
 @asynccontextmanager
-async def served(crib: Crib) -> AsyncIterator[str]:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, identify, port=0, ready=ready.set_result))
-    try:
-        yield await ready
-    finally:
-        serving.cancel()
-        await asyncio.wait({serving})
-
-
-@asynccontextmanager
 async def client(url: str, token: str, mode: str) -> AsyncIterator[Any]:
     async with httpx2.AsyncClient(headers={"Authorization": token}) as http:  # noqa: SIM117
         async with Client(streamable_http_client(url, http_client=http), mode=mode) as connected:
@@ -65,7 +56,7 @@ async def client(url: str, token: str, mode: str) -> AsyncIterator[Any]:
 
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_each_request_runs_for_its_own_caller(mode: str) -> None:
-    async with served(Crib([Counter, who, only_alice])) as url:  # noqa: SIM117
+    async with served(Crib([Counter, who, only_alice]), identify) as url:  # noqa: SIM117
         async with client(url, "Bearer a", mode) as alice, client(url, "Bearer b", mode) as bob:
             assert [(await each.call_tool("who")).content[0].text for each in (alice, bob)] == ["alice", "bob"]
             counts = [await each.call_tool("increment") for each in (alice, alice, bob)]
@@ -75,7 +66,7 @@ async def test_each_request_runs_for_its_own_caller(mode: str) -> None:
 
 
 async def test_a_request_that_cannot_be_identified_is_refused_and_logged(caplog: pytest.LogCaptureFixture) -> None:
-    async with served(Crib([who])) as url:
+    async with served(Crib([who]), identify) as url:
         async with httpx2.AsyncClient() as http:
             answer = await http.post(url, headers={"Authorization": "Bearer nobody"}, json={})
         assert (answer.status_code, answer.json()["detail"]) == (
@@ -88,7 +79,7 @@ async def test_a_request_that_cannot_be_identified_is_refused_and_logged(caplog:
 
 async def test_one_caller_has_one_workbench_behind_both_doors() -> None:
     async with (
-        served(Crib([Counter])) as url,
+        served(Crib([Counter]), identify) as url,
         client(url, "Bearer a", "2026-07-28") as mcp,
         httpx2.AsyncClient(headers={"Authorization": "Bearer a"}) as http,
     ):

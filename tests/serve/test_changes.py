@@ -19,9 +19,11 @@ from mcp.client.stdio import stdio_client
 from mcp.server.session import ServerSession
 
 from toolcrib import Crib, Tool, tool
-from toolcrib.serve import local_caller, serve_http, server
+from toolcrib.serve import local_caller, server
 from toolcrib.serve.callers import Callers
 from toolcrib.serve.changes import following
+
+from .serving import served
 
 CHANGING = str(Path(__file__).with_name("changing.py"))
 NEW = "2026-07-28"
@@ -223,15 +225,6 @@ async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str
 
 
 # In this process
-
-
-@asynccontextmanager
-async def served(crib: Crib) -> AsyncIterator[str]:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result))
-    yield await ready
-    serving.cancel()
-    await asyncio.wait([serving])
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", NEW])

@@ -7,8 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 from time import perf_counter
@@ -20,6 +19,8 @@ from mcp import Client
 
 from toolcrib import Caller, Crib, SetupError, tool
 from toolcrib.serve import serve_http, server
+
+from .serving import served
 
 CRIB = str(Path(__file__).with_name("crib.py"))
 VERSION = "2026-07-28"
@@ -136,15 +137,6 @@ async def test_serving_ends_with_the_task_that_serves(caplog: pytest.LogCaptureF
         await crib.start()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", urlsplit(url).port or 0))
-
-
-@asynccontextmanager
-async def served(crib: Crib, **options: Any) -> AsyncIterator[str]:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result, **options))
-    yield await ready
-    serving.cancel()
-    await asyncio.wait([serving])
 
 
 async def test_structured_content_has_the_digits_of_the_text_beside_it() -> None:

@@ -3,8 +3,7 @@
 import asyncio
 import base64
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -15,23 +14,14 @@ from mcp.shared.exceptions import MCPError
 
 from toolcrib import Caller, Context, Crib, Image, Text, ToolError, tool
 from toolcrib.core import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
-from toolcrib.serve import serve_http, server
+from toolcrib.serve import server
 from toolcrib.serve.mcp_pages import page
+
+from .serving import served
 
 ERAS = ["legacy", "2026-07-28"]
 MODERN = "2026-07-28"
 SECRET = "sk-1234567890123"
-
-
-@asynccontextmanager
-async def served(crib: Crib) -> AsyncIterator[str]:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, port=0, ready=ready.set_result))
-    try:
-        yield await ready
-    finally:
-        serving.cancel()
-        await asyncio.wait({serving})
 
 
 def library() -> Crib:

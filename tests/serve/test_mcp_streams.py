@@ -13,8 +13,10 @@ import pytest
 from mcp import Client
 
 from toolcrib import Crib, tool
-from toolcrib.serve import close_stream, mcp_streams, serve_http
+from toolcrib.serve import close_stream, mcp_streams
 from toolcrib.serve.mcp_streams import EventMemory, SessionEvents
+
+from .serving import served
 
 ACCEPT = {"Accept": "application/json, text/event-stream", "MCP-Protocol-Version": "2025-11-25"}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
@@ -62,13 +64,9 @@ async def events(stream: httpx2.Response) -> AsyncIterator[dict[str, str]]:
 
 
 @asynccontextmanager
-async def served(*tools: Any) -> AsyncIterator[Session]:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(Crib(tools), port=0, ready=ready.set_result))
-    async with httpx2.AsyncClient(timeout=60) as http:
-        yield Session(http, await ready)
-    serving.cancel()
-    await asyncio.wait({serving})
+async def session_with(*tools: Any) -> AsyncIterator[Session]:
+    async with served(Crib(tools)) as url, httpx2.AsyncClient(timeout=60) as http:
+        yield Session(http, url)
 
 
 async def test_a_client_that_lost_its_stream_gets_the_answer_and_nobody_elses() -> None:
@@ -80,7 +78,7 @@ async def test_a_client_that_lost_its_stream_gets_the_answer_and_nobody_elses() 
         await go_on.wait()
         return name
 
-    async with served(wait) as first:
+    async with session_with(wait) as first:
         await first.open()
         second = await Session(first.http, first.url).open()
         # Both use the same ids for their requests.
@@ -107,7 +105,7 @@ async def test_a_tool_can_let_go_of_the_connection_and_the_client_comes_back_for
         can.append(await close_stream())
         return "here"
 
-    async with served(leave) as session:
+    async with session_with(leave) as session:
         await session.open()
         made = request(1, "tools/call", name="leave", arguments={})
         async with session.http.stream("POST", session.url, json=made, headers=session.headers) as stream:

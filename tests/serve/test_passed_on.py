@@ -11,7 +11,9 @@ from mcp import Client
 
 from toolcrib import Call, Caller, Crib, Pending, ToolAuth, ToolError
 from toolcrib.core import Broker, Credential, Requirement
-from toolcrib.serve import AuthenticationError, serve_http, server
+from toolcrib.serve import AuthenticationError, server
+
+from .serving import served
 
 TOKENS = {"alice": "token-of-alice-0123456789", "carol": "token-of-carol-0123456789"}
 
@@ -53,17 +55,6 @@ def identify(headers: Mapping[str, str]) -> Caller:
     if headers.get("authorization") not in names:
         raise AuthenticationError("Log in first.", None)
     return Caller(names[headers["authorization"]])
-
-
-@asynccontextmanager
-async def served(crib: Crib) -> AsyncIterator[str]:
-    ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-    serving = asyncio.create_task(serve_http(crib, identify, port=0, ready=ready.set_result))
-    try:
-        yield await ready
-    finally:
-        serving.cancel()
-        await asyncio.wait({serving})
 
 
 class Person:
@@ -112,7 +103,7 @@ class Person:
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_each_caller_is_offered_what_their_own_session_has_and_hears_of_its_changes(mode: str) -> None:
     upstream = library()
-    async with served(upstream) as url, Crib([url], broker=Granted()) as gateway:
+    async with served(upstream, identify) as url, Crib([url], broker=Granted()) as gateway:
         alice, bob = Person(gateway, "alice", mode), Person(gateway, "bob", mode)
         async with alice.connected() as client, bob.connected() as other:
             assert [each.uri for each in (await client.list_resources()).resources] == ["far://mine"]
