@@ -171,7 +171,7 @@ class Host:
         return result
 
     async def deny(self, context: Any, call_id: str, reason: str) -> None:
-        """Note that a person has denied the call *call_id* in the framework, which has told its model. Never raises.
+        """Note that a person has denied the call *call_id* in the framework, whose model knows of it. Never raises.
 
         Where they may not answer, or another process has asked, it goes on waiting.
         """
@@ -179,7 +179,7 @@ class Host:
             bench = self.bench(context)
             with suppress(AnswerError):
                 pending = await bench.answer(call_id, Deny(reason))
-                # It has been read: the same call made again is asked for anew.
+                # The answer is used up: the same call, made again, needs another.
                 await self._crib.pending.store.take(pending.digest, pending.kind, pending.key, now=bench.now())
         except Exception as error:
             log_failure("A denial could not be stored", error, self._crib.redaction)

@@ -28,8 +28,8 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
     Of a crib, *caller* gives the caller of a run by its RunnableConfig:
     `caller=lambda config: Caller(config["configurable"]["user"])`. In a graph with a checkpointer, a call that waits
     for an approval interrupts; `Command(resume=True)` approves it, `False` or a text denies it. Elsewhere the model is
-    told that it waits. The list is of the tools that are there now: start a workbench before whose sources connect. An
-    agent of `create_agent` follows changes with `middleware` in place of it.
+    told that it waits. The list has the tools that there are now: start a workbench first where its sources connect to
+    something. An agent of `create_agent` follows changes with `middleware` in place of it.
     """
     host = Host(tools, caller)
     return _made(host, host.offer_of(host.specs()))

@@ -28,7 +28,8 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Fu
 
     Of a crib, *caller* gives the caller of a run by its context: `caller=lambda context: Caller(context.context.user)`.
     Where the policy asks, the run is interrupted, and goes on by `state.approve(...)` or `state.reject(...)`. The list
-    is of the tools that are there now, and follows their changes; start a workbench before whose sources connect.
+    has the tools that there are now, and follows their changes; start a workbench first where its sources connect to
+    something.
     """
     host = Host(tools, caller)
     made: list[FunctionTool] = []
