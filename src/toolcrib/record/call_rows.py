@@ -52,12 +52,11 @@ RECORD = Schema(
 )
 
 _CHANGING = [name for name in _COLUMNS if name not in _NAMES]
-# A commit whose answer was lost is made again, and maybe with the end of a call whose start it has written.
-INSERT = text(
+# What is there already is the start of a call, or a commit whose answer was lost.
+PUT = text(
     f"INSERT INTO toolcrib_calls ({', '.join(_COLUMNS)}) VALUES ({', '.join(f':{name}' for name in _COLUMNS)}) "  # noqa: S608
     f"ON CONFLICT (id) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _CHANGING)}"
 )
-UPDATE = text(f"UPDATE toolcrib_calls SET {', '.join(f'{name} = :{name}' for name in _CHANGING)} WHERE id = :id")  # noqa: S608
 STILL_RUNS = text(
     "UPDATE toolcrib_calls SET lost_after = :until WHERE owner = :owner AND status = 'started' AND lost_after > 0"
 )

@@ -21,7 +21,7 @@ from sqlalchemy import Connection
 from ..core import CallRecord, log_failure
 from ..store import Store
 from ..store.rows import encode_time
-from .call_rows import INSERT, LOST, STILL_RUNS, TOO_MANY, TOO_OLD, UPDATE, to_row
+from .call_rows import LOST, PUT, STILL_RUNS, TOO_MANY, TOO_OLD, to_row
 
 _log = logging.getLogger("toolcrib")
 
@@ -188,8 +188,9 @@ class CallWriter:
             beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_S
             if rows or beat or lost:
                 self._store.write(lambda connection: self._put_rows(connection, rows, lost, lost_after))
+                written = set(lost)
                 with self._lock:
-                    self._lost = [each for each in self._lost if each not in lost]
+                    self._lost = [each for each in self._lost if each not in written]
                 self._beat_at = time.monotonic()
         except Exception as error:
             reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
@@ -209,10 +210,8 @@ class CallWriter:
     def _put_rows(
         self, connection: Connection, rows: dict[str, dict[str, Any]], lost: list[str], lost_after: int
     ) -> None:
-        if new := [row for id, row in rows.items() if id not in self._open]:  # noqa: A001
-            connection.execute(INSERT, new)
-        if known := [row for id, row in rows.items() if id in self._open]:  # noqa: A001
-            connection.execute(UPDATE, known)
+        if rows:
+            connection.execute(PUT, list(rows.values()))
         if lost:
             connection.execute(LOST, [{"id": id} for id in lost])  # noqa: A001
         if self._open:
