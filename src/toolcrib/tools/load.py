@@ -115,7 +115,7 @@ def reload_files(files: Sequence[Path], name: str = "", *, stale: Collection[Pat
         return []
     with siblings_of(files[0]):
         own = set(map(module_name_of, files))
-        removed = {key: module for key, module in list(sys.modules.items()) if key not in own and is_of(module, stale)}
+        removed = {key: module for key, module in sys.modules.copy().items() if key not in own and is_of(module, stale)}
         for key in removed:
             del sys.modules[key]
         # Python takes bytecode for current if size and second of the source fit, and looks for new files by the second.

@@ -11,6 +11,7 @@ import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 import anyio
@@ -178,12 +179,28 @@ async def _end(child: asyncio.subprocess.Process) -> None:
     finally:  # also where what waits here is cancelled
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(child.pid, signal.SIGKILL)
-        if transport is not None:
-            transport.close()
+        try:
+            await _reaped(child)
+        finally:
+            if transport is not None:
+                transport.close()
     if transport is not None:
         with suppress(OSError):
             await child.stdin.wait_closed()
         await asyncio.sleep(0)  # the other pipes are closed by then, also where the event loop ends with this
+
+
+async def _reaped(child: asyncio.subprocess.Process) -> None:
+    """Wait until it is known how the killed *child* ended, which takes no time; a cancellation comes after that."""
+    cancelled: asyncio.CancelledError | None = None
+    due_s = monotonic() + _GRACE_S
+    while child.returncode is None and monotonic() < due_s:
+        try:
+            await asyncio.sleep(0.001)
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled
 
 
 _LOCALE = {name: value for name in ("LANG", "LC_ALL", "TMPDIR") if (value := os.environ.get(name))}
