@@ -21,6 +21,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from functools import partial
 from math import inf
 from time import monotonic
+from types import CoroutineType
 from typing import Any
 
 from ..core import (
@@ -233,7 +234,7 @@ class Bounded:
         cancellation: CancellationToken | None = None,
         at_deadline: AtDeadline = "cancelled",
     ) -> None:
-        self._work: Coroutine[Any, Any, Any] = work if asyncio.iscoroutine(work) else _awaiting(work)
+        self._work: Coroutine[Any, Any, Any] = work if type(work) is CoroutineType else _awaiting(work)
         self._tool = tool
         self._deadline = deadline
         self._token = token
@@ -247,7 +248,7 @@ class Bounded:
         if self._deadline is not None and self._deadline.own_due <= monotonic():
             self._work.close()
             raise ToolError(f"Tool '{self._tool}' has not run: its time was over before it could begin.", "timeout")
-        release = None if self._deadline is None else _watchdog(os.getpid()).watch(self._tool, self._deadline)
+        release = None if self._deadline is None else _watchdog().watch(self._tool, self._deadline)
         try:
             waiting = self._work.send(None)
         except StopIteration as ended:
@@ -446,5 +447,9 @@ class _Watchdog:
 
 
 @functools.cache
-def _watchdog(process: int) -> _Watchdog:
+def _watchdog() -> _Watchdog:
     return _Watchdog()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watchdog.cache_clear)  # its thread is not in the child

@@ -253,7 +253,7 @@ def _add_metadata(
     result: Result[Any], decision: Decision | None, failures: list[dict[str, Any]], redaction: Redaction | None
 ) -> None:
     """Note what the policy decided, which attempts failed, and where was repaired, secrets redacted."""
-    if redaction is not None:
+    if result.repairs and redaction is not None:
         result.repairs = _redacted_repairs(result.repairs, redaction)
     if decision is not None:
         result.metadata["decision"] = _decision_data(decision, result.error)

@@ -3,12 +3,13 @@
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from time import time
-from typing import Any, cast
+from types import CoroutineType
+from typing import Any, Literal
 
 from ..core import (
     Call,
@@ -63,12 +64,11 @@ async def record_started(
     except Exception as error:
         log_failure(_START_FAILED.format(call.tool), error, runtime.redaction)
         return
-    for recorder in runtime.start_recorders:
-        await _recorded(recorder.started, recorder, record, runtime, _START_FAILED)
+    await _recorded("started", runtime.start_recorders, record, runtime, _START_FAILED)
 
 
 async def record_finished(call: Call, runtime: Runtime, started_at: datetime, result: Result[Any], seen: Seen) -> None:
-    """Record how *call*, which began at the `moment` *started_at*, has ended."""
+    """Record how *call*, which began at *started_at* (a `moment`), has ended."""
     error, pending = result.error, result.pending
     try:
         is_unknown = error is not None and error.code == "unknown_tool"
@@ -77,26 +77,30 @@ async def record_finished(call: Call, runtime: Runtime, started_at: datetime, re
             name = _bounded(call.tool, runtime, NAME_CHARS) if is_unknown else call.tool
             record = _new(call, name, runtime, started_at)
         record.status = "error" if error is not None else "success" if pending is None else "pending"
-        record.duration_s = max(0.0, time() - cast("float", started_at))  # the clock may have been set back
-        record.code, record.repairs = None if error is None else error.code, len(result.repairs)
-        record.pending = None if pending is None else pending.kind
+        duration_s = time() - started_at  # type: ignore[operator]  # as `moment` says
+        record.duration_s = duration_s if duration_s > 0 else 0.0  # the clock may have been set back
+        record.repairs = len(result.repairs)
+        if error is not None:
+            record.code = error.code
+        if pending is not None:
+            record.pending = pending.kind
         decision = result.metadata.get("decision")
         if decision is not None:
             record.decision, record.rule, record.answered_by = decision["do"], decision.get("rule"), decision.get("by")
-        record.result_bytes = sum(map(_size, result.content))
+        content = result.content
+        record.result_bytes = _size(content[0]) if len(content) == 1 else sum(map(_size, content))
         if runtime.records_content:
             record.arguments = _arguments(call, runtime, seen)
             record.result = _bounded(result.text, runtime)
     except Exception as raised:
         log_failure(_FAILED.format(_bounded(call.tool, runtime, NAME_CHARS)), raised, runtime.redaction)
         return
-    for recorder in runtime.recorders:
-        await _recorded(recorder.finished, recorder, record, runtime, _FAILED)
+    await _recorded("finished", runtime.recorders, record, runtime, _FAILED)
 
 
 def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallRecord:
     # The id may be a model's, and the trace whatever a client has sent.
-    is_own = call.id[5:].isdigit() and len(call.id) <= OWN_ID_CHARS
+    is_own = len(call.id) <= OWN_ID_CHARS and call.id[5:].isdigit()
     record = CallRecord(call.id if is_own else _bounded(call.id, runtime, NAME_CHARS), tool, runtime.caller, started_at)
     record.arguments_bytes = _size_of(call.arguments)
     if call.traceparent is not None and _TRACEPARENT.fullmatch(call.traceparent):
@@ -105,49 +109,52 @@ def _new(call: Call, tool: str, runtime: Runtime, started_at: datetime) -> CallR
 
 
 async def _recorded(
-    tell: Callable[[CallRecord], Awaitable[None]], recorder: Recorder, record: CallRecord, runtime: Runtime, failed: str
+    what: Literal["started", "finished"],
+    recorders: Iterable[Recorder],
+    record: CallRecord,
+    runtime: Runtime,
+    failed: str,
 ) -> None:
-    """Let *recorder* have *record*: without arguments and results, where only another recorder asks for them."""
-    try:
-        if runtime.records_content and not getattr(recorder, "with_content", False):
-            record = replace(record, arguments=None, result=None)
-        await _bounded_in_time(tell(record))
-    except BaseException as error:
-        _require_failure_of_recorder(error)
-        log_failure(failed.format(record.tool), error, runtime.redaction)
+    """Let *recorders* have *record*: without arguments and results, where only another recorder asks for them."""
+    for recorder in recorders:
+        try:
+            is_bare = runtime.records_content and not getattr(recorder, "with_content", False)
+            work = getattr(recorder, what)(replace(record, arguments=None, result=None) if is_bare else record)
+            if type(work) is CoroutineType:
+                # Most recorders end without ever suspending: for them, a timer would take longer than the rest.
+                try:
+                    waiting = work.send(None)
+                except StopIteration:
+                    continue
+                work = Resumed(work, waiting)
+            async with asyncio.timeout(RECORD_S):
+                await work
+        except BaseException as error:
+            _require_failure_of_recorder(error)
+            log_failure(failed.format(record.tool), error, runtime.redaction)
 
 
 def _size_of(sent: str | bytes | Mapping[str, Any] | None) -> int | None:
     """The size of arguments as JSON text, in bytes; None where they are not JSON."""
     if not sent:
         return 0
-    if isinstance(sent, bytes):
-        return len(sent)
     try:
-        return _utf8_bytes(sent if isinstance(sent, str) else _written(sent))
+        if isinstance(sent, str):
+            return _utf8_bytes(sent)
+        return len(sent) if isinstance(sent, bytes) else _utf8_bytes(_written(sent))
     except (TypeError, ValueError, RecursionError):
         return None
 
 
 def _size(part: Content) -> int:
-    data = part.text if isinstance(part, Text) else part.json if isinstance(part, Data) else part.data
+    if isinstance(part, Data):
+        return _utf8_bytes(part.json)
+    data = part.text if isinstance(part, Text) else part.data
     return len(data) if isinstance(data, bytes) else _utf8_bytes(data)
 
 
 def _utf8_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
-
-
-async def _bounded_in_time(work: Awaitable[None]) -> None:
-    if asyncio.iscoroutine(work):
-        # Most recorders end without ever suspending: for them, a timer would take longer than the rest.
-        try:
-            waiting = work.send(None)
-        except StopIteration:
-            return
-        work = Resumed(work, waiting)
-    async with asyncio.timeout(RECORD_S):
-        await work
 
 
 def _require_failure_of_recorder(error: BaseException) -> None:

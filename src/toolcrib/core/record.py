@@ -1,15 +1,21 @@
 """What is recorded of one call."""
 
-from dataclasses import dataclass, field
+import os
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
-from secrets import token_hex
+from random import Random
+from typing import Any
 
 from .call import Caller
 from .moments import keep_as_moments
 
-# Random whatever a program has seeded: a store keeps one row for each.
-_new_id = map("run_{}".format, iter(partial(token_hex, 8), None)).__next__
+# A store keeps one row for each id: so they are random whatever a program has seeded, and in processes that it forks.
+_random = Random()  # noqa: S311 - unique, and nothing to guess
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_random.seed)
+
+_new_id = map("run_%x".__mod__, iter(partial(_random.getrandbits, 64), None)).__next__
 
 
 @dataclass(slots=True)
@@ -44,7 +50,21 @@ class CallRecord:
     result_bytes: int | None = None
     read_only: bool = False
     traceparent: str | None = None
-    id: str = field(default_factory=_new_id)
+    id: str = ""
+
+
+def _make_when_read(kind: type[Any], name: str) -> None:
+    """Let the field *name* of a dataclass with slots be a new id when it is first read: in memory, few ever are."""
+    slot: Any = getattr(kind, name)
+
+    def read(record: Any) -> str:
+        if not (made := slot.__get__(record)):
+            slot.__set__(record, made := _new_id())
+        found: str = made
+        return found
+
+    setattr(kind, name, property(read, slot.__set__))
 
 
 keep_as_moments(CallRecord, "started_at")
+_make_when_read(CallRecord, "id")

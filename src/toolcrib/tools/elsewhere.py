@@ -4,12 +4,14 @@ import functools
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, is_source
 from .function import Tool, is_tool
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 
 def from_elsewhere(value: Any) -> Any:
@@ -31,8 +33,10 @@ def from_elsewhere(value: Any) -> Any:
 
 
 @functools.cache
-def _readers() -> tuple[EntryPoint, ...]:
+def _readers() -> "tuple[EntryPoint, ...]":
     """The readers of foreign objects that are installed, each named by the package whose objects it reads."""
+    from importlib.metadata import entry_points  # which takes as long to import as the rest of this room
+
     return tuple(entry_points(group="toolcrib.sources"))
 
 
