@@ -2,11 +2,10 @@
 
 Nothing here knows a kind of tool: the work is an async callable, and `at_deadline` is what its kind promises.
 
-Within a deadline, a task of its own would be simpler and three times as slow: most tools end without ever suspending,
-and then there is nothing to do. So the coroutine is driven by hand. While it behaves it runs in the waiting task; when
-the deadline has passed it is cancelled; when it goes on all the same, what is left of it moves to a task of its own,
-and the answer is given. A watchdog names tools that block the event loop past their deadline: nothing on a blocked
-loop can.
+Within a deadline, a task of its own would be simpler and three times as slow: most tools end without ever suspending.
+So the coroutine is driven by hand. While it behaves it runs in the waiting task; when the deadline has passed it is
+cancelled; when it goes on all the same, what is left of it moves to a task of its own, and the answer is given. A
+watchdog names tools that block the event loop past their deadline: nothing on a blocked loop can.
 """
 
 import asyncio
@@ -248,7 +247,7 @@ class Bounded:
         if self._deadline is not None and self._deadline.own_due <= monotonic():
             self._work.close()
             raise ToolError(f"Tool '{self._tool}' has not run: its time was over before it could begin.", "timeout")
-        release = None if self._deadline is None else _watchdog().watch(self._tool, self._deadline)
+        release = None if self._deadline is None else _watchdog(os.getpid()).watch(self._tool, self._deadline)
         try:
             waiting = self._work.send(None)
         except StopIteration as ended:
@@ -447,9 +446,5 @@ class _Watchdog:
 
 
 @functools.cache
-def _watchdog() -> _Watchdog:
+def _watchdog(process: int) -> _Watchdog:
     return _Watchdog()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_watchdog.cache_clear)  # its thread is not in the child

@@ -3,6 +3,9 @@
 Floor 0: standard library only, no I/O, no other room. What a lower floor needs from a higher one is a protocol here.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from .call import Call, Caller
 from .cancel import CancellationToken
 from .content import Audio, Content, Data, File, Image, Text, content_from_dict, content_to_dict
@@ -44,17 +47,6 @@ from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
 from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
 from .moments import EPOCH, moment
-from .offers import (
-    OffersChange,
-    OffersPrompts,
-    OffersResources,
-    Prompt,
-    PromptArgument,
-    PromptMessage,
-    Resource,
-    ResourceContent,
-    ResourceTemplate,
-)
 from .pending import (
     Answer,
     Approve,
@@ -101,6 +93,19 @@ from .semaphore import (
 from .source import Listeners, Source, is_source
 from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
 from .threads import Escaped, Postponed, finish_in_thread, finished, in_thread, postpone
+
+if TYPE_CHECKING:
+    from .offers import (
+        OffersChange,
+        OffersPrompts,
+        OffersResources,
+        Prompt,
+        PromptArgument,
+        PromptMessage,
+        Resource,
+        ResourceContent,
+        ResourceTemplate,
+    )
 
 __all__ = [
     "raise_missing_extra",
@@ -246,3 +251,23 @@ __all__ = [
     "Requirement",
     "Secret",
 ]
+
+# Most programs offer tools only: the rest comes when it is first asked for.
+_OFFERS = {
+    "OffersChange",
+    "OffersPrompts",
+    "OffersResources",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "Resource",
+    "ResourceContent",
+    "ResourceTemplate",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _OFFERS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(".offers", __name__), name)
+    return value

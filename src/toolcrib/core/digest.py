@@ -1,6 +1,5 @@
 """What binds an answer to one call: a digest of who calls what, as it is defined now, with which arguments."""
 
-import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
@@ -45,5 +44,7 @@ def call_digest(caller: Caller, tool: Tool, arguments: str) -> str:
 
 
 def _sha256(*parts: Any) -> str:
+    import hashlib  # OpenSSL: who only defines tools needs none
+
     # As one JSON array: where a part ends is never in doubt, whatever stands in it.
     return hashlib.sha256(json.dumps(parts, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

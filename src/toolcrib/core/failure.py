@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import math
+import os
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from opcode import opmap
-from secrets import token_hex
 from types import TracebackType
 from typing import Any
 
@@ -40,7 +40,7 @@ def to_tool_error(error: BaseException, tool: str, *, show: bool, redaction: Red
     own = [leaf for leaf in found if isinstance(leaf, ToolError)]
     if len(own) == len(found):
         return _read(own, redaction)
-    reference = token_hex(4)
+    reference = os.urandom(4).hex()
     log_failure(f"Tool '{tool}' failed (reference {reference})", error, redaction, reference=reference)
     kind = _kind(error, found)
     text = _text_of(partial(str, error)) if show else "The detail is in the log."

@@ -3,7 +3,6 @@
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from secrets import token_urlsafe
 from typing import Any, Protocol, final
 
 from .content import Content, Data, Text
@@ -31,6 +30,8 @@ class Handle:
 
 def new_handle() -> str:
     """A handle that nobody can guess: 256 random bits."""
+    from secrets import token_urlsafe
+
     return HANDLE_PREFIX + token_urlsafe(32)
 
 

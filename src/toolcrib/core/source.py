@@ -1,9 +1,10 @@
 """A group of tools with one life and changing content, and how it reports a change."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from .offers import OffersChange
+if TYPE_CHECKING:
+    from .offers import OffersChange
 
 
 class Source(Protocol):
@@ -62,11 +63,11 @@ class Source(Protocol):
         """Report that it has died: it is stopped, and started again. From any thread."""
         _listeners(self, "_on_lost").notify()
 
-    def on_offers_change(self, callback: Callable[[OffersChange], None], /) -> Callable[[], None]:
+    def on_offers_change(self, callback: "Callable[[OffersChange], None]", /) -> Callable[[], None]:
         """Call *callback* when resources or prompts have changed; from any thread. Returns a function that ends it."""
         return _listeners(self, "_on_offers_change").add(callback)
 
-    def offers_changed(self, change: OffersChange) -> None:
+    def offers_changed(self, change: "OffersChange") -> None:
         """Report that its resources or prompts have changed. From any thread."""
         _listeners(self, "_on_offers_change").notify(change)
 

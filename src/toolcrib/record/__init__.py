@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..core import raise_missing_extra
 from .log import CallLog
-from .redact import Redactor
 
 if TYPE_CHECKING:
     from .call_lines import CallLines
     from .calls import DatabaseCalls
     from .metrics import Metrics
+    from .redact import Redactor
     from .spans import Spans
 
 __all__ = ["CallLines", "CallLog", "DatabaseCalls", "Metrics", "Redactor", "Spans"]
@@ -20,6 +20,7 @@ _IN_FILE = {
     "CallLines": (".call_lines", ""),
     "DatabaseCalls": (".calls", "store"),
     "Metrics": (".metrics", "metrics"),
+    "Redactor": (".redact", ""),
     "Spans": (".spans", "otel"),
 }
 

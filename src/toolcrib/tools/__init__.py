@@ -1,18 +1,19 @@
 """Kinds of tool, and how any source becomes tools."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .depends import Dependencies, Replacements
 from .from_schema import from_schema, from_work
 from .function import Definition, Tool, as_tool, is_tool, tool
-from .load import Loaded, imported, load, offered_by
-from .modules import LoadProblem
 from .options import ToolOptions
 from .process_codec import reference, referent
 from .stateful import ClassSource, ObjectSource, StatefulTool
 from .work import Runs
 
 if TYPE_CHECKING:
+    from .loading import Loaded, imported, load, offered_by
+    from .modules import LoadProblem
     from .openapi import OpenAPISource, is_openapi, openapi_source
     from .permissions import Permissions
 
@@ -44,14 +45,22 @@ __all__ = [
     "tool",
 ]
 
+# A module that only defines tools loads no others and grants nothing, so these come when they are first asked for.
+_IN_FILE = {
+    "LoadProblem": ".modules",
+    "Loaded": ".loading",
+    "OpenAPISource": ".openapi",
+    "Permissions": ".permissions",
+    "imported": ".loading",
+    "is_openapi": ".openapi",
+    "load": ".loading",
+    "offered_by": ".loading",
+    "openapi_source": ".openapi",
+}
+
 
 def __getattr__(name: str) -> Any:
-    if name == "Permissions":
-        from .permissions import Permissions  # whoever only defines tools grants nothing
-
-        return Permissions
-    if name in ("OpenAPISource", "is_openapi", "openapi_source"):
-        from . import openapi
-
-        return getattr(openapi, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _IN_FILE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(_IN_FILE[name], __name__), name)
+    return value

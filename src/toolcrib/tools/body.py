@@ -5,7 +5,6 @@ are called, is not part of it.
 """
 
 import functools
-import hashlib
 import inspect
 import sys
 from collections.abc import Iterable
@@ -18,6 +17,8 @@ CONTENT = "__toolcrib_content__"
 
 def body_digest(functions: Iterable[Any]) -> str:
     """Return a digest of the code of *functions*."""
+    import hashlib  # OpenSSL: who only defines tools needs none
+
     seen: set[int] = set()
     return hashlib.sha256(repr([_described(function, seen) for function in functions]).encode()).hexdigest()
 

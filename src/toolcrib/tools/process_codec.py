@@ -5,13 +5,11 @@ What cannot be sent is refused when the tool is defined.
 
 import base64
 import functools
-import hashlib
 import inspect
 import json
 import re
 import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..core import (
@@ -216,6 +214,8 @@ def _read(data: Mapping[str, Any]) -> Any:
 
 def version_of(file: str | None) -> list[int] | None:
     """What changes whenever a file does; None where there is no file."""
+    from pathlib import Path
+
     if file is None:
         return None
     try:
@@ -298,11 +298,15 @@ def _excluded_in(schema: Any, name: str = "") -> str | None:
 
 def _is_from_file(module: str, file: str | None) -> bool:
     """Whether `tools.load` imported *module* from its file, under a name that nobody else can import."""
+    import hashlib
+
     named = _FROM_FILE.fullmatch(module)
     return bool(named and file and hashlib.sha256(file.encode()).hexdigest().startswith(named[1]))
 
 
 def _digest(schema: Mapping[str, Any]) -> str:
+    import hashlib
+
     return hashlib.sha256(json.dumps(_without_defaults(schema), sort_keys=True).encode()).hexdigest()
 
 

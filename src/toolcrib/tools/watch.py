@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ..core import LoadError
 from .following import SETTLE_S, AnyTool, Change, Following, PathState, change_of
-from .load import SOURCES, Loaded, reload_files, split_name
+from .loading import SOURCES, Loaded, reload_files, split_name
 from .modules import LoadProblem
 from .places import identity, place_of
 

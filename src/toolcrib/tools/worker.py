@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core import Context, LoadError
 from .function import Tool
-from .load import load
+from .loading import load
 from .process_codec import value_at
 
 

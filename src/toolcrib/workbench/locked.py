@@ -5,7 +5,7 @@ from typing import Any
 
 from ..core import LoadError
 from ..tools import LoadProblem, Permissions
-from ..tools.load import Loaded
+from ..tools.loading import Loaded
 from ..tools.lock import Lock, LockedSource, read_lock
 from ..tools.permissions import Permitted
 from ..tools.remote import MCPServer

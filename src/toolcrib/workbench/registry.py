@@ -6,7 +6,7 @@ from typing import Any
 
 from ..core import LoadError, NameConflictError, ToolcribError, ToolSpec, UnknownToolError
 from ..tools import Tool, as_tool
-from ..tools.load import imported
+from ..tools.loading import imported
 from ..tools.places import place_of
 
 
