@@ -137,7 +137,9 @@ async def test_a_missing_argument_is_named() -> None:
     assert "'colour'" in words
 
 
-async def test_an_exception_is_told_without_its_text_which_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_error_of_an_exception_leaves_out_its_text_which_is_in_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     result = await called("connect")
     assert result.error is not None
     assert (result.error.code, result.text.partition(" (reference ")[0]) == (

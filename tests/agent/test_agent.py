@@ -524,17 +524,17 @@ async def test_one_agent_has_many_runs_at_a_time() -> None:
 
 
 IMAGE = Image(b"\x89PNG", "image/png")
-SAID = User((Text("Hello"),))
+HELLO = User((Text("Hello"),))
 
 
 @pytest.mark.parametrize(
     ("prompt", "turns"),
     [
-        ("Hello", (SAID,)),
-        (Text("Hello"), (SAID,)),
-        (SAID, (SAID,)),
+        ("Hello", (HELLO,)),
+        (Text("Hello"), (HELLO,)),
+        (HELLO, (HELLO,)),
         (["What is this?", IMAGE], (User((Text("What is this?"), IMAGE)),)),
-        ([SAID, Reply("Hi."), SAID], (SAID, Reply("Hi."), SAID)),
+        ([HELLO, Reply("Hi."), HELLO], (HELLO, Reply("Hi."), HELLO)),
     ],
 )
 async def test_a_run_begins_with_text_content_or_turns(prompt: Any, turns: tuple[Turn, ...]) -> None:
@@ -553,12 +553,12 @@ RESULT = Result(3, (Text("3"),), call_id="1", tool="add")
         ("", "A run needs a prompt"),
         ([], "A run needs a prompt"),
         (7, "not with a int"),
-        ([SAID, "Hello"], "not with a list"),
-        ([SAID, CALLED], "The last turn is a Reply whose calls have no Results"),
-        ([SAID, CALLED, SAID], r"turns\[1\] and the next do not match"),
-        ([SAID, Results((RESULT,))], r"turns\[0\] and the next do not match"),
-        ([SAID, CALLED, Results((replace(RESULT, call_id="2"),))], "not the results of the calls before them"),
-        ([SAID, CALLED, Results((RESULT, RESULT))], "not the results of the calls before them"),
+        ([HELLO, "Hello"], "not with a list"),
+        ([HELLO, CALLED], "The last turn is a Reply whose calls have no Results"),
+        ([HELLO, CALLED, HELLO], r"turns\[1\] and the next do not match"),
+        ([HELLO, Results((RESULT,))], r"turns\[0\] and the next do not match"),
+        ([HELLO, CALLED, Results((replace(RESULT, call_id="2"),))], "not the results of the calls before them"),
+        ([HELLO, CALLED, Results((RESULT, RESULT))], "not the results of the calls before them"),
     ],
 )
 async def test_a_run_that_cannot_begin_says_why(prompt: Any, says: str) -> None:

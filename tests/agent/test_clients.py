@@ -86,7 +86,7 @@ CLIENTS = [
         "openai",
         "openai",
         openai.ASKED,
-        openai.response(openai.SAID, openai.CALLED),
+        openai.response(openai.MESSAGE, openai.CALLED),
         tuple(openai.named(openai.EVENTS)),
         events,
         3,

@@ -22,14 +22,14 @@ class Mine:
     name = "mine"
 
     def __init__(self, *output: Any) -> None:
-        self._said = list(output)
+        self._output = list(output)
 
     async def reply(self, _: Request, /) -> Reply:
-        output: Reply = self._said.pop(0)
+        output: Reply = self._output.pop(0)
         return output
 
     async def stream(self, _: Request, /) -> AsyncIterator[TextDelta | Reply]:
-        yield self._said.pop(0)
+        yield self._output.pop(0)
 
 
 async def run(agent: Agent, streaming: bool) -> Outcome:

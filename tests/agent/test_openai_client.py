@@ -42,7 +42,7 @@ def response(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
 
 
 CALLED = {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
-SAID = {
+MESSAGE = {
     "type": "message",
     "role": "assistant",
     "content": [{"type": "output_text", "text": "I add.", "annotations": []}],
@@ -60,7 +60,7 @@ EVENTS = [
     {"type": "response.created", "response": response(status="in_progress", usage=None)},
     {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": "m", "delta": "I "},
     {"type": "response.output_text.delta", "output_index": 0, "content_index": 0, "item_id": "m", "delta": "add."},
-    {"type": "response.output_item.done", "output_index": 0, "item": SAID},
+    {"type": "response.output_item.done", "output_index": 0, "item": MESSAGE},
     {"type": "response.output_item.added", "output_index": 1, "item": {**CALLED, "arguments": ""}},
     {"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": '{"a"'},
     {"type": "response.function_call_arguments.delta", "output_index": 1, "item_id": "fc_1", "delta": ": 1}"},
@@ -121,7 +121,7 @@ async def test_chat_completions_whole() -> None:
 
 
 async def test_responses_whole() -> None:
-    with wire(answer(response(SAID, CALLED)), answer(response(SAID))) as provider:
+    with wire(answer(response(MESSAGE, CALLED)), answer(response(MESSAGE))) as provider:
         client_model = model(OpenAIResponses, provider, options={"store": False})
         reply = await client_model.reply(ASKED)
         turns = (*ASKED.turns, reply, Results((Result(2, (Text("2"),), call_id="c1"),)))
@@ -143,7 +143,7 @@ async def test_responses_whole() -> None:
         "model": "m",
         "input": [
             {"role": "user", "content": "Add 1."},
-            SAID,
+            MESSAGE,
             CALLED,
             {"type": "function_call_output", "call_id": "c1", "output": "2"},
         ],
@@ -152,7 +152,7 @@ async def test_responses_whole() -> None:
 
 
 async def test_without_tools_nothing_is_written_of_them() -> None:
-    with wire(answer(completion({"content": "Hi."})), answer(response(SAID))) as provider:
+    with wire(answer(completion({"content": "Hi."})), answer(response(MESSAGE))) as provider:
         for kind in (OpenAIChat, OpenAIResponses):
             await model(kind, provider).reply(Request(ASKED.turns, choice="none", parallel=False))
     assert [set(request.body) for request in provider.requests] == [{"model", "messages"}, {"model", "input"}]

@@ -99,7 +99,7 @@ def test_what_a_status_stands_for(status: int, problem: str) -> None:
     assert problem_of(status) == problem
 
 
-def test_a_package_that_is_there_and_broken_is_not_said_to_be_missing(
+def test_a_package_that_is_there_and_broken_is_not_reported_as_missing(
     tmp_path: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "toolcrib_test_broken.py").write_text("import toolcrib_test_nothing")  # type: ignore[operator]

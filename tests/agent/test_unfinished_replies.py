@@ -22,7 +22,7 @@ def add(a: int, b: int) -> int:
 
 NOT_READ = Reply(stop="malformed", reason="MALFORMED_FUNCTION_CALL: Malformed function call: print(add(1, 2))")
 EMPTY = Reply(native={"role": "assistant", "content": ""})
-TOLD = (
+UNREADABLE = (
     "Your last reply could not be used: the provider could not read it "
     "(MALFORMED_FUNCTION_CALL: Malformed function call: print(add(1, 2))). Reply again."
 )
@@ -46,12 +46,21 @@ async def test_a_reply_that_pauses_is_sent_back_as_it_is_until_the_model_is_done
     assert (stopped.status, stopped.why) == ("stopped", "The model was asked 3 times and was not done (max_steps=3).")
 
 
-async def test_a_reply_that_could_not_be_read_is_told_to_the_model() -> None:
+async def test_the_model_learns_of_a_reply_that_could_not_be_read() -> None:
     model = ScriptedModel([NOT_READ, {"calls": [("add", {"a": 1, "b": 2})]}, NOT_READ, "It is 3."])
     outcome = await Agent(model, [add]).run("What is 1 + 2?")
     assert (outcome.status, outcome.text, len(outcome.trace)) == ("done", "It is 3.", 1)
-    assert shown(model.requests[1].turns) == ["What is 1 + 2?", "Reply", TOLD]
-    assert shown(outcome.turns) == ["What is 1 + 2?", "Reply", TOLD, "Reply", "Results", "Reply", TOLD, "Reply"]
+    assert shown(model.requests[1].turns) == ["What is 1 + 2?", "Reply", UNREADABLE]
+    assert shown(outcome.turns) == [
+        "What is 1 + 2?",
+        "Reply",
+        UNREADABLE,
+        "Reply",
+        "Results",
+        "Reply",
+        UNREADABLE,
+        "Reply",
+    ]
 
 
 async def test_replies_that_can_never_be_read_end_the_run_with_the_reason() -> None:
@@ -65,7 +74,7 @@ async def test_replies_that_can_never_be_read_end_the_run_with_the_reason() -> N
     # The next run goes on where this one ended, and its model is told, too.
     again = ScriptedModel(["It is 3."])
     assert (await Agent(again, [add]).run(outcome.turns)).status == "done"
-    assert shown(again.requests[0].turns)[-2:] == ["Reply", TOLD]
+    assert shown(again.requests[0].turns)[-2:] == ["Reply", UNREADABLE]
 
 
 async def test_an_empty_reply_is_not_done() -> None:
@@ -196,17 +205,17 @@ UNUSABLE: list[tuple[str, dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("provider", "first", "told"), UNUSABLE)
+@pytest.mark.parametrize(("provider", "first", "reason"), UNUSABLE)
 @pytest.mark.usefixtures("keys")
-async def test_what_a_provider_could_not_use_is_told_to_its_model(
-    provider: str, first: dict[str, Any], told: str
+async def test_a_model_learns_what_its_provider_could_not_use(
+    provider: str, first: dict[str, Any], reason: str
 ) -> None:
     with wire(answer(first), answer(DONE[provider])) as server:
         outcome = await Agent(model_at(provider, server.url), [add]).run("What is 1 + 2?")
     assert (outcome.status, outcome.text, outcome.trace) == ("done", "Done.", ())
     last = str(server.requests[1].body)
     assert "Your last reply could not be used" in last
-    assert told in last
+    assert reason in last
     assert "Hm." not in last  # reasoning alone is refused by all of them
 
 
@@ -236,14 +245,14 @@ FAILED = {
 }
 
 
-async def test_a_call_that_groq_could_not_read_is_told_to_the_model() -> None:
+async def test_the_model_learns_of_a_call_that_groq_could_not_read() -> None:
     with wire(refusal(400, {"error": FAILED}), answer(DONE["openai"])) as server:
         outcome = await Agent(model_at("openai", server.url), [add]).run("What is 1 + 2?")
     assert (outcome.status, outcome.text) == ("done", "Done.")
-    told = server.requests[1].body["messages"][-1]["content"]
-    assert "tool_use_failed: Failed to call a function" in told
-    assert "<function=add>{one}" in told
-    assert "key-0123456789" not in told
+    message = server.requests[1].body["messages"][-1]["content"]
+    assert "tool_use_failed: Failed to call a function" in message
+    assert "<function=add>{one}" in message
+    assert "key-0123456789" not in message
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -259,7 +268,7 @@ async def last_of(agent: Agent, prompt: str) -> tuple[str, Any]:
     return text, event
 
 
-async def test_a_streamed_call_that_groq_could_not_read_is_told_to_the_model() -> None:
+async def test_the_model_learns_of_a_streamed_call_that_groq_could_not_read() -> None:
     call = {"index": 0, "id": "c", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
     broken = events(chunk(content="So. "), chunk(tool_calls=[call]), {"error": {**FAILED, "status_code": 400}})
     with wire(broken, events(chunk(content="Done."), chunk("stop"), "[DONE]")) as server:

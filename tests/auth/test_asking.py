@@ -127,7 +127,7 @@ async def test_only_a_callback_of_a_provider_completes_what_a_provider_was_asked
     assert (await asked(broker, ToolAuth("idp", "token"))).id == form.id  # and is still open
 
 
-async def test_what_is_revoked_is_forgotten_and_its_provider_is_told(
+async def test_what_is_revoked_is_forgotten_and_its_provider_notified(
     broker: CredentialBroker, server: Server, caplog: pytest.LogCaptureFixture
 ) -> None:
     secret, key = secret_owner("alice", "default", "idp"), Owner.of(ALICE, "idp", "token")

@@ -135,20 +135,20 @@ async def ended(person: Person) -> Any:
 
 
 @step
-async def told_a_code_that_has_expired(person: Person) -> Any:
+async def given_an_expired_code(person: Person) -> Any:
     back = await person.open(await person.asked())
     person.server.codes.clear()
     await person.crib.complete(back, caller=ALICE)
 
 
 @step
-async def told_nothing(person: Person) -> Any:
+async def cut_off_before_an_answer(person: Person) -> Any:
     person.server.breaks = True
     await person.grant()
 
 
 @step
-async def told_by_another_issuer(person: Person) -> Any:
+async def answered_by_another_issuer(person: Person) -> Any:
     back = await person.open(await person.asked())
     await person.crib.complete(f"{back}&iss=https://evil.example", caller=ALICE)
 

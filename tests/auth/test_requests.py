@@ -30,7 +30,7 @@ BOTH, ONE = Grant("the-access-token", "the-refresh-token"), Grant("the-access-to
         ("delete", BOTH, [{"access_token": "the-access-token"}]),
     ],
 )
-async def test_a_provider_that_is_told_that_a_grant_ends_may_answer_with_nothing(
+async def test_a_provider_may_answer_a_revocation_with_nothing(
     server: Server, kind: str, grant: Grant, sent: list[dict[str, str]]
 ) -> None:
     server.answers["/revoke"] = (200, {}, b"")  # RFC 7009, 2.2: whatever it says, it is done
@@ -44,7 +44,7 @@ async def test_a_provider_that_is_told_that_a_grant_ends_may_answer_with_nothing
         await flow(server, revoke=kind).revoke(grant)
 
 
-async def test_where_no_address_is_known_nobody_is_told_that_a_grant_ends(server: Server) -> None:
+async def test_where_no_address_is_known_no_revocation_is_sent(server: Server) -> None:
     assert await flow(server, revoke_url=None).revoke(BOTH) is False
     assert server.requests == []
 
@@ -93,10 +93,10 @@ async def test_a_code_for_another_device_has_an_address_that_a_person_can_trust(
     assert raised.value.error == "malformed"
 
 
-async def test_who_polls_is_told_to_wait_or_why_it_ended(server: Server) -> None:
-    for error, said in (("authorization_pending", "pending"), ("slow_down", "slow_down")):
+async def test_polling_says_to_wait_or_why_it_ended(server: Server) -> None:
+    for error, expected in (("authorization_pending", "pending"), ("slow_down", "slow_down")):
         server.answers["/token"] = as_json({"error": error}, 400)
-        assert await flow(server).poll_device("a-device-code", ["read"]) == said
+        assert await flow(server).poll_device("a-device-code", ["read"]) == expected
     server.answers["/token"] = as_json({"error": "expired_token"}, 400)
     with pytest.raises(FlowError) as raised:
         await flow(server).poll_device("a-device-code", ["read"])

@@ -111,7 +111,7 @@ async def test_images_reach_the_agent_and_a_broken_one_harms_nobody() -> None:
     assert results[1] == ("Here:\n[image: image/png, 8 bytes] (it cannot be decoded)", False)
 
 
-async def test_a_call_that_waits_is_told() -> None:
+async def test_a_call_that_waits_says_so() -> None:
     bench = Workbench([wipe], policy=lambda *_: "ask")
     ((text, is_error),) = await run(scripted(("wipe", '{"path": "/"}')), workbench=bridge.workbench(bench))
     assert ("it waits for approval" in text, is_error, events) == (True, True, [])

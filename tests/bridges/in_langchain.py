@@ -114,11 +114,11 @@ async def test_somebody_else_may_approve_before_the_graph_resumes() -> None:
     assert ([each.text for each in seen(state)], events) == (["wiped /"], ["/"])
 
 
-async def test_without_a_checkpointer_the_model_is_told() -> None:
+async def test_without_a_checkpointer_the_model_learns_that_the_call_waits() -> None:
     agent = create_agent(scripted(("wipe", {"path": "/"})), tools=bridge.tools(Workbench([wipe], policy=asks)))
-    (told,) = seen(await agent.ainvoke(HELLO))
-    assert "it waits for approval: Really?" in told.text
-    assert told.status == "error"
+    (message,) = seen(await agent.ainvoke(HELLO))
+    assert "it waits for approval: Really?" in message.text
+    assert message.status == "error"
 
 
 async def test_the_caller_of_a_run_comes_from_its_config() -> None:

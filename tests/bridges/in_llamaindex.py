@@ -90,7 +90,7 @@ async def test_an_approval_is_an_event_of_the_workflow(answer: str, outcome: str
     assert events == ([asked, "/"] if answer == "yes" else [asked])
 
 
-async def test_without_waiting_the_model_is_told() -> None:
+async def test_without_waiting_the_model_learns_that_the_call_waits() -> None:
     (result,) = await run(Scripted(("wipe", {"path": "/"})), bridge.tools(Workbench([wipe], policy=lambda *_: "ask")))
     assert ("it waits for approval" in result.content, result.is_error, events) == (True, True, [])
 

@@ -122,7 +122,7 @@ async def test_where_others_have_to_approve_the_framework_cannot() -> None:
         assert (await bench.call("wipe", {"path": "/"})).text == "wiped /"
 
 
-async def test_without_deferring_the_model_is_told() -> None:
+async def test_without_deferring_the_model_learns_that_the_call_waits() -> None:
     model = Scripted(("wipe", {"path": "/"}))
     agent = Agent(model.model, toolsets=[bridge.toolset(Workbench([wipe], policy=asks), defer=False)])
     await agent.run("Go.")

@@ -50,8 +50,8 @@ async def test_what_a_wrapper_raises_is_how_the_call_failed_and_is_recorded() ->
 
     log = CallLog()
     bench = Workbench([add], around=[refuse], recorder=log)
-    told, failed = await bench.call(Call("add", id="one")), await bench.call(Call("add", id="two"))
-    assert (told.error and told.error.code, told.text, told.call_id) == ("conflict", "not today", "one")
+    refused, failed = await bench.call(Call("add", id="one")), await bench.call(Call("add", id="two"))
+    assert (refused.error and refused.error.code, refused.text, refused.call_id) == ("conflict", "not today", "one")
     assert failed.error is not None
     assert failed.error.code == "failed"
     assert "hunter2" not in failed.text

@@ -125,7 +125,7 @@ async def test_a_tool_that_does_not_say_it_can_be_repeated_is_not() -> None:
 
 
 async def test_what_a_tool_says_of_its_retries_goes_before_what_the_workbench_says() -> None:
-    for said, plans, calls in (
+    for retries, plans, calls in (
         (2, (), 3),
         (1, QUICK, 2),
         (0, QUICK, 1),
@@ -135,7 +135,7 @@ async def test_what_a_tool_says_of_its_retries_goes_before_what_the_workbench_sa
         (None, [Retries("other", times=9)], 1),
     ):
         flaky = Flaky(*(ToolError("busy", "lost") for _ in range(9)))
-        await call(flaky, plans, idempotent=True, retries=said)
+        await call(flaky, plans, idempotent=True, retries=retries)
         assert flaky.calls == calls
 
 

@@ -71,7 +71,7 @@ async def test_an_exception_becomes_its_type_and_a_reference_and_the_bench_lives
         assert (await bench.call("add", '{"a": 1, "b": 2}')).value == 3
 
 
-async def test_the_type_of_the_exception_is_told_and_a_group_names_its_members() -> None:
+async def test_the_type_of_the_exception_is_named_and_a_group_names_its_members() -> None:
     async with Workbench(raising(ExceptionGroup("g", [ValueError("x"), KeyError("y")]))) as bench:
         result = await bench.call("break_down")
         assert result.text.startswith("Tool 'break_down' failed: ExceptionGroup of KeyError, ValueError (reference ")
@@ -89,7 +89,7 @@ async def test_keyboard_interrupt_in_a_thread_is_the_tool_s_and_inline_it_is_the
         assert "KeyboardInterrupt" in result.text
 
 
-async def test_a_tool_error_is_told_as_it_is() -> None:
+async def test_a_tool_error_is_passed_on_as_it_is() -> None:
     @tool
     async def weather(city: str) -> str:
         raise ToolError(f"There is no city '{city}'. Try Paris.", "failed", retry="changed")
@@ -105,7 +105,7 @@ async def test_a_tool_error_is_told_as_it_is() -> None:
         result.unwrap()
 
 
-async def test_tool_errors_in_a_group_are_told_together() -> None:
+async def test_tool_errors_in_a_group_are_passed_on_together() -> None:
     group = ExceptionGroup("two", [ToolError("One is missing."), ToolError("Two is missing.")])
     result = await Workbench(raising(group)).call("break_down")
     assert result.text == "One is missing.\nTwo is missing."

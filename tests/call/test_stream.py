@@ -104,7 +104,7 @@ async def test_a_generator_that_fails_half_way_gives_what_it_had_and_then_the_er
 
 
 @pytest.mark.parametrize("cut", range(1, 14))
-async def test_a_secret_split_over_two_pieces_is_struck_out(cut: int) -> None:
+async def test_a_secret_split_over_two_pieces_is_redacted(cut: int) -> None:
     secret = "hunter2-secret"
 
     @tool
@@ -115,8 +115,8 @@ async def test_a_secret_split_over_two_pieces_is_struck_out(cut: int) -> None:
         return "done"
 
     events = [event async for event in Workbench([leak], secrets=[secret]).stream("leak")]
-    said = "".join(part.text for event in events if isinstance(event, Emitted) for part in event.content)
-    assert said == "the token is [secret] and more"
+    text = "".join(part.text for event in events if isinstance(event, Emitted) for part in event.content)
+    assert text == "the token is [secret] and more"
     assert Progress(1, None, "with [secret]") in events
 
 

@@ -170,8 +170,8 @@ async def test_after_a_denial_the_call_says_why_and_who_once_and_asks_anew(bank:
     pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     await bench.answer(pending.id, Deny("Eve is no supplier."), by="alice")
     result = await bench.call("pay", {"to": "eve", "amount": 5})
-    said = "Tool 'pay' was not executed: 'alice' denied it: Eve is no supplier."
-    assert (code(result), result.text) == ("denied", said)
+    message = "Tool 'pay' was not executed: 'alice' denied it: Eve is no supplier."
+    assert (code(result), result.text) == ("denied", message)
     assert waiting(await bench.call("pay", {"to": "eve", "amount": 5})).id != pending.id
     assert bank.paid == []
 
@@ -180,15 +180,15 @@ async def test_an_answer_that_nothing_waits_for_is_refused_with_the_reason_and_t
     clock = Clock()
     bench = bank.bench(clock=clock)
     pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
-    reason, said = await refusal(bench, "pending_nonsense", Approve())
-    assert (reason, "pending_nonsense" in said, "pendings()" in said) == ("unknown", True, True)
-    reason, said = await refusal(bench, pending.id, Input(True))
-    assert (reason, 'Approve() or Deny("why")' in said) == ("invalid", True)
+    reason, message = await refusal(bench, "pending_nonsense", Approve())
+    assert (reason, "pending_nonsense" in message, "pendings()" in message) == ("unknown", True, True)
+    reason, message = await refusal(bench, pending.id, Input(True))
+    assert (reason, 'Approve() or Deny("why")' in message) == ("invalid", True)
     assert (await refusal(bench, pending.id, "yes"))[0] == "invalid"
     assert (await refusal(bench, pending.id, Approve(), by=""))[0] == "foreign"
     await bench.answer(pending.id, Approve(), by="alice")
-    reason, said = await refusal(bench, pending.id, Approve(), by="carl")
-    assert (reason, "'alice'" in said, "call again" in said) == ("replayed", True, True)
+    reason, message = await refusal(bench, pending.id, Approve(), by="carl")
+    assert (reason, "'alice'" in message, "call again" in message) == ("replayed", True, True)
     assert (await bench.call("pay", {"to": "eve", "amount": 5})).status == "success"
     assert (await refusal(bench, pending.id, Approve()))[0] == "replayed"
 
@@ -200,8 +200,8 @@ async def test_what_has_expired_can_be_neither_answered_nor_used(bank: Bank) -> 
     assert late.expires_at == clock.now + timedelta(seconds=60)
     clock.now += timedelta(seconds=60)
     assert await bench.pendings() == []
-    reason, said = await refusal(bench, late.id, Approve())
-    assert (reason, "Call again" in said) == ("expired", True)
+    reason, message = await refusal(bench, late.id, Approve())
+    assert (reason, "Call again" in message) == ("expired", True)
     unused = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     assert unused.id != late.id
     await bench.answer(unused.id, Approve(), by="alice")
@@ -257,8 +257,8 @@ async def test_nobody_approves_their_own_call_where_the_policy_says_so(bank: Ban
     bench = bank.bench(caller=Caller("bob"), policy=others, may_answer=lambda *_: True, ask=ask)
     pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     assert (pending.message, pending.others_only, asked) == ("Pay?", True, [])
-    reason, said = await refusal(bench, pending.id, Approve(), by="bob")
-    assert (reason, "Whoever made the call" in said) == ("foreign", True)
+    reason, message = await refusal(bench, pending.id, Approve(), by="bob")
+    assert (reason, "Whoever made the call" in message) == ("foreign", True)
     await bench.answer(pending.id, Approve(), by="alice")
     assert (await bench.call("pay", {"to": "eve", "amount": 5})).status == "success"
 
@@ -306,7 +306,7 @@ async def test_nothing_that_a_model_sends_is_an_answer(bank: Bank) -> None:
     assert bank.paid == []
 
 
-async def test_secrets_are_struck_out_of_what_is_pending() -> None:
+async def test_secrets_are_redacted_in_what_is_pending() -> None:
     secret = "hunter2-secret"
 
     @tool
@@ -318,9 +318,9 @@ async def test_secrets_are_struck_out_of_what_is_pending() -> None:
     pending = waiting(result)
     assert pending.message == "Log in with [secret]?"
     assert json.loads(pending.arguments) == {"user": "bob", "password": "**********", "note": "it is [secret]"}
-    for said in (repr(result), json.dumps(pending.to_dict()), repr(Input(secret))):
-        assert secret not in said
-        assert "another one" not in said
+    for text in (repr(result), json.dumps(pending.to_dict()), repr(Input(secret))):
+        assert secret not in text
+        assert "another one" not in text
 
 
 async def test_an_approval_of_one_masked_value_does_not_run_another() -> None:
@@ -470,12 +470,12 @@ async def test_another_profile_or_need_of_credentials_asks_anew(bank: Bank) -> N
 # Policies
 
 
-@pytest.mark.parametrize("said", [None, True, 1, "yes", "Allow", b"allow", object(), ["allow"], Approve()])
-async def test_a_policy_that_answers_nonsense_lets_nothing_run(bank: Bank, said: Any) -> None:
+@pytest.mark.parametrize("answer", [None, True, 1, "yes", "Allow", b"allow", object(), ["allow"], Approve()])
+async def test_a_policy_that_answers_nonsense_lets_nothing_run(bank: Bank, answer: Any) -> None:
     async def later(*_: Any) -> Any:
-        return said
+        return answer
 
-    for policy in (lambda *_: said, later):
+    for policy in (lambda *_: answer, later):
         assert code(await bank.bench(policy=policy).call("pay", {"to": "eve", "amount": 5})) == "denied"
     assert bank.paid == []
 
@@ -606,9 +606,9 @@ async def test_a_bad_input_is_refused_with_its_problems_and_a_good_one_still_cou
         ("Elm 3", "expected object, got string"),
         (object(), "no JSON form"),
     ):
-        reason, said = await refusal(bench, pending.id, Input(bad))
+        reason, message = await refusal(bench, pending.id, Input(bad))
         assert reason == "invalid"
-        assert problem.removeprefix("'street/") in said
+        assert problem.removeprefix("'street/") in message
     assert 'Input(...) or Deny("why")' in (await refusal(bench, pending.id, Approve()))[1]
     await bench.answer(pending.id, Input(Address(street="Elm", number=3)), by="alice")
     assert waiting(await bench.call("ship", {"item": "tea"})).key == "times"

@@ -105,7 +105,7 @@ def test_a_grant_is_its_principals_alone(provider: LoopbackProvider, log_in: Log
     assert json.loads(toolcrib("auth", "list", "--principal", "bob", "--json").stdout) == []
 
 
-def test_what_is_revoked_is_forgotten_and_the_provider_told(
+def test_what_is_revoked_is_forgotten_and_the_provider_notified(
     provider: LoopbackProvider, log_in: Login, toolcrib: Run
 ) -> None:
     assert log_in("test", "--scope", "a")[0] == 0

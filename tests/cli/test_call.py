@@ -71,11 +71,11 @@ def test_json_output_is_the_result_and_nothing_else(toolcrib: Run) -> None:
 def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
     (folder / "binary").write_bytes(b"ab\xff")
 
-    def said(*arguments: str | bytes, typed: bytes = b"") -> tuple[int, str, str]:
+    def run(*arguments: str | bytes, typed: bytes = b"") -> tuple[int, str, str]:
         done = toolcrib("call", "-s", "tools.py", *arguments, typed=typed)
         return done.returncode, done.stdout, done.stderr.removeprefix(LOADING)
 
-    status, stdout, misspelt = said("echo", "texts=1")
+    status, stdout, misspelt = run("echo", "texts=1")
     assert (status, stdout) == (1, "")
     assert misspelt.startswith("Error (invalid_arguments): Tool 'echo'")
     assert "Did you mean 'text'?" in misspelt
@@ -83,28 +83,28 @@ def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
         "Error (unauthorized): 'github' is not configured: [auth.github] in the settings needs client_id and "
         "client_secret.\n"
     )
-    assert said("wipe", "disk=a") == (1, "", needs)
-    status, stdout, broken = said("echo", '{"text": ')
+    assert run("wipe", "disk=a") == (1, "", needs)
+    status, stdout, broken = run("echo", '{"text": ')
     assert (status, stdout) == (1, "")
     assert broken.startswith("Error (invalid_arguments): Tool 'echo': the arguments are not valid JSON: EOF")
     forms = 'key=value, key=@file, one JSON object \'{"key": "value"}\', @file.json, or - for standard input'
-    assert said("echo", "text") == (
+    assert run("echo", "text") == (
         2,
         "",
         f"Error: 'text' is not an argument. Write {forms}. If 'echo' is a source, write: -s echo\n",
     )
     beside = "Error: '{}' is the whole of the arguments, so nothing can be beside it.\n"
-    assert said("echo", "{}", "text=1") == (2, "", beside)
-    assert said("echo", "text=@absent") == (
+    assert run("echo", "{}", "text=1") == (2, "", beside)
+    assert run("echo", "text=@absent") == (
         1,
         "",
         "Error: 'absent' cannot be read: No such file or directory. "
         'To send text that begins with @, write the arguments as JSON: \'{"text": "@..."}\'.\n',
     )
     binary = "is not UTF-8 text (at byte"
-    assert said("echo", "@binary") == (1, "", f"Error: 'binary' {binary} 3), so it cannot be sent.\n")
-    assert said("echo", "-", typed=b"\xff") == (1, "", f"Error: standard input {binary} 1), so it cannot be sent.\n")
-    assert said("echo", b"text=\xff") == (
+    assert run("echo", "@binary") == (1, "", f"Error: 'binary' {binary} 3), so it cannot be sent.\n")
+    assert run("echo", "-", typed=b"\xff") == (1, "", f"Error: standard input {binary} 1), so it cannot be sent.\n")
+    assert run("echo", b"text=\xff") == (
         2,
         "",
         "Error: 'text=\\udcff' is not UTF-8 text. Put it into a file and write key=@file.\n",

@@ -155,14 +155,14 @@ def test_one_prompt_in_json_is_one_line_for_each_event_and_shows_no_secret(
         "hush-hush-1234",
     )
     done = toolcrib("chat", "tools.py", "-m", model, "--prompt", "/tools", "--instructions", "Be short.", "--json")
-    said = [json.loads(line) for line in done.stdout.splitlines()]
-    told = [{name: of for name, of in one.items() if not name.endswith("_at") and name != "error"} for one in said]
-    words = "".join(one["text"] for one in told if one["event"] == "words")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [{name: of for name, of in one.items() if not name.endswith("_at") and name != "error"} for one in lines]
+    words = "".join(one["text"] for one in events if one["event"] == "words")
     assert (done.returncode, words) == (0, "The key is hush-huI see [secret].[secret]")
     assert "hush-hush-1234" not in done.stdout + done.stderr
-    emitted = [part for one in told if one["event"] == "emitted" for part in one["content"]]
+    emitted = [part for one in events if one["event"] == "emitted" for part in one["content"]]
     assert "".join(part["text"] for part in emitted) == "one\x1b[31m step"
-    assert [one for one in told if one["event"] not in ("words", "emitted")][:4] == [
+    assert [one for one in events if one["event"] not in ("words", "emitted")][:4] == [
         {"event": "call", "call_id": "call_1", "tool": "steps", "arguments": "{}"},
         {"event": "progress", "call_id": "call_1", "tool": "steps", "done": 1, "total": 2, "message": "at work"},
         {
@@ -175,7 +175,7 @@ def test_one_prompt_in_json_is_one_line_for_each_event_and_shows_no_secret(
         },
         {"event": "call", "call_id": "call_2", "tool": "add", "arguments": '{"a": "[secret]"}'},
     ]
-    assert told[-1] == {
+    assert events[-1] == {
         "event": "turn",
         "status": "done",
         "text": "[secret]",
@@ -208,7 +208,7 @@ def test_one_prompt_in_json_is_one_line_for_each_event_and_shows_no_secret(
         ),
     ],
 )
-def test_what_cannot_be_chatted_with_is_said_with_the_way_out(
+def test_the_error_for_what_cannot_be_chatted_with_names_the_way_out(
     toolcrib: Run, scripted: Callable[..., str], arguments: list[str], status: int, error: str
 ) -> None:
     scripted("Hi.")
@@ -230,7 +230,7 @@ def _chunk(delta: dict[str, Any], finish: str | None = None, **more: Any) -> dic
     return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}], **more}
 
 
-def test_openai_is_asked_over_the_wire_and_its_refusal_is_said(toolcrib: Run) -> None:
+def test_openai_is_asked_over_the_wire_and_its_refusal_is_shown(toolcrib: Run) -> None:
     asked = {"index": 0, "id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": 2}'}}
     usage = {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}
     calling = events(_chunk({"content": "I add."}), _chunk({"tool_calls": [asked]}, "tool_calls"), "[DONE]")

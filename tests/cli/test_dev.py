@@ -1,4 +1,4 @@
-"""`toolcrib dev`, and `serve` as far as it follows files: what is said of what is saved."""
+"""`toolcrib dev`, and `serve` as far as it follows files: what it prints about what is saved."""
 
 import asyncio
 import json
@@ -28,7 +28,7 @@ def add(a: int, b: int) -> int:
 BROKEN = "def (:\n"
 
 
-class Said:
+class Output:
     """What a process says on standard error, as it comes."""
 
     def __init__(self, process: "subprocess.Popen[str]") -> None:
@@ -53,7 +53,7 @@ class Said:
 @contextmanager
 def running(
     folder: Path, environment: dict[str, str], *arguments: str
-) -> Generator[tuple["subprocess.Popen[str]", Said]]:
+) -> Generator[tuple["subprocess.Popen[str]", Output]]:
     process = subprocess.Popen(
         [sys.executable, "-m", "toolcrib", *arguments],
         stdin=subprocess.PIPE,
@@ -65,7 +65,7 @@ def running(
     )
     with process:
         try:
-            yield process, Said(process)
+            yield process, Output(process)
         finally:
             process.kill()
 
@@ -84,25 +84,25 @@ async def listed(url: str, *names: str) -> list[str]:
 def test_dev_says_what_became_of_each_save(tmp_path: Path, environment: dict[str, str]) -> None:
     file = tmp_path.resolve() / "tools.py"
     file.write_text(ADD)
-    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, said):
-        url = said.until(r"^Serving MCP at (\S+) \(Ctrl-C stops it\)$")[1]
+    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, output):
+        url = output.until(r"^Serving MCP at (\S+) \(Ctrl-C stops it\)$")[1]
         file.write_text(ADD + ADD.replace("def add", "def plus"))
-        said.until(r"^\d\d:\d\d:\d\d Loaded tools\.py again; new: plus\.$")
+        output.until(r"^\d\d:\d\d:\d\d Loaded tools\.py again; new: plus\.$")
         assert asyncio.run(listed(url, "add", "plus")) == ["add", "plus"]
         file.write_text(BROKEN)
-        said.until(
+        output.until(
             rf"^\d\d:\d\d:\d\d Not loaded, so its tools stay as they were: {file}:1: SyntaxError: invalid syntax$"
         )
         assert asyncio.run(listed(url, "add", "plus")) == ["add", "plus"]
         file.write_text(ADD.replace("Add", "Sum").replace("a + b", "1 / 0"))
-        said.until(r"Loaded tools\.py again; changed: add; gone: plus\.$")
+        output.until(r"Loaded tools\.py again; changed: add; gone: plus\.$")
 
         async def call() -> str:
             async with Client(url) as client:
                 return (await client.call_tool("add", {"a": 1, "b": 2})).content[0].text
 
         assert asyncio.run(call()).endswith("division by zero")
-        said.until(r"^\d\d:\d\d:\d\d run_\w+  add  error \(failed\)  \d+\.\d ms  by local$")
+        output.until(r"^\d\d:\d\d:\d\d run_\w+  add  error \(failed\)  \d+\.\d ms  by local$")
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 130
 
@@ -113,8 +113,8 @@ def test_the_log_is_json_and_the_reference_that_a_model_got_finds_the_line(
     (tmp_path / "tools.py").write_text(ADD.replace("a + b", "1 / 0"))
     (tmp_path / "broken.py").write_text(BROKEN)
     environment = {**environment, "TOOLCRIB_LOG_FORMAT": "json", "TOOLCRIB_LOG_CALLS": "yes"}
-    with running(tmp_path, environment, "serve", "tools.py", "broken.py", "--port", "0") as (process, said):
-        url = said.until(r"Serving MCP at (http\S+?)\"")[1]
+    with running(tmp_path, environment, "serve", "tools.py", "broken.py", "--port", "0") as (process, output):
+        url = output.until(r"Serving MCP at (http\S+?)\"")[1]
 
         async def call() -> str:
             async with Client(url) as client:
@@ -122,11 +122,11 @@ def test_the_log_is_json_and_the_reference_that_a_model_got_finds_the_line(
 
         found = re.search(r"\(reference (\w+)\)", asyncio.run(call()))
         assert found is not None
-        said.until('"call"')
+        output.until('"call"')
         process.terminate()
         process.wait(60)
-        said.until("Terminated.")
-    lines = [json.loads(line) for line in said.text.splitlines() if line != "Terminated."]
+        output.until("Terminated.")
+    lines = [json.loads(line) for line in output.text.splitlines() if line != "Terminated."]
     assert {*lines[0]} == {"at", "level", "logger", "message"}
     assert lines[0]["message"].startswith("Not loaded: ")
     (failure,) = [line for line in lines if line.get("reference") == found[1]]
@@ -140,15 +140,15 @@ def test_the_log_is_json_and_the_reference_that_a_model_got_finds_the_line(
 def test_dev_waits_for_a_file_that_is_broken_and_serve_does_not(tmp_path: Path, environment: dict[str, str]) -> None:
     file = tmp_path.resolve() / "tools.py"
     file.write_text(BROKEN)
-    with running(tmp_path, environment, "serve", "tools.py", "--port", "0") as (process, said):
+    with running(tmp_path, environment, "serve", "tools.py", "--port", "0") as (process, output):
         assert process.wait(60) == 1
-        said.until(rf"^Error: {file}:1: SyntaxError: invalid syntax$")
-    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, said):
-        said.until(rf"^Not loaded: {file}:1: SyntaxError: invalid syntax$")
-        url = said.until(r"^Serving MCP at (\S+) ")[1]
+        output.until(rf"^Error: {file}:1: SyntaxError: invalid syntax$")
+    with running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (process, output):
+        output.until(rf"^Not loaded: {file}:1: SyntaxError: invalid syntax$")
+        url = output.until(r"^Serving MCP at (\S+) ")[1]
         assert asyncio.run(listed(url)) == []
         file.write_text(ADD)
-        said.until(r"Loaded tools\.py again; new: add\.$")
+        output.until(r"Loaded tools\.py again; new: add\.$")
         assert asyncio.run(listed(url, "add")) == ["add"]
 
 
@@ -157,13 +157,13 @@ def test_serve_follows_what_was_broken_beside_what_was_not(tmp_path: Path, envir
     folder = tmp_path / "more"
     folder.mkdir()
     (folder / "broken.py").write_text(BROKEN)
-    with running(tmp_path, environment, "serve", "tools.py", "more", "--port", "0") as (_, said):
-        said.until(r"^Not loaded: .*/more/broken\.py:1: SyntaxError: invalid syntax$")
-        url = said.until(r"^Serving MCP at (\S+) ")[1]
+    with running(tmp_path, environment, "serve", "tools.py", "more", "--port", "0") as (_, output):
+        output.until(r"^Not loaded: .*/more/broken\.py:1: SyntaxError: invalid syntax$")
+        url = output.until(r"^Serving MCP at (\S+) ")[1]
         (folder / "broken.py").write_text(ADD.replace("def add", "def plus"))
         (folder / "new.py").write_text(ADD.replace("def add", "def minus"))
         (folder / "taken.py").write_text(ADD)
-        said.until(
+        output.until(
             r"WARNING toolcrib: The tools of more stay what they were: 'add' \(.*/taken\.py:4\) cannot be put in"
         )
         (folder / "taken.py").unlink()
@@ -176,11 +176,11 @@ def test_without_watch_nothing_is_loaded_again(tmp_path: Path, environment: dict
         (tmp_path / name).write_text(text)
     with (
         running(tmp_path, environment, "serve", "--no-watch", "tools.py", "--port", "0") as (_, quiet),
-        running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (_, said),
+        running(tmp_path, environment, "dev", "tools.py", "--port", "0") as (_, output),
     ):
-        urls = [each.until(r"^Serving MCP at (\S+) ")[1] for each in (quiet, said)]
+        urls = [each.until(r"^Serving MCP at (\S+) ")[1] for each in (quiet, output)]
         (tmp_path / "tools.py").write_text(ADD.replace("def add", "def plus"))
-        said.until("Loaded tools.py again; new: plus; gone: add.")
+        output.until("Loaded tools.py again; new: plus; gone: add.")
         assert asyncio.run(listed(urls[1], "plus")) == ["plus"]
         assert asyncio.run(listed(urls[0], "add")) == ["add"]
 

@@ -115,12 +115,12 @@ def test_ctrl_c_at_any_moment_ends_the_command_and_all_it_has_started(
             # Not read meanwhile, but to the end: whoever writes to a terminal may wait for it to be read.
             status, seen = session.read_to_end()
             after = session.settings()
-        said = f"{tool} after {delay_s:.3f} s: {seen!r}"
-        assert status == 130, said
-        assert seen.count("\r\nCancelled.\r\n") == 1, said
-        assert "Traceback" not in seen, said
-        assert after == before, said
-        assert left_over(mark, at_most_s=5) == [], said
+        report = f"{tool} after {delay_s:.3f} s: {seen!r}"
+        assert status == 130, report
+        assert seen.count("\r\nCancelled.\r\n") == 1, report
+        assert "Traceback" not in seen, report
+        assert after == before, report
+        assert left_over(mark, at_most_s=5) == [], report
 
 
 def test_marks_find_processes(mark: str) -> None:

@@ -43,7 +43,7 @@ def test_what_loads_is_listed_beside_what_does_not(toolcrib: Run, folder: Path) 
     done = toolcrib("list", "broken.py", "tools.py", "more", "absent.py", "no_such_module", "os:nothing", "tools.py")
     names = [line.split("\t")[0] for line in done.stdout.splitlines()]
     assert (done.returncode, names[0], names[-1], names.count("add")) == (1, "add", "other", 1)
-    said = done.stderr.replace(f"{folder}/", "").splitlines()
+    errors = done.stderr.replace(f"{folder}/", "").splitlines()
     begins = [
         "printed while loading",
         "Not loaded: broken.py:2: SyntaxError: invalid syntax",
@@ -54,7 +54,7 @@ def test_what_loads_is_listed_beside_what_does_not(toolcrib: Run, folder: Path) 
         "Not loaded: 'no_such_module' cannot be imported",
         "Not loaded: 'os:nothing': there is no 'nothing' in os.",
     ]
-    assert [line[: len(begin)] for line, begin in zip(said, begins, strict=True)] == begins
+    assert [line[: len(begin)] for line, begin in zip(errors, begins, strict=True)] == begins
 
 
 def test_a_server_that_cannot_be_reached_is_named_with_the_reason_once(toolcrib: Run) -> None:
@@ -133,9 +133,9 @@ def test_a_command_line_that_cannot_be_understood_ends_with_2_and_one_line(toolc
         "call": "Missing argument 'TOOL'. Try: toolcrib call --help",
         "call --timeout nan x": "Invalid value for '--timeout': a number of seconds above 0. Try: toolcrib call --help",
     }
-    for line, said in lines.items():
+    for line, message in lines.items():
         done = toolcrib(*line.split())
-        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {said}\n")
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"Error: {message}\n")
 
 
 def test_help_is_plain_when_piped_and_has_an_example(toolcrib: Run) -> None:
@@ -241,8 +241,8 @@ def test_show_says_what_a_provider_gets_and_what_is_lost_there(toolcrib: Run, fo
     shown = toolcrib("show", "-s", "takes.py", "keep", "--format", "anthropic").stdout
     losses = f"\nLosses\n  /properties/rest  strict\n    {meaning}\n"
     assert shown == f"{json.dumps(definition, indent=2)}\n{losses}"
-    said = toolcrib("show", "-s", "takes.py", "keep", "--format", "anthropic", "--json").stdout
-    assert json.loads(said) == {
+    output = toolcrib("show", "-s", "takes.py", "keep", "--format", "anthropic", "--json").stdout
+    assert json.loads(output) == {
         "definition": definition,
         "losses": [{"path": "/properties/rest", "keyword": "strict", "meaning": meaning, "weight": "high"}],
     }
@@ -260,11 +260,11 @@ def test_show_says_what_a_provider_gets_and_what_is_lost_there(toolcrib: Run, fo
 )
 @pytest.mark.full
 def test_show_knows_every_format(toolcrib: Run, provider: str, at: tuple[Any, ...]) -> None:
-    said: Any = json.loads(toolcrib("show", "-s", "tools.py", "fail", "--format", provider, "--json").stdout)
-    definition = said["definition"]
+    output: Any = json.loads(toolcrib("show", "-s", "tools.py", "fail", "--format", provider, "--json").stdout)
+    definition = output["definition"]
     for step in at:
         definition = definition[step]
-    assert (definition, said["losses"]) == ("fail", [])
+    assert (definition, output["losses"]) == ("fail", [])
 
 
 def test_show_names_the_nearest_format(toolcrib: Run) -> None:

@@ -233,7 +233,7 @@ def test_names_of_providers_complete_in_the_shell(provider: LoopbackProvider, to
         assert (line, sorted(done.stdout.split()), done.stderr) == (line, offered, "")
 
 
-def test_what_was_done_is_told_as_json_too(provider: LoopbackProvider, toolcrib: Run, folder: Path) -> None:
+def test_what_was_done_is_also_printed_as_json(provider: LoopbackProvider, toolcrib: Run, folder: Path) -> None:
     def run(*arguments: str, typed: bytes = b"") -> object:
         done = toolcrib(*arguments, "--json", typed=typed)
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
@@ -324,11 +324,11 @@ def test_a_store_that_may_not_be_written_is_named_and_left_as_it_is(
                 preexec_fn=without_roots_rights,
                 timeout=60,
             )
-            said = done.stderr.decode()
-            assert (done.returncode, done.stdout) == (1, b""), (command, said)
+            errors = done.stderr.decode()
+            assert (done.returncode, done.stdout) == (1, b""), (command, errors)
             key_or_store = f"({file} cannot be used: it may not|{file.with_suffix('.key')} cannot be written)"
-            assert re.search(key_or_store, said), (command, said)
-            assert "Traceback" not in said and "canary" not in said, (command, said)
+            assert re.search(key_or_store, errors), (command, errors)
+            assert "Traceback" not in errors and "canary" not in errors, (command, errors)
     finally:
         file.parent.chmod(0o700)
         file.chmod(0o600)

@@ -50,18 +50,18 @@ def test_over_http_it_says_how_to_connect_and_goes_on_without_what_is_broken(
     (folder / "broken.py").write_text("def (:\n")
     with serving(folder, environment, "broken.py", "tools.py", "--port", "0") as process:
         assert process.stderr is not None
-        said = ""
-        while not said.endswith("--stdio\n"):
+        output = ""
+        while not output.endswith("--stdio\n"):
             line = process.stderr.readline()
-            assert line, said
-            said += line
-        urls = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+/mcp) ", said)
-        settings = re.findall(r"^ +(\{.*\})$", said, re.MULTILINE)
+            assert line, output
+            output += line
+        urls = re.findall(r"Serving MCP at (http://127\.0\.0\.1:\d+/mcp) ", output)
+        settings = re.findall(r"^ +(\{.*\})$", output, re.MULTILINE)
         assert [json.loads(found) for found in settings] == [
             {"mcpServers": {"toolcrib": {"type": "http", "url": urls[0]}}}
         ]
-        assert f"Not loaded: {folder}/broken.py:1: SyntaxError: invalid syntax\n" in said
-        assert said.endswith(f" serve {folder}/broken.py {folder}/tools.py --stdio\n")
+        assert f"Not loaded: {folder}/broken.py:1: SyntaxError: invalid syntax\n" in output
+        assert output.endswith(f" serve {folder}/broken.py {folder}/tools.py --stdio\n")
         accepts = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         request = urllib.request.Request(urls[0], json.dumps(HELLO).encode(), accepts)
         with urllib.request.urlopen(request, timeout=30) as answer:

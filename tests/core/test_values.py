@@ -52,7 +52,7 @@ def test_one_value_has_one_canonical_text() -> None:
         canonical({"a": {1}})
 
 
-def test_handles_are_told_from_other_texts() -> None:
+def test_handles_are_distinguished_from_other_texts() -> None:
     handle = new_handle()
     assert is_handle(handle)
     assert not any(map(is_handle, (handle[:-1], handle + "a", "result_", "a" + handle, "")))

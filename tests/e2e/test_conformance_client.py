@@ -40,8 +40,8 @@ def test_every_scenario_passes(suite: str, revision: str, least: int, capsys: py
     command = f"{sys.executable} {CLIENT}"
     options = ("--suite", "all", "--spec-version", revision, "--timeout", "240000")
     ran = node(suite, "client", "--command", command, *options, timeout_s=900)
-    told = re.sub(r"\x1b\[\d+m", "", ran.stdout + ran.stderr)
-    scenarios = re.findall(r"^([✓✗]) (\S+): (\d+) passed, (\d+) failed", told, re.MULTILINE)
+    output = re.sub(r"\x1b\[\d+m", "", ran.stdout + ran.stderr)
+    scenarios = re.findall(r"^([✓✗]) (\S+): (\d+) passed, (\d+) failed", output, re.MULTILINE)
     checks = sum(int(passed) for _, _, passed, _ in scenarios)
     with capsys.disabled():
         passing = sum(mark == "✓" for mark, *_ in scenarios)
@@ -49,5 +49,5 @@ def test_every_scenario_passes(suite: str, revision: str, least: int, capsys: py
             f"{os.linesep}client conformance {revision}: {passing} of {len(scenarios)} scenarios, {checks} checks pass"
         )
     failed = [name for mark, name, *_ in scenarios if mark == "✗" and not EXPECTED_FAILURES.fullmatch(name)]
-    assert failed == [], told[-4000:]
+    assert failed == [], output[-4000:]
     assert len(scenarios) >= least

@@ -36,7 +36,7 @@ def url() -> Iterator[str]:
 
 @pytest.fixture(params=["stdio legacy", "stdio modern", "http legacy", "http modern"])
 def ask(request: pytest.FixtureRequest, inspector: str, url: str, tmp_path: Path) -> Ask:
-    """Runs the Inspector once. Gives its status, what it printed as JSON, and what it said on standard error."""
+    """Runs the Inspector once. Gives its status, what it printed as JSON, and what it wrote to standard error."""
     transport, _, era = request.param.partition(" ")
     target = [url] if transport == "http" else [sys.executable, CRIB, "stdio"]
 
@@ -49,13 +49,13 @@ def ask(request: pytest.FixtureRequest, inspector: str, url: str, tmp_path: Path
 
 
 def test_the_inspector_lists_and_calls_tools(ask: Ask) -> None:
-    status, said, problems = ask("--method", "tools/list", "--strict")
-    assert (status, problems, len(said["result"]["tools"])) == (0, "", 24)
+    status, printed, problems = ask("--method", "tools/list", "--strict")
+    assert (status, problems, len(printed["result"]["tools"])) == (0, "", 24)
 
     def call(tool: str, arguments: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         how = ("--method", "tools/call", "--tool-name", tool, "--tool-args-json", json.dumps(arguments))
-        status, said, problems = ask(*how)
-        result = said.get("result") or json.loads(problems)
+        status, printed, problems = ask(*how)
+        result = printed.get("result") or json.loads(problems)
         result.get("_meta", {}).pop("io.modelcontextprotocol/serverInfo", None)
         return status, result
 

@@ -40,7 +40,7 @@ async def ask(database: Path, examples: Path, asking: Callable[[Workbench], Ask]
         yield asking(bench)
 
 
-def told(result: Result[Any]) -> tuple[str, str]:
+def failure(result: Result[Any]) -> tuple[str, str]:
     assert result.error is not None, result.text
     return result.error.code, result.error.message
 
@@ -70,12 +70,12 @@ async def test_a_table_is_described_with_what_it_refers_to(ask: Ask) -> None:
 
 
 async def test_an_unknown_table_is_refused_with_the_nearest(ask: Ask) -> None:
-    assert told(await ask("describe_table", name="author")) == (
+    assert failure(await ask("describe_table", name="author")) == (
         "invalid_arguments",
         "There is no table 'author'. There is: authors.",
     )
     injection = "authors'); DROP TABLE authors; --"
-    assert told(await ask("describe_table", name=injection))[0] == "invalid_arguments"
+    assert failure(await ask("describe_table", name=injection))[0] == "invalid_arguments"
     assert (await ask("describe_table", name="authors")).status == "success"
 
 
@@ -130,7 +130,7 @@ async def test_long_cells_and_many_rows_are_bounded(ask: Ask) -> None:
 async def test_what_does_more_than_read_is_denied(ask: Ask, database: Path, tmp_path: Path, sql: str) -> None:
     before = database.read_bytes()
     parameters = [str(tmp_path / "new.db")] if "?" in sql else []
-    assert told(await ask("query", sql=sql, parameters=parameters)) == (
+    assert failure(await ask("query", sql=sql, parameters=parameters)) == (
         "denied",
         "Statements here may only read: send one SELECT.",
     )
@@ -139,7 +139,7 @@ async def test_what_does_more_than_read_is_denied(ask: Ask, database: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("sql", "said"),
+    ("sql", "reason"),
     [
         ("UPDATE sqlite_master SET sql = 'x'", "table sqlite_master may not be modified"),
         ("SELECT 1; SELECT 2", "one statement at a time"),
@@ -151,10 +151,10 @@ async def test_what_does_more_than_read_is_denied(ask: Ask, database: Path, tmp_
         ("", "gives no rows"),
     ],
 )
-async def test_what_sqlite_cannot_run_is_refused_in_its_words(ask: Ask, sql: str, said: str) -> None:
-    code, message = told(await ask("query", sql=sql))
+async def test_what_sqlite_cannot_run_is_refused_in_its_words(ask: Ask, sql: str, reason: str) -> None:
+    code, message = failure(await ask("query", sql=sql))
     assert code == "invalid_arguments"
-    assert said in message
+    assert reason in message
 
 
 async def test_virtual_tables_and_a_look_at_the_plan_work(ask: Ask) -> None:
@@ -168,7 +168,7 @@ async def test_an_endless_query_is_stopped_at_the_deadline_and_frees_the_databas
     async with Workbench([examples / "database.py"], timeout_s=2) as bench:
         ask = asking(bench)
         begun = monotonic()
-        assert told(await ask("query", sql=ENDLESS))[0] == "timeout"
+        assert failure(await ask("query", sql=ENDLESS))[0] == "timeout"
         # It waits for the connection, so it only works because the statement was stopped as well.
         assert (await ask("query", sql="SELECT 1")).unwrap().rows == [[1]]
         assert monotonic() - begun < 30
@@ -177,7 +177,7 @@ async def test_an_endless_query_is_stopped_at_the_deadline_and_frees_the_databas
 @pytest.mark.full
 async def test_an_endless_query_is_stopped_without_a_deadline_too(ask: Ask) -> None:
     result = await ask("query", sql=ENDLESS)
-    assert told(result) == ("timeout", "The statement took too long, and was stopped. Ask for less.")
+    assert failure(result) == ("timeout", "The statement took too long, and was stopped. Ask for less.")
     assert result.error is not None
     assert result.error.retry == "changed"
 
@@ -205,7 +205,7 @@ async def test_calls_at_once_share_one_read_only_connection_which_is_closed_at_t
 
 
 @pytest.mark.parametrize("content", [None, b"this is no database, however long it may be" * 100])
-async def test_a_database_that_cannot_be_opened_is_told_with_the_setting(
+async def test_the_error_for_a_database_that_cannot_be_opened_names_the_setting(
     tmp_path: Path, examples: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
 ) -> None:
     path = tmp_path / "other.db"
@@ -213,7 +213,7 @@ async def test_a_database_that_cannot_be_opened_is_told_with_the_setting(
         path.write_bytes(content)
     monkeypatch.setenv("TOOLCRIB_EXAMPLE_DATABASE", str(path))
     async with Workbench([examples / "database.py"]) as bench:
-        code, message = told(await bench.call("list_tables"))
+        code, message = failure(await bench.call("list_tables"))
         assert code == "unavailable"
         assert message.endswith("Name an SQLite file in TOOLCRIB_EXAMPLE_DATABASE.")
     assert path.exists() is (content is not None)

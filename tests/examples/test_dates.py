@@ -30,12 +30,12 @@ def no_time_zones(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     zoneinfo.ZoneInfo.clear_cache()
 
 
-def told(result: Result[Any]) -> tuple[str, str]:
+def failure(result: Result[Any]) -> tuple[str, str]:
     assert result.error is not None, result.text
     return result.error.code, result.error.message
 
 
-async def test_now_is_told_as_the_clocks_of_the_zone_show_it(bench: Workbench) -> None:
+async def test_now_is_the_time_that_the_clocks_of_the_zone_show(bench: Workbench) -> None:
     before = datetime.now(UTC).replace(microsecond=0)
     moment = (await bench.call("now", '{"zone": "Asia/Kolkata"}')).unwrap()
     assert before <= datetime.fromisoformat(moment.time) <= datetime.now(UTC)
@@ -54,7 +54,7 @@ async def test_now_is_told_as_the_clocks_of_the_zone_show_it(bench: Workbench) -
 )
 async def test_an_unknown_zone_is_refused_with_the_nearest_names(bench: Workbench, name: str, nearest: str) -> None:
     result = await bench.call("now", {"zone": name})
-    code, message = told(result)
+    code, message = failure(result)
     assert code == "invalid_arguments"
     assert message.startswith(f"There is no time zone named '{name}'. The nearest names are: {nearest}")
     assert result.error is not None
@@ -63,7 +63,7 @@ async def test_an_unknown_zone_is_refused_with_the_nearest_names(bench: Workbenc
 
 @pytest.mark.parametrize("name", ["", "../../etc/passwd", "/etc/passwd", "Mars/Olympus_Mons", "\0", "qqqq" * 5_000])
 async def test_what_is_like_no_zone_is_refused_with_examples_of_names(bench: Workbench, name: str) -> None:
-    code, message = told(await bench.call("now", {"zone": name}))
+    code, message = failure(await bench.call("now", {"zone": name}))
     assert code == "invalid_arguments"
     assert message.endswith("Names are like Europe/Paris, Asia/Tokyo or UTC.")
     assert len(message) < 200
@@ -72,7 +72,7 @@ async def test_what_is_like_no_zone_is_refused_with_examples_of_names(bench: Wor
 async def test_without_time_zone_data_the_error_names_the_package_and_utc_still_works(
     bench: Workbench, no_time_zones: None
 ) -> None:
-    assert told(await bench.call("now", {"zone": "Europe/Paris"})) == (
+    assert failure(await bench.call("now", {"zone": "Europe/Paris"})) == (
         "unavailable",
         "This machine has no time zone data, so only UTC is known. Install it: pip install tzdata.",
     )
@@ -104,7 +104,7 @@ async def test_a_time_is_converted(bench: Workbench, arguments: dict[str, str], 
 async def test_a_local_time_that_clocks_skip_is_refused_with_the_times_around_it(bench: Workbench) -> None:
     arguments = {"time": "2024-03-31T02:30:00", "from_zone": "Europe/Berlin", "to_zone": "UTC"}
     for more in ({}, {"if_twice": "later"}):
-        assert told(await bench.call("convert_time", arguments | more)) == (
+        assert failure(await bench.call("convert_time", arguments | more)) == (
             "invalid_arguments",
             "The clocks of Europe/Berlin never show 2024-03-31T02:30:00: they are put forward over it. "
             "Ask for 2024-03-31T01:30:00+01:00 or 2024-03-31T03:30:00+02:00.",
@@ -113,7 +113,7 @@ async def test_a_local_time_that_clocks_skip_is_refused_with_the_times_around_it
 
 async def test_a_local_time_that_clocks_show_twice_is_asked_about(bench: Workbench) -> None:
     arguments = {"time": "2024-10-27T02:30:00", "from_zone": "Europe/Berlin", "to_zone": "UTC"}
-    assert told(await bench.call("convert_time", arguments)) == (
+    assert failure(await bench.call("convert_time", arguments)) == (
         "invalid_arguments",
         "The clocks of Europe/Berlin show 2024-10-27T02:30:00 twice: 2024-10-27T02:30:00+02:00, then "
         '2024-10-27T02:30:00+01:00. Say which with if_twice: "earlier" or "later".',
@@ -123,14 +123,14 @@ async def test_a_local_time_that_clocks_show_twice_is_asked_about(bench: Workben
     assert (earlier.time, later.time) == ("2024-10-27T00:30:00+00:00", "2024-10-27T01:30:00+00:00")
 
 
-async def test_the_place_of_a_time_is_said_exactly_once(bench: Workbench) -> None:
+async def test_the_place_of_a_time_is_given_exactly_once(bench: Workbench) -> None:
     nowhere = await bench.call("convert_time", {"time": "2025-06-01T09:30:00", "to_zone": "UTC"})
-    assert told(nowhere) == (
+    assert failure(nowhere) == (
         "invalid_arguments",
         "2025-06-01T09:30:00 is a local time somewhere. Say where with from_zone, or give it an offset.",
     )
     twice = {"time": "2025-06-01T09:30:00+02:00", "from_zone": "Europe/Rome", "to_zone": "UTC"}
-    assert told(await bench.call("convert_time", twice)) == (
+    assert failure(await bench.call("convert_time", twice)) == (
         "invalid_arguments",
         "2025-06-01T09:30:00+02:00 has an offset already. Leave out from_zone.",
     )
@@ -154,7 +154,7 @@ async def test_a_day_across_a_change_of_clocks_has_24_hours(bench: Workbench) ->
 async def test_an_answer_outside_the_calendar_is_refused(
     bench: Workbench, tool: str, arguments: dict[str, str]
 ) -> None:
-    assert told(await bench.call(tool, arguments)) == (
+    assert failure(await bench.call(tool, arguments)) == (
         "invalid_arguments",
         "The answer lies outside the years 1 to 9999. Ask for less.",
     )
@@ -166,8 +166,8 @@ async def test_days_are_counted_all_or_from_monday_to_friday(bench: Workbench) -
     assert (await bench.call("days_between", june | {"count": "monday_to_friday"})).unwrap() == 21
     back = {"start": june["end"], "end": june["start"]}
     assert (await bench.call("days_between", back | {"count": "monday_to_friday"})).unwrap() == -21
-    assert told(await bench.call("days_between", june | {"end": "2025-06-31"}))[0] == "invalid_arguments"
-    assert told(await bench.call("days_between", june | {"count": "weekends"}))[0] == "invalid_arguments"
+    assert failure(await bench.call("days_between", june | {"end": "2025-06-31"}))[0] == "invalid_arguments"
+    assert failure(await bench.call("days_between", june | {"count": "weekends"}))[0] == "invalid_arguments"
 
 
 @settings(max_examples=100, deadline=None)

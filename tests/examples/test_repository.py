@@ -70,7 +70,7 @@ async def ask(repository: Path, examples: Path, asking: Callable[[Workbench], As
         yield asking(bench)
 
 
-def told(result: Result[Any]) -> tuple[str, str]:
+def failure(result: Result[Any]) -> tuple[str, str]:
     assert result.error is not None, result.text
     return result.error.code, result.error.message
 
@@ -100,8 +100,8 @@ async def test_a_search_can_be_narrowed_and_widened(ask: Ask) -> None:
     assert (len(limited.matches), limited.more) == (1, True)
 
 
-async def test_a_bad_expression_is_told_in_the_words_of_git(ask: Ask) -> None:
-    code, message = told(await ask("search_files", query="(", kind="regex"))
+async def test_a_bad_expression_is_refused_in_the_words_of_git(ask: Ask) -> None:
+    code, message = failure(await ask("search_files", query="(", kind="regex"))
     assert code == "failed"
     assert message.startswith("git refused: ")
 
@@ -121,7 +121,7 @@ async def test_a_range_of_lines_is_read(ask: Ask) -> None:
         "total_lines": 4,
         "text": "second needle\nthird",
     }
-    assert told(await ask("read_lines", path="readme.txt", first_line=9)) == (
+    assert failure(await ask("read_lines", path="readme.txt", first_line=9)) == (
         "invalid_arguments",
         "'readme.txt' has 4 lines, so line 9 cannot be read.",
     )
@@ -130,7 +130,7 @@ async def test_a_range_of_lines_is_read(ask: Ask) -> None:
 async def test_a_file_is_read_as_it_was_at_a_revision(ask: Ask) -> None:
     assert (await ask("read_lines", path="readme.txt", revision="HEAD~1")).unwrap().total_lines == 3
     assert (await ask("read_lines", path="gone.txt", revision="HEAD~2")).unwrap().text == "a needle that goes"
-    assert told(await ask("read_lines", path="gone.txt", revision="HEAD"))[0] == "failed"
+    assert failure(await ask("read_lines", path="gone.txt", revision="HEAD"))[0] == "failed"
 
 
 @pytest.mark.parametrize("path", ["../outside.txt", "src/../../outside.txt", "/etc/passwd", ".."])
@@ -144,7 +144,7 @@ async def test_a_file_is_read_as_it_was_at_a_revision(ask: Ask) -> None:
     ],
 )
 async def test_a_path_that_leads_outside_is_refused(ask: Ask, call: tuple[str, dict[str, Any]], path: str) -> None:
-    assert told(await ask(call[0], path=path, **call[1])) == (
+    assert failure(await ask(call[0], path=path, **call[1])) == (
         "invalid_arguments",
         f"'{path}' leads outside the repository. Paths are relative to its top, without '..'.",
     )
@@ -154,7 +154,7 @@ async def test_a_path_that_leads_outside_is_refused(ask: Ask, call: tuple[str, d
     "path", ["escape", "settings", ".git/config", ".env", "src", "nothing", "bad\0name", "x" * 499]
 )
 async def test_what_git_does_not_track_is_not_read(ask: Ask, path: str) -> None:
-    code, message = told(await ask("read_lines", path=path))
+    code, message = failure(await ask("read_lines", path=path))
     assert code == "failed"
     assert message.startswith("The repository has no tracked file")
 
@@ -166,18 +166,18 @@ async def test_a_link_within_the_repository_is_followed(ask: Ask) -> None:
 async def test_a_file_swapped_for_a_link_out_of_the_repository_is_not_read(ask: Ask, repository: Path) -> None:
     (repository / "readme.txt").unlink()
     (repository / "readme.txt").symlink_to(repository.parent / "outside.txt")
-    assert told(await ask("read_lines", path="readme.txt"))[0] == "failed"
+    assert failure(await ask("read_lines", path="readme.txt"))[0] == "failed"
     (repository / "src").rename(repository / "moved")
     (repository / "src").symlink_to(repository.parent)
-    assert told(await ask("read_lines", path="src/outside.txt"))[0] == "failed"
+    assert failure(await ask("read_lines", path="src/outside.txt"))[0] == "failed"
 
 
 async def test_a_binary_and_an_enormous_file_are_refused(ask: Ask, repository: Path) -> None:
-    assert told(await ask("read_lines", path="binary")) == ("invalid_arguments", "'binary' is not a text file.")
+    assert failure(await ask("read_lines", path="binary")) == ("invalid_arguments", "'binary' is not a text file.")
     (repository / "readme.txt").write_text("x" * 3_000_000)
-    assert told(await ask("read_lines", path="readme.txt"))[0] == "too_large"
+    assert failure(await ask("read_lines", path="readme.txt"))[0] == "too_large"
     git(repository, "commit", "-q", "-a", "-m", "Grow")
-    assert told(await ask("read_lines", path="readme.txt", revision="HEAD"))[0] == "too_large"
+    assert failure(await ask("read_lines", path="readme.txt", revision="HEAD"))[0] == "too_large"
 
 
 async def test_long_lines_and_very_many_matches_are_bounded(ask: Ask, repository: Path) -> None:
@@ -220,7 +220,7 @@ async def test_a_revision_that_is_no_commit_is_refused_and_never_an_option(
     before = sorted(tmp_path.rglob("*"))
     revision = revision.replace("OUT", str(tmp_path / "written"))
     more = {"path": "readme.txt"} if tool == "read_lines" else {}
-    assert told(await ask(tool, revision=revision, **more)) == (
+    assert failure(await ask(tool, revision=revision, **more)) == (
         "invalid_arguments",
         f"There is no commit '{revision}' here. Name a commit, a branch or a tag.",
     )
@@ -269,23 +269,23 @@ async def test_the_repository_of_the_current_directory_is_the_default(
 
 
 @pytest.mark.parametrize("place", ["src", ".git", "readme.txt", "nowhere", ".."])
-async def test_a_setting_that_names_no_top_folder_is_told(
+async def test_a_setting_that_names_no_top_folder_is_reported(
     repository: Path, examples: Path, monkeypatch: pytest.MonkeyPatch, place: str
 ) -> None:
     monkeypatch.setenv("TOOLCRIB_EXAMPLE_REPOSITORY", str(repository / place))
     async with Workbench([examples / "repository.py"]) as bench:
-        code, message = told(await bench.call("history"))
+        code, message = failure(await bench.call("history"))
     assert code == "unavailable"
     assert message.startswith("TOOLCRIB_EXAMPLE_REPOSITORY does not name the top folder")
 
 
-async def test_a_repository_without_commits_is_told(
+async def test_a_repository_without_commits_is_reported(
     tmp_path: Path, examples: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     git(tmp_path, "init", "-q")
     monkeypatch.setenv("TOOLCRIB_EXAMPLE_REPOSITORY", str(tmp_path))
     async with Workbench([examples / "repository.py"]) as bench:
-        assert told(await bench.call("history"))[1].startswith("There is no commit 'HEAD' here.")
+        assert failure(await bench.call("history"))[1].startswith("There is no commit 'HEAD' here.")
 
 
 async def test_without_git_the_error_names_the_way_out(
@@ -294,7 +294,7 @@ async def test_without_git_the_error_names_the_way_out(
     (tmp_path / "empty").mkdir()
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
     async with Workbench([examples / "repository.py"]) as bench:
-        assert told(await bench.call("history")) == (
+        assert failure(await bench.call("history")) == (
             "unavailable",
             "git is not installed here, and these tools need it. Install it: https://git-scm.com/downloads.",
         )
@@ -315,6 +315,6 @@ async def test_git_is_stopped_when_the_deadline_has_passed(
     slow.chmod(0o755)
     monkeypatch.setenv("PATH", f"{slow.parent}{os.pathsep}{os.environ['PATH']}")
     async with Workbench([examples / "repository.py"], timeout_s=3) as bench:
-        assert told(await bench.call("search_files", {"query": "needle"}))[0] == "timeout"
+        assert failure(await bench.call("search_files", {"query": "needle"}))[0] == "timeout"
     with pytest.raises(ProcessLookupError):
         os.kill(int(note.read_text()), 0)

@@ -1,4 +1,4 @@
-"""Known secrets are struck out however they are written."""
+"""Known secrets are redacted however they are written."""
 
 import base64
 import html
@@ -40,7 +40,7 @@ def test_a_secret_is_redacted_in_json_in_json(secret: str, depth: int) -> None:
 
 
 @given(secret=secrets, before=st.text(max_size=20), after=st.text(max_size=20))
-def test_a_secret_is_struck_out_in_every_spelling(secret: str, before: str, after: str) -> None:
+def test_a_secret_is_redacted_in_every_spelling(secret: str, before: str, after: str) -> None:
     redactor = Redactor([secret])
     for spell in (
         str,
@@ -62,9 +62,9 @@ def test_a_secret_is_struck_out_in_every_spelling(secret: str, before: str, afte
 def test_a_secret_inside_longer_base64_does_not_survive(before: str, after: str) -> None:
     secret = "hunter2-and-some-more"
     encoded = base64.b64encode(f"{before}{secret}{after}".encode()).decode()
-    struck = Redactor([secret]).redact(f"Authorization: Basic {encoded}")
-    assert "[secret]" in struck
-    assert not any(encoded[start : start + 12] in struck for start in range(len(encoded) - 11))
+    redacted = Redactor([secret]).redact(f"Authorization: Basic {encoded}")
+    assert "[secret]" in redacted
+    assert not any(encoded[start : start + 12] in redacted for start in range(len(encoded) - 11))
 
 
 def test_the_longest_secret_goes_first_and_text_without_secrets_is_the_same_object() -> None:
@@ -81,7 +81,7 @@ def test_secrets_show_in_no_repr_and_short_ones_are_refused() -> None:
             Redactor([short])
 
 
-def test_base64_of_a_secret_alone_is_struck_out_whole() -> None:
+def test_base64_of_a_secret_alone_is_redacted_whole() -> None:
     for length in range(6, 15):
         secret = "hush!me-and-more"[:length]
         encoded = base64.b64encode(secret.encode()).decode()

@@ -257,7 +257,7 @@ def spin() -> None:
 
 
 @process()
-def strike(folder: str, at: str) -> None:
+def kill_guards(folder: str, at: str) -> None:
     """Start children that leave a file if they live, and kill whoever could end them."""
     for name in ("child", "session", "bare"):
         command = ["sh", "-c", f"sleep 4; touch {folder}/{name}"]

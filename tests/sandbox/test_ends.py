@@ -133,7 +133,7 @@ async def test_a_worker_or_its_guard_that_is_killed_leaves_nothing(
 async def test_a_tool_that_turns_on_its_guards_leaves_nothing(tools: str, tmp_path: Path, at: str) -> None:
     async with Workbench([tools]) as bench:
         await bench.call("pid")
-        result = await bench.call(Call("strike", {"folder": str(tmp_path), "at": at}, timeout_s=2))
+        result = await bench.call(Call("kill_guards", {"folder": str(tmp_path), "at": at}, timeout_s=2))
         assert result.error is not None
         assert result.error.code == ("timeout" if "stop" in at else "lost")
         await asyncio.sleep(4.5)

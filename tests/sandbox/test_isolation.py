@@ -267,7 +267,7 @@ async def test_a_flood_of_print_is_cut_off(tools: str, caplog: pytest.LogCapture
 # What goes wrong
 
 
-async def test_errors_are_told_as_in_this_process(tools: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_errors_read_as_in_this_process(tools: str, caplog: pytest.LogCaptureFixture) -> None:
     async with Workbench([tools], secrets=[SECRET]) as bench:
         refused = (await bench.call("refuse")).error
         assert refused is not None
@@ -288,14 +288,15 @@ async def test_errors_are_told_as_in_this_process(tools: str, caplog: pytest.Log
 
 
 @pytest.mark.parametrize(
-    ("how", "said"), [("exit", "exited with status 3"), ("SIGKILL", "was ended by SIGKILL"), ("segfault", "by SIGSEGV")]
+    ("how", "reason"),
+    [("exit", "exited with status 3"), ("SIGKILL", "was ended by SIGKILL"), ("segfault", "by SIGSEGV")],
 )
-async def test_a_worker_that_dies_takes_no_other_call_with_it(tools: str, how: str, said: str) -> None:
+async def test_a_worker_that_dies_takes_no_other_call_with_it(tools: str, how: str, reason: str) -> None:
     async with Workbench([tools]) as bench:
         other = asyncio.create_task(bench.call("nap", {"seconds": 1}))
         result = await bench.call("die", {"how": how})
         assert result.error is not None
-        assert (result.error.code, result.error.retry, said in result.text) == ("lost", "later", True)
+        assert (result.error.code, result.error.retry, reason in result.text) == ("lost", "later", True)
         assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
         assert (await other).value == "slept"
 
@@ -522,7 +523,7 @@ def shadowed() -> None: ...  # type: ignore[no-redef]
 
 
 @pytest.mark.parametrize(
-    ("fn", "said"),
+    ("fn", "reason"),
     [
         (_closure(), "is defined inside another function (_closure)"),
         (lambda: None, "is a lambda"),
@@ -536,11 +537,11 @@ def shadowed() -> None: ...  # type: ignore[no-redef]
         (with_hidden_metadata, "the field 'metadata' is in no dump"),
     ],
 )
-def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, said: str) -> None:
+def test_what_cannot_be_sent_is_refused_with_the_remedy(fn: Any, reason: str) -> None:
     with pytest.raises(DefinitionError) as refused:
         Tool(fn, name="it", isolation="process")
     assert str(refused.value).startswith("Tool 'it': ")
-    assert said in str(refused.value)
+    assert reason in str(refused.value)
     assert any(way in str(refused.value) for way in ("at the top of", 'scope="call"', "Take a "))
 
 

@@ -230,7 +230,7 @@ async def test_a_call_survives_any_number_of_workers_that_die_once_it_has_asked_
 
 async def test_a_tool_that_kills_both_its_guards_is_lost(tools: str, tmp_path: Path) -> None:
     async with Workbench([tools]) as bench:
-        result = await bench.call(Call("strike", {"folder": str(tmp_path), "at": "both guards"}, timeout_s=30))
+        result = await bench.call(Call("kill_guards", {"folder": str(tmp_path), "at": "both guards"}, timeout_s=30))
         assert result.error is not None
         assert result.error.code == "lost"
 

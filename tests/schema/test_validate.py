@@ -79,8 +79,8 @@ async def test_empty_text_is_an_empty_object_and_that_is_noted(text: str) -> Non
 
 @pytest.mark.parametrize("source", [lambda_of_nothing, bare()], ids=["typed", "bare"])
 async def test_without_repair_empty_text_is_refused(source: Any) -> None:
-    said = refusal(await called(source, "", repair=False))
-    assert said.endswith("the arguments are not valid JSON: the text is empty. Send one JSON object.")
+    message = refusal(await called(source, "", repair=False))
+    assert message.endswith("the arguments are not valid JSON: the text is empty. Send one JSON object.")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +90,8 @@ async def test_without_repair_empty_text_is_refused(source: Any) -> None:
 @pytest.mark.parametrize("repair", [True, False])
 async def test_arguments_that_are_no_object_are_refused(arguments: Any, kind: str, repair: bool) -> None:
     for source in (send, bare()):
-        said = refusal(await called(source, arguments, repair=repair))
-        assert said.endswith(f"the arguments: expected object, got {kind}.")
+        message = refusal(await called(source, arguments, repair=repair))
+        assert message.endswith(f"the arguments: expected object, got {kind}.")
 
 
 def _cyclic() -> Json:
@@ -116,8 +116,8 @@ async def test_a_field_of_any_name_takes_no_number_that_is_none(written: str) ->
                 return len(of)
 
             take.__annotations__["of"] = kind
-            said = refusal(await called(take, f'{{"of": {{"{name}": {written}}}}}'))
-            assert "number" in said or "not JSON" in said, name
+            message = refusal(await called(take, f'{{"of": {{"{name}": {written}}}}}'))
+            assert "number" in message or "not JSON" in message, name
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ async def test_a_field_of_any_name_takes_no_number_that_is_none(written: str) ->
 async def test_a_mapping_without_a_json_form_is_refused(arguments: Any, reason: str) -> None:
     def any_value(x: Any = None, **others: Any) -> None: ...
 
-    said = refusal(await called(any_value, arguments()))
-    assert said == f"Tool 'any_value': {reason}. Send one JSON object."
+    message = refusal(await called(any_value, arguments()))
+    assert message == f"Tool 'any_value': {reason}. Send one JSON object."
 
 
 async def test_keys_of_a_mapping_that_are_no_text_are_read_as_json_would_write_them() -> None:
@@ -206,10 +206,10 @@ async def test_a_bare_schema_gets_the_json_values_themselves() -> None:
 
 @pytest.mark.parametrize("repair", [True, False])
 async def test_validators_that_take_other_kinds_take_the_first_road(repair: bool) -> None:
-    def word(said: Annotated[str, BeforeValidator(str)], size: Annotated[int, BeforeValidator(len)]) -> list[Any]:
-        return [said, size]
+    def word(text: Annotated[str, BeforeValidator(str)], size: Annotated[int, BeforeValidator(len)]) -> list[Any]:
+        return [text, size]
 
-    result = await called(word, '{"said": 5, "size": "four"}', repair=repair)
+    result = await called(word, '{"text": 5, "size": "four"}', repair=repair)
     assert (result.unwrap(), result.repairs) == (["5", 4], ())
 
 
@@ -265,12 +265,12 @@ async def test_a_whole_number_stays_what_it_is_where_numbers_are_taken() -> None
 
 
 async def test_what_a_validator_took_is_neither_repaired_nor_a_problem() -> None:
-    def take(said: Annotated[str, BeforeValidator(repr)], tags: set[int], n: int) -> list[Any]:
-        return [said, tags, n]
+    def take(text: Annotated[str, BeforeValidator(repr)], tags: set[int], n: int) -> list[Any]:
+        return [text, tags, n]
 
-    result = await called(take, '{"said": 5, "tags": [1, 1], "n": "7"}')
+    result = await called(take, '{"text": 5, "tags": [1, 1], "n": "7"}')
     assert (result.unwrap(), result.repairs) == (["5", {1}, 7], (Repair("/n", "string", "integer"),))
-    assert refusal(await called(take, '{"said": 5, "tags": [1, 1], "n": "x"}')) == (
+    assert refusal(await called(take, '{"text": 5, "tags": [1, 1], "n": "x"}')) == (
         "Tool 'take': 'n': expected integer, got string."
     )
 
@@ -297,10 +297,10 @@ async def test_problems_of_schema_and_validators_come_together_each_once() -> No
 
     def book(trip: Trip, count: Annotated[int, AfterValidator(even)], when: datetime.date, flag: bool) -> None: ...
 
-    said = refusal(
+    message = refusal(
         await called(book, '{"trip": {"city": "Rome", "nights": 0}, "count": 3, "when": "2026-02-30", "flag": "no"}')
     )
-    assert said == (
+    assert message == (
         "Tool 'book': 5 problems with its arguments.\n"
         "- 'trip.nights': expected at least 1.\n"
         "- 'flag': expected boolean, got string.\n"
@@ -313,8 +313,8 @@ async def test_problems_of_schema_and_validators_come_together_each_once() -> No
 async def test_what_was_repaired_is_no_problem_when_something_else_is() -> None:
     def take(n: int, many: list[int], m: int, flag: bool) -> None: ...
 
-    said = refusal(await called(take, '{"n": "5", "many": "[1, 2]", "m": 2.0, "flag": "no"}'))
-    assert said == "Tool 'take': 'flag': expected boolean, got string."
+    message = refusal(await called(take, '{"n": "5", "many": "[1, 2]", "m": 2.0, "flag": "no"}'))
+    assert message == "Tool 'take': 'flag': expected boolean, got string."
 
 
 async def test_a_validator_sees_the_repaired_value() -> None:

@@ -260,11 +260,11 @@ def member_readings(key: str, value: dict[str, Json], schema: Json, unclear: lis
 
     properties, name = schema["properties"], key
     if key not in properties:
-        meant = [candidate for candidate in properties if fold(candidate) == fold(key)]
+        matches = [candidate for candidate in properties if fold(candidate) == fold(key)]
         rivals = [other for other in value if fold(other) == fold(key)]
-        needed = len(meant) == 1 and (meant[0] in schema["required"] or not schema["additionalProperties"])
+        needed = len(matches) == 1 and (matches[0] in schema["required"] or not schema["additionalProperties"])
         if needed and len(rivals) == 1:
-            name = meant[0]
+            name = matches[0]
     if name not in properties:
         yield {name: value[key]}
     elif value[key] is None and name not in schema["required"] and not admits(None, properties[name]):

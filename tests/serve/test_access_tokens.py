@@ -296,7 +296,7 @@ def test_what_is_no_issuer_or_no_audience_is_refused(issuer_url: str, audience: 
         AccessTokens(issuer_url, audience)
 
 
-async def test_scopes_are_needed_all_and_their_lack_is_told_with_403(issuer: Issuer) -> None:
+async def test_all_scopes_are_needed_and_their_lack_is_answered_with_403(issuer: Issuer) -> None:
     tokens = accepting(issuer, scopes=["read", "write"])
     for claims in ({"scope": "write read more"}, {"scp": ["read", "write"]}, {"scp": "read write"}):
         assert (await tokens.caller(issuer.token(**claims))).principal.endswith("|alice")

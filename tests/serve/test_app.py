@@ -227,7 +227,9 @@ async def test_a_host_may_run_its_life_and_add_routes() -> None:
         assert (await api.get("/api/tools")).status_code == 503
 
 
-async def test_a_crib_that_cannot_start_is_told_to_no_client_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
+async def test_why_a_crib_cannot_start_is_shown_to_no_client_and_it_is_tried_again(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     class Slow(Source):
         fails = True
 

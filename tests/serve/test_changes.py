@@ -59,10 +59,10 @@ def wait(folder: str) -> str:
     (Path(folder) / "begun").touch()
     while not (Path(folder) / "may end").exists():
         sleep(0.01)
-    return said()
+    return answer()
 
 
-def said() -> str:
+def answer() -> str:
     return "as it began"
 '''
 
@@ -80,7 +80,7 @@ async def double(a: int) -> int:
 
 
 class Notices:
-    """A connected client, and what it is told of changes."""
+    """A connected client, and the notices of changes that it gets."""
 
     def __init__(self, client: Client, heard: "asyncio.Queue[str]") -> None:
         self.client = client
@@ -93,8 +93,8 @@ class Notices:
         result = await self.client.call_tool(name, arguments or {})
         return result.content[0].text
 
-    async def until_told(self, change: Callable[[], None]) -> None:
-        """Make a change until it is told: over HTTP, a client opens its stream for notices after it has connected."""
+    async def until_notified(self, change: Callable[[], None]) -> None:
+        """Make a change until the client is notified: over HTTP, its stream for notices opens later."""
         async with asyncio.timeout(60):
             while True:
                 change()
@@ -170,13 +170,13 @@ async def client_of(file: Path, way: str) -> AsyncIterator[Notices]:
                 process.terminate()
 
 
-async def logged(file: Path, said: str) -> None:
+async def logged(file: Path, text: str) -> None:
     async with asyncio.timeout(60):
-        while said not in file.with_name("log").read_text():
+        while text not in file.with_name("log").read_text():
             await asyncio.sleep(0.02)
 
 
-async def test_a_client_is_told_of_what_is_saved_and_lists_and_calls_it(file: Path, way: str) -> None:
+async def test_a_client_is_notified_of_what_is_saved_and_lists_and_calls_it(file: Path, way: str) -> None:
     async with client_of(file, way) as notices:
         assert await notices.names() == ["add"]
         texts = iter([TOOLS + MORE, TOOLS] * 20)
@@ -186,9 +186,9 @@ async def test_a_client_is_told_of_what_is_saved_and_lists_and_calls_it(file: Pa
             saved.append(next(texts))
             file.write_text(saved[-1])
 
-        await notices.until_told(save)
+        await notices.until_notified(save)
         while saved[-1] != TOOLS + MORE:
-            await notices.until_told(save)
+            await notices.until_notified(save)
         async with asyncio.timeout(60):
             while await notices.names() != ["add", "double"]:
                 await notices.heard.get()
@@ -198,7 +198,7 @@ async def test_a_client_is_told_of_what_is_saved_and_lists_and_calls_it(file: Pa
         await logged(file, f"Not loaded, so its tools stay as they were: {file}:3: SyntaxError: invalid syntax\n")
         assert await notices.names() == ["add", "double"]
         assert await notices.text("double", {"a": 4}) == "8"
-        # Mended, with one tool that promises something else, one that is gone, and one that is new.
+        # Repaired, with one tool that promises something else, one that is gone, and one that is new.
         file.write_text(TOOLS.replace("Add two", "Sum two") + MORE.replace("double", "twice"))
         await asyncio.wait_for(notices.heard.get(), 60)
         assert [(listed.name, listed.description) for listed in (await notices.client.list_tools()).tools] == [
@@ -228,7 +228,7 @@ async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", NEW])
-async def test_only_what_changes_the_list_is_told(version: str) -> None:
+async def test_only_what_changes_the_list_is_notified(version: str) -> None:
     crib = Crib([add])
     async with connected(server(crib), version) as notices:
         await notices.names()
@@ -246,7 +246,7 @@ async def test_only_what_changes_the_list_is_told(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", NEW])
-async def test_the_tool_that_reads_large_results_is_told_with_the_first_of_them(version: str) -> None:
+async def test_the_tool_that_reads_large_results_is_notified_with_the_first_of_them(version: str) -> None:
     @tool
     async def much() -> str:
         return "line\n" * 1000
@@ -261,7 +261,7 @@ async def test_the_tool_that_reads_large_results_is_told_with_the_first_of_them(
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", NEW])
-async def test_what_a_search_has_found_is_told(version: str) -> None:
+async def test_what_a_search_has_found_is_notified(version: str) -> None:
     async with connected(server(Crib([add], search=True)), version) as notices:
         assert await notices.names() == ["find_tools"]
         await notices.client.call_tool("find_tools", {"query": "numbers"})
@@ -272,7 +272,7 @@ async def test_what_a_search_has_found_is_told(version: str) -> None:
         assert notices.heard.empty()
 
 
-async def test_a_change_in_another_thread_is_told() -> None:
+async def test_a_change_in_another_thread_is_notified() -> None:
     crib = Crib([add])
     async with connected(server(crib), NEW) as notices:
         await asyncio.to_thread(crib.registry.add, double)
@@ -280,7 +280,7 @@ async def test_a_change_in_another_thread_is_told() -> None:
         assert await notices.names() == ["add", "double"]
 
 
-async def test_several_clients_are_told_and_those_that_have_left_are_forgotten() -> None:
+async def test_several_clients_are_notified_and_those_that_have_left_are_forgotten() -> None:
     crib = Crib([add])
     before = sum(isinstance(each, ServerSession) for each in gc.get_objects())
     async with served(crib) as url:
@@ -290,7 +290,7 @@ async def test_several_clients_are_told_and_those_that_have_left_are_forgotten()
             def change() -> None:
                 crib.registry.exchange(["double"] if "double" in crib.registry else [], filter(None, [next(tools)]))
 
-            await old.until_told(change)
+            await old.until_notified(change)
             for notices in (new, other):
                 await asyncio.wait_for(notices.heard.get(), 60)
         async with asyncio.timeout(60):
@@ -345,10 +345,10 @@ async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(cap
 
     class Connected(Gone):
         def __init__(self) -> None:
-            self.told = asyncio.Event()
+            self.notified = asyncio.Event()
 
         async def send_tool_list_changed(self) -> None:
-            self.told.set()
+            self.notified.set()
 
     caplog.set_level("DEBUG", "toolcrib")
     crib, connected = Crib([add]), Connected()
@@ -358,6 +358,6 @@ async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(cap
         changes.add(cast(Any, Gone()), bench)
         changes.add(cast(Any, connected), bench)
         crib.registry.add(double)
-        await asyncio.wait_for(connected.told.wait(), 60)
+        await asyncio.wait_for(connected.notified.wait(), 60)
     logged = [(record.getMessage(), record.exc_info and str(record.exc_info[1])) for record in caplog.records]
     assert ("A client could not be notified of a change", "the line is dead") in logged

@@ -20,13 +20,13 @@ SECRET = "1234567890123"
 async def call(client: Client, name: str, arguments: dict[str, Any] | None = None) -> dict[str, Any]:
     """The result as it is on the wire, without what says nothing and without the server's own stamp."""
     result = await client.call_tool(name, arguments)
-    said = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-    (said.get("_meta") or {}).pop("io.modelcontextprotocol/serverInfo", None)
-    del said["resultType"]
-    if not said.get("_meta"):
-        said.pop("_meta", None)
+    written = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    (written.get("_meta") or {}).pop("io.modelcontextprotocol/serverInfo", None)
+    del written["resultType"]
+    if not written.get("_meta"):
+        written.pop("_meta", None)
     # `exclude_none` stops at JSON data, so nulls in it would show: they are a tool's own.
-    return said
+    return written
 
 
 def texts(result: dict[str, Any]) -> list[str]:
@@ -157,8 +157,8 @@ async def test_images_sound_and_files_come_as_what_they_are(connect_http) -> Non
 async def test_a_secret_reaches_no_client_in_text_or_structured_content(connect_http) -> None:
     async with connect_http() as client:
         await client.list_tools()
-        said = await call(client, "tell_secret", {"how": "x"})
-        assert (texts(said), said["structuredContent"]) == (["x: [secret]"], {"result": "x: [secret]"})
+        answer = await call(client, "tell_secret", {"how": "x"})
+        assert (texts(answer), answer["structuredContent"]) == (["x: [secret]"], {"result": "x: [secret]"})
         assert (await call(client, "key_secret"))["structuredContent"] == {"[secret]": 1}
         broken = await call(client, "count_secret")
     # A number that has it becomes a string, which the output schema does not take.
@@ -173,8 +173,8 @@ async def test_a_secret_reaches_no_client_in_text_or_structured_content(connect_
 
 async def test_text_that_is_no_unicode_is_sent_as_far_as_it_can_be(connect) -> None:
     async with connect() as client:
-        said = await call(client, "halves", {"how": "text"})
-        assert (texts(said), said["isError"]) == (["?"], False)
+        answer = await call(client, "halves", {"how": "text"})
+        assert (texts(answer), answer["isError"]) == (["?"], False)
         assert texts(await call(client, "halves", {"how": "error"})) == ["?"]
         file = (await call(client, "halves", {"how": "file"}))["content"][0]["resource"]
         assert (file["mimeType"], file["uri"][-4:]) == ("text/?", "/%3F")
@@ -249,7 +249,7 @@ async def test_a_large_result_is_a_preview_also_in_structured_content_and_can_be
         assert wrong.is_error
 
 
-async def test_a_call_that_waits_is_told_in_words_and_with_the_id_of_what_it_waits_for() -> None:
+async def test_a_call_that_waits_says_so_in_words_and_with_the_id_of_what_it_waits_for() -> None:
     ran: list[int] = []
 
     @tool(destructive=True)

@@ -338,7 +338,7 @@ async def test_a_tool_asks_the_clients_model_and_roots_and_no_secret_reaches_the
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_that_cannot_be_asked_is_told_which_capability_it_lacks(mode: str) -> None:
+async def test_a_client_that_cannot_be_asked_learns_which_capability_it_lacks(mode: str) -> None:
     async with Crib([survey]) as crib, Client(server(crib), mode=mode, elicitation_callback=Person()) as client:
         if mode == "legacy":
             result = await client.call_tool("survey")

@@ -331,7 +331,7 @@ async def test_each_level_of_a_log_is_that_of_mcp_and_less_than_what_is_asked_fo
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ERAS)
-async def test_clients_are_told_of_changed_lists_and_of_the_resources_that_they_follow(mode: str) -> None:
+async def test_clients_are_notified_of_changed_lists_and_of_the_resources_that_they_follow(mode: str) -> None:
     heard: asyncio.Queue[str] = asyncio.Queue()
 
     async def handle(message: Any) -> None:

@@ -19,15 +19,15 @@ def order(part: str, count: int = 1) -> str:
 
 
 async def main() -> None:
-    told: asyncio.Queue[str] = asyncio.Queue()
+    notices: asyncio.Queue[str] = asyncio.Queue()
 
     async def hear(message: object) -> None:
         if type(message).__name__ == "ToolListChangedNotification":
-            await told.put("changed")
+            await notices.put("changed")
 
     async def listen(events: object) -> None:
         async for _ in events:
-            await told.put("changed")
+            await notices.put("changed")
 
     async def names() -> list[str]:
         return [tool.name for tool in (await client.list_tools()).tools]
@@ -44,7 +44,7 @@ async def main() -> None:
 
         before = TOOLS.read_text()
         TOOLS.write_text(before + ADDED)
-        print(await told.get(), await names())
+        print(await notices.get(), await names())
         print((await client.call_tool("order", {"part": "bolt", "count": "3"})).content[0].text)
 
         TOOLS.write_text(before + ADDED + "\ndef broken(:\n")
@@ -54,7 +54,7 @@ async def main() -> None:
         print((await client.call_tool("order", {"part": "nut"})).content[0].text)
 
         TOOLS.write_text(before)
-        print(await told.get(), await names())
+        print(await notices.get(), await names())
 
 
 asyncio.run(main())

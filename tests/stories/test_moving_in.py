@@ -124,8 +124,8 @@ def test_the_complete_example_of_sparks_document_runs_with_its_agent(
             timeout=120,
         )
     assert (done.stdout, done.stderr) == ("There are two.\n", "")
-    told = [message["tool_call_id"] for message in provider.requests[1].body["messages"] if message["role"] == "tool"]
-    assert told == ["c1", "c2", "c3"]
+    ids = [message["tool_call_id"] for message in provider.requests[1].body["messages"] if message["role"] == "tool"]
+    assert ids == ["c1", "c2", "c3"]
 
 
 @pytest.mark.full
@@ -135,14 +135,14 @@ def test_their_tools_are_listed_called_and_served_beside_each_other(user: User) 
     assert [line.split("\t")[0] for line in listed] == [
         *("get_stock_price", "search_database", "contextual_search", "async_api_call", "search")
     ]
-    for source, *call, said in [
+    for source, *call, output in [
         ("stock.py", "get_stock_price", "ticker=AAPL", "date=2021/01/01", '{"AAPL":12.5}\n'),
         ("decorator_patterns.py", "calculate", "operation=divide", "a=1", "b=3", "0.33\n"),
         ("decorator_patterns.py", "async_search", "query=x", "found x\n"),
         ("registry.py", "calculator_tool", "a=1", "b=2", "3\n"),
         ("shop.py", "search", "query=bolts", "results for bolts, the last of 1\n"),
     ]:
-        assert user("toolcrib", "call", "-s", source, *call).endswith(said)
+        assert user("toolcrib", "call", "-s", source, *call).endswith(output)
     price = user(
         "toolcrib", "call", "-s", "get_stock_price.py:get_stock_price", "get_stock_price", "ticker=A", "date=B"
     )

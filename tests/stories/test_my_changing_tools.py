@@ -41,12 +41,12 @@ def test_a_connected_client_follows_the_file_and_a_syntax_error_keeps_the_tools(
             text=True,
             timeout=60,
         )
-    said = (tmp_path / "log").read_text()
-    assert (done.returncode, done.stdout) == (0, OUTPUT), said
-    (error,) = [line for line in said.splitlines() if "SyntaxError" in line]
+    logged = (tmp_path / "log").read_text()
+    assert (done.returncode, done.stdout) == (0, OUTPUT), logged
+    (error,) = [line for line in logged.splitlines() if "SyntaxError" in line]
     assert error == (
         "WARNING toolcrib.watch: Not loaded, so its tools stay as they were: "
         f"{tmp_path.resolve()}/tools.py:{lines + 8}: SyntaxError: invalid syntax"
     )
     # The tools are imported once at the start and once for each change; what that prints is no part of the protocol.
-    assert said.count("tools.py is imported\n") == 3
+    assert logged.count("tools.py is imported\n") == 3

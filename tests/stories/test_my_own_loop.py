@@ -149,8 +149,8 @@ def test_an_agent_loop_with_the_openai_sdk_survives_a_model_that_errs(
     assert done.stdout == OUTPUT
     assert [request["path"] for request in model.requests] == ["/v1/chat/completions"] * 3
     assert [request["tools"] for request in model.requests] == [TOOLS] * 3
-    said = [(m["role"], [call["id"] for call in m.get("tool_calls", [])]) for m in model.requests[-1]["messages"]]
-    assert said == [
+    roles = [(m["role"], [call["id"] for call in m.get("tool_calls", [])]) for m in model.requests[-1]["messages"]]
+    assert roles == [
         ("user", []),
         ("assistant", ["c1"]),
         ("tool", []),
@@ -158,8 +158,8 @@ def test_an_agent_loop_with_the_openai_sdk_survives_a_model_that_errs(
         ("tool", []),
         ("tool", []),
     ]
-    told = [(m["tool_call_id"], m["content"]) for m in model.requests[-1]["messages"] if m["role"] == "tool"]
-    assert told == [
+    answers = [(m["tool_call_id"], m["content"]) for m in model.requests[-1]["messages"] if m["role"] == "tool"]
+    assert answers == [
         ("c1", f"Error (invalid_arguments): {MISSPELT}"),
         ("c2", "40"),
         ("c3", "3"),

@@ -117,14 +117,14 @@ def test_a_strangers_tool_is_locked_and_held_and_what_it_promises_is_accepted(
     called = at_the_prompt("call", address, "city", "city=Oslo")
     assert (called.returncode, called.stdout) == (0, '{"city":"Oslo"}\n')
 
-    for attack, (code, expected, said) in ATTACKS.items():
+    for attack, (code, expected, reason) in ATTACKS.items():
         repository.commit({"city/city.wasm": module(code)})
         # Nothing of the new version is here before somebody takes it.
         assert at_the_prompt("call", address, "city", "city=Oslo").stdout == '{"city":"Oslo"}\n'
         assert at_the_prompt("lock", "--update").returncode == 0, attack
         done = at_the_prompt("call", address, "city", "city=Oslo", "--json")
         error = json.loads(done.stdout)["error"]
-        assert (done.returncode, error["code"], said in error["message"]) == (1, expected, True), (attack, error)
+        assert (done.returncode, error["code"], reason in error["message"]) == (1, expected, True), (attack, error)
         assert SECRET not in done.stdout + done.stderr
         assert "root:" not in done.stdout + done.stderr
         repository.commit({"city/city.wasm": module(ECHO)})

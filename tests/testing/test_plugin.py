@@ -219,7 +219,7 @@ def test_it(bench):
     assert seen == {"test_it": ["open-fake", "use", "open-fake", "use", "end", "close-fake", "close-fake"]}
 
 
-def test_a_bench_takes_files_and_a_registry_and_says_what_an_exception_said(pytester: pytest.Pytester) -> None:
+def test_a_bench_takes_files_and_a_registry_and_shows_the_text_of_an_exception(pytester: pytest.Pytester) -> None:
     result, _ = run(
         pytester,
         """

@@ -23,8 +23,8 @@ def send(**message: Any) -> None:
     sys.stdout.flush()
 
 
-def text(said: str, **more: Any) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}], **more}
+def text(words: str, **more: Any) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": words}], **more}
 
 
 def receive() -> Any:
@@ -152,8 +152,8 @@ class Server:
                 case "prompts/list":
                     result = {"prompts": [{"name": "greet", "arguments": [{"name": "who", "required": True}]}]}
                 case "prompts/get":
-                    said = f"Hello {params['arguments']['who']}"
-                    result = {"messages": [{"role": "user", "content": {"type": "text", "text": said}}]}
+                    greeting = f"Hello {params['arguments']['who']}"
+                    result = {"messages": [{"role": "user", "content": {"type": "text", "text": greeting}}]}
                 case _ if number is not None:
                     send(id=number, error={"code": -32601, "message": "Method not found"})
                     continue

@@ -208,7 +208,7 @@ async def test_a_partial_of_a_tool_that_needs_credentials_still_needs_them() -> 
         assert result.error.code == "unauthorized"
 
 
-def test_a_tool_made_of_a_marked_function_keeps_what_was_said_there() -> None:
+def test_a_tool_made_of_a_marked_function_keeps_the_options_of_the_mark() -> None:
     other = Tool(later, name="other")
     assert (other.spec.name, other.spec.title, other.spec.timeout_s) == ("other", "Slowly", 3)
     assert Workbench([later]).specs()[0].name == "later"
@@ -499,7 +499,7 @@ def test_parameters_that_cannot_work_are_refused(fn: Any, schema: Any, words: st
 # Options
 
 
-def test_everything_that_can_be_said_of_a_tool_is_in_its_spec() -> None:
+def test_every_option_of_a_tool_is_in_its_spec() -> None:
     @tool(
         name="other-name",
         title="Other",
@@ -583,10 +583,10 @@ def test_an_option_that_cannot_work_is_refused_at_definition(options: dict[str, 
     assert words in refusal(lambda: Tool(fn, **options))
 
 
-def test_options_of_none_are_as_if_unsaid() -> None:
+def test_options_of_none_are_as_if_left_out() -> None:
     def fn(a: int) -> None: ...
 
-    said: Any = dict.fromkeys(
+    options: Any = dict.fromkeys(
         [
             "name",
             "title",
@@ -600,7 +600,7 @@ def test_options_of_none_are_as_if_unsaid() -> None:
             "auth",
         ]
     )
-    assert Tool(fn, **said).spec == Tool(fn).spec
+    assert Tool(fn, **options).spec == Tool(fn).spec
 
 
 def test_an_empty_description_replaces_the_docstring() -> None:
@@ -608,8 +608,8 @@ def test_an_empty_description_replaces_the_docstring() -> None:
 
 
 def test_examples_that_do_not_work_are_refused() -> None:
-    said = refusal(lambda: Tool(add, examples=[{"a": 1}, {"a": "x"}]))
-    assert said.startswith("Tool 'add': example 2 is not a call that works: ")
+    message = refusal(lambda: Tool(add, examples=[{"a": 1}, {"a": "x"}]))
+    assert message.startswith("Tool 'add': example 2 is not a call that works: ")
     assert "example 1 is not a call that works" in refusal(lambda: Tool(add, examples=[{"a": "1"}]))
 
 
@@ -688,10 +688,10 @@ async def test_a_tool_is_seen_and_called_by_those_to_whom_it_is_available(availa
 
 
 def test_classes_are_refused() -> None:
-    said = "Make a tool of a function, or of a method of an instance."
-    assert refusal(lambda: tool(Counter)) == f"@tool cannot mark the class Counter. {said}"
-    assert refusal(lambda: Tool(Counter)) == f"Tool 'Counter' is a class. {said}"
-    assert refusal(lambda: Tool(functools.partial(Counter, 1))) == f"Tool 'Counter' is a class. {said}"
+    remedy = "Make a tool of a function, or of a method of an instance."
+    assert refusal(lambda: tool(Counter)) == f"@tool cannot mark the class Counter. {remedy}"
+    assert refusal(lambda: Tool(Counter)) == f"Tool 'Counter' is a class. {remedy}"
+    assert refusal(lambda: Tool(functools.partial(Counter, 1))) == f"Tool 'Counter' is a class. {remedy}"
 
 
 def test_generators_promise_what_they_yield() -> None:
@@ -729,9 +729,9 @@ def test_what_cannot_be_called_is_refused(thing: Any) -> None:
 
 def test_a_tool_is_not_made_of_a_tool() -> None:
     made = Tool(add)
-    said = "'add' is a Tool already. To change it, make a Tool of its function, `fn`."
-    assert refusal(lambda: Tool(made)) == said
-    assert refusal(lambda: Tool(functools.partial(made, b=1))) == said
+    message = "'add' is a Tool already. To change it, make a Tool of its function, `fn`."
+    assert refusal(lambda: Tool(made)) == message
+    assert refusal(lambda: Tool(functools.partial(made, b=1))) == message
     assert refusal(lambda: tool(made)) == "'add' is a Tool already. Mark its function, or make a Tool of that."
 
 
@@ -753,7 +753,7 @@ async def test_a_failing_definition_fails_again_the_same_way() -> None:
     assert refusal(lambda: Workbench([fn])) == refusal(lambda: Workbench([fn]))
 
 
-def test_checked_arguments_are_told_apart_from_refused_ones_by_the_tool_itself() -> None:
+def test_checked_arguments_and_refused_ones_are_of_different_types() -> None:
     made = Tool(add)
     assert made.check('{"a": 1}', True) == ({"a": 1}, ())
     with pytest.raises(ToolError):

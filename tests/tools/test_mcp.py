@@ -72,7 +72,7 @@ async def test_what_a_server_lies_about_costs_that_tool_alone() -> None:
         assert (await bench.call("echo", {"n": 1})).value == {"n": 1}
 
 
-async def test_a_server_that_hangs_is_left_at_the_deadline_and_told_so(tmp_path: Path) -> None:
+async def test_a_server_that_hangs_is_left_at_the_deadline_and_sent_a_cancellation(tmp_path: Path) -> None:
     seen = tmp_path / "seen"
     async with Workbench([server("hangs"), local]) as bench:
         await until(lambda: not bench.problems)

@@ -242,14 +242,14 @@ def test_serial_is_per_object() -> None:
 
 
 def test_state_is_a_pydantic_model_that_is_there() -> None:
-    said = "is a pydantic model, a class that is defined before: StatefulTool[State], not"
+    reason = "is a pydantic model, a class that is defined before: StatefulTool[State], not"
     for wrong in (dict, "Count", int | str, Path("x")):
         with pytest.raises(DefinitionError) as caught:
 
             class Wrong(StatefulTool[wrong]):  # type: ignore[valid-type]
                 pass
 
-        assert said in str(caught.value)
+        assert reason in str(caught.value)
     with pytest.raises(DefinitionError, match=r"^Bare does not declare its state. Write class Bare\(StatefulTool"):
 
         class Bare(StatefulTool):  # type: ignore[type-arg]
@@ -285,7 +285,7 @@ def test_state_that_needs_values_has_to_be_given() -> None:
     )
 
 
-async def test_the_type_of_the_state_may_be_said_further_down() -> None:
+async def test_the_type_of_the_state_may_be_declared_by_a_subclass() -> None:
     M = TypeVar("M", bound=BaseModel)
     N = TypeVar("N")
 
@@ -340,7 +340,7 @@ class Odd(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("kind", "changed", "said"),
+    ("kind", "changed", "reason"),
     [
         (Token, {}, "its field 'token' would come back as something else"),
         (Odd, {"anything": {1, 2}}, "its field 'anything' would come back as something else"),
@@ -349,7 +349,7 @@ class Odd(BaseModel):
     ],
     ids=["secret", "set", "object", "wrong"],
 )
-async def test_what_would_not_survive_is_told_when_it_is_saved(kind: Any, changed: Any, said: str) -> None:
+async def test_what_would_not_survive_is_refused_when_it_is_saved(kind: Any, changed: Any, reason: str) -> None:
     class Keeper(StatefulTool[kind]):
         @tool
         def look(self) -> None: ...
@@ -360,7 +360,7 @@ async def test_what_would_not_survive_is_told_when_it_is_saved(kind: Any, change
             setattr(keeper.state, name, wrong)
         with pytest.raises(ToolcribError) as caught:
             await bench.save_state()
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
     assert "s3cret" not in str(caught.value)
 
 

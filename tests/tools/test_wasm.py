@@ -182,7 +182,7 @@ async def test_a_module_that_begins_with_more_memory_than_it_may_have_is_stopped
     )
 
 
-async def test_a_trap_is_told_in_words(module: Module) -> None:
+async def test_a_trap_is_described_in_words(module: Module) -> None:
     reasons = {
         NESTS: "its calls were nested too deeply",
         GIVES_UP: "it gave up (an instruction that is never to be reached)",
@@ -329,7 +329,7 @@ async def test_large_input_and_output_pass_whole(module: Module) -> None:
         ("parameters = { type = 'nonsense' }", "nonsense"),
     ],
 )
-def test_what_is_wrong_in_a_manifest_is_told_with_its_line(module: Module, manifest: str, problem: str) -> None:
+def test_errors_in_a_manifest_name_the_line(module: Module, manifest: str, problem: str) -> None:
     made = folder(module, ECHO, manifest)
     with pytest.raises(LoadError) as raised:
         load(made)

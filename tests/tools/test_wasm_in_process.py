@@ -76,7 +76,7 @@ def test_a_trusted_module_runs_here_only_where_the_operator_says_so(module: Modu
     assert type(load(Permissions(trusted=True).to(file)).tools[0].work).__name__ == "ProcessWork"
 
 
-async def test_what_goes_wrong_in_one_guest_is_told_of_that_one(module: Module) -> None:
+async def test_what_goes_wrong_in_one_guest_is_reported_for_that_one(module: Module) -> None:
     codes = {
         "echoes": ECHO,
         "fails": FAILS,

@@ -72,7 +72,7 @@ def test_the_file_is_found_as_the_command_finds_it_and_options_override_it(
     assert "show_errors" not in config.options
 
 
-def test_where_there_are_no_settings_a_program_is_told_what_was_looked_for(
+def test_where_there_are_no_settings_the_error_names_what_was_looked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

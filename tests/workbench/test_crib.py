@@ -172,14 +172,14 @@ async def test_after_the_stop_of_a_crib_its_workbenches_refuse_calls() -> None:
     await crib.stop()
     await crib.stop()
     assert events == ["start counter", "stop counter at 1"]
-    said = "The crib is stopped, and its workbenches with it. Make a new Crib."
+    message = "The crib is stopped, and its workbenches with it. Make a new Crib."
     for bench in (used, unused, stopped):
-        with pytest.raises(SetupError, match=said):
+        with pytest.raises(SetupError, match=message):
             await bench.call("add", {"a": 1, "b": 2})
-        with pytest.raises(SetupError, match=said):
+        with pytest.raises(SetupError, match=message):
             await bench.save_state()
     for work in (crib.workbench, lambda: asyncio.run(crib.start())):
-        with pytest.raises(SetupError, match=said):
+        with pytest.raises(SetupError, match=message):
             await asyncio.to_thread(work)
 
 

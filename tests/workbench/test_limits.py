@@ -98,7 +98,7 @@ async def test_workbenches_with_one_limiter_count_together_for_each_principal() 
     assert len(limiter) == 0, "nothing is kept of what is over"
 
 
-async def test_above_a_rate_a_call_is_refused_and_told_when_to_come_again() -> None:
+async def test_above_a_rate_a_call_is_refused_and_the_error_says_when_to_call_again() -> None:
     clock, log = Clock(), CallLog()
 
     @tool
@@ -456,7 +456,7 @@ async def test_a_call_inside_a_blocked_loop_does_not_wait_for_a_serial_tool_of_t
     assert (await bench.call("blocks")).value == "free"
 
 
-async def test_a_serial_tool_that_calls_itself_is_told_so_at_once() -> None:
+async def test_a_serial_tool_that_calls_itself_fails_at_once() -> None:
     inner: list[Result[Any]] = []
 
     @tool(serial=True)

@@ -38,15 +38,15 @@ def test_tools_are_added_found_replaced_and_removed() -> None:
     assert list(registry) == [registry.get("read-file")]
 
 
-def test_tools_are_exchanged_all_or_none_and_each_change_is_told() -> None:
+def test_tools_are_exchanged_all_or_none_and_each_change_is_notified() -> None:
     registry = Registry([add, read])
-    told: list[list[str]] = []
-    end = registry.on_change(lambda: told.append([spec.name for spec in registry.specs()]))
+    changes: list[list[str]] = []
+    end = registry.on_change(lambda: changes.append([spec.name for spec in registry.specs()]))
     other, more = Tool(lambda a: a, name="add"), Tool(lambda a: a, name="read_file")
     # In another spelling, where the first one goes.
     registry.exchange(["read-file"], [more])
     registry.exchange(["add"], [other])
-    assert (registry["add"], told) == (other, [["add", "read_file"], ["add", "read_file"]])
+    assert (registry["add"], changes) == (other, [["add", "read_file"], ["add", "read_file"]])
     for old, new in [([], [add]), (["add"], [read]), ([], [Tool(add, name="x"), Tool(read, name="x")])]:
         with pytest.raises(
             NameConflictError, match=r"cannot be put in: there is a tool '.*' \(.*test_registry\.py:\d+\)"
@@ -54,12 +54,12 @@ def test_tools_are_exchanged_all_or_none_and_each_change_is_told() -> None:
             registry.exchange(old, new)
     with pytest.raises(UnknownToolError, match="no tool 'ad'"):
         registry.exchange(["ad"], [add])
-    assert ([*registry], len(told)) == ([other, more], 2)
+    assert ([*registry], len(changes)) == ([other, more], 2)
     end()
     end()
     registry.exchange(["add", "read_file"], [read])
     registry.add(add)
-    assert ([spec.name for spec in registry.specs()], len(told)) == (["read-file", "add"], 2)
+    assert ([spec.name for spec in registry.specs()], len(changes)) == (["read-file", "add"], 2)
 
 
 def test_a_tool_that_is_exchanged_in_another_thread_is_never_missing() -> None:
@@ -124,7 +124,7 @@ def test_the_same_tool_from_two_sources_is_one_tool() -> None:
     assert len(registry) == 1
 
 
-def test_an_unknown_name_is_told_with_the_nearest() -> None:
+def test_the_error_for_an_unknown_name_names_the_nearest() -> None:
     with pytest.raises(UnknownToolError) as caught:
         Registry([add]).get("addd")
     assert str(caught.value) == "There is no tool 'addd'. Did you mean 'add'? The tools are: add."
@@ -149,7 +149,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     (tmp_path / "some_tools.py").write_text(
         "from toolcrib import Tool, tool\n"
         "@tool(name='plus')\ndef add(a: int) -> int:\n    return a\n"
-        "class Shelf:\n    @staticmethod\n    @tool\n    def take(n: int) -> int:\n        return n\n"
+        "class Box:\n    @staticmethod\n    @tool\n    def take(n: int) -> int:\n        return n\n"
         "def plain(n: int) -> int:\n    return n\n"
         "number = 3\n"
         "renamed = Tool(plain, name='other')\n"
@@ -162,12 +162,12 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_registry_is_written_and_read_by_reference(module: Any) -> None:
-    registry = Registry([module.add, module.Shelf.take, module.plain])
+    registry = Registry([module.add, module.Box.take, module.plain])
     written = json.loads(json.dumps(registry.to_dict()))
     assert written == {
         "tools": [
             {"name": "plus", "ref": "some_tools:add"},
-            {"name": "take", "ref": "some_tools:Shelf.take"},
+            {"name": "take", "ref": "some_tools:Box.take"},
             {"name": "plain", "ref": "some_tools:plain"},
         ]
     }
@@ -177,16 +177,16 @@ def test_a_registry_is_written_and_read_by_reference(module: Any) -> None:
 
 
 def test_what_cannot_be_imported_again_is_refused_when_it_is_written(module: Any) -> None:
-    for wrong, said in (
+    for wrong, reason in (
         (Tool(lambda a: a, name="lambda_tool"), "local, bound or a lambda"),
         (module.renamed, "is another tool"),
     ):
-        with pytest.raises(ToolcribError, match=said):
+        with pytest.raises(ToolcribError, match=reason):
             Registry([wrong]).to_dict()
 
 
 @pytest.mark.parametrize(
-    ("entry", "said"),
+    ("entry", "reason"),
     [
         ({"ref": "os"}, "not a reference"),
         ({"ref": "__import__('os').system('true')"}, "not a reference"),
@@ -198,8 +198,8 @@ def test_what_cannot_be_imported_again_is_refused_when_it_is_written(module: Any
         ("some_tools:add", 'has no "ref"'),
     ],
 )
-def test_a_bad_entry_is_named_and_nothing_is_registered(module: Any, entry: Any, said: str) -> None:
-    with pytest.raises(LoadError, match=said):
+def test_a_bad_entry_is_named_and_nothing_is_registered(module: Any, entry: Any, reason: str) -> None:
+    with pytest.raises(LoadError, match=reason):
         Registry.from_dict({"tools": [{"ref": "some_tools:add"}, entry]})
 
 

@@ -283,17 +283,17 @@ async def test_a_class_that_is_no_subclass_is_a_source_if_it_has_what_is_needed(
 
 
 @pytest.mark.parametrize(
-    ("offered", "said"),
+    ("offered", "reason"),
     [(None, "Odd.tools() returned a NoneType. It returns a list"), ([5], "Odd.tools() returned a int among its tools")],
 )
-def test_a_source_that_offers_something_else_is_refused(offered: Any, said: str) -> None:
+def test_a_source_that_offers_something_else_is_refused(offered: Any, reason: str) -> None:
     class Odd(Source):
         def tools(self) -> Any:
             return offered
 
     with pytest.raises(ToolcribError) as caught:
         Workbench([Odd()])
-    assert said in str(caught.value)
+    assert reason in str(caught.value)
 
 
 @pytest.mark.parametrize("sources", [5, None, Live(), Live, "tools.py"])
@@ -308,15 +308,15 @@ def test_sources_are_a_list(sources: Any) -> None:
 async def test_the_tools_of_a_workbench_are_those_its_source_has() -> None:
     source = Live(named("a"), named("b"))
     async with Workbench([named("first"), source, named("last")]) as bench:
-        told: list[list[str]] = []
-        bench.registry.on_change(lambda: told.append(names(bench)))
+        changes: list[list[str]] = []
+        bench.registry.on_change(lambda: changes.append(names(bench)))
         source.offer(named("b", "new"), named("c"))
         assert sorted(names(bench)) == ["b", "c", "first", "last"]
         assert (await bench.call("b")).value == "new"
         assert (await bench.call("a")).text.startswith("There is no tool 'a'.")
         source.offer()
         assert names(bench) == ["first", "last"]
-        assert len(told) == 2
+        assert len(changes) == 2
     source.offer(named("late"))
     assert names(bench) == ["first", "last"]
 
@@ -348,7 +348,7 @@ async def test_a_change_while_calls_run_harms_none_of_them() -> None:
 
 
 @pytest.mark.parametrize(
-    ("offered", "said"),
+    ("offered", "reason"),
     [
         ([named("b"), named("mine")], "there is a tool 'mine'"),
         ([named("b"), named("mi-ne"), named("mi_ne")], "there is a tool 'mi-ne'"),
@@ -356,8 +356,8 @@ async def test_a_change_while_calls_run_harms_none_of_them() -> None:
         ([lambda: 1], "cannot be the name of a tool"),
     ],
 )
-async def test_a_change_that_cannot_be_made_keeps_the_old_tools_and_is_told(
-    offered: list[Any], said: str, caplog: pytest.LogCaptureFixture
+async def test_a_change_that_cannot_be_made_keeps_the_old_tools_and_is_reported(
+    offered: list[Any], reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     source = Live(named("a"))
     async with Workbench([source, named("mine")]) as bench:
@@ -365,7 +365,7 @@ async def test_a_change_that_cannot_be_made_keeps_the_old_tools_and_is_told(
             source.offer(*offered)
         assert names(bench) == ["a", "mine"]
         assert [problem.place for problem in bench.problems] == ["live"]
-        assert said in bench.problems[0].reason
+        assert reason in bench.problems[0].reason
         assert "The tools of live stay what they were" in caplog.text
         source.offer(named("b"))
         assert sorted(names(bench)) == ["b", "mine"]
@@ -575,7 +575,7 @@ V1 = {"version": 1}
 
 
 @pytest.mark.parametrize(
-    ("state", "said"),
+    ("state", "reason"),
     [
         ("{}", "not str. Read it first: json.loads(text)."),
         (None, "A saved state is the mapping that save_state returned, not NoneType."),
@@ -602,13 +602,13 @@ V1 = {"version": 1}
     ],
     ids=range(14),
 )
-async def test_state_that_does_not_fit_is_refused_and_nothing_is_half_loaded(state: Any, said: str) -> None:
+async def test_state_that_does_not_fit_is_refused_and_nothing_is_half_loaded(state: Any, reason: str) -> None:
     keeper, counter = Keeper(), Counter(Count(value=2))
     async with Workbench([keeper, counter]) as bench:
         before = await bench.save_state()
         with pytest.raises(SetupError) as caught:
             await bench.load_state(state)
-        assert said in str(caught.value)
+        assert reason in str(caught.value)
         assert "s3cret" not in str(caught.value)
         assert (
             await bench.save_state()
@@ -627,7 +627,7 @@ async def test_what_is_not_named_stays_as_it_is() -> None:
     assert (keeper.kept, counter.state.value) == (9, 2)
 
 
-async def test_two_sources_of_one_key_cannot_be_told_apart() -> None:
+async def test_two_sources_of_one_key_are_refused_when_state_is_saved() -> None:
     one, other = Counter(), Counter()
     bench = Workbench([prefixed(one, "a_"), prefixed(other, "b_")])
     for work in (bench.save_state, lambda: bench.load_state({"version": 1, "sources": {"Counter": {"value": 1}}})):

@@ -73,7 +73,7 @@ async def test_a_renamed_tool_does_the_same_work_and_speaks_of_itself_by_its_new
         assert (specs["fetch"].description, specs["look_up"].description) == ("Fetch somebody.", "Find users.")
         assert specs["fetch"].input_schema == Tool(get_user).spec.input_schema
         assert (specs["fetch"].hints.read_only, specs["look_up"].tags) == (True, {"read", "slow"})
-        said = [
+        texts = [
             (await bench.call(name, arguments)).text
             for name, arguments in (
                 ("fetch", {"id": 7}),
@@ -83,13 +83,13 @@ async def test_a_renamed_tool_does_the_same_work_and_speaks_of_itself_by_its_new
                 ("get_user", {"id": 7}),
             )
         ]
-    assert said[0] == "user 7"
-    assert said[1].startswith("Tool 'fetch': ")
-    assert said[2].startswith("Tool 'look_up' takes no argument 'p'.")
-    assert said[3].startswith("Tool 'look_up' ")
-    assert said[4].startswith("There is no tool 'get_user'.")
-    assert "get_user" not in "".join(said[:4])
-    assert "find_user" not in "".join(said[:4])
+    assert texts[0] == "user 7"
+    assert texts[1].startswith("Tool 'fetch': ")
+    assert texts[2].startswith("Tool 'look_up' takes no argument 'p'.")
+    assert texts[3].startswith("Tool 'look_up' ")
+    assert texts[4].startswith("There is no tool 'get_user'.")
+    assert "get_user" not in "".join(texts[:4])
+    assert "find_user" not in "".join(texts[:4])
     assert (await Workbench([view]).call(get_user, 7)).value == "user 7", "a function is known by what it is"
     assert Tool(get_user).spec.name == "get_user"
 
@@ -134,7 +134,7 @@ def test_a_view_shows_what_its_source_has_when_it_is_loaded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("view", "kind", "said"),
+    ("view", "kind", "reason"),
     [
         (
             renamed(USERS, {"get_usr": "x"}),
@@ -165,10 +165,10 @@ def test_a_view_shows_what_its_source_has_when_it_is_loaded() -> None:
         (filtered(3), LoadError, "A int is not a source of tools."),
     ],
 )
-def test_what_a_view_cannot_show_is_refused_and_named(view: View, kind: type[Exception], said: str) -> None:
+def test_what_a_view_cannot_show_is_refused_and_named(view: View, kind: type[Exception], reason: str) -> None:
     with pytest.raises(kind) as caught:
         Workbench([view])
-    assert str(caught.value).startswith(said)
+    assert str(caught.value).startswith(reason)
 
 
 def test_bad_data_is_refused_when_the_view_is_made() -> None:

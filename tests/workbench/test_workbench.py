@@ -43,14 +43,14 @@ async def test_a_function_that_is_no_tool_of_the_bench_is_the_program_s_mistake(
         await Workbench([add]).call(shout, "x")
 
 
-async def test_an_unknown_tool_is_told_with_the_nearest_name() -> None:
+async def test_the_error_for_an_unknown_tool_names_the_nearest() -> None:
     result = await Workbench([add, shout]).call("shuot", {})
     assert result.error is not None
     assert result.error.code == "unknown_tool"
     assert result.text == "There is no tool 'shuot'. Did you mean 'shout'? The tools are: add, shout."
 
 
-async def test_a_name_full_of_control_characters_is_told_on_one_line() -> None:
+async def test_a_name_full_of_control_characters_is_shown_on_one_line() -> None:
     result = await Workbench([add]).call("a\n\x1b[31m" + "x" * 1000, {})
     assert "\n" not in result.text
     assert "\x1b" not in result.text
@@ -207,7 +207,7 @@ print(Workbench([forever]).call_sync("forever").error.code)
     assert (ended.returncode, ended.stdout, ended.stderr) == (0, "timeout\n", "")
 
 
-async def test_availability_is_per_caller_sync_or_async_and_no_when_it_cannot_be_told(
+async def test_availability_is_per_caller_sync_or_async_and_no_when_its_check_fails(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def only_alice(caller: Caller) -> bool:
@@ -254,7 +254,7 @@ async def test_a_shared_registry_gives_every_bench_its_tools_also_those_added_la
     assert (await bench.call("shout", {"text": "x"})).status == "error"
 
 
-def test_what_cannot_be_a_workbench_is_said_at_once() -> None:
+def test_what_cannot_be_a_workbench_is_refused_at_once() -> None:
     with pytest.raises(SetupError, match="takes a list"):
         Workbench(add)  # type: ignore[arg-type]
     with pytest.raises(SetupError, match="takes a list"):

@@ -204,8 +204,8 @@ def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: 
         write(paths, components={"schemas": {"Loop": {"allOf": [{"$ref": "#/components/schemas/Loop"}]}}})
     )
     assert [*tools(source)] == ["get_good"]
-    said = problems(source)
-    assert said.count("\n") + 1 == len(paths) - 1
+    report = problems(source)
+    assert report.count("\n") + 1 == len(paths) - 1
     for path, why in {
         "/a": "leads nowhere",
         "/b": "without end",
@@ -230,7 +230,7 @@ def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: 
         "/s": "an object is missing",
         "/t": "applies itself",
     }.items():
-        assert any(path in line and why in line for line in said.splitlines()), (path, why, said)
+        assert any(path in line and why in line for line in report.splitlines()), (path, why, report)
 
 
 def nested(levels: int) -> dict[str, Any]:
@@ -299,7 +299,9 @@ def test_a_recursive_reference_of_json_schema_2019_leads_back(write: Write) -> N
     }
 
 
-def test_what_is_wrong_with_a_shared_schema_is_said_of_each_operation_with_it_and_of_no_other(write: Write) -> None:
+def test_what_is_wrong_with_a_shared_schema_is_reported_for_each_operation_with_it_and_for_no_other(
+    write: Write,
+) -> None:
     schemas = {"Good": {"type": "string"}, "Bad": {"type": "string", "pattern": "("}, "Huge": {"maximum": 1e999}}
     paths: dict[str, Any] = {
         f"/{number}/{name}": {"post": {**OK, "requestBody": {"content": {"application/json": {"schema": schema}}}}}

@@ -30,7 +30,7 @@ class Aliased(BaseModel):
     from_: str = Field(alias="from")
 
 
-class Said(BaseModel):
+class Quoted(BaseModel):
     text: str
 
     @model_serializer
@@ -104,7 +104,7 @@ VALUES: dict[str, Any] = {
     "model": Point(x=1),
     "nested model": Line(start=Point(x=1, y=2)),
     "aliased model": Aliased(from_="here"),
-    "model that is written as text": Said(text="x"),
+    "model that is written as text": Quoted(text="x"),
     "model that is written as a number": Counted(number=3),
     "model with a time": Timed(at=datetime(2026, 1, 2, 3, 4, 5)),
     "list of models": [Point(x=1), Point(x=2)],
