@@ -4,6 +4,7 @@ import base64
 import html
 import json
 import random
+import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote, quote_plus
@@ -39,7 +40,11 @@ def test_a_secret_is_redacted_in_json_in_json(secret: str, depth: int) -> None:
     assert sent + redactor.redact(held) == redactor.redact(text)
 
 
-@given(secret=secrets, before=st.text(max_size=20), after=st.text(max_size=20))
+# Not after half of an escape, with which it would be another text: `\000` is a NUL, and not the beginning of a secret.
+unescaped = st.text(max_size=20).filter(lambda text: not re.search(r"[\\%&~][^;]*$", text))
+
+
+@given(secret=secrets, before=unescaped, after=st.text(max_size=20))
 def test_a_secret_is_redacted_in_every_spelling(secret: str, before: str, after: str) -> None:
     redactor = Redactor([secret])
     for spell in (
