@@ -1,9 +1,11 @@
 """Validators of JSON Schema 2020-12, by jsonschema-rs, offline."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import jsonschema_rs
+from pydantic_core import from_json, to_json
 
 Validator = jsonschema_rs.Draft202012Validator
 
@@ -18,5 +20,10 @@ def validator(schema: Mapping[str, Any], *, formats: bool) -> Validator:
 
 
 def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether *value* is valid, formats aside."""
-    return validator(schema, formats=False).is_valid(value)
+    """Whether *value* is valid, formats aside. A schema that was used lately costs only its text."""
+    return _validator_of(to_json(dict(schema))).is_valid(value)
+
+
+@functools.lru_cache(maxsize=512)
+def _validator_of(schema: bytes) -> Validator:
+    return validator(from_json(schema), formats=False)
