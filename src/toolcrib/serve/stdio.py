@@ -38,13 +38,9 @@ async def serve_stdio(
             async with (
                 crib,
                 stdio_server(stdin=cast(Any, _lines(stdin))) as (incoming, outgoing),
-                anyio.create_task_group() as tasks,
             ):
-                send, receive = anyio.create_memory_object_stream[SessionMessage | Exception]()
-                tasks.start_soon(_relay, incoming, send, outgoing)
                 with _prints_to_stderr():
-                    await made.run(receive, outgoing, made.create_initialization_options())
-                tasks.cancel_scope.cancel()
+                    await made.run(_Messages(incoming, outgoing), outgoing, made.create_initialization_options())
     except* BrokenPipeError:
         pass  # the client has gone, without closing its end of the pipe first
 
@@ -77,7 +73,8 @@ def _prints_to_stderr() -> Generator[None]:
 async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
     """The lines for the SDK. In the place of one that is refused here comes its answer, marked as no JSON."""
     loop = asyncio.get_running_loop()
-    queue: asyncio.Queue[str] = asyncio.Queue(1)
+    queue: asyncio.Queue[str] = asyncio.Queue()
+    room = threading.Semaphore(_READ_AHEAD)
 
     def read() -> None:
         line = b"\n"
@@ -87,32 +84,55 @@ async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
             text = passed.decode()
             if answer is not None:
                 text = f"{_ANSWER}{answer.model_dump_json(by_alias=True)}\n"
-            put = queue.put(text)
+            room.acquire()
             try:
-                asyncio.run_coroutine_threadsafe(put, loop).result()
+                loop.call_soon_threadsafe(queue.put_nowait, text)
             except RuntimeError:  # the loop has ended
-                put.close()
                 return
 
     # A daemon: a read that never returns must not keep the process from ending.
     threading.Thread(target=read, name="toolcrib-stdin", daemon=True).start()
     while text := await queue.get():
+        room.release()
         yield text
 
 
+_READ_AHEAD = 2
+"""How many lines are read before the server takes them."""
 _ANSWER = "\0"
 """Begins a line that is an answer. A line of the client with this character is refused."""
 
 
-async def _relay(incoming: Any, send: Any, outgoing: Any) -> None:
-    """Passes messages on to the server. Anything else is answered here: the SDK would drop it silently."""
-    async with send:
-        async for item in incoming:
-            if isinstance(item, Exception):
-                with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
-                    await outgoing.send(SessionMessage(_refusal(item)))
-            else:
-                await send.send(item)
+class _Messages:
+    """*incoming*, as a server reads it. What is no message is answered here: the SDK would drop it silently."""
+
+    def __init__(self, incoming: Any, outgoing: Any) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+
+    async def receive(self) -> SessionMessage:
+        while isinstance(item := await self._incoming.receive(), Exception):
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
+                await self._outgoing.send(SessionMessage(_refusal(item)))
+        return cast(SessionMessage, item)
+
+    async def aclose(self) -> None:
+        await self._incoming.aclose()
+
+    def __aiter__(self) -> "_Messages":
+        return self
+
+    async def __anext__(self) -> SessionMessage:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def __aenter__(self) -> "_Messages":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
 
 
 def _refusal(problem: Exception) -> wire.JSONRPCError:
