@@ -141,7 +141,7 @@ async def test_what_is_revoked_is_forgotten_and_its_provider_notified(
     server.answers["/revoke"] = as_json({}, 503)
     await broker.save(ALICES, Grant("the-first-token"))
     assert await broker.revoke(ALICES)
-    assert "'idp' could not be told that a grant ended" in caplog.text
+    assert "'idp' could not be notified that a grant ended" in caplog.text
     assert await broker.vault.get(ALICES) is None
 
 

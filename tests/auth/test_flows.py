@@ -148,7 +148,7 @@ async def complete(crib: Crib, url: str, **extra: str) -> None:
     await crib.complete(f"http://127.0.0.1:1/auth/callback?state={state}{more or f'&code={CODE}'}", caller=ALICE)
 
 
-MALFORMED = "'idp' did not answer as OAuth 2.0 says."
+MALFORMED = "'idp' sent an answer that is not valid OAuth 2.0."
 
 WRONG: dict[str, tuple[Answer, str]] = {
     "html": ((200, {"Content-Type": "text/html"}, b"<html>access_token=x</html>"), MALFORMED),

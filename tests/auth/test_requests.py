@@ -132,7 +132,7 @@ async def test_what_a_token_answer_may_say_has_bounds(server: Server, number: in
     if is_taken:
         assert (await exchanged(flow(server))).access_token == answer.get("access_token", TOKEN["access_token"])
         return
-    with pytest.raises(FlowError, match="did not answer as OAuth"):
+    with pytest.raises(FlowError, match="not valid OAuth"):
         await exchanged(flow(server))
 
 

@@ -112,7 +112,7 @@ async def test_a_tool_that_swallows_its_cancellation_is_answered_for_and_named(
     assert result.error is not None
     assert result.error.code == "timeout"
     assert "may still be running" in result.text
-    assert "Tool 'stubborn' was cancelled and goes on all the same" in caplog.text
+    assert "Tool 'stubborn' was cancelled and continues to run" in caplog.text
     release.set()
     await asyncio.sleep(0)
 

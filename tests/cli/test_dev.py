@@ -164,7 +164,7 @@ def test_serve_follows_what_was_broken_beside_what_was_not(tmp_path: Path, envir
         (folder / "new.py").write_text(ADD.replace("def add", "def minus"))
         (folder / "taken.py").write_text(ADD)
         output.until(
-            r"WARNING toolcrib: The tools of more stay what they were: 'add' \(.*/taken\.py:4\) cannot be put in"
+            r"WARNING toolcrib: The tools of more stay as they were: 'add' \(.*/taken\.py:4\) cannot be put in"
         )
         (folder / "taken.py").unlink()
         names = ["add", "plus", "minus"]

@@ -91,10 +91,9 @@ def test_what_stays_beside_a_dialect_is_reported_with_what_works_there(toolcrib:
     ]
     agent, other, _, left_out = (line[3] for line in lines(done))
     assert agent == (
-        "It stays AutoGen's own. It takes a workbench of the dialect (workbench=StaticWorkbench([...])) and plain "
-        "functions (tools=[...]), but not yet the dialect's tools in tools=."
+        "It stays AutoGen's own. It takes tools (tools=[...]) and workbenches (workbench=...) of the dialect."
     )
-    assert other.startswith("It stays AutoGen's own, and so does the autogen_core below it")
+    assert other.startswith("It stays AutoGen's own, with the autogen_core that it needs.")
     assert left_out == f"toolcrib.dialects.autogen has no 'tool_agent'.{ONLY}"
 
 

@@ -353,12 +353,12 @@ api_key = "spelled-out"
     assert done.stderr.splitlines() == [
         f"Error: toolcrib.toml:12: {wrong}",
         "Warning: TOOLCRIB_TIMEOUT: There is no setting of this name. Did you mean 'TOOLCRIB_TIMEOUT_S'?",
-        "Warning: toolcrib.toml:4: No tool of this source is left.",
+        "Warning: toolcrib.toml:4: The filters of this source leave none of its tools.",
         "Warning: toolcrib.toml:7: This rule (deny) matches no tool.",
         "Warning: toolcrib.toml:14: This limit matches no tool.",
         "Warning: toolcrib.toml:17: This retry matches no tool that can be repeated (idempotent or read_only).",
         "Warning: toolcrib.toml:21: This deadline matches no tool.",
-        "Warning: toolcrib.toml:25: 'api_key' is in clear here. Keep a secret elsewhere, and write '${env:NAME}'.",
+        "Warning: toolcrib.toml:25: 'api_key' is written out here. Keep a secret elsewhere, and write '${env:NAME}'.",
     ]
     found = json.loads(toolcrib("check", "--json").stdout)
     assert (found["ok"], found["problems"]) == (False, [{"place": "toolcrib.toml:12", "line": 12, "message": wrong}])

@@ -135,10 +135,6 @@ def opened() -> Iterator[str]:
     logging.getLogger("opened").warning("closed")
 
 
-def opened_otherwise() -> str:
-    return "otherwise"
-
-
 @process()
 def provided(value: Annotated[str, Depends(opened, scope="call")]) -> tuple[str, int]:
     return value, os.getpid()

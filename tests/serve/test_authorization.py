@@ -296,7 +296,7 @@ async def test_a_form_of_another_site_or_browser_is_refused() -> None:
             (other, {"token": token}),
         ]:
             page = await browser.post(url, data={**data, "secret": "hush-hush"})
-            text = "This form is not of this browser. Open the address again."
+            text = "This form was opened in another browser, or has expired. Open the address again."
             assert require_safe(page, 403).endswith(f"Not saved{text}\n")
         async with httpx2.AsyncClient(trust_env=False) as nobody:
             require_safe(await nobody.post(url, data={"token": token, "secret": "hush-hush"}), 403)

@@ -123,7 +123,7 @@ async def test_a_component_is_a_tool_and_what_stops_it_has_its_code(folder: Fold
     codes = {
         writes('{"a": 1}'): ("success", '{"a":1}'),
         FAILS: ("failed", "Tool 'guest_1' ended with status 1."),
-        TRAPS: ("trapped", "Tool 'guest_2' was stopped: it gave up (an instruction that is never to be reached)."),
+        TRAPS: ("trapped", "Tool 'guest_2' was stopped: it aborted (its instruction 'unreachable')."),
         NESTS: ("trapped", "Tool 'guest_3' was stopped: its calls were nested too deeply."),
         # It begins with 4 pages of 64 KiB for each memory, and may have 16.
         GROWS.format(pages=12): ("success", ""),

@@ -278,7 +278,7 @@ async def test_how_it_ends_has_its_code_and_one_line(
         "import os\nos._exit(1)": ("failed", "Tool 'guest_3' ended with status 1."),
         "import os\nos.abort()": (
             "trapped",
-            "Tool 'guest_4' was stopped: it gave up (an instruction that is never to be reached).",
+            "Tool 'guest_4' was stopped: it aborted (its instruction 'unreachable').",
         ),
         "def f(): f()\nf()": ("failed", "Tool 'guest_5' failed: RecursionError: maximum recursion depth exceeded"),
         "x = 'a' * 10**9": (

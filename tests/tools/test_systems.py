@@ -34,5 +34,7 @@ def test_without_processes_that_can_be_ended_no_program_of_the_sandbox_is_loaded
 
 
 def test_without_limits_for_git_no_address_is_fetched(tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match="Git addresses need POSIX: without it, what git takes up cannot be limited"):
+    with pytest.raises(
+        LoadError, match="Git addresses need POSIX: without it, the memory and disk space of git cannot be limited"
+    ):
         load(f"git+{tmp_path}")

@@ -185,7 +185,7 @@ async def test_a_module_that_begins_with_more_memory_than_it_may_have_is_stopped
 async def test_a_trap_is_described_in_words(module: Module) -> None:
     reasons = {
         NESTS: "its calls were nested too deeply",
-        GIVES_UP: "it gave up (an instruction that is never to be reached)",
+        GIVES_UP: "it aborted (its instruction 'unreachable')",
         '(func (export "_start") (drop (i32.load (i32.const -8))))': "it reached outside its memory",
         '(func (export "_start") (drop (i32.div_u (i32.const 1) (i32.const 0))))': "it divided by zero",
     }

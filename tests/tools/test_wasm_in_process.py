@@ -94,7 +94,7 @@ async def test_what_goes_wrong_in_one_guest_is_reported_for_that_one(module: Mod
         "fails": ("failed", "Tool 'fails' ended with status 3. It wrote: no such city"),
         "gives_up": (
             "trapped",
-            "Tool 'gives_up' was stopped: it gave up (an instruction that is never to be reached).",
+            "Tool 'gives_up' was stopped: it aborted (its instruction 'unreachable').",
         ),
         "nests": ("trapped", "Tool 'nests' was stopped: its calls were nested too deeply."),
         "divides": ("trapped", "Tool 'divides' was stopped: it divided by zero."),

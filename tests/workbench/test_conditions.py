@@ -280,7 +280,7 @@ async def test_a_tool_that_comes_later_and_that_a_rule_can_never_match_is_withhe
         source.offer(send_again)
         result = await bench.call("send", {"total": 5})
         assert (result.error and result.error.code, "sent again" in result.text) == ("denied", False)
-        assert "a rule over it can never match" in result.text
+        assert "a rule about it can never match" in result.text
         assert [problem.reason for problem in bench.problems] == [
             "limit (ask) can never match: 'send' takes nothing at '/amount'."
         ]

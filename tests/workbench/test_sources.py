@@ -366,7 +366,7 @@ async def test_a_change_that_cannot_be_made_keeps_the_old_tools_and_is_reported(
         assert names(bench) == ["a", "mine"]
         assert [problem.place for problem in bench.problems] == ["live"]
         assert reason in bench.problems[0].reason
-        assert "The tools of live stay what they were" in caplog.text
+        assert "The tools of live stay as they were" in caplog.text
         source.offer(named("b"))
         assert sorted(names(bench)) == ["b", "mine"]
         assert bench.problems == []
@@ -585,7 +585,7 @@ V1 = {"version": 1}
         ({"version": 2, "sources": {}}, "The state is of version 2, and version 1 is read here."),
         (V1, "The sources of a saved state are a mapping"),
         ({**V1, "sources": []}, "The sources of a saved state are a mapping"),
-        ({**V1, "sources": {}, "more": 1}, "nothing like 'more'"),
+        ({**V1, "sources": {}, "more": 1}, "only, not 'more'"),
         (
             {**V1, "sources": {"keeper": {"kept": 1}, "Countr": {}}},
             "There is state of 'Countr', and no such source here. Did you mean 'Counter'? There are: keeper, Counter.",

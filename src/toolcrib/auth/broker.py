@@ -269,7 +269,7 @@ class CredentialBroker(Broker):
         try:
             stored = await self.vault.get(owner)
         except StoreError as error:
-            log_failure(f"'{owner.provider}' was not told that a grant ended", error, None)
+            log_failure(f"'{owner.provider}' could not be notified that a grant ended", error, None)
             return await self.vault.remove(owner)
         if stored is None or not await self.vault.remove(owner):
             return False
@@ -285,7 +285,7 @@ class CredentialBroker(Broker):
             if isinstance(needed.handler, OAuth2):
                 await self.flow(needed).revoke(grant)
         except (ToolcribError, ToolError) as error:
-            log_failure(f"'{owner.provider}' could not be told that a grant ended", error, None)
+            log_failure(f"'{owner.provider}' could not be notified that a grant ended", error, None)
 
     async def settle(self) -> None:
         """Wait until no refresh is under way: what a provider has rotated is stored before an event loop ends."""
@@ -398,7 +398,7 @@ class CredentialBroker(Broker):
             try:
                 return await self.vault.put(owner, grant, version=version)
             except StoreError as error:
-                log_failure(f"What '{owner.provider}' answered to a refresh is not stored yet", error, None)
+                log_failure(f"The refreshed grant of '{owner.provider}' could not be stored yet", error, None)
                 await asyncio.sleep(pause_s)
         return await self.vault.put(owner, grant, version=version)
 

@@ -284,7 +284,7 @@ class Flow:
         return FlowError(f"'{self.name}' refused: {reason}.", code or f"status_{status}")
 
     def _malformed(self) -> FlowError:
-        return FlowError(f"'{self.name}' did not answer as OAuth 2.0 says.", "malformed")
+        return FlowError(f"'{self.name}' sent an answer that is not valid OAuth 2.0.", "malformed")
 
     def _grant(self, table: OAuth2, answer: Mapping[str, Any], asked: Sequence[str], before: Grant | None) -> Grant:
         token: Any = answer.get(table.token_member) if table.token_member else answer

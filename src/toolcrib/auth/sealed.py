@@ -129,7 +129,7 @@ class DatabaseVault:
             try:
                 owner = Owner(*(decode_name(row[name]) for name in _OWNER))
             except ValueError as error:
-                log_failure("A stored grant is nobody's, and is passed over", error, None)
+                log_failure("A stored grant is nobody's, and is skipped", error, None)
                 continue
             try:
                 found.append((owner, self._opened(row).grant))
@@ -214,7 +214,7 @@ class DatabaseVault:
             data |= {"owner": Owner(*data["owner"]), "expires_at": datetime.fromisoformat(data["expires_at"])}
             return replace(Authorization(**data), scopes=tuple(data["scopes"]))
         except (StoreError, ValueError, TypeError, KeyError) as error:
-            log_failure("A stored authorization cannot be read, and is passed over", error, None)
+            log_failure("A stored authorization cannot be read, and is skipped", error, None)
             return None
 
 

@@ -325,7 +325,7 @@ class Bounded:
             waiting = self._work.throw(cancelled)
         except BaseException:
             return False
-        _log.warning("Tool '%s' was cancelled and goes on all the same", self._tool)
+        _log.warning("Tool '%s' was cancelled and continues to run", self._tool)
         # What the call holds is held until the work has really ended.
         task = loop.create_task(_alone(self._work, waiting, share_permits()))
         _left_behind.add(task)

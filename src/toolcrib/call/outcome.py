@@ -90,7 +90,7 @@ def _reworded(error: ToolError, raised: BaseException, call: Call, runtime: Runt
         if not isinstance(message, str):
             raise TypeError(f"error_message returned {type(message).__name__}, not text")
     except Exception as failure:
-        what = f"error_message failed over a call of '{call.tool}'; the message stays as it is"
+        what = f"error_message failed for a call of '{call.tool}'; the message stays as it is"
         log_failure(what, failure, runtime.redaction)
         return error
     return ToolError(redacted(message, runtime.redaction), error.code, retry=error.retry, details=error.details)

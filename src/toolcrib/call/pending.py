@@ -96,7 +96,7 @@ class PendingCalls:
         if not await self.allows(pending, by):
             own = " Whoever made the call may not answer it." if pending.others_only and by == pending.principal else ""
             raise AnswerError(
-                f"'{by}' may not answer '{pending.id}'.{own} Let somebody answer whom the host allows to.", "foreign"
+                f"'{by}' may not answer '{pending.id}'.{own} Let somebody answer who is allowed to.", "foreign"
             )
         if (problem := self._problem(pending, answer)) is not None:
             raise AnswerError(f"'{pending.id}' waits for something else. {problem}", "invalid")
@@ -142,7 +142,7 @@ class PendingCalls:
             allowed = self.may_answer(pending, by)
             return (await allowed if isawaitable(allowed) else allowed) is True
         except Exception as error:
-            log_failure(f"Whether '{by}' may answer could not be decided; they may not", error, self.redaction)
+            log_failure(f"Whether '{by}' may answer could not be decided, so they may not", error, self.redaction)
             return False
 
     def _require_open(self, stored: StoredPending) -> None:

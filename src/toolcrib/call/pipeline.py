@@ -206,7 +206,7 @@ async def _decide(policy: Policy, arguments: CheckedArguments, runtime: Runtime)
     except ToolError:
         raise
     except Exception as error:
-        log_failure(f"The policy failed over '{spec.name}'", error, runtime.redaction)
+        log_failure(f"The policy failed for '{spec.name}'", error, runtime.redaction)
         return Decision("deny", message="the policy failed. The detail is in the log.")
     match answer:
         case Decision():
@@ -219,7 +219,7 @@ async def _decide(policy: Policy, arguments: CheckedArguments, runtime: Runtime)
             return Decision("deny", message=answer.reason)
         case _:
             pass
-    _log.error('The policy returned %s over \'%s\', not "allow", "deny" or "ask"', type(answer).__name__, spec.name)
+    _log.error('The policy returned %s for \'%s\', not "allow", "deny" or "ask"', type(answer).__name__, spec.name)
     return Decision("deny", message="the policy gave no decision. The detail is in the log.")
 
 

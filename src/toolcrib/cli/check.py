@@ -163,7 +163,9 @@ def _warnings(
         yield _at(settings, "There is no [[source]], so there are no tools.")
     for source in loaded:
         if not source.tools and not source.problems and not source.is_listed_at_start:
-            yield SettingsProblem(str(source.named.place), "No tool of this source is left.", source.named.line)
+            yield SettingsProblem(
+                str(source.named.place), "The filters of this source leave none of its tools.", source.named.line
+            )
     for number, rule in enumerate(settings.rules):
         matched = [spec for spec in specs if [*rules_for(spec, [rule])]]
         if not matched:
@@ -181,7 +183,7 @@ def _warnings(
             yield _at(settings, "This deadline matches no tool.", "deadline", number)
     for keys in _plain_secrets(settings.values.variables, ("variables",)):
         message = (
-            f"'{display_name(str(keys[-1]))}' is in clear here. Keep a secret elsewhere, and write '${{env:NAME}}'."
+            f"'{display_name(str(keys[-1]))}' is written out here. Keep a secret elsewhere, and write '${{env:NAME}}'."
         )
         yield _at(settings, message, *keys)
 

@@ -38,10 +38,9 @@ ORIGINALS = {
 """The root modules of the originals, and the dialects that replace them, or meet them."""
 
 _BESIDE = {
-    "autogen_agentchat": "It stays AutoGen's own, and so does the autogen_core below it, which knows nothing of ours.",
+    "autogen_agentchat": "It stays AutoGen's own, with the autogen_core that it needs.",
     "autogen_agentchat.agents.AssistantAgent": (
-        "It stays AutoGen's own. It takes a workbench of the dialect (workbench=StaticWorkbench([...])) and plain "
-        "functions (tools=[...]), but not yet the dialect's tools in tools=."
+        "It stays AutoGen's own. It takes tools (tools=[...]) and workbenches (workbench=...) of the dialect."
     ),
 }
 """What stays as it is beside a dialect, and what works there."""

@@ -160,5 +160,5 @@ def _lines(checked: _Checked) -> Iterator[str]:
     for problem in checked.problems:
         yield f"{source}: problem: {one_line(problem)}"
     for name, found in checked.tools.items():
-        yield f"{source}: {one_line(name)}{'' if found else ': nothing to say'}"
+        yield f"{source}: {one_line(name)}{'' if found else ': no findings'}"
         yield from (f"  {finding.level}: {one_line(finding.message)}" for finding in found)

@@ -36,7 +36,7 @@ _HTTP = "toolcrib:guest/http@1.0.0"
 _PROGRAM = "toolcrib:guest/program@1.0.0"
 _RUN = "wasi:cli/run@0.2."
 _REASONS = {
-    "wasm `unreachable` instruction executed": "it gave up (an instruction that is never to be reached)",
+    "wasm `unreachable` instruction executed": "it aborted (its instruction 'unreachable')",
     "call stack exhausted": "its calls were nested too deeply",
     "out of bounds memory access": "it reached outside its memory",
     "integer divide by zero": "it divided by zero",

@@ -35,7 +35,7 @@ _TABLE_ELEMENTS = 100_000
 _HIGH_STATUS = 126
 _STACK_BYTES = 512 * 1024
 _REASONS = {
-    wasmtime.TrapCode.UNREACHABLE: "it gave up (an instruction that is never to be reached)",
+    wasmtime.TrapCode.UNREACHABLE: "it aborted (its instruction 'unreachable')",
     wasmtime.TrapCode.STACK_OVERFLOW: "its calls were nested too deeply",
     wasmtime.TrapCode.MEMORY_OUT_OF_BOUNDS: "it reached outside its memory",
     wasmtime.TrapCode.INTEGER_DIVISION_BY_ZERO: "it divided by zero",

@@ -92,7 +92,9 @@ class _API:
         read = _part(request)
         try:
             if not is_handle(handle):
-                raise ToolError("There is no result under this handle: it is not one.", "unavailable")
+                raise ToolError(
+                    "This is not the handle of a result. A large result has one in its 'metadata'.", "unavailable"
+                )
             content = await bench.stored_result(handle)
         except ToolError as error:
             raise Refused(404, "Unknown result", error.message, code=error.code) from None

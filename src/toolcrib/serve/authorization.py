@@ -135,7 +135,9 @@ class _Pages:
         fields = await _fields(request)
         sent, expected = fields.get("token", ""), request.cookies.get(_COOKIE, "")
         if not expected or not hmac.compare_digest(sent.encode(), expected.encode()):
-            raise _Refused("Not saved", "This form is not of this browser. Open the address again.", 403)
+            raise _Refused(
+                "Not saved", "This form was opened in another browser, or has expired. Open the address again.", 403
+            )
         secret = fields.get("secret", "").strip()
         if not secret:
             raise _Refused("Not saved", "Nothing was entered. Go back, and try again.")
@@ -153,7 +155,9 @@ class _Pages:
         try:
             document = self._broker.client_document()
         except SetupError:
-            return problem(404, "Not found", "This program has no public address, so it describes itself to nobody.")
+            return problem(
+                404, "Not found", "This server has no client document, since it has no public https address."
+            )
         return JSONResponse(document, headers={"Cache-Control": "max-age=3600"})
 
     @property
@@ -176,7 +180,7 @@ class _Pages:
         except Exception as error:
             log_failure("Nobody could be identified at a browser", error, self._crib.redaction)
         if not isinstance(caller, Caller):
-            raise _Refused("Not logged in", "Nobody is known to be at this browser. Log in first.", 401)
+            raise _Refused("Not logged in", "This browser is not logged in here. Log in first.", 401)
         return caller
 
     def _words(self, found: "Authorization") -> tuple[str, str]:

@@ -116,7 +116,7 @@ class AccessKeys:
             raise SetupError("A key has at most 100 groups, each with a printable name of at most 200 characters.")
         now = self._clock()
         if expires_at is not None and expires_at <= now:
-            raise SetupError("A key expires in the future.")
+            raise SetupError("The expiry of a key must be in the future.")
         found = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
         text = f"toolcrib_{found}_{''.join(secrets.choice(_LETTERS) for _ in range(43))}"
         row: dict[str, Any] = {

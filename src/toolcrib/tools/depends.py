@@ -124,7 +124,7 @@ class Dependencies:
         """The value of *need*. Raises what its provider raises."""
         if need.how.scope not in self._scopes:
             if self._outer is None:
-                raise ToolcribError(f"Nothing here holds values for as long as a {need.how.scope}.")
+                raise ToolcribError(f"Values of this scope cannot be opened here: {need.how.scope}.")
             return await self._outer.value(need, context)
         key: Any = need.how.provider
         if self._variables is not None and _takes_caller(need.needs):
@@ -251,7 +251,7 @@ class Value:
         if not self._opened.done():
             self._task.cancel()
             if not (await asyncio.wait({self._task}, timeout=_PATIENCE_S))[0]:
-                _log.warning("The provider %r was cancelled and goes on opening all the same", self._provider)
+                _log.warning("The provider %r was cancelled and continues to open", self._provider)
             return
         await asyncio.wait({self._task})
         if not self._task.cancelled() and (error := self._task.exception()) is not None:

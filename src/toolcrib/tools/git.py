@@ -109,7 +109,7 @@ def commit_of(address: GitAddress) -> str:
 
 def _cache() -> Path:
     if sys.platform == "win32":
-        raise LoadError("Git addresses need POSIX: without it, what git takes up cannot be limited.")
+        raise LoadError("Git addresses need POSIX: without it, the memory and disk space of git cannot be limited.")
     if find_spec("platformdirs") is None:
         raise LoadError("Git addresses need the package 'platformdirs': pip install 'toolcrib[sandbox]'.")
     if shutil.which("git") is None:

@@ -230,7 +230,7 @@ class Session:
     def _problem(self, error: BaseException) -> LoadError:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        words = f" Its last words: {self._last_words.line}" if self._last_words.line else ""
+        words = f" It last wrote: {self._last_words.line}" if self._last_words.line else ""
         if isinstance(error, MCPError):
             if self._refusal is not None:
                 return NeedsLogin("it needs a login", *self._refusal)

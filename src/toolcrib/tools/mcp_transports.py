@@ -157,7 +157,7 @@ def _message(line: bytes) -> JSONRPCMessage | None:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         if line.strip():
-            _log.warning("A line of an MCP server is not a message, and is passed over: %.200r", line)
+            _log.warning("A line of an MCP server is not a message, and is skipped: %.200r", line)
         return None
 
 

@@ -134,7 +134,7 @@ class Rule:
     def problem(self, mismatches: Mapping[str, str]) -> str:
         """The sentence about *mismatches* of the rule."""
         first, *others = mismatches.values()
-        more = f" So it is with {len(others)} other tool{'s' * (len(others) > 1)}." if others else ""
+        more = f" The same holds for {len(others)} other tool{'s' * (len(others) > 1)}." if others else ""
         return f"({self.do}) can never match: {first}{more}"
 
     def _mismatch(self, spec: ToolSpec) -> str | None:
@@ -299,7 +299,7 @@ class GuardedRules:
         for label, rule in self._rules.named():
             if found := rule.mismatches(specs.values()):
                 problems.append(f"{label} {rule.problem(found)}")
-                denied = Decision("deny", label, "a rule over it can never match.")
+                denied = Decision("deny", label, "a rule about it can never match.")
                 withheld = dict.fromkeys(found, denied) | withheld
         self._withheld, self._known, self.problems = withheld, specs, tuple(problems)
         return self.problems

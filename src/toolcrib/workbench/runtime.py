@@ -110,7 +110,7 @@ class CribRuntime(Startable):
         self._unavailable: dict[int, LoadProblem] = {}
         self.lifespan = self.new_lifespan(self._is_in_use, self._source_changed, self._ended)
         weakly = weakref.WeakMethod(self._invalidate)
-        self._end_listening = self.registry.on_change(lambda: (method := weakly()) and method())
+        self.registry.on_change(lambda: (method := weakly()) and method())
 
     # For workbenches
 
@@ -295,7 +295,7 @@ class CribRuntime(Startable):
             if (flush := getattr(recorder, "flush", None)) is not None:
                 await flush()
         except Exception as error:
-            log_failure("A recorder could not write what it still had", error, self.redaction)
+            log_failure("A recorder could not write its last records", error, self.redaction)
 
     def own(self, store: Any) -> None:
         """Close *store* with the crib, if it is one: it was made for it."""

@@ -97,7 +97,9 @@ class SharedIndex:
         made: Any = await in_thread(lambda: embed(texts))
         vectors: Sequence[Sequence[float]] = await made if isawaitable(made) else made
         if len(vectors) != len(texts) or not all(math.isfinite(number) for vector in vectors for number in vector):
-            raise SetupError(f"embed returned {len(vectors)} vectors for {len(texts)} texts, or numbers that are none.")
+            raise SetupError(
+                f"embed returned {len(vectors)} vectors for {len(texts)} texts, or numbers that are not finite."
+            )
         return vectors
 
 

@@ -28,7 +28,7 @@ _log = logging.getLogger("toolcrib")
 class Sources:
     """The *sources* of a crib: their tools are put into *registry*, and follow their changes.
 
-    What cannot be loaded, and a change that cannot be made, is in *problems*; the tools stay what they were then.
+    What cannot be loaded, and a change that cannot be made, is in *problems*; the tools stay as they were then.
     *replaced* is called with the tools that a change has taken out. They are held to the file *lock*.
     """
 
@@ -118,7 +118,7 @@ class Sources:
             except Exception as error:
                 reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
                 problems.append(LoadProblem(entry.name, reason))
-                _log.warning("The tools of %s stay what they were: %s", entry.name, reason)
+                _log.warning("The tools of %s stay as they were: %s", entry.name, reason)
             for problem in entry.problems:
                 if problem in self._problems:
                     self._problems.remove(problem)

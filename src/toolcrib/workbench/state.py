@@ -84,7 +84,7 @@ def states_in(state: Any) -> Mapping[str, Any]:
             "Toolcrib that saved it."
         )
     if foreign := [key for key in state if key not in ("version", "sources")]:
-        raise SetupError(f"A saved state has a version and sources, and nothing like '{str(foreign[0])[:100]}'.")
+        raise SetupError(f"A saved state has a version and sources only, not '{str(foreign[0])[:100]}'.")
     sources = state.get("sources")
     if not isinstance(sources, Mapping):
         raise SetupError("The sources of a saved state are a mapping from their names to their states.")
@@ -120,4 +120,4 @@ async def _restore(life: SourceLife, state: Any) -> None:
         if state is not None:
             await life.on_loop(partial(life.source.load_state, state))
     except Exception:
-        _log.exception("The source %s could not be given its earlier state back", life.name)
+        _log.exception("The earlier state of the source %s could not be restored", life.name)

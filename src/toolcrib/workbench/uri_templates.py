@@ -86,6 +86,6 @@ class URITemplate:
 
 def _unreadable(text: str) -> DefinitionError:
     return DefinitionError(
-        f"'{text[:200]}' is not a URI template that is understood. Write each variable once, as {{name}}, as {{+name}} "
+        f"'{text[:200]}' is not a URI template that can be read. Write each variable once, as {{name}}, as {{+name}} "
         "for a value with slashes, or as {?a,b} at the end for a query."
     )

@@ -223,7 +223,7 @@ async def test_githubs_answer_is_read_as_a_form_too(answers: Answers) -> None:
         (httpx2.Response(400, json={"error": "invalid_grant"}), "'google' refused: invalid_grant."),
         (httpx2.Response(401, text="no"), "'google' refused: status 401."),
         (httpx2.Response(503), "'google' failed with status 503."),
-        (httpx2.Response(200, text="<html>"), "'google' did not answer as OAuth 2.0 says."),
+        (httpx2.Response(200, text="<html>"), "'google' sent an answer that is not valid OAuth 2.0."),
     ],
 )
 async def test_an_answer_that_gives_no_token_is_an_error(answers: Answers, answer: httpx2.Response, error: str) -> None:

@@ -222,7 +222,7 @@ def test_what_cannot_work_is_left_out_with_the_reason_and_the_rest_works(write: 
         "/m": "it is not an object",
         "/n": 'private_hosts = ["10.0.0.1"]',
         "/o": "not the address of a server",
-        "/p/../q": "its path has parts",
+        "/p/../q": "its path has '.' or '..'",
         "/u": "not the address of a server",
         "/v": "not",
         "q": "does not begin with '/'",

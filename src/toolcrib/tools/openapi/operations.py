@@ -73,7 +73,7 @@ def read_operations(
             except Unusable as error:
                 problems.append((f"{method} {path}", str(error)))
             except MALFORMED as error:
-                problems.append((f"{method} {path}", f"it is not as OpenAPI has it ({type(error).__name__})"))
+                problems.append((f"{method} {path}", f"it does not follow OpenAPI ({type(error).__name__})"))
     return named(found), problems
 
 
@@ -100,7 +100,7 @@ def _read(
     # What follows a '#' tells operations apart, and is never sent.
     plain, _, query = path.partition("#")[0].partition("?")
     if not path.isprintable() or "\\" in path or any(part in (".", "..") for part in plain.split("/")):
-        raise Unusable("its path has parts that no path has")
+        raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printed")
     written = operation.get("operationId")
     is_named = isinstance(written, str) and NAMELESS.sub("_", written).strip("_") != ""
     wanted = (

@@ -158,7 +158,7 @@ class OpenAPISource(Source):
                 )
                 unusable.append((operation.label, why))
             except MALFORMED as error:
-                unusable.append((operation.label, f"it is not as OpenAPI has it ({type(error).__name__})"))
+                unusable.append((operation.label, f"it does not follow OpenAPI ({type(error).__name__})"))
         problems = [LoadProblem(self.address, f"{label} is left out: {why.rstrip('.')}.") for label, why in unusable]
         if not tools:
             reasons = "\n".join(str(problem) for problem in problems[:20])
