@@ -26,7 +26,7 @@ from toolcrib import Caller, SetupError
 from toolcrib.serve import Authentication, AuthenticationError, Authenticator
 from toolcrib.serve import tokens as module
 from toolcrib.serve.authentication import configured_identify
-from toolcrib.serve.callers import CALLER, local_caller
+from toolcrib.serve.callers import CALLER
 from toolcrib.serve.keys import AccessKeys
 from toolcrib.serve.tokens import AccessTokens
 from toolcrib.store import Store
@@ -46,6 +46,7 @@ class Issuer:
         self.keys: list[dict[str, Any]] = [key.as_dict(private=False) for key in (RSA, EC, OKP)]
         self.asked = 0
         self.is_down = False
+        self.fails = ""  # the path that is not answered well
         self.named: str | None = None
         issuer = self
 
@@ -53,7 +54,8 @@ class Issuer:
             def do_GET(self) -> None:
                 found: Any = {"/.well-known/openid-configuration": issuer.metadata(), "/jwks": {"keys": issuer.keys}}
                 issuer.asked += self.path == "/jwks"
-                self.send_response(500 if issuer.is_down else 200 if self.path in found else 404)
+                is_down = issuer.is_down or self.path == issuer.fails
+                self.send_response(500 if is_down else 200 if self.path in found else 404)
                 self.end_headers()
                 self.wfile.write(json.dumps(found.get(self.path)).encode())
 
@@ -103,13 +105,16 @@ def part(value: Any) -> str:
 
 
 async def test_a_token_is_read_as_its_subject_with_the_groups_and_claims_that_are_asked_for(issuer: Issuer) -> None:
-    tokens = accepting(issuer, groups_claim="realm_access.roles", claims=["org", "sure", "scope", "deep.level", "none"])
+    tokens = accepting(
+        issuer, groups_claim="realm_access.roles", claims=["org", "sure", "scope", "deep.level", "a.b", "none"]
+    )
     more = {
         "realm_access": {"roles": ["staff", "admins", {"no": "text"}]},
         "org": "acme",
         "sure": True,
         "scope": "read write",
         "deep": {"level": 3},
+        "a.b": "a name with a dot",
         "jti": "differs",
         "email": "a@b.example",
     }
@@ -117,7 +122,10 @@ async def test_a_token_is_read_as_its_subject_with_the_groups_and_claims_that_ar
         f"{issuer.url}|alice",
         groups=frozenset({"staff", "admins"}),
         claims=frozenset(
-            {("org", "acme"), ("sure", "true"), ("scope", "read"), ("scope", "write"), ("deep.level", "3")}
+            {
+                *{("org", "acme"), ("sure", "true"), ("scope", "read"), ("scope", "write"), ("deep.level", "3")},
+                ("a.b", "a name with a dot"),
+            }
         ),
     )
     for key in (RSA, EC, OKP):
@@ -130,8 +138,11 @@ async def test_a_token_is_read_as_its_subject_with_the_groups_and_claims_that_ar
         {"header": {"typ": "JWT"}},
         {"header": {"typ": None}},
         {"exp": int(time.time()) - 10},  # clocks differ a little
+        {"sub": "a"},
+        {"sub": "x" * 255},
     ):
-        assert (await tokens.caller(issuer.token(**right))).principal == f"{issuer.url}|alice"
+        subject = right.get("sub", "alice")
+        assert (await tokens.caller(issuer.token(**right))).principal == f"{issuer.url}|{subject}"
     assert issuer.asked == 1
 
 
@@ -155,7 +166,7 @@ async def test_tokens_that_are_not_for_here_or_not_of_the_issuer_are_refused(
             {"cnf": {"jkt": "bound to a key"}},
             *({name: "x"} for name in ("nonce", "at_hash", "events")),
             *({"header": {"typ": typ}} for typ in ("logout+jwt", "dpop+jwt", "secevent+jwt", "")),
-            *({"header": {"kid": kid}} for kid in ("rsa", "okp", "unknown", "", "../ec")),
+            *({"header": {"kid": kid}} for kid in ("rsa", "okp", "unknown", "", "../ec", None)),
             {"key": own},
             {"key": own, "header": {"jwk": own.as_dict(private=False), "jku": "https://evil.example/jwks"}},
         )
@@ -197,20 +208,27 @@ async def test_tokens_that_are_not_for_here_or_not_of_the_issuer_are_refused(
     assert signature not in caplog.text
 
 
-async def test_a_key_of_the_issuer_that_is_not_for_signatures_is_not_used(issuer: Issuer) -> None:
+@pytest.mark.filterwarnings("ignore:Key size should be")
+async def test_a_key_of_the_issuer_that_is_not_for_signatures_or_too_short_is_not_used(
+    issuer: Issuer, caplog: pytest.LogCaptureFixture
+) -> None:
+    weak = RSAKey.generate_key(1536, {"kid": "rsa", "alg": "RS256"})
     issuer.keys = [
         {**RSA.as_dict(private=False), "use": "enc"},
-        {**RSA.as_dict(private=False), "kid": "weak", "n": RSA.as_dict(private=False)["n"][:170]},
+        weak.as_dict(private=False),
         {"kty": "oct", "kid": "oct", "k": base64.urlsafe_b64encode(b"0123456789abcdef0123456789abcdef").decode()},
         {"kty": "EC", "kid": "broken"},
         EC.as_dict(private=False),
     ]
     tokens = accepting(issuer)
     assert await refusal(tokens, issuer.token(key=RSA)) == 401
+    assert await refusal(tokens, issuer.token(key=weak)) == 401
+    assert "A key of the issuer cannot be used: " in caplog.text
     secret = OctKey.import_key("0123456789abcdef0123456789abcdef", {"kid": "oct"})
     assert await refusal(tokens, issuer.token(key=secret)) == 401
     # The only one that is left is also found by tokens that name none.
     assert (await tokens.caller(issuer.token(header={"kid": None}))).principal.endswith("|alice")
+    assert await refusal(tokens, issuer.token(header={"kid": "other"})) == 401
 
 
 async def test_keys_turn_over_and_are_not_fetched_for_every_name(
@@ -234,18 +252,22 @@ async def test_a_key_that_the_issuer_withdraws_ends_when_the_keys_are_fetched_ag
 ) -> None:
     tokens = accepting(issuer)
     await tokens.caller(issuer.token())
-    issuer.keys = [NEW.as_dict(private=False)]
     monkeypatch.setattr(module, "_FRESH_S", 0.0)
     monkeypatch.setattr(module, "_PAUSE_S", 0.0)
+    # The first goes while the second is still asked for, so that the second goes by a fetch of its own.
+    for key, left in ((EC, [RSA, OKP]), (RSA, [OKP])):
+        issuer.keys = [each.as_dict(private=False) for each in left]
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    await tokens.caller(issuer.token(key=key))
+                except AuthenticationError as refused:
+                    assert refused.status == 401
+                    break
+                await asyncio.sleep(0.01)
     async with asyncio.timeout(60):
-        while True:
-            try:
-                await tokens.caller(issuer.token())
-            except AuthenticationError as refused:
-                assert refused.status == 401
-                break
+        while tokens._refreshing:
             await asyncio.sleep(0.01)
-    await asyncio.gather(*tokens._refreshing)
 
 
 async def test_without_the_issuer_known_keys_hold_for_a_while_and_nobody_new_is_let_in(
@@ -256,7 +278,11 @@ async def test_without_the_issuer_known_keys_hold_for_a_while_and_nobody_new_is_
     tokens = accepting(issuer)
     assert await refusal(tokens, issuer.token()) == 503
     assert f"The keys of the issuer {issuer.url} could not be fetched" in caplog.text
+    assert "it has no metadata (RFC 8414)" in caplog.text
     issuer.is_down = False
+    issuer.fails = "/jwks"  # whatever its body is
+    assert await refusal(tokens, issuer.token()) == 503
+    issuer.fails = ""
     await tokens.caller(issuer.token())
     issuer.is_down = True
     monkeypatch.setattr(module, "_FRESH_S", 0.0)
@@ -406,8 +432,3 @@ scopes = ["tools"]
         with pytest.raises(AuthenticationError):
             await identify({"authorization": f"Bearer {wrong}"})
     store.close()
-    assert configured_identify(read_settings(None, {}), None) is local_caller
-    for line in ('audience = "x"', 'scopes = ["tools"]'):
-        (tmp_path / "toolcrib.toml").write_text(f"[server]\n{line}\n")
-        with pytest.raises(SetupError, match="are of the tokens of an 'issuer', which is not set"):
-            configured_identify(read_settings(tmp_path / "toolcrib.toml", {}), None)

@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -224,6 +225,7 @@ async def test_what_cannot_be_a_call_is_a_problem_that_names_the_way_out() -> No
             answer = await api.request(method, path)
             assert (answer.status_code, sorted(answer.headers["allow"].split(", "))) == (405, allowed.split(", "))
             assert conforms(answer, "Problem", document)
+        assert len((await api.get(f"/{'x' * 300}")).json()["detail"]) == 200
         for path in ("/api", "/api/", "/api/tools/", "/api/tools//call", "/api/tools/add/", "/other"):
             answer = await api.get(path)
             assert (answer.status_code, answer.headers["content-type"]) == (404, "application/problem+json"), path
@@ -366,6 +368,15 @@ async def test_who_calls_is_who_answers_and_sees_what_they_may() -> None:
         assert (await api.post("/api/pending/x/answer", content=b"{}")).status_code == 415
 
 
+async def test_an_answer_that_comes_too_late_is_refused() -> None:
+    now = [datetime(2026, 1, 31, tzinfo=UTC)]
+    async with client(policy=lambda *_: Ask("Sure?"), clock=lambda: now[0], pending_s=60) as api:
+        waiting = (await call(api, "drop", {"name": "x"})).json()["pending"]
+        now[0] += timedelta(seconds=61)
+        sent = await api.post(f"/api/pending/{waiting['id']}/answer", json={"kind": "approve"})
+    assert (sent.status_code, sent.json()["reason"]) == (410, "expired")
+
+
 async def test_what_one_waits_for_is_nobody_elses_unless_the_host_says_so() -> None:
     async with client(policy=lambda spec, arguments, caller: Ask("Sure?")) as api:
         waiting = (await call(api, "drop", {"name": "x"})).json()["pending"]
@@ -404,6 +415,7 @@ async def test_a_large_result_is_read_whole_and_in_parts_by_its_caller_alone() -
         assert await part("by=items&offset=2&limit=2") == items
         assert (await part("pointer=/7/row"))["text"] == "7"
         assert (await part("by=characters&limit=9"))["text"] == '[{"row":0'
+        assert (await part("by=items&offset=0&limit=1"))["text"] == '[{"row":0}]'
         assert (await part("offset=999999999999999"))["text"] == "[]"
         refused = "by=words offset=-1 offset=1000000000000000 offset=x limit=0 limit= pointer=/x pointer=x size=1"
         for query in refused.split():
@@ -411,6 +423,23 @@ async def test_a_large_result_is_read_whole_and_in_parts_by_its_caller_alone() -
             assert (answer.status_code, conforms(answer, "Problem", document)) == (422, True), query
         for path, user in [(url, "bob"), ("/api/results/result_x", "ada"), ("/api/results/a%2Fb", "ada")]:
             assert (await api.get(path, headers={"user": user})).status_code == 404
+
+
+async def test_a_part_of_a_result_is_bounded_and_says_how_to_read_on() -> None:
+    @tool
+    def long() -> list[str]:
+        """Long texts."""
+        return ["x" * 300_000, "y"]
+
+    async with client(long, max_result_chars=1000) as api:
+        document = (await api.get("/api/openapi.json")).json()
+        url = f"/api/results/{(await call(api, 'long')).json()['metadata']['handle']}"
+        by_item = await api.get(f"{url}?by=items")
+        assert conforms(by_item, "StoredResult", document)
+        assert "rest" in by_item.json()
+        assert "rest" not in (await api.get(f"{url}?by=items&offset=1")).json()
+        by_character = (await api.get(f"{url}?pointer=/0&by=characters&limit=300000")).json()
+        assert (by_character["end"], len(by_character["text"])) == (262_144, 262_144)
 
 
 async def test_who_is_not_identified_gets_nothing() -> None:

@@ -20,6 +20,7 @@ def test_parameters_in_a_path_are_required_and_others_are_not() -> None:
             for one in operation.get("parameters", ()):
                 found.setdefault(path, []).append((one["name"], one.get("required", False)))
                 assert not takes(one["schema"], "") or one["name"] == "pointer"
+                assert takes(one["schema"], "a") or one["name"] in ("by", "offset", "limit")
     assert found == {
         "/api/tools/{name}": [("name", True)],
         "/api/tools/{name}/call": [("name", True)],

@@ -133,7 +133,9 @@ async def test_a_call_that_runs_when_serving_stops_may_end() -> None:
     assert waits.ended == ["done"]
 
 
-async def test_calls_that_do_not_end_are_cancelled_and_their_clients_get_an_answer() -> None:
+async def test_calls_that_do_not_end_are_cancelled_and_their_clients_get_an_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     waits = Waits()
     async with served(waits.tool, grace_s=0.1) as (api, serving):
         running = [wait_for(api) for _ in range(5)]
@@ -150,6 +152,7 @@ async def test_calls_that_do_not_end_are_cancelled_and_their_clients_get_an_answ
         answers = await asyncio.gather(*running)
         events.close()
     assert waits.ended == ["cancelled"] * 7
+    assert "calls did not end within 0.1 s, and are cancelled" in caplog.text
     assert {(one.status_code, one.json()["code"]) for one in answers} == {(503, "cancelled")}
 
 
@@ -201,12 +204,13 @@ async def test_it_is_mounted_in_one_line(host_class: Any, path: str) -> None:
         assert (await api.get("/api/tools", headers={"Host": "evil.example"})).status_code == 421
     for mode in ("legacy", "2026-07-28"):
         async with Client(f"{at}/mcp", mode=mode) as client:
+            assert mode != "legacy" or client.server_info.name == "toolcrib"
             assert (await client.call_tool("add", {"a": 1, "b": 2})).structured_content == {"result": 3}
     web.should_exit = True
     await serving
 
 
-async def test_a_host_may_run_its_life_and_add_routes() -> None:
+async def test_a_host_may_run_its_life_and_add_routes(caplog: pytest.LogCaptureFixture) -> None:
     async def extra(request: Request) -> JSONResponse:
         return JSONResponse({"extra": request.path_params["what"]})
 
@@ -225,6 +229,37 @@ async def test_a_host_may_run_its_life_and_add_routes() -> None:
     async with httpx2.AsyncClient(transport=transport, base_url="https://crib.example/crib") as api:
         assert (await api.get("/readyz")).status_code == 503
         assert (await api.get("/api/tools")).status_code == 503
+    # The calls had ended, and nobody has tried to start it again.
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+async def test_a_failure_of_the_server_is_a_problem_without_its_text() -> None:
+    async def broken(_: Request) -> JSONResponse:
+        raise RuntimeError("password 1234")
+
+    app = asgi_app(Crib([add]), routes=[Route("/broken", broken)])
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    async with app.lifespan(), httpx2.AsyncClient(transport=transport, base_url="http://localhost") as api:
+        answer = await api.get("/broken")
+    assert (answer.status_code, answer.json()) == (
+        500,
+        {
+            "type": "about:blank",
+            "title": "Internal Server Error",
+            "status": 500,
+            "detail": "The server failed. The detail is in its log.",
+        },
+    )
+
+
+async def test_it_is_called_toolcrib_unless_it_is_given_another_name() -> None:
+    async with served(add) as (api, _), Client(f"{api.base_url}/mcp", mode="legacy") as client:
+        assert client.server_info.name == "toolcrib"
+    async with (
+        served(add, name="mine", version="7") as (api, _),
+        Client(f"{api.base_url}/mcp", mode="legacy") as client,
+    ):
+        assert (client.server_info.name, client.server_info.version) == ("mine", "7")
 
 
 async def test_why_a_crib_cannot_start_is_shown_to_no_client_and_it_is_tried_again(
@@ -242,7 +277,10 @@ async def test_why_a_crib_cannot_start_is_shown_to_no_client_and_it_is_tried_aga
 
     app = asgi_app(Crib([source := Slow()]))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as api:
-        assert (await api.get("/livez")).status_code == 200
+        assert (await api.get("/livez")).json() == {"status": "alive"}
+        assert not caplog.records  # for that, nothing is started
+        answer = await api.get("/readyz")
+        assert (answer.status_code, answer.json()["status"]) == (503, "not ready")
         answer = await api.get("/api/tools")
         assert (answer.status_code, "1234" in answer.text) == (503, False)
         assert "The application could not be started" in caplog.text

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from starlette.types import Receive, Scope, Send
 
 from toolcrib import Caller, Context, Crib, StatefulTool, tool
-from toolcrib.serve import Authentication, Authenticator, serve_http, throttle
+from toolcrib.serve import Authentication, AuthenticationError, Authenticator, serve_http, throttle
 from toolcrib.serve import authentication as module
 from toolcrib.serve.callers import CALLER
 from toolcrib.serve.keys import AccessKeys
@@ -146,7 +146,8 @@ async def test_whoever_has_no_key_that_is_valid_is_refused_without_a_word_of_it(
                 "Bearer \xfc",
             )
         ),
-        (f"Bearer {'a' * 20_000}", "invalid_request", "A key or token has at most 16384 characters."),
+        (f"Bearer {'a' * 16_384}", "invalid_token", refused),
+        (f"Bearer {'a' * 16_385}", "invalid_request", "A key or token has at most 16384 characters."),
     ]
     for written, error, detail in cases:
         headers = {} if written is None else {"Authorization": written.encode("latin-1")}
@@ -163,8 +164,10 @@ async def test_whoever_has_no_key_that_is_valid_is_refused_without_a_word_of_it(
             if error is not None:
                 challenge += f', error="{error}", error_description="{detail.replace(chr(34), chr(39))}"'
             assert answer.headers["www-authenticate"] == challenge
+        assert f"A request was refused: {detail}" in caplog.text
     assert (await door.post("tools/list", key)).status_code == 200
     assert not [secret for secret in (key, other, key[30:]) if secret in caplog.text]
+    assert repr(Authenticator(door.keys)) == "<Authenticator of keys, 0 issuers>"
     assert made.id  # of the key, an id may be shown
 
 
@@ -172,7 +175,7 @@ async def test_a_header_that_says_who_calls_is_there_once(door: Door) -> None:
     alice, _ = await door.keys.add("alice")
     bob, _ = await door.keys.add("bob")
 
-    def send(*headers: tuple[str, str]) -> tuple[int, str]:
+    def send(*headers: tuple[str, str], status: int = 400) -> str:
         connection = http.client.HTTPConnection(urlsplit(door.url).netloc, timeout=60)
         connection.putrequest("POST", "/mcp")
         for name, value in headers:
@@ -182,7 +185,9 @@ async def test_a_header_that_says_who_calls_is_there_once(door: Door) -> None:
         answer = connection.getresponse()
         text = answer.read().decode()
         connection.close()
-        return answer.status, text
+        assert answer.status == status
+        assert status != 400 or json.loads(text)["title"] == "Bad request"
+        return text
 
     own = ("Authorization", f"Bearer {alice}")
     for first, second in [
@@ -190,13 +195,11 @@ async def test_a_header_that_says_who_calls_is_there_once(door: Door) -> None:
         (("Toolcrib-Thread", "a"), ("toolcrib-thread", "b")),
         (("Mcp-Session-Id", "a"), ("MCP-SESSION-ID", "a")),
     ]:
-        status, text = await asyncio.to_thread(send, *([] if first is own else [own]), first, second)
-        assert (status, "more than once" in text) == (400, True)
-    status, _ = await asyncio.to_thread(send, ("Authorization", "Bearer " + "a" * 60_000))
-    assert status == 401
+        assert "more than once" in await asyncio.to_thread(send, *([] if first is own else [own]), first, second)
+    await asyncio.to_thread(send, ("Authorization", "Bearer " + "a" * 60_000), status=401)
     for thread in ("x" * 129, "caf\xe9", "a\tb"):
-        status, text = await asyncio.to_thread(send, own, ("Toolcrib-Thread", thread))
-        assert (status, "A thread is named by" in text) == (400, True)
+        assert "A thread is named by" in await asyncio.to_thread(send, own, ("Toolcrib-Thread", thread))
+    assert (await door.value("who", alice, headers={"Toolcrib-Thread": "x" * 128}))[1] == "x" * 128
 
 
 async def test_the_thread_is_the_session_else_the_header_and_of_one_principal(door: Door) -> None:
@@ -336,3 +339,74 @@ async def test_what_is_open_to_everybody_and_what_the_application_gets(tmp_path:
     assert sent == [{"type": "websocket.close", "code": 1008}]
     public = [("http", path, None) for path in ("/livez", "/readyz", "/auth/callback", "/auth/secret")]
     assert seen == [*public, ("http", "/api/tools", Caller("ada")), ("lifespan", None, None)]
+
+
+class Answer:
+    """An answer in three messages, of which each is sent as it is told, and what arrives of it."""
+
+    def __init__(self) -> None:
+        self.sees: Any = Caller("ada")
+        self.asked = 0
+        self.sent: list[dict[str, Any]] = []
+        self.before: dict[str, Any] = {}
+        """What `identify` returns or raises from that message on."""
+
+    async def _app(self, _scope: Scope, _receive: Receive, send: Send) -> None:
+        for message in (
+            {"type": "http.response.start", "status": 200, "headers": []},
+            {"type": "http.response.body", "body": b"one", "more_body": True},
+            {"type": "http.response.body", "body": b"two"},
+        ):
+            name = message["type"] if message["type"].endswith("start") else message["body"].decode()
+            self.sees = self.before.get(name, self.sees)
+            await send(message)
+
+    def _identify(self, headers: Mapping[str, str]) -> Caller:
+        self.asked += 1
+        if isinstance(self.sees, Exception):
+            raise self.sees
+        return self.sees
+
+    async def make(self) -> list[Any]:
+        """The statuses and texts that arrive."""
+
+        async def receive() -> Any:
+            return {"type": "http.request"}
+
+        async def send(message: Any) -> None:
+            self.sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "scheme": "http", "path": "/x", "headers": []}
+        await Authentication(self._app, self._identify)(scope, receive, send)
+        return [one.get("status") or one["body"] for one in self.sent]
+
+
+OUT = {"type": "http.response.body", "body": b"", "more_body": False}
+
+
+@pytest.mark.parametrize("name", ["http.response.start", "one", "two"])
+@pytest.mark.parametrize("now", [AuthenticationError("Gone."), Caller("bob"), KeyError("gone")], ids=repr)
+async def test_a_long_answer_ends_as_soon_as_its_caller_is_not_let_in_any_more(
+    now: Any, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(module, "_AGAIN_S", -1.0)
+    answer = Answer()
+    answer.before[name] = now
+    arrived = await answer.make()
+    assert arrived == {"http.response.start": [401, b""], "one": [200, b""], "two": [200, b"one", b""]}[name]
+    assert answer.sent[-1] == OUT
+    assert caplog.text.count("An answer was ended, since its caller is not let in any more") == 1
+
+
+async def test_a_long_answer_goes_on_where_its_caller_is_the_same_or_nobody_can_be_identified_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    answer = Answer()
+    answer.before["one"] = AuthenticationError("Gone.")
+    assert (await answer.make(), answer.asked) == ([200, b"one", b"two"], 1)  # not asked again so soon
+    monkeypatch.setattr(module, "_AGAIN_S", -1.0)
+    answer = Answer()
+    answer.before["one"] = AuthenticationError("Try again later.", None, status=503)
+    assert (await answer.make(), answer.asked) == ([200, b"one", b"two"], 4)
+    assert answer.sent[-1] == {"type": "http.response.body", "body": b"two"}

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -21,7 +22,9 @@ from starlette.routing import Route
 from toolcrib import Caller, Context, Crib, Pending, Secret, ToolAuth, tool
 from toolcrib.auth import Client, CredentialBroker, Provider
 from toolcrib.core import Credential
-from toolcrib.serve import callback_app, serve_http
+from toolcrib.serve import Authenticator, asgi_app, callback_app, serve_http
+from toolcrib.serve.keys import AccessKeys
+from toolcrib.store import Store
 
 ADA, BOB = Caller("ada"), Caller("bob")
 CODE = "code-of-the-provider"
@@ -47,6 +50,16 @@ def shop(context: Context) -> int:
 @tool(auth=ToolAuth("example", "basic"))
 def login(context: Context) -> str:
     return context.credentials["example"].secret.partition(":")[0]
+
+
+@tool(auth=ToolAuth("example", "keypair"))
+def pair(context: Context) -> str:
+    return context.credentials["example"].secret.partition(":")[0]
+
+
+@tool(auth=ToolAuth("example", "token"))
+def key(context: Context) -> int:
+    return len(context.credentials["example"].secret)
 
 
 @tool(auth=Secret(EVIL))
@@ -129,6 +142,8 @@ async def site(mount: Mount = callback_app, path: str = "", secret: str = "a sec
                 "checked": date(2026, 1, 1),
                 "oauth2": {"authorize_url": "https://provider.example/authorize", "token_url": f"{provider}/token"},
                 "basic": {},
+                "keypair": {},
+                "token": {},
             }
         )
         broker = CredentialBroker(
@@ -139,7 +154,7 @@ async def site(mount: Mount = callback_app, path: str = "", secret: str = "a sec
             allow=["127.0.0.1"],
             clock=lambda: now[0],
         )
-        async with Crib([read, shop, login, evil], broker=broker) as crib, serving(mount(crib), port) as url:
+        async with Crib([read, shop, login, pair, key, evil], broker=broker) as crib, serving(mount(crib), port) as url:
             made = Site(crib, url, now, exchanged)
             async with made.browser:
                 yield made
@@ -357,6 +372,25 @@ async def test_a_user_name_needs_its_password() -> None:
         assert await ran(made, "login") == "ada"
 
 
+async def test_each_kind_of_secret_is_asked_for_in_its_words() -> None:
+    async with site() as made:
+        for name, words, label, secret, value in [
+            ("shop", "Tools need the secret SHOP_KEY.", "SHOP_KEY", "hush-hush", 9),
+            ("login", "Tools need your user name and password for ", "user:password", "ada:hush", "ada"),
+            ("pair", "Tools need your key and its secret for ", "key:secret", "my-key:hush-hush", "my-key"),
+            ("key", "Tools need your key for ", "Key", "hush-hush", 9),
+        ]:
+            url = (await made.ask(name)).url or ""
+            page = await made.browser.get(url)
+            shown = require_safe(page, 200)
+            assert (words in shown, f"{label} \n" in shown) == (True, True)
+            token = re.findall(r'name="token" value="([^"]+)"', page.text)[0]
+            if label == "key:secret":
+                require_safe(await made.browser.post(url, data={"token": token, "secret": "only-a-key"}), 400)
+            require_safe(await made.browser.post(url, data={"token": token, "secret": secret}), 200)
+            assert await ran(made, name) == value
+
+
 async def test_what_is_shown_is_text_whatever_it_is() -> None:
     async with site() as made:
         for name in ("evil", "login"):
@@ -483,6 +517,18 @@ async def test_the_server_lets_nobody_complete_what_another_of_its_callers_has_b
                 require_safe(await browser.post(asked.url or "", data={"secret": "of-bob"}), 403)
     serving.cancel()
     await asyncio.wait([serving])
+
+
+async def test_a_browser_sends_no_key_to_a_server_that_needs_one(tmp_path: Path) -> None:
+    store = Store(tmp_path / "store.db")
+    crib = Crib([shop], broker=CredentialBroker(catalogue={}))
+    app = asgi_app(crib, Authenticator(AccessKeys(store)), base_url="http://127.0.0.1")
+    async with app.lifespan():
+        asked = (await crib.workbench(ADA).call("shop")).pending
+        assert asked is not None
+        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://127.0.0.1") as browser:
+            require_safe(await browser.get(asked.url or ""), 200)
+    store.close()
 
 
 async def test_the_server_has_no_pages_for_a_broker_that_has_its_own() -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -96,7 +96,9 @@ async def test_one_caller_has_one_workbench_behind_both_doors() -> None:
 
 @pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
-async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(mode: str) -> None:
+async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(
+    mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
     def nobody(_: Mapping[str, str]) -> Caller:
         raise LookupError
 
@@ -115,6 +117,7 @@ async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(mode: 
         for request in requests:
             with pytest.raises(MCPError, match="could not be identified"):
                 await request()
+    assert "A request could not be identified" in caplog.text
 
 
 def _stops(each: object) -> bool:
@@ -161,6 +164,38 @@ async def test_many_threads_of_one_principal_take_nothing_from_others() -> None:
         assert [await count("alice", 100), await count("alice", 0), await count("bob", 0)] == [2, 1, 2]
 
 
+async def test_a_thousand_callers_are_kept() -> None:
+    async with Crib([who]) as crib:
+        callers = Callers(crib, lambda headers: Caller(headers["name"]))
+        for name in range(1001):
+            await callers.workbench({"name": str(name)})
+            assert len(list(callers)) == min(name + 1, 1000)
+
+
+async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("toolcrib.serve.callers._MOST", 4)
+    monkeypatch.setattr("toolcrib.serve.callers._MOST_OF_ONE", 3)
+    async with Crib([Counter]) as crib:
+        callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers.get("thread", "default")))
+
+        async def count(name: str, thread: str = "default") -> object:
+            return (await (await callers.workbench({"name": name, "thread": thread})).call("increment")).value
+
+        assert [await count("alice", thread) for thread in "abca"] == [1, 1, 1, 2]
+        assert [await count(name) for name in ("bob", "carol", "dave")] == [1, 1, 1]  # b and c were quiet for longest
+        assert [await count("alice", thread) for thread in "abcd"] == [3, 1, 1, 1]
+        assert [(bench.caller.principal, bench.caller.thread) for bench in callers] == [
+            ("dave", "default"),
+            *(("alice", thread) for thread in "bcd"),
+        ]
+        assert set(callers._of_principals) == {"alice", "dave"}
+        async with asyncio.timeout(60):
+            while callers._stopping:
+                await asyncio.sleep(0.01)
+
+
 async def test_more_callers_than_are_kept_may_come_while_the_tools_start(monkeypatch: pytest.MonkeyPatch) -> None:
     class Slow(Source):
         async def start(self) -> None:
@@ -179,6 +214,22 @@ async def test_more_callers_than_are_kept_may_come_while_the_tools_start(monkeyp
         assert (await benches[1].call("who")).text == "bob"
     finally:
         await crib.stop()
+
+
+async def test_the_first_request_starts_the_tools_also_where_it_only_lists_them() -> None:
+    class Later(Source):
+        found: Sequence[Any] = ()
+
+        async def start(self) -> None:
+            self.found = [who]
+
+        def tools(self) -> Sequence[Any]:
+            return self.found
+
+    crib = Crib([Later()])
+    async with Client(server(crib)) as connected:
+        assert [each.name for each in (await connected.list_tools()).tools] == ["who"]
+    await crib.stop()
 
 
 async def test_where_the_tools_cannot_be_started_each_call_says_so() -> None:

@@ -1,6 +1,9 @@
 """The call log and the figures over HTTP, and the trace that a call over MCP is a part of."""
 
+import sqlite3
 from collections.abc import AsyncIterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
 import httpx2
@@ -52,10 +55,29 @@ async def test_a_principal_sees_their_own_calls_page_by_page(crib: Crib) -> None
         assert [one["id"] for one in wrong] == [page["calls"][0]["id"]]
         one = (await http.get(f"/api/calls/{wrong[0]['id']}")).json()
         assert one == wrong[0] | {"arguments": None, "result": None}
-        assert (await http.get("/api/calls", params={"since": "2100-01-01T00:00:00Z"})).json()["calls"] == []
+        hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        for since, count in [
+            ("2100-01-01T00:00:00Z", 0),
+            (hour_ago.astimezone(timezone(timedelta(hours=14))).isoformat(), 3),
+            (hour_ago.replace(tzinfo=None).isoformat(), 3),  # UTC where it names no zone
+        ]:
+            assert len((await http.get("/api/calls", params={"since": since})).json()["calls"]) == count
+        exactly = (await http.get("/api/calls", params={"limit": 3})).json()
+        assert (len(exactly["calls"]), exactly["next"]) == (3, None)
 
 
-async def test_anothers_call_is_as_unknown_as_none_unless_the_host_allows_it(crib: Crib) -> None:
+async def test_a_call_log_that_cannot_be_read_is_a_problem_of_the_server(crib: Crib, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "store.db")) as database, database:
+        database.execute("DROP TABLE toolcrib_calls")
+    async with browser(crib) as http:
+        for path in ("/api/calls", "/api/calls/run_1"):
+            answer = await http.get(path)
+            assert (answer.status_code, answer.json()["title"]) == (503, "Call log unavailable")
+
+
+async def test_anothers_call_is_as_unknown_as_none_unless_the_host_allows_it(
+    crib: Crib, caplog: pytest.LogCaptureFixture
+) -> None:
     log = crib.recorders[0]
     assert isinstance(log, DatabaseCalls)
     (theirs,) = await log.newest(principal="bob")
@@ -68,7 +90,10 @@ async def test_anothers_call_is_as_unknown_as_none_unless_the_host_allows_it(cri
         pages = [(await http.get("/api/calls", params={"before": each})).json() for each in (theirs.id, "nothing")]
         assert pages == [{"calls": [], "next": None}] * 2
         http.headers.pop("x-user")
-        assert (await http.get("/api/calls")).status_code == 401
+        for path in ("/api/calls", f"/api/calls/{theirs.id}"):
+            answer = await http.get(path)
+            assert (answer.status_code, answer.json()["title"]) == (401, "Unauthorized")
+        assert caplog.text.count("A request could not be identified") == 2
     async with browser(crib, sees_all=lambda caller: caller.principal == "ann") as http:
         assert len((await http.get("/api/calls")).json()["calls"]) == 4
         assert len((await http.get("/api/calls", params={"principal": "bob"})).json()["calls"]) == 1

@@ -301,17 +301,6 @@ async def test_several_clients_are_notified_and_those_that_have_left_are_forgott
                 await asyncio.sleep(0.05)
 
 
-async def test_serving_ends_while_a_client_listens() -> None:
-    async with served(Crib([add])) as url, Client(url, mode=NEW) as client:
-        async with client.listen(tools_list_changed=True) as events:
-            ended = asyncio.create_task(anext(events, "ended"))
-            served_until = asyncio.get_running_loop().time()
-            await asyncio.sleep(0)
-        ended.cancel()
-        await asyncio.wait([ended])
-    assert asyncio.get_running_loop().time() - served_until < 10
-
-
 async def test_nothing_is_left_of_a_server_that_has_ended() -> None:
     crib = Crib([add])
     async with following(Callers(crib, local_caller)) as changes:

@@ -2,6 +2,7 @@
 
 import asyncio
 import http.client
+import inspect
 import json
 import signal
 import socket
@@ -19,6 +20,7 @@ from mcp import Client
 
 from toolcrib import Caller, Crib, SetupError, tool
 from toolcrib.serve import serve_http, server
+from toolcrib.serve.http import _listening
 
 from .serving import served
 
@@ -166,15 +168,16 @@ async def test_a_call_asks_nothing_of_the_other_tools() -> None:
     assert asked == []
 
 
-async def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
-    async with served(Crib([add])) as url, Client(url, mode=VERSION) as client:
-        seconds: list[float] = []
-        for _ in range(20):
-            began = perf_counter()
-            await client.call_tool("add", {"a": 1, "b": 2})
-            seconds.append(perf_counter() - began)
-    # The wait would be 40 ms, in each of them.
-    assert min(seconds) < 0.03
+def test_an_answer_does_not_wait_for_the_client_to_acknowledge_its_head() -> None:
+    with _listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_the_address_is_that_of_the_documentation_unless_another_is_given() -> None:
+    defaults = {name: each.default for name, each in inspect.signature(serve_http).parameters.items()}
+    assert [defaults[name] for name in ("host", "port", "path")] == ["127.0.0.1", 8642, "/mcp"]
 
 
 def anybody(_: Mapping[str, str]) -> Caller:
@@ -187,6 +190,8 @@ async def test_other_computers_are_let_in_by_name_only_and_where_somebody_asks_w
     for name in ("crib.example", "crib.example:*", "[2001:db8::1]:80"):
         with pytest.raises(SetupError, match="Serving under these names lets anybody"):
             await serve_http(Crib([add]), allowed_hosts=[name])
+    async with served(Crib([add]), allowed_hosts=["localhost:9000", "127.0.0.2:*", "[::1]:80"]) as url:
+        assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": "127.0.0.2:1"}))[0] == 200
     hosts = {"allowed_hosts": ["crib.example"], "base_url": "https://public.example/base"}
     async with served(Crib([add]), identify=anybody, **hosts) as url:
         assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": "public.example"}))[0] == 200
@@ -289,7 +294,7 @@ def test_a_call_whose_stream_is_closed_is_cancelled(url: str) -> None:
     def until(event: str) -> None:
         started = perf_counter()
         while event not in seen():
-            assert perf_counter() < started + 20
+            assert perf_counter() < started + 60
 
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
     content = body("tools/call", name="hang", arguments={"me": "closing"})

@@ -84,6 +84,22 @@ async def test_a_use_is_noted_once_a_minute_also_by_another_process(keys: Keys, 
     store.close()
 
 
+async def test_a_use_that_cannot_be_noted_is_logged_once_a_minute_and_keeps_nobody_out(
+    keys: Keys, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    text, _ = await keys.add("alice")
+    with closing(sqlite3.connect(tmp_path / "store.db")) as database, database:
+        refuse = "BEGIN SELECT RAISE(ABORT, 'read only'); END"
+        database.execute(f"CREATE TRIGGER refuse BEFORE UPDATE ON toolcrib_keys {refuse}")
+    for seconds, count in ((0, 1), (59, 1), (60, 2)):
+        keys.now = BEGIN + timedelta(seconds=seconds)
+        assert await keys.find(text)
+        async with asyncio.timeout(60):
+            while keys._noting:
+                await asyncio.sleep(0.01)
+        assert caplog.text.count("The last use of a key could not be noted") == count
+
+
 @pytest.mark.parametrize("name", ["a", "a" * 64, "0A._@+-z"])
 async def test_a_name_and_groups_are_what_they_may_be(keys: Keys, name: str) -> None:
     groups = ["x" * 200, *(f"{number:02}" for number in range(99))]

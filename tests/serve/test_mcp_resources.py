@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+import json
 import logging
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any, Literal
 
+import httpx2
 import mcp_types as wire
 import pytest
 from mcp import Client
@@ -119,6 +121,17 @@ async def test_prompts_are_listed_filled_in_and_completed(mode: str) -> None:
         ref = wire.PromptReference(name="summarize")
         found = (await client.complete(ref, {"name": "style", "value": "SHO"})).completion
         assert (found.values, found.has_more) == (["short", "shorter"], False)
+        for count, more in ((100, False), (101, True)):
+            names = tuple(f"{number:03}" for number in range(count))
+
+            def choose(name: str) -> str:
+                return name
+
+            choose.__annotations__["name"] = Literal[names]
+            crib.prompts.add(choose, name=f"choose-{count}")
+            ref = wire.PromptReference(name=f"choose-{count}")
+            found = (await client.complete(ref, {"name": "name", "value": ""})).completion
+            assert (found.values, found.total, found.has_more) == ([*names[:100]], count, more)
         for name, arguments, words in [
             ("nothing", {}, "no prompt"),
             ("summarize", {}, "'topic' is missing"),
@@ -230,14 +243,26 @@ async def test_a_large_result_is_a_resource_that_is_read_in_parts() -> None:
             await part(str(link.uri))
 
 
-async def test_a_client_from_before_resource_links_gets_none() -> None:
+@pytest.mark.parametrize(
+    ("version", "links"), [("2024-11-05", []), ("2025-03-26", []), ("2025-06-18", ["resource_link"])]
+)
+async def test_a_client_from_before_resource_links_gets_none(version: str, links: list[str]) -> None:
     @tool
     async def numbers() -> list[int]:
         return list(range(20_000))
 
-    async with Crib([numbers]) as crib, Client(server(crib), mode="legacy") as client:
-        kinds = [block.type for block in (await client.call_tool("numbers")).content]
-        assert kinds == ["text", "text", "resource_link"]
+    def request(method: str, **params: Any) -> dict[str, Any]:
+        return {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+
+    hello = {"protocolVersion": version, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with served(Crib([numbers])) as url, httpx2.AsyncClient(timeout=60, headers=headers) as http:
+        greeted = await http.post(url, json=request("initialize", **hello))
+        http.headers |= {"Mcp-Session-Id": greeted.headers["mcp-session-id"], "MCP-Protocol-Version": version}
+        answer = await http.post(url, json=request("tools/call", name="numbers", arguments={}))
+    data = next(line for line in answer.text.splitlines() if line.startswith("data: {"))
+    content = json.loads(data.removeprefix("data: "))["result"]["content"]
+    assert [block["type"] for block in content] == ["text", "text", *links]
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -385,7 +410,7 @@ async def test_lists_say_how_long_and_by_whom_they_may_be_kept() -> None:
                     await client.list_resources(),
                     await client.list_resource_templates(),
                 ):
-                    assert (listed.cache_scope, listed.ttl_ms > 0) == (scope, True)
+                    assert (listed.cache_scope, listed.ttl_ms) == (scope, 5000)
                 read = await client.read_resource("notes://today")
                 assert (read.cache_scope, read.ttl_ms) == ("private", 0)
 
@@ -397,6 +422,10 @@ def test_pages_leave_nothing_out_when_the_list_changes_between_them() -> None:
     assert (first, second) == (["a", "b"], ["c", "d"])
     assert page(names, following, str, size=2) == (["e"], None)
     assert page([], None, str) == ([], None)
+    assert page(names[:4], cursor, str, size=2) == (["c", "d"], None)
+    many = [str(number) for number in range(1001)]
+    assert [len(page(many[:count], None, str)[0]) for count in (1000, 1001)] == [1000, 1000]
+    assert [page(many[:count], None, str)[1] is None for count in (1000, 1001)] == [True, False]
     for wrong in ("", "x", "é", "AAAA", "=" * 1000, page(["z", "y"], None, str, size=1)[1] or ""):
         with pytest.raises(MCPError) as caught:
             page(names, wrong, str)

@@ -11,6 +11,7 @@ import httpx2
 import mcp_types as wire
 import pytest
 from mcp import Client
+from mcp.server.streamable_http import GET_STREAM_KEY, EventMessage
 
 from toolcrib import Crib, tool
 from toolcrib.serve import close_stream, mcp_streams
@@ -119,35 +120,88 @@ async def test_a_tool_can_let_go_of_the_connection_and_the_client_comes_back_for
     assert can == [True, False]
 
 
+def answer(text: str) -> wire.JSONRPCResponse:
+    return wire.JSONRPCResponse(jsonrpc="2.0", id="1", result={"text": text})
+
+
+def notice(method: str) -> wire.JSONRPCNotification:
+    return wire.JSONRPCNotification(jsonrpc="2.0", method=method)
+
+
+class Stored(SessionEvents):
+    """The events of a session, and what is sent again of them: ids, and messages as they are written."""
+
+    async def replayed(self, last: str) -> tuple[list[tuple[str, str]], str | None]:
+        sent: list[tuple[str, str]] = []
+
+        async def send(event: EventMessage) -> None:
+            sent.append((event.event_id or "", written(event.message)))
+
+        async with asyncio.timeout(60):
+            return sent, await self.replay_events_after(last, send)
+
+
+def written(message: Any) -> str:
+    return message.model_dump_json(by_alias=True, exclude_unset=True)
+
+
+async def test_what_is_sent_again_is_what_came_after_on_that_stream_as_it_was() -> None:
+    events = Stored(EventMemory())
+    failed = wire.JSONRPCError(jsonrpc="2.0", id=2, error=wire.ErrorData(code=1, message="no"))
+    first = await events.store_event("1", None)
+    other = await events.store_event("2", None)
+    second = await events.store_event("1", notice("one"))
+    end = await events.store_event("2", failed)
+    waiting = asyncio.create_task(events.replayed(second))
+    await asyncio.sleep(0)  # it waits now, since what came is no answer
+    third = await events.store_event("1", notice("two"))
+    last = await events.store_event("1", answer("mine"))
+    expected = [(third, written(notice("two"))), (last, written(answer("mine")))]
+    assert await waiting == (expected, None)
+    assert await events.replayed(first) == ([(second, written(notice("one"))), *expected], None)
+    assert await events.replayed(other) == ([(end, written(failed))], None)
+    assert await events.replayed(last) == ([], None)
+    for unknown in ("999", "0", "", "x", "-1", "9" * 5000):
+        assert await events.replayed(unknown) == ([], None)
+
+
+async def test_the_stream_of_notices_goes_on_after_what_came_meanwhile() -> None:
+    events = Stored(EventMemory())
+    first = await events.store_event(GET_STREAM_KEY, notice("one"))
+    # An answer on the stream of notices is one that another stream was to bring: the stream does not end with it.
+    second = await events.store_event(GET_STREAM_KEY, answer("late"))
+    third = await events.store_event(GET_STREAM_KEY, notice("two"))
+    expected = [(second, written(answer("late"))), (third, written(notice("two")))]
+    assert await events.replayed(first) == (expected, GET_STREAM_KEY)
+    assert await events.replayed(second) == (expected[1:], GET_STREAM_KEY)
+
+
 async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
     memory = EventMemory()
-    one, other = SessionEvents(memory), SessionEvents(memory)
-
-    def answer(text: str) -> wire.JSONRPCResponse:
-        return wire.JSONRPCResponse(jsonrpc="2.0", id="1", result={"text": text})
-
-    async def replayed(session: SessionEvents, last: str) -> list[Any]:
-        sent: list[Any] = []
-
-        async def send(event: Any) -> None:
-            sent.append(event.message.model_dump(exclude_unset=True))
-
-        await session.replay_events_after(last, send)
-        return sent
-
+    one, other = Stored(memory), Stored(memory)
     first = await one.store_event("1", None)
-    await one.store_event("2", answer("of another stream"))
     await one.store_event("1", answer("mine"))
-    assert [each["result"] for each in await replayed(one, first)] == [{"text": "mine"}]
-    # Too large to be kept: then that is what is sent.
+    # Too large to be kept: then that is what is sent, and of a notice nothing.
     start = await other.store_event("1", None)
+    await other.store_event("1", notice("x" * 2**20))
     await other.store_event("1", answer("x" * 2**20))
-    assert "too large" in (await replayed(other, start))[0]["error"]["message"]
-    monkeypatch.setattr(mcp_streams, "_MOST_BYTES", 400)
+    [(_, lost)], _ = await other.replayed(start)
+    reason = "The stream of this request was lost, and the answer was too large to be kept."
+    assert json.loads(lost) == {"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": reason}}
+    monkeypatch.setattr(mcp_streams, "_MOST_BYTES", 700)
     await other.store_event("1", answer("y" * 300))
-    assert (list(one.events), await replayed(one, first)) == ([], [])
-    assert len(other.events) == 1
+    assert [*one.events] == [1, 2]
+    await other.store_event("1", answer("y" * 300))
+    assert ([*one.events], await one.replayed(first)) == ([], ([], None))
+    # What went is no longer counted: after another that makes room for itself, there is room for a small one.
+    await other.store_event("1", answer("y" * 300))
+    before = len(other.events)
+    await other.store_event("1", None)
+    assert len(other.events) == before + 1
+    monkeypatch.setattr(mcp_streams, "_MOST_EVENTS", 2)
+    await one.store_event("1", None)
+    assert len(one.events) + len(other.events) == 2
     later_s = monotonic() + 1000
     monkeypatch.setattr(mcp_streams, "monotonic", lambda: later_s)
     await one.store_event("1", None)
-    assert not other.events
+    assert (len(one.events), len(other.events)) == (1, 0)

@@ -52,8 +52,13 @@ class Wire:
 
 @pytest.fixture
 def wire() -> Iterator[Wire]:
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(
-        [sys.executable, CRIB, "stdio"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, CRIB, "stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=buffered,
     ) as process:
         yield Wire(process)
         process.kill()
@@ -64,6 +69,7 @@ def refusal(code: int, message: str) -> dict[str, Any]:
 
 
 def test_what_is_no_message_is_answered_and_the_server_lives(wire: Wire) -> None:
+    assert wire.server["name"] == "toolcrib"
     no_json = refusal(-32700, "This line is not valid JSON. A message is one line of UTF-8.")
     no_message = refusal(-32600, "This line is not a JSON-RPC 2.0 message.")
     for line in [b'{"jsonrpc": "2.0", "id": 1, "method":', b"hello", b"", b"\xff\xfe{", b"[" * 100_000]:

@@ -121,7 +121,6 @@ class Application:
                 finally:
                     self._is_stopping = True
                     await self._end_calls()
-                    self._mcp = None
         finally:
             starting.set()
             self._starting = None

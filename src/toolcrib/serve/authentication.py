@@ -144,7 +144,7 @@ class Authentication:
         if self._issuers and path in (METADATA, f"{METADATA}{self._path}"):
             await self._metadata(headers, scope["scheme"])(scope, receive, send)
             return
-        key, address = headers.get("authorization"), (scope.get("client") or ("", 0))[0]
+        key, address = headers.get("authorization"), (scope.get("client") or ("",))[0]
         if key is not None and (wait_s := self._throttle.wait_s(address, key)):
             await _too_many(wait_s)(scope, receive, send)
             return

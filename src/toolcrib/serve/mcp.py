@@ -56,7 +56,7 @@ def server(
     return server_of(Callers(crib, identify), name=name, version=version)
 
 
-def server_of(callers: Callers, *, name: str = "toolcrib", version: str | None = None) -> Server[Any]:
+def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any]:
     """`server`, of the crib and the workbenches of *callers*."""
     from .. import __version__
 
@@ -218,13 +218,12 @@ class _Handlers:
         state = State.read(params.request_state, bench.caller)
         responses = {**state.answers, **(params.input_responses or {})}
         request = ClientRequest(context, bench, responses)
-        token = current_client.set(request)
+        current_client.set(request)  # of this request alone: each is answered in a task of its own
         try:
             yield request, state
             await request.flush()
         finally:
             request.is_open = False
-            current_client.reset(token)
 
     def _list(self, result: ListT) -> ListT:
         return result.model_copy(update={"ttl_ms": _TTL_MS, "cache_scope": self._scope})

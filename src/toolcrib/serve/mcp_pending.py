@@ -270,13 +270,13 @@ async def _accept(request: ClientRequest, crib: Crib, pending: Pending, response
         return await crib.wait_for(pending, timeout_s=_GRANT_S)
     answer = answer_of(pending, response)
     if answer is None:
-        return request.is_modern
+        return False
     try:
         await crib.answer(pending.id, answer, by=pending.principal)
     except AnswerError as error:
         if error.reason != "replayed":
             _log.info("The answer of a client does not count: %s", error)
-        return request.is_modern
+        return False
     return True
 
 
