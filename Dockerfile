@@ -1,4 +1,8 @@
-# The server, as a user without rights: docker build -t toolcrib . && docker run -p 127.0.0.1:8642:8642 -v crib:/data toolcrib
+# The server, as a user without rights. --init reaps the processes that tools leave behind.
+#
+#     docker build -t toolcrib .
+#     docker run --init -p 127.0.0.1:8642:8642 -v crib:/data --name crib toolcrib
+#     docker exec crib toolcrib keys add alice
 FROM python:3.13-slim AS build
 WORKDIR /src
 COPY pyproject.toml constraints.txt README.md LICENSE CHANGELOG.md ./
@@ -11,8 +15,8 @@ COPY --from=build /opt/toolcrib /opt/toolcrib
 # Others reach a container, so nobody enters without a key.
 ENV PATH=/opt/toolcrib/bin:$PATH XDG_DATA_HOME=/data XDG_CACHE_HOME=/data/cache \
     TOOLCRIB_SERVER_HOST=0.0.0.0 TOOLCRIB_SERVER_KEYS=true
-USER toolcrib
 WORKDIR /tools
+USER toolcrib
 VOLUME /data
 EXPOSE 8642
 HEALTHCHECK CMD ["python", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8642/livez', timeout=5)"]

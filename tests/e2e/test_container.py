@@ -14,6 +14,7 @@ import httpx2
 import pytest
 import yaml
 
+from toolcrib.serve.app import GRACE_S
 from toolcrib.workbench.settings import read_settings
 
 from ..ports import free_port
@@ -53,7 +54,7 @@ def test_the_image_is_of_what_is_here_and_runs_as_a_user_without_rights() -> Non
     assert {word for word, _ in found} == known
     assert [rest for word, rest in found if word == "USER"] == ["toolcrib"]
     words = [word for word, _ in found]
-    assert words.index("USER") > max(at for at, word in enumerate(words) if word in ("RUN", "COPY"))
+    assert words.index("USER") > max(at for at, word in enumerate(words) if word in ("RUN", "COPY", "WORKDIR"))
     ignored = (ROOT / ".dockerignore").read_text().split()
     for word, rest in found:
         if word == "COPY" and not rest.startswith("--from"):
@@ -76,6 +77,9 @@ def test_the_compose_file_gives_the_server_its_database_and_no_secret_in_its_env
     server, database = services["toolcrib"], services["database"]
     assert server["ports"] == ["127.0.0.1:8642:8642"]
     assert server["cap_drop"] == ["ALL"]
+    # The server is not the first process: that one reaps what tools leave behind. And a stop waits for its calls.
+    assert server["init"] is True
+    assert float(server["stop_grace_period"].removesuffix("s")) > GRACE_S + 2
     (tmp_path / "password").write_text("hunter2hunter2\n")
     environ = {name: value.replace("$$", "$") for name, value in server["environment"].items()}
     environ["TOOLCRIB_STORE_URL"] = environ["TOOLCRIB_STORE_URL"].replace(

@@ -137,14 +137,14 @@ async def test_a_stream_is_ended_when_serving_stops(monkeypatch: pytest.MonkeyPa
 
 
 class Session:
-    """A connection; `told` are the notices that it takes, and where *is_stuck*, it takes none."""
+    """A connection; `noticed` is set by the notices that it takes, and where *is_stuck*, it takes none."""
 
     def __init__(self, *, is_stuck: bool = False) -> None:
         self._connection = SimpleNamespace(exit_stack=AsyncExitStack(), state={})
-        self.is_stuck, self.told = is_stuck, asyncio.Event()
+        self.is_stuck, self.noticed = is_stuck, asyncio.Event()
 
     async def send_tool_list_changed(self) -> None:
-        self.told.set()
+        self.noticed.set()
         if self.is_stuck:
             await asyncio.Event().wait()
 
@@ -160,8 +160,8 @@ async def test_a_client_that_takes_nothing_holds_up_neither_the_others_nor_the_e
             changes.add(cast(Any, other), bench)
             for name in ("one", "two"):
                 crib.registry.add(tool(name=name)(lambda: 1))
-                await other.told.wait()
-                other.told.clear()
+                await other.noticed.wait()
+                other.noticed.clear()
         while asyncio.all_tasks() - before:
             await asyncio.sleep(0)
 

@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import inspect
 import json
+import select
 import signal
 import socket
 import subprocess
@@ -201,6 +202,13 @@ async def test_other_computers_are_let_in_by_name_only_and_where_somebody_asks_w
         assert (await asyncio.to_thread(post, url, body(), origin))[0] == 200
 
 
+async def test_a_server_on_all_addresses_names_one_that_clients_can_use() -> None:
+    for host, reached in [("0.0.0.0", "http://127.0.0.1:"), ("::", "http://[::1]:")]:
+        async with served(Crib([add]), identify=anybody, host=host) as url:
+            assert url.startswith(reached)
+            assert (await asyncio.to_thread(post, url, body(), SOUND))[0] == 200
+
+
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.2", "::1"])
 async def test_whoever_is_at_this_computer_is_let_in(host: str) -> None:
     shown = f"[{host}]" if ":" in host else host
@@ -318,3 +326,18 @@ def test_hostile_answers_and_states_get_a_clear_error(url: str) -> None:
         assert (status in (200, 400), json.loads(text)["error"]["code"]) == (True, -32602), (odd.keys(), status, text)
     status, text = post(url, body("tools/call", name="add", arguments={"a": 1, "b": 2}, requestState=None), headers)
     assert (status, '"text":"3"' in text) == (200, True)
+
+
+@pytest.mark.full
+async def test_an_idle_connection_is_kept_for_the_proxy_that_uses_it_again() -> None:
+    async with served(Crib([add])) as url:
+        at = urlsplit(url)
+        connection = http.client.HTTPConnection(str(at.hostname), at.port, timeout=60)
+        for pause_s in (6, 0):  # an ASGI server's own limit is 5 seconds: at that moment a proxy would have a 502
+            await asyncio.to_thread(connection.request, "GET", "/livez")
+            answer = await asyncio.to_thread(connection.getresponse)
+            assert (answer.status, answer.read(), answer.will_close) == (200, b'{"status":"alive"}', False)
+            opened = connection.sock
+            await asyncio.sleep(pause_s)
+            assert select.select([opened], [], [], 0)[0] == []  # nothing to read: nor an end
+        connection.close()

@@ -108,7 +108,7 @@ async def test_what_a_model_reads_of_a_call_that_waits_is_for_its_person() -> No
 
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_who_does_not_open_the_page_is_asked_once_and_told_how_to(mode: str, action: Any) -> None:
+async def test_who_does_not_open_the_page_is_asked_once_and_sent_instructions(mode: str, action: Any) -> None:
     log, asked = CallLog(), list[Any]()
 
     async def person(_: object, params: Any) -> wire.ElicitResult:

@@ -12,12 +12,13 @@ import tempfile
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 
 import pytest
-from sqlalchemy import Connection, select, text
+from sqlalchemy import Connection, create_engine, select, text
 
 from toolcrib import Approve, Pending, SetupError, Text
 from toolcrib.core import StoredResult, StoreError
@@ -70,6 +71,20 @@ async def test_a_file_in_a_folder_that_is_there_is_theirs_alone_too(tmp_path: Pa
             "store.db": 0o600,
             "store.key": 0o600,
         }
+
+
+@pytest.mark.full
+async def test_a_database_in_postgresql_may_have_no_encoding_of_its_own(postgres: str, tmp_path: Path) -> None:
+    # What PostgreSQL makes where the system has no locale.
+    admin = create_engine(postgres.replace("postgresql://", "postgresql+psycopg://"), isolation_level="AUTOCOMMIT")
+    with admin.connect() as connection:
+        made = "CREATE DATABASE without_encoding TEMPLATE template0 ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C'"
+        connection.execute(text(made))
+    admin.dispose()
+    store = Store(postgres.replace("/postgres?", "/without_encoding?"), key=tmp_path / "store.key")
+    await DatabasePendings(store).open(replace(waiting("1"), message="Löschen?"), now=NOW)
+    assert [each.message for each in await DatabasePendings(store).waiting(now=NOW)] == ["Löschen?"]
+    store.close()
 
 
 async def test_a_folder_that_cannot_be_made_is_an_error_that_names_the_file(tmp_path: Path) -> None:

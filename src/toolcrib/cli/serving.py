@@ -101,7 +101,9 @@ class Server:
                     allowed_hosts=at.allowed_hosts,
                     grace_s=at.grace_s,
                     ready=lambda url: self._tell(
-                        f"Serving MCP at {url}" if self.is_json else _http_text(url, command, has_keys=at.keys)
+                        f"Serving MCP at {url}"
+                        if self.is_json
+                        else _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys)
                     ),
                 )
             )
@@ -146,8 +148,8 @@ def _require_loopback(host: str, *, option: str) -> None:
         )
 
 
-def _http_text(url: str, command: Sequence[str], *, has_keys: bool) -> str:
-    server: dict[str, Any] = {"type": "http", "url": url}
+def _http_text(url: str, command: Sequence[str], *, base_url: str | None, has_keys: bool) -> str:
+    server: dict[str, Any] = {"type": "http", "url": url if base_url is None else f"{base_url.rstrip('/')}/mcp"}
     if has_keys:
         server["headers"] = {"Authorization": "Bearer KEY"}
     hint = "\n  with a KEY from: toolcrib keys add NAME" if has_keys else ""

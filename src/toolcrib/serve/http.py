@@ -22,6 +22,13 @@ from .hosts import is_loopback
 
 _STREAMS_S = 1
 """For what is still sent when all calls have ended; then it is cut off."""
+_IDLE_S = 150
+"""How long connections are kept for the next request: longer than proxies keep theirs (nginx 60 s, Caddy 2 min).
+
+One that is closed at the moment in which a proxy uses it again is a 502 to its client.
+"""
+_LOOPBACK_OF = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104
+"""By which address a server on all addresses is reached from its own computer: "all" is none to connect to."""
 
 
 async def serve_http(
@@ -63,7 +70,8 @@ async def serve_http(
             "127.0.0.1."
         )
     with _listening(host, port) as listener:
-        own_url = f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+        reached = _LOOPBACK_OF.get(host, host)
+        own_url = f"http://{f'[{reached}]' if ':' in reached else reached}:{listener.getsockname()[1]}"
         app = asgi_app(
             crib,
             identify,
@@ -89,9 +97,15 @@ async def _serving(app: Application, listener: socket.socket) -> AsyncGenerator[
         with suppress(asyncio.CancelledError):
             await app(scope, receive, send)
 
-    web = _Web(
-        uvicorn.Config(answer, lifespan="off", log_config=None, access_log=False, timeout_graceful_shutdown=_STREAMS_S)
+    config = uvicorn.Config(
+        answer,
+        lifespan="off",
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=_IDLE_S,
+        timeout_graceful_shutdown=_STREAMS_S,
     )
+    web = _Web(config)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     try:
         # Ended by us and not by uvicorn, which would wait for streams that clients of the older era keep open.

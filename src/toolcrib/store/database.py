@@ -363,7 +363,8 @@ def _engine(url: URL) -> Engine:
         event.listen(engine, "connect", _prepare_sqlite)
         return engine
     try:
-        url = url.set(query={"connect_timeout": str(_BUSY_S), **url.query})
+        # UTF-8 in any case: of a database in SQL_ASCII, psycopg would return bytes for text.
+        url = url.set(query={"connect_timeout": str(_BUSY_S), **url.query, "client_encoding": "utf8"})
         return create_engine(url, hide_parameters=True, pool_size=_THREADS, pool_pre_ping=True)
     except ModuleNotFoundError:
         raise SetupError(
