@@ -152,11 +152,11 @@ async def test_without_a_key_the_way_to_one_is_reported(monkeypatch: pytest.Monk
     for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("ANTHROPIC_CONFIG_DIR", str(tmp_path))  # with which the SDK looks for a file
-    with pytest.raises(ModelError, match="Set ANTHROPIC_API_KEY, or pass api_key") as caught:
+    with pytest.raises(ModelError, match=r"Set ANTHROPIC_API_KEY\.\nOr pass api_key\.") as caught:
         await AnthropicModel("claude-x", base_url="http://127.0.0.1:9").reply(QUESTION)
     assert caught.value.problem == "unauthorized"
     monkeypatch.delenv("ANTHROPIC_CONFIG_DIR")
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(ModelError, match="Set ANTHROPIC_API_KEY, or pass api_key") as caught:
+    with pytest.raises(ModelError, match=r"Set ANTHROPIC_API_KEY\.\nOr pass api_key\.") as caught:
         await AnthropicModel("claude-x", base_url="http://127.0.0.1:9").reply(QUESTION)
     assert caught.value.problem == "unauthorized"

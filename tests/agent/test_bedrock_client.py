@@ -206,7 +206,7 @@ async def test_an_error_in_the_middle_of_a_stream_is_reported_by_its_kind() -> N
 async def test_without_credentials_or_a_region_the_way_to_them_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(SetupError, match="set AWS_REGION, or pass region"):
+    with pytest.raises(SetupError, match=r"set AWS_REGION\.\nOr pass region\."):
         await BedrockModel("claude-x").reply(QUESTION)
     with pytest.raises(ModelError, match="Set AWS's credentials") as caught:
         await model("http://127.0.0.1:9").reply(QUESTION)

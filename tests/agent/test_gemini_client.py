@@ -138,6 +138,6 @@ async def test_a_wrong_key_is_reported_as_such_though_google_calls_it_a_wrong_re
 async def test_without_a_key_the_way_to_one_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("GOOGLE_API_KEY", "GEMINI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-    with pytest.raises(ModelError, match="Set GEMINI_API_KEY, or pass api_key") as caught:
+    with pytest.raises(ModelError, match=r"Set GEMINI_API_KEY\.\nOr pass api_key\.") as caught:
         await GeminiModel("gemini-x").reply(QUESTION)
     assert caught.value.problem == "unauthorized"

@@ -280,7 +280,7 @@ async def test_a_server_of_ones_own_needs_no_key_and_openai_does(monkeypatch: py
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     with wire(answer(completion({"content": "Hi."}))) as provider:
         assert (await OpenAIChat("m", base_url=provider.url).reply(ASKED)).text == "Hi."
-    with pytest.raises(ModelError, match="Set OPENAI_API_KEY, or pass api_key") as raised:
+    with pytest.raises(ModelError, match=r"Set OPENAI_API_KEY\.\nOr pass api_key\.") as raised:
         await OpenAIChat("m").reply(ASKED)
     assert raised.value.problem == "unauthorized"
 

@@ -297,3 +297,36 @@ def test_progress_is_shown_at_a_terminal_and_taken_away_again(
         # What a generator yields is known not to be its result when it yields again.
         f'\r0/2 at work\r1/2 at work{gone}step 0\r\nstep 1\r\n{{\r\n  "done": true\r\n}}\r\n',
     )
+
+
+def test_progress_fits_the_line_and_is_gone_before_the_result(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
+    (folder / "long.py").write_text(
+        "from toolcrib import Context, tool\n"
+        '@tool\nasync def long(ctx: Context) -> str:\n    ctx.progress(1, message="x" * 200)\n    return "done"\n'
+    )
+    for columns, shown in ((40, 39), (0, 79)):
+        with at_terminal(folder, environment, "call", "long.py", "long", columns=columns) as session:
+            status, seen = session.read_to_end()
+        line = f"1 {'x' * (shown - 2)}"
+        assert (status, seen) == (0, f"\r{line}\r{' ' * shown}\rdone\r\n")
+
+
+def test_what_is_for_people_is_wrapped_at_words_and_secondary_lines_are_dim(
+    at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
+) -> None:
+    words = "Error: There is no file or folder 'a-name-with-hyphens-that-is-long'."
+    with at_terminal(folder, environment, "dialects", "a-name-with-hyphens-that-is-long", columns=20) as session:
+        status, seen = session.read_to_end()
+    assert (status, seen.split(), max(map(len, seen.split("\r\n")))) == (2, words.split(), 35)
+    assert all(len(line) <= 20 or " " not in line for line in seen.split("\r\n"))
+    (folder / "script.json").write_text(
+        json.dumps([{"calls": [["steps", {}]], "usage": {"input": 7, "output": 2}}, "Done."])
+    )
+    dim = [r"\x1b\[2m\[steps\] step 0\x1b\[0m", r"\x1b\[2m\[steps\] .*s\)\x1b\[0m", r"\x1b\[2mTokens: .*\x1b\[0m"]
+    for more, count in (({"TERM": "xterm"}, 1), ({"TERM": "xterm", "NO_COLOR": "1"}, 0), ({}, 0)):
+        chat = ("chat", "-m", "scripted:script.json", "-p", "Go.")
+        with at_terminal(folder, environment | more, *chat) as session:
+            status, seen = session.read_to_end()
+        assert (status, [len(re.findall(one, seen)) for one in dim]) == (0, [count] * 3), seen

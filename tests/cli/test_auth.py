@@ -97,6 +97,65 @@ def test_a_call_at_a_terminal_offers_to_log_in_and_goes_on(
     assert (folder / "opened").read_text() == address.decode()
 
 
+def test_what_was_granted_is_shown_and_revoked_by_handler_and_profile(
+    provider: LoopbackProvider, log_in: Login, toolcrib: Run, folder: Path
+) -> None:
+    assert log_in("test", "--scope", "a")[0] == 0
+    keys = [("test", "default"), ("test", "work"), ("stripe", "default")]
+    for name, profile in keys:
+        key = ("--token", "-", "--profile", profile)
+        assert toolcrib("auth", "login", name, *key, typed=b"canary-key").stderr.startswith("Logged in to ")
+    assert toolcrib("secrets", "set", "NAME", typed=b"canary-secret").returncode == 0
+    shown = toolcrib("auth", "show", "test").stdout.split("\n\n")
+    oauth2 = shown[[one.split("\n")[1] for one in shown].index("handler: oauth2")].splitlines()
+    assert len(shown) == 3 and [line.partition(": ")[0] for line in oauth2] == (
+        ["provider", "handler", "profile", "scopes", "expires_at", "refreshed", "damaged"]
+    )
+    assert (oauth2[3], oauth2[5:]) == ("scopes: a", ["refreshed: True", "damaged: False"])
+    assert oauth2[4].startswith("expires_at: 20")
+
+    def left() -> list[list[str]]:
+        return [line.split("\t")[:3] for line in toolcrib("auth", "list").stdout.splitlines()]
+
+    assert toolcrib("auth", "revoke", "test", "--handler", "token").returncode == 0
+    assert sorted(left()) == [
+        ["stripe", "token", "default"],
+        ["test", "oauth2", "default"],
+        ["test", "token", "work"],
+    ]
+    absent = toolcrib("auth", "revoke", "test", "--profile", "none")
+    message = "Error: 'local' has granted nothing at 'test' (profile 'none').\n"
+    assert (absent.returncode, absent.stderr) == (1, message)
+    assert toolcrib("auth", "revoke", "test").returncode == 0
+    assert sorted(left()) == [["stripe", "token", "default"], ["test", "token", "work"]]
+    nothing = toolcrib("auth", "show", "github")
+    assert (nothing.returncode, nothing.stdout) == (1, "")
+    assert nothing.stderr == "Error: 'local' has granted nothing at 'github': toolcrib auth login github\n"
+    rotated = toolcrib("auth", "rotate-key")
+    assert (rotated.returncode, rotated.stdout, rotated.stderr) == (0, "", "Sealed again: 5 values.\n")
+    assert toolcrib("secrets", "list").stdout == "NAME\tdefault\n"
+
+
+def test_a_key_of_two_parts_needs_its_colon(provider: LoopbackProvider, toolcrib: Run, folder: Path) -> None:
+    with (folder / "providers.toml").open("a") as file:
+        file.write("\n[test.basic]\n")
+    login = ("auth", "login", "test", "--handler", "basic", "--token", "-")
+    refused = toolcrib(*login, typed=b"ada-without-a-colon")
+    assert (refused.returncode, refused.stderr) == (
+        1,
+        "Error: 'test' takes user:password, with a colon between them.\n",
+    )
+    assert toolcrib(*login, typed=b"ada:hunter22").returncode == 0
+    assert toolcrib("auth", "list").stdout == "test\tbasic\tdefault\t\n"
+
+
+@pytest.mark.parametrize("group", ["auth", "secrets", "pending", "calls", "keys", "sandbox"])
+def test_a_group_of_commands_lists_them(group: str, toolcrib: Run) -> None:
+    alone, asked = toolcrib(group), toolcrib(group, "--help")
+    assert (alone.returncode, asked.returncode, alone.stdout, alone.stderr) == (2, 0, "", asked.stdout)
+    assert f"Usage: toolcrib {group} " in asked.stdout
+
+
 def test_a_grant_is_its_principals_alone(provider: LoopbackProvider, log_in: Login, toolcrib: Run) -> None:
     assert log_in("test", "--scope", "a", "--principal", "alice")[0] == 0
     assert toolcrib("call", "me", "--principal", "alice").returncode == 0

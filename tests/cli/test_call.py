@@ -49,6 +49,13 @@ def test_repairs_of_json_are_named_and_those_of_text_are_not(toolcrib: Run) -> N
     by_key = toolcrib("call", "-s", "tools.py", "echo", "text=1", "Number=2")
     assert (by_key.returncode, json.loads(by_key.stdout)["number"]) == (0, 2)
     assert by_key.stderr == f"{LOADING}Repaired: 'Number' was renamed to 'number'.\n"
+    deep = toolcrib("call", "-s", "tools.py", "echo", "text=1", 'options={"depth": "2"}')
+    assert (deep.returncode, deep.stderr.splitlines()[1:]) == (
+        0,
+        [
+            "Repaired: '/options/depth', from string to integer.",
+        ],
+    )
     refused = toolcrib("call", "-s", "tools.py", "echo", '{"text": 1}', "--no-repair")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr == f"{LOADING}Error (invalid_arguments): Tool 'echo': 'text': expected string, got integer.\n"
@@ -141,6 +148,26 @@ def test_what_is_no_text_is_named_and_saved(toolcrib: Run, folder: Path) -> None
     assert nowhere.stderr == "Error: --output absent/out.png: there is no folder absent. Create it first.\n"
 
 
+def test_text_is_saved_where_there_is_nothing_else(toolcrib: Run, folder: Path) -> None:
+    for tool, text in (("coloured", "\x1b[31mred\x1b]0;title\x07\n"), ("much", "line\n" * 100_000)):
+        done = toolcrib("call", "-s", "tools.py", tool, "-o", "out.txt")
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", f"{LOADING}Saved the text to out.txt.\n")
+        assert (folder / "out.txt").read_text() == text
+    as_json = toolcrib("call", "-s", "tools.py", "picture", "-o", "out.png", "--json")
+    assert (json.loads(as_json.stdout)["status"], (folder / "out-2.png").read_bytes()) == ("success", b"RAW")
+    failed = toolcrib("call", "-s", "tools.py", "fail", "-o", "none.txt")
+    assert (failed.returncode, (folder / "none.txt").exists()) == (1, False)
+    to_a_folder = toolcrib("call", "-s", "tools.py", "much", "-o", ".")
+    assert (to_a_folder.returncode, to_a_folder.stderr) == (2, "Error: --output . is a folder. Name a file in it.\n")
+    (folder / "out.txt").unlink()
+    (folder / "out.txt").symlink_to("absent/file")
+    unwritable = toolcrib("call", "-s", "tools.py", "much", "-o", "out.txt")
+    assert (unwritable.returncode, unwritable.stderr) == (
+        1,
+        f"{LOADING}Error: The result cannot be saved to out.txt: No such file or directory.\n",
+    )
+
+
 def test_text_is_passed_on_as_it_is_when_piped(toolcrib: Run) -> None:
     assert toolcrib("call", "-s", "tools.py", "coloured").stdout == "\x1b[31mred\x1b]0;title\x07\n"
 
@@ -228,3 +255,30 @@ def test_members_of_objects_and_lists_with_commas_are_arguments(toolcrib: Run, f
         "Error (invalid_arguments): Tool 'create': 'issue' takes no 'titel'. Did you mean 'title'? It takes: "
         "title, label, extra.\n",
     )
+
+
+OPENS = """
+from collections.abc import Iterator
+from typing import Annotated
+
+from toolcrib import Depends, tool
+
+
+def pool() -> Iterator[str]:
+    yield "opened"
+    with open("closed", "a") as file:
+        file.write("closed ")
+
+
+@tool
+def use(pool: Annotated[str, Depends(pool, scope="program")]) -> str:
+    return pool
+"""
+
+
+def test_what_a_call_or_a_chat_opens_is_closed_at_its_end(toolcrib: Run, folder: Path) -> None:
+    (folder / "opens.py").write_text(OPENS)
+    (folder / "script.json").write_text('[{"calls": [["use", {}]]}, "Done."]')
+    assert toolcrib("call", "opens.py", "use").stdout == "opened\n"
+    assert toolcrib("chat", "opens.py", "-m", "scripted:script.json", "-p", "Go.").stdout == "Done.\n"
+    assert (folder / "closed").read_text() == "closed closed "

@@ -4,10 +4,15 @@ import json
 import os
 import signal
 import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
+
+from toolcrib.cli.calls import _since
+from toolcrib.cli.terminal import UsageError
 
 from .conftest import Run
 
@@ -67,7 +72,8 @@ def test_calls_of_other_processes_are_listed_filtered_and_shown(toolcrib: Run, f
     assert text.split("\t")[1:5] == [add["id"], "ann", "add", "success"]
     shown = toolcrib("calls", "show", add["id"])
     assert f"id: {add['id']}\n" in shown.stdout
-    assert "arguments:" not in shown.stdout
+    assert "arguments:" not in shown.stdout and "None" not in shown.stdout
+    assert shown.stdout.splitlines()[0].startswith("id: ") or "\ntool: add\n" in shown.stdout
     assert json.loads(toolcrib("calls", "show", add["id"], "--json").stdout) == add | {
         "arguments": None,
         "result": None,
@@ -108,22 +114,47 @@ def test_what_cannot_be_answered_is_an_error_that_names_the_way_out(
 
 def test_calls_are_followed_until_ctrl_c(toolcrib: Run, folder: Path, forked_toolcrib: Path) -> None:
     toolcrib("call", "add", "a=1", "b=2")
-    command = [str(forked_toolcrib), "calls", "follow", "--json", "--tool", "add"]
-    following = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ}
-    )
-    assert following.stdout is not None
-    for _ in range(20):  # until it follows
+    command = [str(forked_toolcrib), "calls", "follow", "--tool", "add"]
+    following = [
+        subprocess.Popen(
+            [*command, *options],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ},
+        )
+        for options in (["--json"], [])
+    ]
+    lines = ["", ""]
+    end_s = monotonic() + 60
+    while not all(lines):  # until both follow
+        assert monotonic() < end_s, "nothing was printed"
         toolcrib("call", "add", "a=1", "b=3", "--principal", "ann")
-        if following.poll() is not None:
-            break
-        os.set_blocking(following.stdout.fileno(), False)
-        if line := following.stdout.readline():
-            break
-    else:
-        pytest.fail("nothing was printed")
-    assert json.loads(line)["principal"] == "ann"
-    following.send_signal(signal.SIGINT)
-    _, errors = following.communicate(timeout=60)
-    assert following.returncode == 130
-    assert errors == "Cancelled.\n"
+        for number, process in enumerate(following):
+            assert process.poll() is None
+            assert process.stdout is not None
+            os.set_blocking(process.stdout.fileno(), False)
+            lines[number] = lines[number] or process.stdout.readline()
+    assert json.loads(lines[0])["principal"] == "ann"
+    fields = lines[1].split("\t")
+    assert (fields[2:4], fields[4] in ("started", "success")) == (["ann", "add"], True)
+    for process in following:
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=60)
+        assert (process.returncode, errors) == (130, "Cancelled.\n")
+    assert [file.name for file in folder.glob("store.db*")] == ["store.db"]  # it was closed, also by these
+
+
+@pytest.mark.parametrize("unit", ["seconds", "minutes", "hours", "days"])
+def test_an_age_is_in_the_unit_of_its_letter(unit: str) -> None:
+    age, earliest = timedelta(**{unit: 7}), datetime.now(UTC)
+    assert earliest <= _since(f"7{unit[0]}") + age <= datetime.now(UTC)
+
+
+def test_a_time_may_have_a_zone_and_neither_may_be_out_of_range() -> None:
+    assert _since("2026-01-31T12:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
+    assert _since("2026-01-31") == datetime(2026, 1, 31).astimezone(UTC)
+    for text in ("999999999d", "0001-01-01T00:00+14:00", "7", "7w"):
+        with pytest.raises(UsageError, match="--since takes a time"):
+            _since(text)

@@ -1,5 +1,6 @@
 """`toolcrib chat`: an agent at a terminal, and without one."""
 
+import inspect
 import json
 import re
 import signal
@@ -11,6 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from toolcrib.agent import Agent
+from toolcrib.cli.app import chat
 
 from ..agent.wire import events, refusal, wire
 
@@ -200,11 +204,11 @@ def test_one_prompt_in_json_is_one_line_for_each_event_and_shows_no_secret(
             2,
             "--tool-choice is auto, any, none or the name of a tool, and there is no tool 'ad'. Did you mean 'add'?",
         ),
-        pytest.param(
+        (
             ["-m", "openai:m", "-p", "Hi"],
             1,
-            "Model 'openai:m' was not asked, as no key was found. Set OPENAI_API_KEY",
-            marks=pytest.mark.full,
+            # And nothing that only a program can do, as to pass a key.
+            "Model 'openai:m' was not asked, as no key was found. Set OPENAI_API_KEY.\n",
         ),
     ],
 )
@@ -444,3 +448,39 @@ def test_a_chat_that_reads_lines_ends_before_they_do(
         # Standard input stays open: the command does not wait for its end.
         ended = process.wait(30), process.stdout.read(), process.stderr.read()
         assert ended == ((0, "", "") if how == "/quit" else (130, "", "Cancelled.\n"))
+
+
+def test_lines_that_come_after_the_end_are_dropped_in_silence(environment: dict[str, str]) -> None:
+    code = (
+        "import asyncio, os, threading\n"
+        "from toolcrib.cli.chat import _lines\n"
+        "reading, writing = os.pipe()\n"
+        "os.dup2(reading, 0)\n"
+        "async def first():\n"
+        "    async for line in _lines():\n"
+        "        return line\n"
+        "for more in (b'more\\n', b''):\n"
+        "    os.write(writing, b'one\\xff\\n')\n"
+        "    print(ascii(asyncio.run(first())))\n"
+        "    os.write(writing, more) if more else os.close(writing)\n"
+        "    for thread in threading.enumerate():\n"
+        "        thread.join(60) if thread.name == 'toolcrib-lines' else None\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.stdout, done.stderr) == ("'one\\ufffd'\n" * 2, "")
+
+
+def test_the_commands_of_a_chat_are_listed_and_the_options_are_the_agents(
+    toolcrib: Run, scripted: Callable[..., str]
+) -> None:
+    done = toolcrib("chat", "-m", scripted("Hi."), typed=b"/help\n/help me\n")
+    assert (done.returncode, done.stdout) == (0, "Hi.\n")
+    assert done.stderr.splitlines() == [
+        "/help   show these lines",
+        "/tools  list the tools",
+        "/quit   exit; so does Ctrl-D",
+        "Ctrl-C stops the model and its calls. Anything else is sent to the model.",
+    ]
+    ours, theirs = (inspect.signature(one).parameters for one in (chat, Agent))
+    shared = ("instructions", "tool_choice", "max_steps")
+    assert [ours[name].default for name in shared] == [theirs[name].default for name in shared]

@@ -3,11 +3,14 @@
 import json
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from toolcrib.cli.dialects import read_programs
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
 ONLY = " A dialect has the tool layer only."
@@ -210,6 +213,15 @@ def test_folders_are_read_and_unreadable_files_are_reported(toolcrib: Run, folde
     ]
 
 
+def test_what_a_program_warns_of_is_not_our_concern_and_ours_still_is(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text('from agent_swarm_kit import ITool\npath = "\\d"\n')
+    before = [*warnings.filters]
+    with warnings.catch_warnings(record=True) as warned:
+        assert read_programs([program]).is_well
+    assert (warned, warnings.filters) == ([], before)
+
+
 def test_a_program_that_uses_nothing_of_the_originals_is_ok(toolcrib: Run, folder: Path) -> None:
     (folder / "plain.py").write_text("import autogen_agents, sparkle\nfrom pyspark.sql import spark\nspark.tools\n")
     done = toolcrib("dialects", "plain.py")
@@ -240,3 +252,12 @@ def test_at_a_terminal_the_new_import_is_on_a_line_of_its_own(
     assert status == 1
     assert "    from toolcrib.dialects.swarm import ITool\r\n" in seen
     assert "agent.py:1: agent_swarm_kit.emit: \x1b[1;31mnot covered\x1b[0m" in seen
+
+
+def test_a_module_that_is_imported_by_name_is_followed_to_its_attributes(toolcrib: Run, folder: Path) -> None:
+    (folder / "agent.py").write_text("from autogen_core import tools as act\nact.Nothing\nact.BaseTool\n")
+    assert [line[:3] for line in lines(toolcrib("dialects", "agent.py"))] == [
+        ["agent.py:1", "autogen_core.tools", "covered"],
+        ["agent.py:2", "autogen_core.tools.Nothing", "not covered"],
+        ["agent.py:3", "autogen_core.tools.BaseTool", "covered"],
+    ]

@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -135,3 +137,174 @@ def test_marks_find_processes(mark: str) -> None:
         os.kill(child, 9)
         os.waitpid(child, 0)
     assert left_over(mark, at_most_s=1) == []
+
+
+CASES = """
+import asyncio, os, signal, sys, threading
+from toolcrib.cli.interrupts import Interrupted, Interrupts
+
+INT, TERM = signal.SIGINT, signal.SIGTERM
+raised = signal.raise_signal
+
+
+def outside(interrupts):
+    async def work():
+        with interrupts.first_sigint_to(lambda: True):
+            raised(INT)
+            raised(INT)
+            print("goes on", interrupts.came)
+        raised(INT)
+        await asyncio.sleep(600)
+
+    interrupts.run(work())
+
+
+def other_signal(interrupts):
+    async def work():
+        with interrupts.first_sigint_to(lambda: True):
+            raised(TERM)
+            await asyncio.sleep(600)
+
+    interrupts.run(work())
+
+
+def not_answered(interrupts):
+    async def work():
+        with interrupts.first_sigint_to(lambda: False):
+            raised(INT)
+            await asyncio.sleep(600)
+
+    interrupts.run(work())
+
+
+def ignores_it(interrupts):
+    async def work():
+        try:
+            raised(INT)
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            print("cancelled")
+
+    interrupts.run(work())
+
+
+def after_a_run(interrupts):
+    async def work():
+        return "a value"
+
+    print(interrupts.run(work()), interrupts.came)
+    raised(TERM)
+
+
+def fails(interrupts):
+    async def work():
+        raise KeyError("its own")
+
+    interrupts.run(work())
+
+
+def second_signal(interrupts):
+    try:
+        raised(INT)
+    finally:
+        print("on the way out", interrupts.came, flush=True)
+        raised(TERM)
+
+
+def no_standard_error(interrupts):
+    os.close(2)
+    raised(INT)
+
+
+def grace_is_over(interrupts):
+    interrupts.grace_s = 0.1
+    try:
+        raised(TERM)
+    finally:
+        threading.Event().wait(600)
+
+
+def put_back(interrupts):
+    names = [each.name for each in threading.enumerate()]
+    print("toolcrib-signals" in names, signal.getsignal(INT) == interrupts._raise, signal.getsignal(TERM).name)
+
+
+def run(case):
+    if case is put_back:
+        signal.signal(TERM, signal.SIG_IGN)
+    before = signal.getsignal(INT)
+    try:
+        with Interrupts() as interrupts:
+            interrupts.grace_s = 600
+            case(interrupts)
+    except Interrupted as interrupted:
+        print("interrupted", interrupted.status, interrupts.came)
+    except KeyError as error:
+        print(error)
+    if case is put_back:
+        raised(TERM)
+        for thread in threading.enumerate():
+            if thread.name == "toolcrib-signals":
+                thread.join(60)
+        print(len(threading.enumerate()), signal.getsignal(INT) == before, signal.set_wakeup_fd(-1))
+
+
+cases = outside, other_signal, not_answered, ignores_it, after_a_run, fails, second_signal, grace_is_over
+for case in (*cases, no_standard_error, put_back):
+    print(case.__name__, flush=True)
+    child = os.fork()
+    if child == 0:
+        os.dup2(1, 2)
+        run(case)
+        sys.stdout.flush()
+        os._exit(7)
+    print("  ends with", os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+ENDS = """\
+outside
+Cancelled.
+goes on False
+interrupted 130 True
+  ends with 7
+other_signal
+Terminated.
+interrupted 143 True
+  ends with 7
+not_answered
+Cancelled.
+interrupted 130 True
+  ends with 7
+ignores_it
+Cancelled.
+cancelled
+interrupted 130 True
+  ends with 7
+after_a_run
+Terminated.
+a value False
+interrupted 143 True
+  ends with 7
+fails
+'its own'
+  ends with 7
+second_signal
+Cancelled.
+on the way out True
+  ends with 143
+grace_is_over
+Terminated.
+  ends with 143
+no_standard_error
+interrupted 130 True
+  ends with 7
+put_back
+True True SIG_IGN
+1 True -1
+  ends with 7
+"""
+
+
+def test_each_signal_is_answered_as_the_moment_wants_it(environment: dict[str, str]) -> None:
+    done = subprocess.run([sys.executable, "-c", CASES], capture_output=True, text=True, env=environment, timeout=60)
+    assert (done.stdout, done.stderr) == (ENDS, "")

@@ -2,6 +2,7 @@
 
 import json
 import re
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from .conftest import Run
@@ -20,10 +21,10 @@ def test_a_key_is_shown_once_and_listed_and_revoked_by_its_id(toolcrib: Run, fol
     assert KEY.fullmatch(other["key"] + "\n")
     assert (other["principal"], other["groups"], other["expires_at"]) == ("key:bob", [], None)
     listed = toolcrib("keys", "list", *options)
-    assert [line.split("\t")[:3] for line in listed.stdout.splitlines()] == [
-        [found["id"], "key:alice", "admins staff"],
-        [other["id"], "key:bob", ""],
-    ]
+    rows = [line.split("\t") for line in listed.stdout.splitlines()]
+    assert [row[:3] for row in rows] == [[found["id"], "key:alice", "admins staff"], [other["id"], "key:bob", ""]]
+    made_at, expires_at = (datetime.strptime(text, "%Y-%m-%d %H:%M") for text in rows[0][3:5])
+    assert (expires_at - made_at, rows[0][5], rows[1][4:]) == (timedelta(days=7), "", ["", ""])
     assert found[0].strip().rpartition("_")[2] not in listed.stdout + listed.stderr
     assert toolcrib("keys", "revoke", found["id"], *options).stderr == f"Revoked: {found['id']}.\n"
     assert [one["id"] for one in json.loads(toolcrib("keys", "list", "--json", *options).stdout)] == [other["id"]]
@@ -32,7 +33,8 @@ def test_a_key_is_shown_once_and_listed_and_revoked_by_its_id(toolcrib: Run, fol
         1,
         f"Error: There is no key '{found['id']}'. See: toolcrib keys list\n",
     )
-    for wrong in (["add", "a b"], ["add", "alice", "--days", "0"], ["add"], ["revoke"], ["add", "a", "--group", ""]):
+    wrong_lines = ["add a_b --days 0", "add a --days 36501", "add", "revoke", "add a --group="]
+    for wrong in (["add", "a b"], *map(str.split, wrong_lines)):
         done = toolcrib("keys", *wrong, *options)
         assert (done.returncode in (1, 2), done.stdout) == (True, ""), wrong
 

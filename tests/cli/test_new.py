@@ -78,6 +78,16 @@ def test_a_name_that_is_none_is_refused(toolcrib: Run, folder: Path, name: str) 
     assert sorted(folder.rglob("*")) == before
 
 
+def test_a_tool_is_a_function_unless_another_kind_is_named(toolcrib: Run, folder: Path) -> None:
+    (folder / "mine").mkdir()
+    assert toolcrib("new", "mine").stdout.splitlines()[:2] == ["mine.py", "test_mine.py"]
+    assert toolcrib("new", "mine", "--kind", "python").returncode == 0  # into the folder that is there
+    wrong = toolcrib("new", "other", "--kind", "rust")
+    assert (wrong.returncode, wrong.stderr) == (2, "Error: --kind: there are function, python, wasm.\n")
+    assert "made once" not in toolcrib("new", "third", "--kind", "wasm").stdout
+    assert "made once" not in toolcrib("new", "fourth").stdout
+
+
 def test_check_tries_the_examples_in_the_sandbox_and_lints_the_rest(toolcrib: Run, folder: Path) -> None:
     write(folder / "t", tool_files("good", "Give back a city.", GOOD))
     write(folder / "t", tool_files("traps", "Give back a city.", GOOD, TRAPS))

@@ -68,6 +68,15 @@ def test_what_cannot_be_a_secret_is_refused(typed: bytes, toolcrib: Run) -> None
     assert toolcrib("secrets", "list").stdout == ""
 
 
+def test_a_secret_may_have_lines_and_at_most_64_kib(toolcrib: Run, folder: Path) -> None:
+    (folder / "tools.py").write_text(TOOLS.replace('"the key is " + ', "str(len(").replace(".secret\n", ".secret))\n"))
+    lines = b"-----BEGIN-----\nabcd\n-----END-----\n"
+    for typed, status, length in ((b"x" * 65536, 0, 65536), (b"x" * 65537, 2, 65536), (lines, 0, len(lines) - 1)):
+        done = toolcrib("secrets", "set", "WEATHER_KEY", typed=typed)
+        assert (done.returncode, toolcrib("call", "weather").stdout) == (status, f"{length}\n"), done.stderr
+    assert [file.name for file in folder.glob("store.db*")] == ["store.db"]
+
+
 def test_what_does_not_open_is_shown_as_damaged_and_can_be_removed(toolcrib: Run, folder: Path) -> None:
     assert toolcrib("secrets", "set", "WEATHER_KEY", typed=b"canary-of-alice\n").returncode == 0
     for name, profile in (("stripe", "default"), ("stripe", "at work"), ("tavily", "default")):

@@ -25,3 +25,8 @@ def test_a_word_is_written_once_its_end_is_known_and_the_rest_begins_a_line() ->
 def test_without_a_width_nothing_is_wrapped_or_held_back() -> None:
     wrapped = WrappedText(0)
     assert (wrapped.feed(TEXT), wrapped.rest()) == (TEXT, "")
+
+
+def test_a_tab_is_as_wide_as_a_blank() -> None:
+    wrapped = WrappedText(10)
+    assert wrapped.feed("ab\tcdefghi\n") + wrapped.rest() == "ab cdefghi\n"

@@ -106,6 +106,6 @@ class AnthropicModel(SdkModel):
             # Without any credentials the SDK raises a TypeError, which only its text identifies.
             if isinstance(error, TypeError) and "authentication" not in str(error):
                 raise
-            raise self._troubles.missing_key("Set ANTHROPIC_API_KEY, or pass api_key.") from None
+            raise self._troubles.missing_key("Set ANTHROPIC_API_KEY.", in_program="Or pass api_key.") from None
         except (self._sdk.AnthropicError, ValueError) as error:
             raise self._troubles.bad_answer(error) from None

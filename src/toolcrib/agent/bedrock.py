@@ -142,9 +142,12 @@ class BedrockModel(SdkModel):
             exceptions.PartialCredentialsError,
             exceptions.NoAuthTokenError,
         ) as error:
-            raise self._troubles().missing_key(f"{error}. Set AWS's credentials, or pass profile.") from None
+            remedy = f"{error}. Set AWS's credentials, or AWS_PROFILE."
+            raise self._troubles().missing_key(remedy, in_program="Or pass profile.") from None
         except exceptions.NoRegionError:
-            raise SetupError(f"Model '{self.name}' needs a region: set AWS_REGION, or pass region.") from None
+            missing = SetupError(f"Model '{self.name}' needs a region: set AWS_REGION.")
+            missing.add_note("Or pass region.")
+            raise missing from None
         except (exceptions.ParamValidationError, exceptions.ProfileNotFound) as error:
             raise self._troubles().from_status(400, str(error), problem="refused") from None
         except (

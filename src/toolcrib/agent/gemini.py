@@ -84,7 +84,8 @@ class GeminiModel(SdkModel):
         try:
             return cast("Client", self._sdk.Client(api_key=self._api_key, http_options=self._http))
         except ValueError as error:
-            raise self._troubles.missing_key(f"Set GEMINI_API_KEY, or pass api_key. ({error})") from None
+            note = f"Or pass api_key. ({error})"
+            raise self._troubles.missing_key("Set GEMINI_API_KEY.", in_program=note) from None
 
     def _parameters(self, request: Request) -> dict[str, Any]:
         config = super()._parameters(request)

@@ -112,7 +112,7 @@ class _OpenAI(SdkModel):
 
     def _new_client(self) -> "AsyncOpenAI":
         if self._settings["api_key"] is None:
-            raise self._troubles.missing_key("Set OPENAI_API_KEY, or pass api_key.")
+            raise self._troubles.missing_key("Set OPENAI_API_KEY.", in_program="Or pass api_key.")
         made: AsyncOpenAI = self._sdk.AsyncOpenAI(**self._settings)
         return made
 

@@ -206,9 +206,15 @@ class ProviderErrors:
         """There was an answer that is not in the provider's own format."""
         return self._error("gave an answer that cannot be used", str(message), "failed", None)
 
-    def missing_key(self, remedy: str) -> ModelError:
-        """No request was made, as there is no key."""
-        return ModelError(f"Model '{self._name}' was not asked, as no key was found. {remedy}", "unauthorized")
+    def missing_key(self, remedy: str, *, in_program: str) -> ModelError:
+        """No request was made, as there is no key.
+
+        The *remedy* is one that also whoever only runs a program has. What its author can do is a note of the error:
+        a traceback shows it, and a command does not.
+        """
+        error = ModelError(f"Model '{self._name}' was not asked, as no key was found. {remedy}", "unauthorized")
+        error.add_note(in_program)
+        return error
 
     def _error(self, what: str, message: str, problem: ModelProblem, retry_after_s: float | None) -> ModelError:
         message = self._redactor.redact(" ".join(message.split()) or "no message")

@@ -39,20 +39,28 @@ from .sandbox import sandbox
 from .sources import SOURCE_FORMS, open_sources, settings_of, shows_errors
 from .terminal import Output, UsageError, echo, is_rich, is_terminal, log_to_stderr, prints_to_stderr
 
-_PENDING_STATUS = 3
-"""The exit status of a call that waits for somebody."""
+_PENDING_STATUS = 3  # the exit status of a call that waits for somebody
 
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     # Boxes and colour only where somebody looks at them: help that is piped stays plain.
+    # Boxes and colour only where somebody looks at them: help that is piped stays plain.
     rich_markup_mode="rich" if is_rich(sys.stdout) else None,
-    pretty_exceptions_enable=False,
     epilog="Example: toolcrib list toolcrib.demo",
 )
 
-for name, group in {"auth": auth, "secrets": secrets, "pending": pending, "calls": calls, "keys": keys}.items():
-    app.add_typer(group, name=name, no_args_is_help=True)
-app.add_typer(sandbox, name="sandbox", no_args_is_help=True)
+
+def _help_without_command(context: typer.Context) -> int | None:
+    if context.invoked_subcommand is not None:
+        return None
+    if text := context.get_help():  # empty where Rich has written it already
+        echo(text)
+    return 2
+
+
+_GROUPS = {"auth": auth, "secrets": secrets, "pending": pending, "calls": calls, "keys": keys, "sandbox": sandbox}
+for name, group in _GROUPS.items():
+    app.add_typer(group, name=name, callback=_help_without_command, invoke_without_command=True)
 
 
 def _command(example: str, name: str | None = None) -> Callable[[Any], Any]:
@@ -67,11 +75,7 @@ def start(
     ] = False,
 ) -> int | None:
     """Look at tools, call them, and serve them to MCP clients."""
-    if context.invoked_subcommand is not None:
-        return None
-    if text := context.get_help():  # empty where Rich has written it already
-        echo(text)
-    return 2
+    return _help_without_command(context)
 
 
 @_command("toolcrib list tools.py more/ --json", "list")
@@ -85,7 +89,7 @@ def list_tools(
     """List the tools of sources."""
     from .show import write_list
 
-    output = Output(exclusive=True)
+    output = Output()
     named = [*(sources or ()), *(source or ())]
     example = "For example: toolcrib list toolcrib.demo"
     opened = open_sources(named, settings_of(config), only=tool or (), example=example)
@@ -105,7 +109,6 @@ def show(
         typer.Argument(
             metavar="[SOURCE...] TOOL",
             help=f"The tool's name, after its sources. {SOURCE_FORMS}.",
-            show_default=False,
             autocompletion=complete_words,
         ),
     ] = None,
@@ -130,7 +133,7 @@ def show(
     name = require_tool(read, "show")
     if read.arguments:
         raise UsageError(f"'{read.arguments[0][:60]}' is one word too many. Write: toolcrib show SOURCE TOOL")
-    output = Output(exclusive=True)
+    output = Output()
     settings = settings_of(config)
     opened = open_sources(
         [*read.sources, *(source or ())],
@@ -161,7 +164,6 @@ def call(
             help=f"{SOURCE_FORMS}. An argument is key=value (text, or JSON where the tool takes no text; a key that is "
             "repeated, or numbers with commas, make a list; issue.title=... is a member of an object), key=@file for "
             "the text of a file; or all in one: a JSON object, @file.json, or - for standard input.",
-            show_default=False,
             autocompletion=complete_words,
         ),
     ] = None,
@@ -245,7 +247,6 @@ def chat(
             "-m",
             metavar="MODEL",
             help="openai:NAME, responses:NAME, anthropic:NAME, gemini:NAME, bedrock:NAME, or scripted:FILE.",
-            show_default=False,
         ),
     ] = None,
     prompt: Annotated[
@@ -427,7 +428,7 @@ def lock(
 def dialects(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="Python files and folders. They are not run.", show_default=False),
+        typer.Argument(metavar="[FILE...]", help="Python files and folders. They are not run."),
     ] = None,
     as_json: Json = False,
 ) -> int:
@@ -440,7 +441,7 @@ def dialects(
 
     if not files:
         raise UsageError("No file is given. Name Python files, or folders of them: toolcrib dialects agent.py")
-    output = Output(exclusive=True)
+    output = Output()
     read = read_programs(files)
     if as_json:
         output.json(read_data(read))

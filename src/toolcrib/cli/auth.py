@@ -24,9 +24,7 @@ pending = typer.Typer(help="What waits for a person: approvals, inputs and autho
 
 _ProviderName = Annotated[
     str,
-    typer.Argument(
-        metavar="PROVIDER", show_default=False, help="See: auth providers.", autocompletion=complete_provider
-    ),
+    typer.Argument(metavar="PROVIDER", help="See: auth providers.", autocompletion=complete_provider),
 ]
 _HandlerName = Annotated[
     str | None, typer.Option("--handler", metavar="NAME", help="oauth2, token, basic or keypair; else the default.")
@@ -34,7 +32,7 @@ _HandlerName = Annotated[
 _Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Whose it is.")]
 _Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="Which identity of theirs.")]
 _ForAll = Annotated[bool, typer.Option("--for-all", help="The operator's, for callers who have none of their own.")]
-_Id = Annotated[str, typer.Argument(metavar="ID", show_default=False, help="See: pending list.")]
+_Id = Annotated[str, typer.Argument(metavar="ID", help="See: pending list.")]
 _By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
 
 
@@ -147,7 +145,7 @@ def show_grant(
         if not data:
             crib.credentials.broker.missing(provider)  # raises where there is no such provider
             raise ToolcribError(f"'{principal}' has granted nothing at '{provider}': toolcrib auth login {provider}")
-        output = Output(exclusive=True)
+        output = Output()
         if as_json:
             output.json(data)
         else:
@@ -236,7 +234,7 @@ def rotate_key(context: typer.Context, config: Config = None, store: Store = Non
 @secrets.command("set")
 def set_secret(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     for_all: _ForAll = False,
     principal: _Principal = "local",
     profile: _Profile = "default",
@@ -285,7 +283,7 @@ def list_secrets(
 @secrets.command("remove")
 def remove_secret(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False)],
+    name: Annotated[str, typer.Argument(metavar="NAME")],
     for_all: _ForAll = False,
     principal: _Principal = "local",
     profile: _Profile = "default",
@@ -319,7 +317,7 @@ def _change_secret(
         owner = secret_owner(*((OPERATOR, "default") if for_all else whose), name)
         await change(crib, owner)
         if as_json:
-            Output(exclusive=True).json({"name": name, "profile": owner.profile})
+            Output().json({"name": name, "profile": owner.profile})
 
     return _run(context, config, store, work)
 
@@ -348,7 +346,7 @@ def show_pending(
     """Show what waits under an id, always as JSON."""
 
     async def work(crib: Crib) -> None:
-        Output(exclusive=True).json((await _find(crib, pending_id)).to_dict())
+        Output().json((await _find(crib, pending_id)).to_dict())
 
     return _run(context, config, store, work)
 
@@ -396,7 +394,7 @@ def _answer(
 def _report(text: str, data: Any, as_json: bool) -> None:
     """What was done: *text* for people, or *data* on standard output."""
     if as_json:
-        Output(exclusive=True).json(data)
+        Output().json(data)
     else:
         echo(text)
 
@@ -411,7 +409,7 @@ async def _find(crib: Crib, pending_id: str) -> Pending:
 def _write(
     data: list[dict[str, Any]], as_json: bool, columns: Sequence[str], row: Callable[[dict[str, Any]], list[str]]
 ) -> None:
-    output = Output(exclusive=True)
+    output = Output()
     if as_json:
         output.json(data)
     else:

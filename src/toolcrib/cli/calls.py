@@ -60,7 +60,7 @@ def list_calls(
         from ..record.call_lines import call_data
 
         found = await log.newest(tool=tool, principal=principal, status=status, since=began, limit=limit)
-        output = Output(exclusive=True)
+        output = Output()
         if as_json:
             output.json([*map(call_data, found)])
         else:
@@ -72,7 +72,7 @@ def list_calls(
 @calls.command("show")
 def show_call(
     context: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", show_default=False, help="See: calls list.")],  # noqa: A002
+    id: Annotated[str, typer.Argument(metavar="ID", help="See: calls list.")],  # noqa: A002
     config: Config = None,
     store: Store = None,
     as_json: Json = False,
@@ -86,7 +86,7 @@ def show_call(
         if record is None:
             raise ToolcribError(f"There is no call '{one_line(id)[:100]}' in the log. See: toolcrib calls list")
         data = call_data(record, with_content=True)
-        output = Output(exclusive=True)
+        output = Output()
         if as_json:
             output.json(data)
         else:
@@ -114,7 +114,7 @@ def follow_calls(
     async def work(log: "DatabaseCalls") -> None:
         from ..record.call_lines import call_data
 
-        output = Output(exclusive=True)
+        output = Output()
         async for record in log.follow(tool=tool, principal=principal, status=status):
             if as_json:
                 output.json_line(call_data(record))

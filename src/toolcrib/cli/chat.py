@@ -54,7 +54,7 @@ def run_chat(
 ) -> int:
     """All of `toolcrib chat`; *calls* are options of the workbench, *options* of the agent. Returns the status."""
     log_to_stderr(tracebacks=shows_errors(settings, calls.get("show_errors")))
-    output = Output(exclusive=True)
+    output = Output()
     chosen = _model(model)
     redactor = Redactor(settings.secrets)
     live = LiveOutput(output, as_json=as_json, is_over=lambda: interrupts.came)

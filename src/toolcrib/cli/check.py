@@ -27,7 +27,7 @@ def run_check(config: Path | None, written: Sequence[str], *, as_json: bool, str
     """All of `toolcrib check`. Returns the exit status."""
     if written:
         return run_lint(written, as_json=as_json, strict=strict)
-    output = Output(exclusive=True)
+    output = Output()
     if print_schema:
         output.write(SCHEMA.read_text("utf-8"))
         return 0

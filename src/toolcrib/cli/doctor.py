@@ -47,7 +47,7 @@ def doctor(config: Config = None, store: Store = None, as_json: Json = False) ->
     The settings, the sandbox, the key and the store are tried. Nothing of yours is made or changed. The exit status is
     1 where something does not work.
     """
-    output = Output(exclusive=True)
+    output = Output()
     found = [*_findings(config, store)]
     is_well = all(one.status != "problem" for one in found)
     if as_json:

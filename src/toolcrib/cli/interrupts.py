@@ -47,7 +47,7 @@ class Interrupts:
         self._seen = 0
         self._answered = 0
         self._on_first_sigint: Callable[[], bool] | None = None
-        self._woken_by = -1
+        self._woken_by: int | None = None
 
     def __enter__(self) -> Self:
         # A signal that whoever started us ignores (nohup, a job in the background) stays ignored.
@@ -64,7 +64,7 @@ class Interrupts:
         if kind is not None and issubclass(kind, Interrupted):
             return  # the way out may still be cut short by another signal
         self._answer_with(self._before)
-        if self._woken_by >= 0:
+        if self._woken_by is not None:
             signal.set_wakeup_fd(-1)
             os.close(self._woken_by)
 
@@ -126,9 +126,10 @@ class Interrupts:
         Python answers a signal between two steps of the main thread. One that comes just before a step that blocks, as
         `time.sleep` does, would be answered after it. So another thread looks after it, and interrupts that step.
         """
-        arrived, self._woken_by = os.pipe()
-        os.set_blocking(self._woken_by, False)
-        signal.set_wakeup_fd(self._woken_by, warn_on_full_buffer=False)
+        arrived, woken_by = os.pipe()
+        self._woken_by = woken_by
+        os.set_blocking(woken_by, False)
+        signal.set_wakeup_fd(woken_by, warn_on_full_buffer=False)
         # It means nothing to anybody. What it does is end the system call that the main thread is in.
         signal.signal(signal.SIGURG, lambda number, frame: None)
         main = threading.main_thread().ident

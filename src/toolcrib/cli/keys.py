@@ -40,7 +40,7 @@ def _run(
 @keys.command("add")
 def add(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="Whose key it is.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")],
     group: Annotated[
         list[str] | None, typer.Option("--group", metavar="GROUP", help="A group of theirs; may be repeated.")
     ] = None,
@@ -56,7 +56,7 @@ def add(
     async def work(found: "AccessKeys") -> int:
         until = None if days is None else datetime.now(UTC) + timedelta(days=days)
         text, key = await found.add(name, groups=group or (), expires_at=until)
-        output = Output(exclusive=True)
+        output = Output()
         if as_json:
             output.json({"key": text, **key.to_dict()})
         else:
@@ -73,7 +73,7 @@ def list_keys(context: typer.Context, config: Config = None, store: Store = None
 
     async def work(found: "AccessKeys") -> int:
         every = await found.all()
-        output = Output(exclusive=True)
+        output = Output()
         if as_json:
             output.json([key.to_dict() for key in every])
         else:
@@ -86,7 +86,7 @@ def list_keys(context: typer.Context, config: Config = None, store: Store = None
 @keys.command("revoke")
 def revoke(
     context: typer.Context,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", show_default=False, help="See: keys list.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="See: keys list.")],
     config: Config = None,
     store: Store = None,
 ) -> int:

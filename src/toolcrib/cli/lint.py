@@ -45,7 +45,7 @@ class _Checked:
 
 def run_lint(sources: Sequence[str], *, as_json: bool, strict: bool) -> int:
     """All of `toolcrib check SOURCE...`. Returns the exit status."""
-    output = Output(exclusive=True)
+    output = Output()
     log_fetches()
     checked = [asyncio.run(_checked(source)) for source in sources]
     problems, warnings = (sum(one.count(level) for one in checked) for level in ("problem", "warning"))

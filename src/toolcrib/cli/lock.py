@@ -39,7 +39,7 @@ def run_lock(
     """All of `toolcrib lock`. Returns the exit status: 1 where something is not accepted, or cannot be loaded."""
     if check and (update or accept):
         raise UsageError("--check changes nothing, so it goes with neither --update nor --accept.")
-    output = Output(exclusive=True)
+    output = Output()
     log_fetches()
     file = lock_file(settings)
     before = read_lock(file)

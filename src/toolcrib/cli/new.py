@@ -108,7 +108,7 @@ def run_new(name: str, kind: str, folder: Path) -> int:
     for path in files:
         if (folder / path).exists():
             raise ToolcribError(f"{folder / path} is there already. Choose another name, or remove it.")
-    output = Output(exclusive=True)
+    output = Output()
     for path, content in files.items():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
         (folder / path).write_bytes(content)

@@ -30,7 +30,6 @@ SourceNames = Annotated[
     typer.Argument(
         metavar="[SOURCE...]",
         help=f"Where the tools are. {SOURCE_FORMS}.",
-        show_default=False,
         autocompletion=complete_source,
     ),
 ]

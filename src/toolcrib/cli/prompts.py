@@ -48,13 +48,12 @@ class Prompter:
         """Whether the person at the terminal wants to grant what *pending* asks for, now."""
         if self._gave_up or not has_person():
             return False
-        async with self._lock:
-            self._prepare()
-            _discard_typeahead()
-            echo(f"\nTool '{pending.tool}' waits: {pending.message}.", wrap=True)
-            line = await read_line("Grant it now? [Y/n] ")
-            self._gave_up = line is None
-            return line is not None and line.strip().lower() in ("", *_YES)
+        self._prepare()
+        _discard_typeahead()
+        echo(f"\nTool '{pending.tool}' waits: {pending.message}.", wrap=True)
+        line = await read_line("Grant it now? [Y/n] ")
+        self._gave_up = line is None
+        return line is not None and line.strip().lower() in ("", *_YES)
 
     async def ask_at_once(self, pending: Pending) -> Answer | None:
         """For `Workbench(ask=...)`: an answer while the call runs; None where it runs against a deadline.

@@ -27,7 +27,7 @@ def status(as_json: Json = False) -> int:
     from ..sandbox.python_build import BUILD_COMMAND, python_state
 
     state = python_state()
-    output = Output(exclusive=True)
+    output = Output()
     if as_json:
         output.json({**_data(state), "cache": {name: _cache_data(name) for name in LIMITS}})
         return 0
@@ -52,7 +52,7 @@ def clear(
     chosen = what or [name for name in _CACHED if name != "python"]
     if unknown := [name for name in chosen if name not in _CACHED]:
         raise UsageError(f"There is no cache '{one_line(unknown[0])}'. There are: {', '.join(_CACHED)}.")
-    output = Output(exclusive=True)
+    output = Output()
     removed = {name: clear(name) for name in chosen}
     left = {name: len(entries(name)) for name in chosen}
     if as_json:
@@ -75,7 +75,7 @@ def build(
     """Make the Python that folders with 'runtime = "python"' run in. It takes up to a minute, once."""
     from ..sandbox.python_build import build_python
 
-    output = Output(exclusive=True)
+    output = Output()
     state = build_python(lambda step: echo(f"{step} ..."), force=force)
     if as_json:
         output.json(_data(state))

@@ -66,7 +66,7 @@ def write_tool(tool: Tool[..., Any], settings: "Settings", options: Sequence[str
         return
     from rich.text import Text
 
-    output.print(Text(line, no_wrap=True, overflow="ignore"))  # to be copied in one piece
+    output.print(Text(line), wrap=False)
 
 
 def _write_lines(lines: Sequence[Line], output: Output) -> None:
@@ -185,8 +185,7 @@ class _Property:
         forms = [form for form in schema.get("anyOf", ()) if form != REFERENCE]
         if len(forms) == len(schema.get("anyOf", ())):
             return cls(schema)
-        around = {key: value for key, value in schema.items() if key != "anyOf"}
-        return cls({**around, **(forms[0] if len(forms) == 1 else {"anyOf": forms})}, " or a handle")
+        return cls({**schema, "anyOf": forms}, " or a handle")
 
 
 def _inside(schema: Any, root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:
@@ -208,7 +207,7 @@ def _inside(schema: Any, root: Mapping[str, Any], depth: int, seen: tuple[str, .
     parts = [schema.get("items"), *schema.get("allOf", ())]
     lines = [line for part in parts for line in _inside(part, root, depth, seen)]
     forms = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    shown = [(form, members) for form in forms if (members := _inside(form, root, depth + (len(forms) > 1), seen))]
+    shown = [(form, members) for form in forms if (members := _inside(form, root, depth + 1, seen))]
     if len(shown) == 1:
         return lines + _inside(shown[0][0], root, depth, seen)
     for number, (form, members) in enumerate(shown, 1):

@@ -63,9 +63,8 @@ def echo(message: str, *, dim: bool = False, wrap: bool = False) -> None:
     """Write *message* for people to standard error; *dim* what is secondary, *wrap* prose at words."""
     text = clean(_FILE_MODULE.sub(r"\1", message))
     if wrap and (columns := terminal_width()):
-        lines = text.split("\n")
-        fit = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False, drop_whitespace=True)
-        text = "\n".join(fit.fill(line) if len(line) > columns else line for line in lines)
+        fit = textwrap.TextWrapper(columns, break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(map(fit.fill, text.split("\n")))
     if dim and is_rich(sys.stderr) and not os.environ.get("NO_COLOR"):
         text = f"\x1b[2m{text}\x1b[0m"
     with suppress(OSError, ValueError):  # standard error is closed
@@ -187,7 +186,7 @@ class Output:
     that sources import, of programs that they start) goes to standard error.
     """
 
-    def __init__(self, *, exclusive: bool) -> None:
+    def __init__(self, *, exclusive: bool = True) -> None:
         sys.stdout.flush()
         self._stream = _claimed() if exclusive else sys.stdout
         self.is_terminal = self._stream.isatty()
@@ -221,7 +220,7 @@ class Output:
         from rich.highlighter import JSONHighlighter
         from rich.text import Text
 
-        self.print(JSONHighlighter()(Text(text, no_wrap=True, overflow="ignore")))
+        self.print(JSONHighlighter()(Text(text)), wrap=False)
 
     def _dumped(self, value: Any, *, indent: int | None) -> str:
         is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
@@ -255,13 +254,16 @@ class Output:
                 if any(event & select.POLLERR for _, event in poll.poll(0)):
                     raise OutputClosed
 
-    def print(self, rendered: Any) -> None:
-        """Write what Rich renders, wrapped at words. Untrusted strings in *rendered* must be `rich.text.Text`."""
+    def print(self, rendered: Any, *, wrap: bool = True) -> None:
+        """Write what Rich renders, wrapped at words or, to be copied, with long lines in one piece.
+
+        Untrusted strings in *rendered* must be `rich.text.Text`.
+        """
         from rich.console import Console
 
         console = Console(file=self._stream, force_terminal=True, markup=False, emoji=False, highlight=False)
         with console.capture() as capture:
-            console.print(rendered, crop=False)
+            console.print(rendered, crop=False, soft_wrap=not wrap)
         self._write(capture.get())
 
     def _write(self, text: str) -> None:

@@ -124,7 +124,8 @@ class OpenAIModel(Model):
         options = dict(self._client_args)
         if not (options.get("api_key") or os.environ.get("OPENAI_API_KEY")):
             if not (options.get("base_url") or os.environ.get("OPENAI_BASE_URL")):
-                raise ProviderErrors(self.name).missing_key("Set OPENAI_API_KEY, or pass client_args={'api_key': ...}.")
+                note = "Or pass client_args={'api_key': ...}."
+                raise ProviderErrors(self.name).missing_key("Set OPENAI_API_KEY.", in_program=note)
             options["api_key"] = "none"
         client: AsyncOpenAI = self._sdk.AsyncOpenAI(**options)
         return client

@@ -1,0 +1,166 @@
+"""What `toolcrib check SOURCE...` finds weak or wrong in tools, each thing by itself."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+from pydantic import Field
+
+from toolcrib import Secret, Tool, ToolAuth
+from toolcrib.cli.lint import findings
+from toolcrib.tools import Permissions, load
+
+from ..tools.tool_folders import module
+from .conftest import Run
+
+FINE = "Look for a thing in a list."
+NO_HINT = "It declares neither read_only nor destructive, so it is taken to change things."
+NO_EXAMPLES = "It has no examples, so nothing of it was tried."
+PROGRAM = 'file = "tool.wasm"\n'
+NO_SCHEMA = "Its schema takes any arguments. Name those that it takes."
+
+
+def look(thing: Annotated[str, Field(description="What to look for.")]) -> None: ...
+
+
+def found(function: Any = look, **options: Any) -> list[str]:
+    """The messages about a tool of *function*, which is well but for the *options*."""
+    return [one.message for one in findings(Tool(function, **{"description": FINE, "read_only": True, **options}))]
+
+
+def test_a_tool_in_which_all_is_well_has_no_findings() -> None:
+    assert found() == []
+    assert found(read_only=None, destructive=True) == []
+    assert found(read_only=None, destructive=False) == []
+    assert found(read_only=False) == []
+    assert found(open_world=False) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"description": " "}, "It has no description: a model cannot tell when to call it."),
+        ({"description": "x" * 14}, "Its description has 14 characters. Say what it does, and when."),
+        ({"description": "x" * 1025}, "Its description is longer than 1024 characters, which some providers cut."),
+        ({"read_only": None}, NO_HINT),
+        ({"destructive": True}, "It is declared read_only and destructive."),
+        (
+            {"title": "a\u200b\u200c\u200d\u2060\tb\nc"},
+            "'title' has characters that nobody sees, and a model reads: U+200B, U+200C, U+200D.",
+        ),
+        ({"description": f"{FINE}\u200b"}, "'description' has characters that nobody sees, and a model reads: U+200B."),
+    ],
+)
+def test_texts_and_hints_that_mislead_a_model_are_found(options: dict[str, Any], message: str) -> None:
+    assert found(**options) == [message]
+
+
+def test_texts_are_found_to_be_short_or_long_by_one_character() -> None:
+    assert found(description="x" * 15) == found(description="x" * 1024) == []
+
+
+def test_arguments_that_say_little_are_found() -> None:
+    def weak(api_key: str, tokens: int, untyped: Any, plain: Annotated[str, Field(description="It.")]) -> None: ...
+
+    assert found(weak) == [
+        "Argument 'api_key' looks like a credential, which a model would write. Use auth.",
+        "Argument 'api_key' has no description.",
+        "Argument 'tokens' has no description.",
+        "Argument 'untyped' has no type.",
+        "Argument 'untyped' has no description.",
+    ]
+    assert found(lambda: None, name="nothing") == []
+
+
+def test_what_a_folder_needs_is_held_against_what_it_declares(toolcrib: Run, tmp_path: Path) -> None:
+    python = 'file = "main.py"\nruntime = "python"\nhosts = ["example.com"]\n'
+    manifests = {
+        "anything": f"{PROGRAM}read_only = true",
+        "closed": f"{PROGRAM}read_only = true\n[parameters]\nadditionalProperties = false",
+        "apart": f"{python}open_world = false\nread_only = true",
+        "outside": f"{python}open_world = true\nread_only = true",
+        "everywhere": f"{python}read_only = true".replace("example.com", "*"),
+        "tried": f"{PROGRAM}read_only = true\nexamples = [{{ a = 1 }}, {{ a = 2 }}]",
+        "needing": f'{python}read_only = true\nexamples = [{{ a = 1 }}]\nvariables = ["REGION"]',
+        "a" * 65: f"{PROGRAM}read_only = true",
+    }
+    for name, more in manifests.items():
+        made = tmp_path / "t" / name
+        made.mkdir(parents=True)
+        (made / "tool.toml").write_text(f'name = "{name}"\ndescription = "{FINE}"\n{more}\n')
+        (made / "tool.wasm").write_bytes(module())
+        (made / "main.py").write_text("")
+    done = toolcrib("check", "t", "--json", XDG_CACHE_HOME=str(tmp_path / "cache"))
+    (source,) = json.loads(done.stdout)["sources"]
+    messages = {name: [one["message"] for one in findings] for name, findings in source["tools"].items()}
+    assert (done.returncode, source["problems"]) == (1, [])
+    weak = [NO_SCHEMA, NO_EXAMPLES]
+    assert messages == {
+        "anything": weak,
+        "closed": [NO_EXAMPLES],
+        "apart": [NO_SCHEMA, "It is declared open_world = false, and needs to reach hosts.", NO_EXAMPLES],
+        "outside": weak,
+        "everywhere": [NO_SCHEMA, "It needs to reach every host. Name those that it uses.", NO_EXAMPLES],
+        "tried": [NO_SCHEMA, "2 of 2 examples work in the sandbox."],
+        "needing": [NO_SCHEMA, "Its examples were not tried: it needs variables, hosts."],
+        "a" * 65: [
+            "Its name is not one that all providers take: they get another (64 letters, digits, _ -).",
+            *weak,
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("read_only", "mount", "problems"),
+    [
+        (True, False, ["It is declared read_only, and needs a folder to write in."]),
+        (True, True, []),
+        (False, False, []),
+    ],
+)
+def test_a_tool_that_only_reads_needs_no_folder_to_write_in(
+    read_only: bool, mount: bool, problems: list[str], tmp_path: Path
+) -> None:
+    made, values = tmp_path / "made", {True: "true", False: "false"}
+    made.mkdir()
+    (made / "tool.wasm").write_bytes(module())
+    (made / "tool.toml").write_text(
+        f'name = "keep"\ndescription = "{FINE}"\nread_only = {values[read_only]}\n'
+        f'[[mounts]]\nname = "data"\nread_only = {values[mount]}\n'
+    )
+    granted = Permissions(mounts={"data": tmp_path}, writable=["data"])
+    (tool,) = load(granted.to(made)).tools
+    assert [one.message for one in findings(tool) if one.level == "problem"] == problems
+
+
+def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Run, tmp_path: Path) -> None:
+    fine = '@tool(read_only=True)\ndef {}() -> None:\n    """Look for a thing in a list."""\n'
+    (tmp_path / "fine.py").write_text(f"from toolcrib import tool\n{fine.format('fine')}")
+    (tmp_path / "weak.py").write_text(f"from toolcrib import tool\n{fine.format('weak').replace('read_only=True', '')}")
+    (tmp_path / "broken.py").write_text("def (:\n")
+
+    def check(*arguments: str) -> tuple[int, list[str]]:
+        done = toolcrib("check", *arguments)
+        return done.returncode, done.stdout.splitlines()
+
+    warning = ["weak.py: weak", f"  warning: {NO_HINT}", "1 tools, 0 problems, 1 warnings."]
+    assert check("fine.py", "--strict") == (0, ["fine.py: fine: nothing to say", "1 tools, 0 problems, 0 warnings."])
+    assert check("weak.py") == (0, warning)
+    assert check("weak.py", "--strict") == (1, warning)
+    assert check("broken.py", "fine.py", "-s", "weak.py") == (
+        1,
+        [
+            f"broken.py: problem: {tmp_path}/broken.py:1: SyntaxError: invalid syntax",
+            "fine.py: fine: nothing to say",
+            *warning[:2],
+            "2 tools, 1 problems, 1 warnings.",
+        ],
+    )
+
+
+def test_a_tool_that_needs_credentials_is_not_tried() -> None:
+    tool: Any = Tool(look, description=FINE, read_only=True, auth=[ToolAuth("github"), Secret("KEY")])
+    from toolcrib.cli.lint import _beyond_the_sandbox
+
+    assert _beyond_the_sandbox(tool) == ["a token of github", "the secret KEY"]

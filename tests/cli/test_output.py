@@ -1,0 +1,166 @@
+"""What the command writes, and what of it goes where: standard output, standard error, or nowhere."""
+
+import asyncio
+import io
+import json
+import logging
+import os
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+import toolcrib.cli
+import toolcrib.demo
+from toolcrib.cli.sources import Opened
+from toolcrib.cli.terminal import (
+    Output,
+    clean,
+    discard,
+    echo,
+    indented_json,
+    is_rich,
+    prepare_streams,
+    prints_to_stderr,
+    silenced,
+    tool_frames,
+)
+
+
+class Streams:
+    """Standard output and standard error in files."""
+
+    def __init__(self, folder: Path) -> None:
+        self._files = folder / "out", folder / "err"
+
+    @contextmanager
+    def opened(self, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+        out, err = self._files
+        with out.open("w", encoding="utf-8") as stdout, err.open("w", encoding="utf-8", buffering=1) as stderr:
+            monkeypatch.setattr(sys, "stdout", stdout)
+            monkeypatch.setattr(sys, "stderr", stderr)
+            yield
+        monkeypatch.undo()
+
+    def read(self) -> tuple[str, str]:
+        out, err = self._files
+        return out.read_text("utf-8"), err.read_text("utf-8")
+
+
+@pytest.fixture
+def streams(tmp_path: Path) -> Streams:
+    return Streams(tmp_path)
+
+
+def descriptors() -> list[str]:
+    return sorted(os.listdir("/dev/fd"))
+
+
+def test_control_characters_are_escaped_and_line_ends_are_not() -> None:
+    assert clean("a\r\nb\rc\td\x1b[0m\u202e") == "a\nb\\rc\td\\x1b[0m\\u202e"
+    assert indented_json('{"a": "é\\u001b\\u202e", "b": [1]}') == (
+        '  {\n    "a": "é\\u001b\\u202e",\n    "b": [\n      1\n    ]\n  }'
+    )
+
+
+def test_what_is_written_inside_is_discarded_or_sent_to_standard_error_and_nothing_after_it(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with streams.opened(monkeypatch):
+        before = descriptors()
+        print("before")
+        with silenced():
+            print("hidden")
+            echo("hidden")
+            os.write(sys.stdout.fileno(), b"hidden too\n")
+        print("between")
+        with pytest.raises(KeyError), prints_to_stderr():
+            print("inside")
+            echo("in order")
+            os.write(sys.stdout.fileno(), b"from a program\n")
+            raise KeyError
+        print("after")
+        assert descriptors() == before
+    assert streams.read() == ("before\nbetween\nafter\n", "inside\nin order\nfrom a program\n")
+
+
+def test_an_output_has_standard_output_for_itself_from_when_it_is_made(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with streams.opened(monkeypatch):
+        print("before")
+        output = Output()
+        print("printed by a tool")
+        echo("in order")
+        os.write(sys.stdout.fileno(), b"from a program\n")
+        output.write("a result \ud800")
+        output.write("with its line end\n")
+        output.write_piece("a piece")
+        output.json({"é": "\x1b"})
+        output.table(("A", "B"), [])
+        output.table(("A", "B"), [("1\n", "2")])
+        output.print("[bold]2[/bold] :smile:")
+        output._stream.close()
+    assert streams.read() == (
+        'before\na result \\ud800\nwith its line end\na piece{"é": "\\u001b"}\n1\t2\n[bold]2[/bold] :smile:\n',
+        "printed by a tool\nin order\nfrom a program\n",
+    )
+
+
+def test_streams_take_any_text_and_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    ascii_only = io.TextIOWrapper(io.BytesIO(), "ascii", errors="strict")
+    monkeypatch.setattr(sys, "stdout", ascii_only)
+    monkeypatch.setattr(sys, "stderr", None)
+    prepare_streams()
+    print("é")
+    echo("to nobody")
+    ascii_only.flush()
+    assert ascii_only.buffer.getvalue() == b"\\xe9\n"  # type: ignore[attr-defined] - of a BytesIO
+    sys.stderr.close()
+    echo("to a stream that is closed")
+
+
+def test_what_is_discarded_leaves_no_descriptor_open(streams: Streams, monkeypatch: pytest.MonkeyPatch) -> None:
+    with streams.opened(monkeypatch):
+        before = descriptors()
+        discard(sys.stdout)
+        assert descriptors() == before
+        print("to nobody")
+    assert streams.read() == ("", "")
+
+
+@pytest.mark.parametrize(("term", "rich"), [("xterm", True), ("dumb", False), ("unknown", False), ("", False)])
+def test_a_terminal_is_rich_by_its_name(term: str, rich: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", term)
+    terminal, other = os.openpty()
+    with open(terminal, "w"), open(other, "w") as stream:
+        assert is_rich(stream) == rich
+    assert not is_rich(io.StringIO())
+
+
+def test_a_traceback_keeps_the_frames_of_the_tools_alone() -> None:
+    def frame(file: str | None, indent: str = "  ") -> str:
+        return f'{indent}File "{file}", line 1, in work\n{indent}  work()\n{indent}  ^^^^\n'
+
+    ours, demo = frame(toolcrib.cli.__file__), frame(toolcrib.demo.__file__)
+    plumbing = frame(asyncio.__file__) + frame("<frozen importlib._bootstrap>")
+    theirs = demo + frame(json.__file__) + frame("/their/tools.py", "  | ")
+    head, end = "Traceback (most recent call last):\n", "ValueError: no\n"
+    assert tool_frames(head + ours + plumbing + theirs + ours + end) == head + theirs + end
+    assert tool_frames(head + ours + plumbing + end) == head + ours + plumbing + end
+
+
+def test_the_log_is_as_it_was_once_the_tools_of_servers_are_listed() -> None:
+    log = logging.getLogger("toolcrib")
+    before = log.level
+    assert Opened([], {}, (), has_servers=True).listed().specs() == ()
+    assert log.level == before
+
+
+def test_a_stream_that_is_no_file_has_a_reader(capsys: pytest.CaptureFixture[str]) -> None:
+    output = Output()
+    output.require_reader()
+    output.write("read")
+    assert capsys.readouterr().out == "read\n"
