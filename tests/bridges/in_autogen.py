@@ -1,7 +1,6 @@
 """AgentChat's agents with our tools and the dialect's, and AutoGen's tools with us. See test_frameworks.py."""
 
 import asyncio
-import io
 import json
 from collections.abc import Mapping
 from typing import Any
@@ -11,9 +10,9 @@ from autogen_agentchat.agents import AssistantAgent
 from autogen_agentchat.messages import ToolCallExecutionEvent
 from autogen_core import CancellationToken, FunctionCall
 from autogen_core.models import CreateResult, ModelFamily, RequestUsage
-from autogen_core.tools import BaseToolWithState, FunctionTool, StaticWorkbench
+from autogen_core.tools import BaseToolWithState, FunctionTool, StaticWorkbench, ToolResult
 from autogen_ext.models.replay import ReplayChatCompletionClient
-from PIL import Image as Pillow
+from bridged_tools import PNG, STILL, add, events, late, no_events, wait, wipe  # noqa: F401 - no_events is for each test
 from pydantic import BaseModel
 
 from toolcrib import Context, Image, Workbench, tool
@@ -21,34 +20,11 @@ from toolcrib.bridges import autogen as bridge
 from toolcrib.dialects.autogen import tools as dialect
 from toolcrib.tools import as_tool
 
-made = io.BytesIO()
-Pillow.new("RGBA", (1, 1)).save(made, format="PNG")
-PNG = made.getvalue()
-events: list[str] = []
-
-
-@pytest.fixture(autouse=True)
-def no_events() -> None:
-    events.clear()
-
-
-@tool
-async def add(numbers: list[int]) -> int:
-    """Add numbers."""
-    return sum(numbers)
-
 
 @tool
 async def draw(is_broken: bool = False) -> list[Any]:
     """Draw."""
     return ["Here:", Image(b"no image" if is_broken else PNG)]
-
-
-@tool
-async def wipe(path: str) -> str:
-    """Delete."""
-    events.append(path)
-    return f"wiped {path}"
 
 
 @tool
@@ -239,3 +215,42 @@ async def test_their_workbenches_are_sources_whose_tools_may_change() -> None:
         assert [spec.name for spec in bench.specs()] == ["plus", "fail"]
         assert (await bench.call("fail")).shown()[::3] == ("The reason.", "failed")
     assert events == ["start", "stop"]
+
+
+async def test_a_call_that_was_carried_out_is_a_success_whatever_the_list_is_then() -> None:
+    class Forgetful(StaticWorkbench):
+        async def list_tools(self) -> Any:
+            if events:
+                raise ValueError("There is no list.")
+            return await super().list_tools()
+
+    def note() -> str:
+        events.append("noted")
+        return "noted"
+
+    async with Workbench([Forgetful([FunctionTool(note, "Note.")])]) as bench:
+        assert [(await bench.call("note")).text for _ in range(2)] == ["noted", "noted"]
+    assert events == ["noted", "noted"]
+
+
+async def test_an_error_without_a_word_has_some() -> None:
+    class Silent(StaticWorkbench):
+        async def call_tool(self, name: str, *_: Any, **__: Any) -> Any:
+            return ToolResult(name=name, result=[], is_error=True)
+
+    async with Workbench([Silent([FunctionTool(plus, "Add.")])]) as bench:
+        assert (await bench.call("plus", {"a": 1})).shown()[::3] == ("Tool 'plus' failed.", "failed")
+
+
+async def test_what_goes_on_after_its_deadline_says_so() -> None:
+    async def rest() -> None:
+        await asyncio.sleep(60)
+
+    assert STILL in await late(FunctionTool(wait, "Wait."))
+    assert STILL not in await late(FunctionTool(rest, "Rest.", name="wait"))
+
+
+async def test_arguments_that_are_not_json_raise_nothing() -> None:
+    theirs: Any = bridge.workbench(Workbench([add]))
+    for arguments in ([object()], "x", {"numbers": object()}, {1: 2}):
+        assert (await theirs.call_tool("add", arguments)).is_error

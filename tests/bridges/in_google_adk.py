@@ -4,7 +4,18 @@ from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
-from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    PNG,
+    STILL,
+    add,
+    draw,
+    events,
+    late,
+    no_events,
+    wait,
+    whoami,
+    wipe,
+)
 from google.adk.agents import LlmAgent
 from google.adk.models import BaseLlm, LlmRequest, LlmResponse
 from google.adk.runners import InMemoryRunner
@@ -185,3 +196,11 @@ async def test_their_confirmations_hold() -> None:
     await bench.answer(call.id, Approve())
     assert ((await bench.call(call)).value, events) == ({"status": "deleted"}, ["/"])
     assert (await bench.call(call)).status == "pending"
+
+
+async def test_a_sync_function_holds_nobody_up_and_an_error_without_a_word_has_some() -> None:
+    def silent() -> dict[str, str]:
+        return {"error": ""}
+
+    assert STILL in await late(FunctionTool(wait))
+    assert (await Workbench([FunctionTool(silent)]).call("silent")).text == "Tool 'silent' failed."

@@ -1,6 +1,8 @@
 """LangChain's and LangGraph's agents with our tools, and LangChain's tools with us. See test_frameworks.py."""
 
+import asyncio
 import base64
+import threading
 from typing import Annotated, Any
 
 import pytest
@@ -12,10 +14,12 @@ from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseToolkit, InjectedToolArg, InjectedToolCallId, StructuredTool, ToolException
 from langchain_core.tools import tool as langchain_tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.prebuilt import InjectedState
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command
+from pydantic import BaseModel
 
-from toolcrib import Approve, Caller, Crib, Workbench, tool
+from toolcrib import Approve, Call, Caller, Crib, DefinitionError, Workbench, tool
 from toolcrib.bridges import langchain as bridge
 from toolcrib.core import Hints
 from toolcrib.tools import as_tool
@@ -247,3 +251,98 @@ async def test_what_nobody_gives_is_refused_with_the_reason() -> None:
         refused = (await bench.call(name, arguments)).shown()
         assert refused.code == "unavailable"
         assert f"needs '{parameter}' of its agent or host" in refused.text
+
+
+class Person(BaseModel):
+    user: Annotated[str, InjectedToolArg] = "nobody"
+
+
+@langchain_tool
+def visit(people: list[Person] | None = None) -> str:
+    """Visit."""
+    return str(people)
+
+
+def test_what_is_injected_deeper_inside_is_refused_since_a_model_could_set_it() -> None:
+    with pytest.raises(DefinitionError, match="injected argument 'user' inside another"):
+        Workbench([visit])
+
+
+async def test_a_schema_that_is_data_is_taken_as_it_is() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": True}
+
+    @langchain_tool(args_schema=schema)
+    def take(a: int, user: Annotated[str, InjectedToolArg] = "nobody", **more: Any) -> Any:
+        """Take."""
+        return [a, user, more]
+
+    plain = StructuredTool.from_function(lambda a: a, name="plain", description="Plain.", args_schema=schema)
+    bench = Workbench([take, plain], variables={"user": "Ada"})
+    assert (await bench.call("take", {"a": 1, "user": "eve", "b": 2})).value == [1, "Ada", {"b": 2}]
+    assert (await bench.call("plain", {"a": 1})).value == 1
+
+
+async def test_a_sync_tool_that_ends_the_program_is_a_failure_and_one_that_is_slow_goes_on() -> None:
+    @langchain_tool
+    def leave() -> None:
+        """Leave, as argparse does."""
+        raise SystemExit(2)
+
+    go_on = threading.Event()
+
+    @langchain_tool
+    def wait() -> None:
+        """Wait."""
+        go_on.wait(60)
+
+    bench = Workbench([leave, wait])
+    assert (await bench.call("leave")).shown().code == "failed"
+    call = Call("wait", {})
+    call.timeout_s = 0.3
+    late = (await bench.call(call)).shown()
+    assert (late.code, "Its work may still be running." in late.text) == ("timeout", True)
+    go_on.set()
+
+
+def wiping(bench: Workbench) -> Any:
+    """A graph whose one node has all tools."""
+    graph = StateGraph(MessagesState)
+    graph.add_node("tools", ToolNode(bridge.tools(bench)))
+    graph.add_edge(START, "tools")
+    return graph
+
+
+@pytest.mark.parametrize("is_sync", [True, False])
+@pytest.mark.parametrize("paths", ["abc", "aaa"])
+async def test_of_several_calls_in_one_node_each_has_its_own_answer_and_runs_once(is_sync: bool, paths: str) -> None:
+    graph = wiping(Workbench([wipe], policy=asks)).compile(checkpointer=InMemorySaver())
+    config: RunnableConfig = {"configurable": {"thread_id": "1"}}
+    calls = [{"name": "wipe", "args": {"path": path}, "id": f"call_{n}"} for n, path in enumerate(paths)]
+    given: Any = {"messages": [AIMessage("", tool_calls=calls)]}
+    approved: list[str] = []
+    denied: list[str] = []
+    while True:
+        state = await (asyncio.to_thread(graph.invoke, given, config) if is_sync else graph.ainvoke(given, config))
+        assert len(events) == len(approved)
+        if "__interrupt__" not in state:
+            break
+        (waits,) = state["__interrupt__"]
+        is_approved = bool(approved) == bool(denied)
+        (approved if is_approved else denied).append(waits.value["call_id"])
+        given = Command(resume=is_approved) if len(approved) < 2 else Command(resume={waits.id: is_approved})
+    assert (sorted(approved + denied), len(denied)) == (["call_0", "call_1", "call_2"], 1)
+    statuses = {each.tool_call_id: each.status for each in seen(state)}
+    assert statuses == {**dict.fromkeys(approved, "success"), **dict.fromkeys(denied, "error")}
+    assert sorted(events) == sorted(paths[int(each[-1])] for each in approved)
+
+
+async def test_an_answer_counts_after_a_restart() -> None:
+    saver, config = InMemorySaver(), {"configurable": {"thread_id": "1"}}
+    calls = [{"name": "wipe", "args": {"path": path}, "id": path} for path in "ab"]
+    given: Any = {"messages": [AIMessage("", tool_calls=calls)]}
+    for expected in ([], ["a"], ["a", "b"]):
+        # A process of its own: a workbench that knows nothing of the others, and asks again for what it does not know.
+        state = await wiping(Workbench([wipe], policy=asks)).compile(checkpointer=saver).ainvoke(given, config)
+        assert events == expected
+        assert "__interrupt__" in state
+        given = Command(resume=True)

@@ -4,7 +4,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noqa: F401 - no_events is for each test
+from bridged_tools import (  # noqa: F401 - no_events is for each test
+    PNG,
+    STILL,
+    add,
+    draw,
+    events,
+    late,
+    no_events,
+    wait,
+    whoami,
+    wipe,
+)
 from llama_index.core.agent.workflow import FunctionAgent, ToolCallResult
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
 from llama_index.core.llms.mock import MockFunctionCallingLLM
@@ -166,3 +177,49 @@ async def test_their_tools_are_sources() -> None:
 async def test_what_nobody_gives_is_refused_with_the_reason() -> None:
     refused = (await Workbench([FunctionTool.from_defaults(greet)]).call("greet", {"greeting": "Hi"})).shown()
     assert (refused.code, "needs 'ctx', the context of a workflow" in refused.text) == ("unavailable", True)
+
+
+async def test_a_model_cannot_write_the_context_of_a_run() -> None:
+    crib = Crib([whoami])
+    (made,) = bridge.tools(crib, caller=lambda context: Caller(context["user"] if context else "nobody"), wait=True)
+    refused = await made.acall(toolcrib_context={"user": "admin"})
+    assert (refused.is_error, "takes no argument 'toolcrib_context'" in refused.content) == (True, True)
+    assert (await made.acall()).content == "nobody"
+    await crib.stop()
+
+
+async def test_arguments_may_have_any_name_and_be_given_by_place() -> None:
+    @tool
+    async def echo(self: int = 0, args: int = 0) -> list[int]:
+        """Echo."""
+        return [self, args]
+
+    (made,) = bridge.tools(Workbench([echo]))
+    assert (await made.acall(self=1, args=2)).content == (await made.acall(1, 2)).content == "[1,2]"
+    assert "takes no argument 'argument 1'" in (await made.acall(1, 2, 3)).content
+
+
+async def test_a_workflow_can_be_saved_whatever_a_call_has_brought() -> None:
+    @tool
+    async def give(what: str) -> Any:
+        """Give."""
+        return {"bytes": b"\xff", "object": {1}, "half": "\ud800"}[what]
+
+    model = Scripted(*(("give", {"what": what}) for what in ("bytes", "object", "half", "nothing")))
+    agent = FunctionAgent(tools=bridge.tools(Workbench([give])), llm=model.llm, streaming=False)
+    handler = agent.run("Go.")
+    async for event in handler.stream_events():
+        handler.ctx.to_dict()
+        if isinstance(event, ToolCallResult):
+            saved = event.model_dump(mode="json")["tool_output"]["raw_output"]
+            assert saved["status"] == event.tool_output.raw_output.status
+    assert str(await handler) == "done"
+
+
+async def test_a_sync_tool_goes_on_after_its_deadline_and_says_so() -> None:
+    assert STILL in await late(FunctionTool.from_defaults(wait))
+
+    def stop() -> None:
+        raise StopIteration
+
+    assert (await Workbench([FunctionTool.from_defaults(stop)]).call("stop")).shown().code == "failed"

@@ -1,7 +1,8 @@
 """Pydantic AI's agents with our tools, and its tools with us. It runs where Pydantic AI is: see test_frameworks.py."""
 
 import asyncio
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, FunctionModel
-from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool
+from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, ToolDefinition
+from pydantic_ai.toolsets import WrapperToolset
 
 from toolcrib import Approve, Call, Caller, Crib, Data, Image, Source, Text, Workbench
 from toolcrib.bridges import pydantic_ai as bridge
@@ -290,3 +292,56 @@ async def test_a_tool_alone_is_a_source_and_a_toolset_lives_with_the_workbench()
         assert [spec.name for spec in bench.specs()] == ["plain", "again"]
         assert (await bench.call("plain", {"a": 1})).value == 1
     assert events == ["enter", "leave"]
+
+
+@pytest.mark.parametrize("kind", ["unapproved", "external"])
+async def test_a_gate_that_a_tool_has_for_some_callers_only_holds_for_them(kind: Any) -> None:
+    async def for_alice(ctx: RunContext[Any], of: ToolDefinition) -> ToolDefinition:
+        return replace(of, kind=kind) if ctx.deps == "alice" else of
+
+    theirs = FunctionToolset()
+
+    @theirs.tool(prepare=for_alice)
+    def erase(ctx: RunContext[Any], path: str) -> str:
+        """Delete."""
+        events.append(path)
+        return "erased"
+
+    for name, status in (("bob", "success"), ("alice", "pending" if kind == "unapproved" else "error")):
+        async with Workbench([theirs], variables={"deps": name}) as bench:
+            result = await bench.call("erase", {"path": name})
+            assert (result.status, events) == (status, ["bob"])
+            if result.pending is not None:
+                await bench.answer(result.pending.id, Approve())
+                assert (await bench.call("erase", {"path": name})).value == "erased"
+
+
+@pytest.mark.parametrize("written", ['{"path": "eve", "n": NaN}', '{"path": "eve"}', {"path": "eve"}])
+async def test_what_a_toolset_around_ours_sets_is_what_is_called(written: Any) -> None:
+    class Mine(WrapperToolset[Any]):
+        async def call_tool(self, name: str, tool_args: dict[str, Any], ctx: Any, tool: Any) -> Any:
+            tool_args.pop("n", None)
+            tool_args["path"] = ctx.deps
+            return await super().call_tool(name, tool_args, ctx, tool)
+
+    model = Scripted(("wipe", written))
+    await Agent(model.model, toolsets=[Mine(bridge.toolset(Workbench([wipe])))], deps_type=str).run("Go.", deps="ada")
+    assert events == ["ada"]
+
+
+async def test_a_sync_tool_goes_on_after_its_deadline_and_says_so() -> None:
+    go_on = threading.Event()
+
+    def wait() -> None:
+        go_on.wait(60)
+
+    async def rest() -> None:
+        await asyncio.sleep(60)
+
+    bench = Workbench([Tool(wait), Tool(rest)])
+    for name, goes_on in (("wait", True), ("rest", False)):
+        call = Call(name, {})
+        call.timeout_s = 0.3
+        late = (await bench.call(call)).shown()
+        assert (late.code, "Its work may still be running." in late.text) == ("timeout", goes_on)
+    go_on.set()

@@ -18,7 +18,7 @@ from smolagents.models import (
     get_tool_json_schema,
 )
 
-from toolcrib import DefinitionError, Image, ToolSpec, Workbench, tool
+from toolcrib import DefinitionError, Image, ToolError, ToolSpec, Workbench, tool
 from toolcrib.bridges import smolagents as bridge
 from toolcrib.tools import from_work
 
@@ -210,3 +210,9 @@ async def test_their_tools_are_sources() -> None:
 def test_a_tool_that_takes_an_image_is_refused_with_the_reason() -> None:
     with pytest.raises(DefinitionError, match="takes an image or sound as 'picture'"):
         Workbench([Describe()])
+
+
+def test_an_argument_too_many_is_refused() -> None:
+    (made,) = bridge.tools(Workbench([add]))
+    with pytest.raises(ToolError, match="takes no argument 'argument 1'"):
+        made([1], 2)

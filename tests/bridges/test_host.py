@@ -12,9 +12,12 @@ from toolcrib import (
     Caller,
     CancellationToken,
     Crib,
+    Data,
     Deny,
+    Image,
     SetupError,
     Source,
+    Text,
     ToolSpec,
     Workbench,
     tool,
@@ -121,6 +124,35 @@ async def test_a_run_that_begins_while_another_stops_the_workbench_waits_for_it(
     await host.leave()
 
 
+async def test_runs_that_are_cancelled_leave_the_workbench_all_the_same() -> None:
+    class Lasting(Live):
+        async def start(self) -> None:
+            events.append("start")
+
+    host = Host(Workbench([Lasting()]))
+    for count in range(1, 30):  # a cancellation at each step of entering and leaving
+        runs = [asyncio.create_task(_enter_and_leave(host)) for _ in range(2)]
+        for _ in range(count):
+            await asyncio.sleep(0)
+        for run in runs:
+            run.cancel()
+        await asyncio.wait(runs)
+    async with asyncio.timeout(60):
+        while host.tools.is_started:  # type: ignore[union-attr]  # it is a workbench
+            await asyncio.sleep(0.01)
+    events.clear()
+    await _enter_and_leave(host)
+    assert events == ["start", "stop"]
+
+
+async def _enter_and_leave(host: Host) -> None:
+    await host.enter()
+    try:
+        await asyncio.sleep(0)
+    finally:
+        await host.leave()
+
+
 async def test_an_answer_of_the_framework_is_one_of_the_caller() -> None:
     host = Host(Workbench([wipe], policy=asks))
     path = {"path": "/"}
@@ -195,3 +227,12 @@ async def test_deadlines_and_cancellation_of_the_framework_reach_the_tool() -> N
             with pytest.raises(asyncio.CancelledError):
                 await call
         assert events == ["begun", "ended"]
+
+
+async def test_what_a_framework_gets_can_be_sent_in_utf_8() -> None:
+    @tool
+    async def half() -> Any:
+        return [Text("a\ud800"), Data('"\udfff"'), Text("\ud83e\udd8a"), Image(b"1")]
+
+    result = await Host(Workbench([half])).call(None, "half", {})
+    assert result.content == (Text("a\ufffd"), Data('"\ufffd"'), Text("\U0001f98a"), Image(b"1"))

@@ -209,6 +209,26 @@ async def test_a_value_that_holds_itself_is_an_invalid_result() -> None:
     assert (await error_of(circle, list[Any])).code == "invalid_result"
 
 
+@pytest.mark.parametrize("value", [10**5000, {"a": [-(10**4300)]}, Data("{not json"), Data("NaN")], ids=type)
+async def test_a_value_that_python_does_not_read_is_text(value: Any) -> None:
+    async with Workbench([returning(value, Any)]) as bench:
+        result = await bench.call("give")
+    (part,) = json.loads(json.dumps(result.to_dict(), allow_nan=False))["content"]
+    assert (result.status, part) == ("success", {"type": "text", "text": result.text})
+    assert result.value is value
+
+
+async def test_a_number_with_too_many_digits_for_a_check_is_an_invalid_result() -> None:
+    assert (await error_of({"a": [10**4300]}, dict)).code == "invalid_result"
+
+
+async def test_text_of_many_digits_is_a_value() -> None:
+    for value in ("7" * 5000, ["7" * 9000], {"7" * 5000: 10**4299}):
+        async with Workbench([returning(value, Any)]) as bench:
+            result = await bench.call("give")
+        assert (result.status, result.to_dict()["status"], result.value) == ("success", "success", value)
+
+
 async def test_the_value_itself_reaches_the_program() -> None:
     person = Person(name="A")
     async with Workbench([returning(person, Person)]) as bench:

@@ -5,14 +5,17 @@ An AssistantAgent whose workbench raises waits for ever, so nothing here does.
 
 import io
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Any
 
 from autogen_core import CancellationToken as TheirToken
 from autogen_core import Image as TheirImage
 from autogen_core.tools import (
     BaseTool,
+    FunctionTool,
     ImageResultContent,
     StaticWorkbench,
     TextResultContent,
@@ -22,12 +25,14 @@ from autogen_core.tools import (
 from autogen_core.tools import Workbench as TheirWorkbench
 from pydantic import BaseModel, ValidationError
 
-from ..core import CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
+from ..core import AtDeadline, CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
 from ..formats.offer import Offered
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
 from .foreign import closed, problems, tool_of
 from .host import Host
+
+_log = logging.getLogger("toolcrib")
 
 # Out
 
@@ -116,7 +121,7 @@ async def _call(host: Host, name: str, arguments: Any, theirs: TheirToken | None
     token = CancellationToken()
     if theirs is not None:
         theirs.add_callback(token.cancel)
-    written = arguments if arguments is None or isinstance(arguments, Mapping) else json.dumps(arguments)
+    written = arguments if arguments is None or isinstance(arguments, Mapping) else json.dumps(arguments, default=str)
     return await host.call(None, name, written, call_id, cancellation=token)
 
 
@@ -189,16 +194,24 @@ class WorkbenchSource(Source):
     async def _list(self) -> None:
         listed = [dict(schema) for schema in await self._theirs.list_tools()]
         if listed != self._listed:
+            self._tools = [
+                # Its tools may be functions that are not async, and go on in their threads.
+                tool_of(_spec(schema), partial(self._call, schema["name"]), self, at_deadline="left_running")
+                for schema in listed
+            ]
             self._listed = listed
-            self._tools = [tool_of(_spec(schema), partial(self._call, schema["name"]), self) for schema in listed]
             self.changed()
 
     async def _call(self, name: str, arguments: dict[str, Any], context: Context) -> Any:
         result = await self._theirs.call_tool(name, arguments, _token(context), context.call.id)
-        await self._list()
+        try:
+            await self._list()
+        except Exception:  # the call was carried out, whatever the list is
+            _log.warning("The tools of %s stay what they were", type(self._theirs).__name__, exc_info=True)
         parts = [_content(part) for part in result.result]
         if result.is_error:
-            raise ToolError("\n".join(part for part in parts if isinstance(part, str)))
+            text = "\n".join(part for part in parts if isinstance(part, str))
+            raise ToolError(text or f"Tool '{name}' failed.")
         return parts[0] if len(parts) == 1 else parts
 
 
@@ -207,7 +220,9 @@ class ToolSource(Source):
 
     def __init__(self, theirs: BaseTool[Any, Any]) -> None:
         self._theirs = theirs
-        self._tool = tool_of(_spec(dict(theirs.schema)), self._call, self)
+        is_sync = isinstance(theirs, FunctionTool) and not iscoroutinefunction(theirs._func)
+        at_deadline: AtDeadline = "left_running" if is_sync else "cancelled"
+        self._tool = tool_of(_spec(dict(theirs.schema)), self._call, self, at_deadline=at_deadline)
 
     @property
     def state_key(self) -> str:

@@ -5,22 +5,23 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, cast
 
-import pydantic_core
 from pydantic import BaseModel, ValidationError
 
-from ..core import ApprovalPort, Audio, Context, Encode, File, Hints, Image, Source, ToolError, ToolSpec
+from ..core import ApprovalPort, AtDeadline, Audio, Context, Encode, File, Hints, Image, Source, ToolError, ToolSpec
 from ..formats import mcp
-from ..schema import serialize_any
+from ..schema import read_back, serialize_any
 from ..schema.json_schema_validator import validator
 from ..tools import Tool, from_work
 
 Work = Callable[[dict[str, Any], Context], Awaitable[Any]]
 
 
-def tool_of(spec: ToolSpec, work: Work, source: Source | None = None) -> Tool[..., Any]:
+def tool_of(
+    spec: ToolSpec, work: Work, source: Source | None = None, *, at_deadline: AtDeadline = "cancelled"
+) -> Tool[..., Any]:
     """The Tool that promises *spec* and does *work*, which shares the life of *source*. What it promises is checked."""
     encode = None if spec.output_schema is None else functools.partial(_promised, spec.output_schema)
-    made = from_work(spec, work, encode=encode, home=type(source or work).__module__)
+    made = from_work(spec, work, encode=encode, home=type(source or work).__module__, at_deadline=at_deadline)
     return made if source is None else made.offered_by(source)
 
 
@@ -49,7 +50,7 @@ def _promised(output_schema: Mapping[str, Any], tool: str) -> Encode:
 
     def write(value: Any) -> str:
         text = serialize_any(tool, value)
-        if not accepts().is_valid(pydantic_core.from_json(text)):
+        if not accepts().is_valid(read_back(tool, text)):
             raise ToolError(f"The result of tool '{tool}' does not match its output schema.", "invalid_result")
         return text
 

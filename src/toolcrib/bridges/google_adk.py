@@ -1,6 +1,9 @@
 """Google's Agent Development Kit: a workbench as a toolset of its agents, and its tools and toolsets as sources."""
 
+import asyncio
 from dataclasses import replace
+from functools import partial
+from inspect import iscoroutinefunction, isroutine
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -8,11 +11,12 @@ from google.adk.agents.invocation_context import InvocationContext
 from google.adk.sessions import InMemorySessionService
 from google.adk.tools.base_tool import BaseTool
 from google.adk.tools.base_toolset import BaseToolset
+from google.adk.tools.function_tool import FunctionTool
 from google.adk.tools.tool_confirmation import ToolConfirmation
 from google.adk.tools.tool_context import ToolContext
 from google.genai.types import FunctionDeclaration, Part
 
-from ..core import Approve, Context, Data, DefinitionError, Deny, Result, Source, ToolError, ToolSpec
+from ..core import Approve, Context, Data, DefinitionError, Deny, Result, Source, ToolError, ToolSpec, in_thread
 from ..formats.accepts import GEMINI
 from ..formats.content import json_value
 from ..formats.offer import Offered
@@ -150,21 +154,28 @@ class ToolsetSource(Source):
             hints=replace(hints_of(annotations), long_running=theirs.is_long_running or None),
         )
 
+        # The ADK calls such a function on the event loop, where no deadline holds.
+        is_sync = isinstance(theirs, FunctionTool) and isroutine(theirs.func) and not iscoroutinefunction(theirs.func)
+
+        async def value_of(arguments: dict[str, Any], run: ToolContext) -> Any:
+            begin = partial(theirs.run_async, args=dict(arguments), tool_context=run)
+            return await (in_thread(lambda: asyncio.run(begin())) if is_sync else begin())
+
         async def work(arguments: dict[str, Any], context: Context) -> Any:
             run = await self._context(context)
-            value = await theirs.run_async(args=dict(arguments), tool_context=run)
+            value = await value_of(arguments, run)
             if run.actions.requested_tool_confirmations:
                 (asked,) = run.actions.requested_tool_confirmations.values()
                 await approve(context, asked.hint)
                 run = await self._context(context, ToolConfirmation(confirmed=True, payload=asked.payload))
-                value = await theirs.run_async(args=dict(arguments), tool_context=run)
+                value = await value_of(arguments, run)
             if run.actions.requested_auth_configs:
                 raise ToolError(f"Tool '{theirs.name}' needs credentials that its agent would ask for.", "unauthorized")
             if isinstance(value, dict) and set(value) == {"error"}:
-                raise ToolError(str(value["error"]))
+                raise ToolError(str(value["error"]) or f"Tool '{theirs.name}' failed.")
             return value
 
-        return tool_of(spec, work, self)
+        return tool_of(spec, work, self, at_deadline="left_running" if is_sync else "cancelled")
 
     async def _context(self, context: Context, confirmation: ToolConfirmation | None = None) -> ToolContext:
         caller, app = context.caller, "toolcrib"

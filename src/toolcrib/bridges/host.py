@@ -1,5 +1,6 @@
 """What every bridge has in common: whose workbench a run uses, calls that never raise, and whether one would ask."""
 
+import asyncio
 import logging
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,6 +16,8 @@ from ..core import (
     Call,
     Caller,
     CancellationToken,
+    Content,
+    Data,
     Deny,
     Result,
     Semaphore,
@@ -25,6 +28,7 @@ from ..core import (
     log_failure,
 )
 from ..formats.offer import Offer, offer
+from ..formats.reading import join_surrogates
 from ..schema.dialect import Accepts
 from ..workbench import Crib, Workbench
 from ..workbench.runtime import CribRuntime
@@ -63,6 +67,7 @@ class Host:
         self._entered = 0
         self._is_ours = False
         self._turn = Semaphore(1)
+        self._leaving: set[asyncio.Task[None]] = set()
 
     @property
     def _crib(self) -> CribRuntime:
@@ -115,12 +120,21 @@ class Host:
 
     async def leave(self) -> None:
         """Stop the workbench that `enter` has started, once all have left. A crib is its owner's to stop."""
+        self._entered -= 1
+        try:
+            await self._stop_if_left()
+        except asyncio.CancelledError:  # a run that is cancelled has left all the same
+            task = asyncio.get_running_loop().create_task(self._stop_if_left())
+            self._leaving.add(task)
+            task.add_done_callback(self._leaving.discard)
+            raise
+
+    async def _stop_if_left(self) -> None:
         permit = await self._turn.acquire()
         try:
-            self._entered -= 1
             if not self._entered and self._is_ours:
-                self._is_ours = False
                 await self.tools.stop()
+                self._is_ours = False
         finally:
             self._turn.release(permit)
 
@@ -168,7 +182,8 @@ class Host:
             log_failure(f"The call of '{call.tool}' could not be made", error, self._crib.redaction)
             message = f"Tool '{call.tool}' is not available now: {type(error).__name__}. The detail is in the log."
             return error_result(call, ToolError(message, "unavailable"), started_at)
-        return result
+        content = tuple(map(_in_utf8, result.content))
+        return result if content == result.content else replace(result, content=content)
 
     async def deny(self, context: Any, call_id: str, reason: str) -> None:
         """Note that a person has denied the call *call_id* in the framework, whose model knows of it. Never raises.
@@ -183,6 +198,17 @@ class Host:
                 await self._crib.pending.store.take(pending.digest, pending.kind, pending.key, now=bench.now())
         except Exception as error:
             log_failure("A denial could not be stored", error, self._crib.redaction)
+
+
+def by_name(names: Iterable[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name. One too many has a name that no tool takes, so that the check refuses it."""
+    too_many = (f"argument {number}" for number in range(1, len(args) + 1))
+    return {**dict(zip((*names, *too_many), args, strict=False)), **kwargs}
+
+
+def _in_utf8(part: Content) -> Content:
+    """*part* as a framework can send it: halves of characters are replaced."""
+    return type(part)(join_surrogates(part.text)) if isinstance(part, Text | Data) else part
 
 
 def metadata(result: Result[Any]) -> Mapping[str, Any]:

@@ -1,20 +1,30 @@
 """LangChain and LangGraph: a workbench as tools, and LangChain's tools and toolkits as sources."""
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeGuard
+from collections.abc import Hashable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeGuard, get_args
 
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
-from langchain_core.tools import BaseTool, BaseToolkit, InjectedToolCallId, ToolException
+from langchain_core.tools import (
+    BaseTool,
+    BaseToolkit,
+    InjectedToolArg,
+    InjectedToolCallId,
+    StructuredTool,
+    ToolException,
+)
+from langchain_core.tools import Tool as SimpleTool
 from pydantic import PrivateAttr, ValidationError
 
-from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec
+from ..core import Audio, Context, DefinitionError, File, Image, Result, ToolError, ToolSpec, in_thread
 from ..formats.content import media_content
 from ..formats.offer import Offer
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import closed, hints_of, problems, tool_of
 from .host import CallerOf, Host, metadata
+from .langchain_interrupt import Results, answer_to, checkpoint_of, waits
 
 if TYPE_CHECKING:
     from langchain.agents.middleware import AgentMiddleware
@@ -32,7 +42,7 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
     something. An agent of `create_agent` follows changes with `middleware` in place of it.
     """
     host = Host(tools, caller)
-    return _made(host, host.offer_of(host.specs()))
+    return _made(host, host.offer_of(host.specs()), Results())
 
 
 def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "AgentMiddleware[Any, Any, Any]":
@@ -43,11 +53,11 @@ def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "A
     """
     from .langchain_agent import Offering
 
-    host = Host(tools, caller)
-    return Offering(lambda config: _made(host, host.offer(config)))
+    host, results = Host(tools, caller), Results()
+    return Offering(lambda config: _made(host, host.offer(config), results))
 
 
-def _made(host: Host, offered: Offer) -> list[BaseTool]:
+def _made(host: Host, offered: Offer, results: Results) -> list[BaseTool]:
     made: list[BaseTool] = []
     for tool in offered.tools:
         one = _WorkbenchTool(
@@ -56,7 +66,7 @@ def _made(host: Host, offered: Offer) -> list[BaseTool]:
             args_schema=tool.schema,
             metadata={"toolcrib": tool.spec.to_dict()},
         )
-        one._host = host
+        one._host, one._results = host, results
         made.append(one)
     return made
 
@@ -65,6 +75,7 @@ class _WorkbenchTool(BaseTool):
     """One tool of a workbench. Its check is ours: a schema that is data is not validated here."""
 
     _host: Host = PrivateAttr()
+    _results: Results = PrivateAttr()
 
     def _to_args_and_kwargs(
         self, tool_input: str | dict[str, Any], tool_call_id: str | None
@@ -72,15 +83,25 @@ class _WorkbenchTool(BaseTool):
         return (), {"arguments": tool_input, "call_id": tool_call_id}
 
     def _run(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
-        result = sync.run(self._host.call(config, self.name, arguments, call_id))
-        if (answer := _answer_to(result, config)) is not None:
+        result = self._results.get(config, call_id)
+        if result is None:
+            result = sync.run(self._host.call(config, self.name, arguments, call_id))
+        if result.pending is not None and waits(result, config):
+            checkpointer, checkpoint = checkpoint_of(config)
+            answer = answer_to(result.pending, checkpointer.get_tuple(checkpoint), config, call_id)
             result = sync.run(self._host.call(config, self.name, arguments, call_id, answer=answer))
+            self._results.keep(config, call_id, result)
         return self._message(result, call_id)
 
     async def _arun(self, arguments: Any, call_id: str | None, config: RunnableConfig) -> Any:
-        result = await self._host.call(config, self.name, arguments, call_id)
-        if (answer := _answer_to(result, config)) is not None:
+        result = self._results.get(config, call_id)
+        if result is None:
+            result = await self._host.call(config, self.name, arguments, call_id)
+        if result.pending is not None and waits(result, config):
+            checkpointer, checkpoint = checkpoint_of(config)
+            answer = answer_to(result.pending, await checkpointer.aget_tuple(checkpoint), config, call_id)
             result = await self._host.call(config, self.name, arguments, call_id, answer=answer)
+            self._results.keep(config, call_id, result)
         return self._message(result, call_id)
 
     def _message(self, result: Result[Any], call_id: str | None) -> Any:
@@ -96,20 +117,6 @@ class _WorkbenchTool(BaseTool):
             status="error" if shown.is_error else "success",
             response_metadata={"toolcrib": dict(metadata(result))},
         )
-
-
-def _answer_to(result: Result[Any], config: RunnableConfig) -> Approve | Deny | None:
-    """A person's answer to a call that waits for an approval, where the graph can wait. Raises its interrupt."""
-    pending = result.pending
-    if pending is None or pending.kind != "approval" or not config.get("configurable", {}).get("__pregel_checkpointer"):
-        return None
-    from langgraph.types import interrupt
-
-    answer = interrupt({"type": "approval", **pending.to_dict()})
-    if isinstance(answer, Mapping):
-        is_approved = answer.get("type", answer.get("decision")) in ("approve", "accept")
-        return Approve() if is_approved else Deny(str(answer.get("message") or answer.get("reason") or ""))
-    return Approve() if answer is True or answer == "approve" else Deny(answer if isinstance(answer, str) else "")
 
 
 def _block(part: Any) -> dict[str, Any]:
@@ -134,6 +141,12 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
     shown: Any = theirs.tool_call_schema
     schema: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else shown.model_json_schema()
     injected = _injected(theirs, schema)
+    if (inside := _injected_inside(theirs.get_input_schema())) is not None:
+        raise DefinitionError(
+            f"Tool '{theirs.name}' has the injected argument '{inside}' inside another, where LangChain lets a model "
+            "set it. Make it an argument of the tool."
+        )
+    is_async = _is_async(theirs)
 
     async def work(arguments: dict[str, Any], context: Context) -> Any:
         given, missing = dict(arguments), []
@@ -151,7 +164,11 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
         try:
             # Without a call's id it returns its value, and not a message with the value as text.
             call_id = context.call.id if _takes_call_id(theirs) else None
-            value = await theirs.arun(given, tool_call_id=call_id, config={"metadata": {"call_id": context.call.id}})
+            options: Any = {"tool_call_id": call_id, "config": {"metadata": {"call_id": context.call.id}}}
+            # A thread of ours, since SystemExit from one of LangChain's ends the event loop.
+            value = await (
+                theirs.arun(given, **options) if is_async else in_thread(partial(theirs.run, given, **options))
+            )
         except ToolException as error:
             raise ToolError(str(error) or f"Tool '{theirs.name}' failed.") from error
         except ValidationError as error:
@@ -160,12 +177,18 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
 
     hints, tags = hints_of(theirs.metadata), frozenset(theirs.tags or ())  # where adapters of MCP have annotations
     spec = ToolSpec(theirs.name, theirs.description, closed(schema), hints=hints, tags=tags)
-    return tool_of(spec, work)
+    return tool_of(spec, work, at_deadline="cancelled" if is_async else "left_running")
+
+
+def _is_async(theirs: BaseTool) -> bool:
+    if isinstance(theirs, SimpleTool | StructuredTool):
+        return theirs.coroutine is not None
+    return type(theirs)._arun is not BaseTool._arun
 
 
 def _injected(theirs: BaseTool, shown: Mapping[str, Any]) -> dict[str, bool]:
     """The parameters that a model does not see, by name, and whether they have to be given."""
-    fields: Mapping[str, Any] = getattr(theirs.get_input_schema(), "model_fields", {})
+    fields = {} if isinstance(theirs.args_schema, dict) else _fields(theirs.get_input_schema())
     seen = shown.get("properties", {})
     found = {
         name: field.is_required()
@@ -175,12 +198,31 @@ def _injected(theirs: BaseTool, shown: Mapping[str, Any]) -> dict[str, bool]:
     return found | {name: True for name in theirs._injected_args_keys if name not in found and name not in fields}
 
 
+def _injected_inside(model: Any) -> str | None:
+    """The name of an injected parameter in a model that a parameter of *model* takes, at any depth."""
+    known, waiting = {model}, [field.annotation for field in _fields(model).values()]
+    while waiting:
+        kind = waiting.pop()
+        waiting += get_args(kind)
+        if isinstance(kind, Hashable) and kind not in known and (fields := _fields(kind)):
+            known.add(kind)
+            for name, field in fields.items():
+                if any(each is InjectedToolArg or isinstance(each, InjectedToolArg) for each in field.metadata):
+                    return name
+                waiting.append(field.annotation)
+    return None
+
+
+def _fields(model: Any) -> Mapping[str, Any]:
+    return getattr(model, "model_fields", {}) if isinstance(model, type) else {}
+
+
 def _is_call_id(field: Any) -> bool:
     return any(each is InjectedToolCallId or isinstance(each, InjectedToolCallId) for each in field.metadata)
 
 
 def _takes_call_id(theirs: BaseTool) -> TypeGuard[BaseTool]:
-    return any(map(_is_call_id, getattr(theirs.get_input_schema(), "model_fields", {}).values()))
+    return any(map(_is_call_id, _fields(theirs.get_input_schema()).values()))
 
 
 def _content_of(name: str, value: Any) -> Any:

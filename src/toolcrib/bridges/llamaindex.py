@@ -1,22 +1,25 @@
 """LlamaIndex: a workbench as tools of its agents, and its tools and tool specs as sources."""
 
 import json
+from copy import copy
+from inspect import iscoroutinefunction
 from typing import Any
 
 from llama_index.core.base.llms.types import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 from llama_index.core.objects.base import ObjectRetriever
-from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata, ToolOutput
+from llama_index.core.tools import AsyncBaseTool, BaseTool, FunctionTool, ToolMetadata, ToolOutput
 from llama_index.core.tools.tool_spec.base import BaseToolSpec
-from llama_index.core.tools.types import adapt_to_async_tool
 from pydantic import ValidationError
+from pydantic_core import SchemaSerializer, core_schema
+from workflows import Context as WorkflowContext
 
-from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec
+from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec, in_thread
 from ..formats.content import media_content
 from ..formats.offer import Offered
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
 from .foreign import closed, problems, tool_of
-from .host import CallerOf, Host
+from .host import CallerOf, Host, by_name
 
 _CONTEXT = "toolcrib_context"
 
@@ -85,12 +88,14 @@ class _Tool(FunctionTool):
         self._host = host
         self._wait = wait
 
-    def call(self, *args: Any, **kwargs: Any) -> ToolOutput:
+    def call(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
         return sync.run(self.acall(*args, **kwargs))
 
-    async def acall(self, *args: Any, **kwargs: Any) -> ToolOutput:
-        context = kwargs.pop(_CONTEXT, None)
-        name, arguments = self.metadata.get_name(), kwargs
+    async def acall(self, /, *args: Any, **kwargs: Any) -> ToolOutput:
+        # A model may name any argument, and can write no Context.
+        context = kwargs.pop(_CONTEXT) if isinstance(kwargs.get(_CONTEXT), WorkflowContext) else None
+        name = self.metadata.get_name()
+        arguments = by_name(self.metadata.get_parameters_dict().get("properties", {}), args, kwargs)
         result = await self._host.call(context, name, arguments)
         pending = result.pending
         if pending is not None and pending.kind == "approval" and self._wait and context is not None:
@@ -111,9 +116,24 @@ class _Tool(FunctionTool):
             tool_name=name,
             blocks=[_block(part) for part in result.content] or [TextBlock(text="")],
             raw_input=dict(arguments),
-            raw_output=result,
+            raw_output=_serializable(result),
             is_error=result.shown().is_error,
         )
+
+
+class _Result(Result[Any]):
+    """A Result in the state of a workflow, which is saved as JSON."""
+
+    __slots__ = ()
+    __pydantic_serializer__ = SchemaSerializer(
+        core_schema.any_schema(serialization=core_schema.plain_serializer_function_ser_schema(Result.to_dict))
+    )
+
+
+def _serializable(result: Result[Any]) -> Result[Any]:
+    made = copy(result)
+    made.__class__ = _Result
+    return made
 
 
 def _shown(pending: Any) -> dict[str, str]:
@@ -141,7 +161,10 @@ def read(value: Any) -> list[CoreTool[..., Any]] | None:
 
 
 def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
-    name, tool = theirs.metadata.get_name(), adapt_to_async_tool(theirs)
+    name = theirs.metadata.get_name()
+    is_async = isinstance(theirs, AsyncBaseTool) and (
+        not isinstance(theirs, FunctionTool) or iscoroutinefunction(theirs.real_fn)
+    )
     injected = theirs.ctx_param_name if isinstance(theirs, FunctionTool) and theirs.requires_context else None
 
     async def work(arguments: dict[str, Any], context: Context) -> Any:
@@ -155,7 +178,10 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
                 )
             given[injected] = context.variables[injected]
         try:
-            output = await tool.acall(**given)
+            if isinstance(theirs, AsyncBaseTool) and is_async:
+                output = await theirs.acall(**given)
+            else:
+                output = await in_thread(lambda: theirs(**given))
         except ValidationError as error:
             raise ToolError(problems(name, error), "invalid_arguments") from None
         if output.is_error:
@@ -163,7 +189,8 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
         return _content_of(output)
 
     schema = {key: value for key, value in theirs.metadata.get_parameters_dict().items() if key != "title"}
-    return tool_of(ToolSpec(name, theirs.metadata.description, closed(schema)), work)
+    spec = ToolSpec(name, theirs.metadata.description, closed(schema))
+    return tool_of(spec, work, at_deadline="cancelled" if is_async else "left_running")
 
 
 def _content_of(output: ToolOutput) -> Any:

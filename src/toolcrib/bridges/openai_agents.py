@@ -130,7 +130,7 @@ def _tool(theirs: FunctionTool) -> CoreTool[..., Any]:
         strict=theirs.strict_json_schema or None,
         timeout_s=theirs.timeout_seconds,
     )
-    return tool_of(spec, work)
+    return tool_of(spec, work, at_deadline="left_running")  # a function that is not async runs in a thread
 
 
 async def _value(setting: Any, *args: Any) -> bool:

@@ -60,17 +60,26 @@ class _Raw(dict[str, Any]):
 
     text: str | None = None
 
+    @property
+    def written(self) -> str | None:
+        """The *text*; None where a toolset around this one, or a hook, has changed the members since."""
+        return self.text if self.text is not None and _members(self.text) == self else None
+
+
+def _members(text: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text, parse_constant=str)  # NaN is not itself
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
 
 class _Unchecked:
     """Takes what a model wrote as it is: the workbench checks it, repairs it, and explains what is wrong."""
 
     def validate_json(self, input: str | bytes | bytearray, **_: Any) -> _Raw:  # noqa: A002
         text = input if isinstance(input, str) else bytes(input).decode(errors="replace")
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            value = None
-        made = _Raw(value if isinstance(value, dict) else {})
+        made = _Raw(_members(text))
         made.text = text
         return made
 
@@ -121,7 +130,7 @@ class WorkbenchToolset(AbstractToolset[Any]):
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]
     ) -> Any:
-        raw = tool_args.text if isinstance(tool_args, _Raw) else None
+        raw = tool_args.written if isinstance(tool_args, _Raw) else None
         result = await self._host.call(
             ctx,
             name,
@@ -157,6 +166,9 @@ def read(value: Any) -> Source | None:
     if isinstance(value, Tool):
         return ToolsetSource(FunctionToolset([value]), name=value.name)
     return ToolsetSource(value) if isinstance(value, AbstractToolset) else None
+
+
+_LEFT = "Tool '{}' leaves its work to the program of an agent, which is not there."
 
 
 class ToolsetSource(Source):
@@ -203,11 +215,11 @@ class ToolsetSource(Source):
         self._tools, self.problems = [], []
         for each in found.values():
             try:
-                self._tools.append(self._tool(each.tool_def))
+                self._tools.append(self._tool(each.tool_def, is_async=getattr(each, "is_async", True)))
             except DefinitionError as error:
                 self.problems.append(LoadProblem(self.name, str(error)))
 
-    def _tool(self, of: ToolDefinition) -> CoreTool[..., Any]:
+    def _tool(self, of: ToolDefinition, *, is_async: bool) -> CoreTool[..., Any]:
         if of.kind == "external":
             raise DefinitionError(f"Tool '{of.name}' is run by the program of the agent, which is not there.")
         spec = ToolSpec(
@@ -223,19 +235,23 @@ class ToolsetSource(Source):
         async def work(arguments: dict[str, Any], context: Context) -> Any:
             return await self._call(of, arguments, context)
 
-        made = tool_of(spec, work, self)
+        made = tool_of(spec, work, self, at_deadline="cancelled" if is_async else "left_running")
         made.lock = self._alone if of.sequential else None
         return made
 
     async def _call(self, of: ToolDefinition, arguments: dict[str, Any], context: Context) -> Any:
-        is_approved = of.kind == "unapproved"
-        if is_approved:
-            await approve(context)
+        is_approved = False
         while True:
             run = _run_context(context, name=of.name, is_approved=is_approved)
             found = (await self._toolset.get_tools(run)).get(of.name)
             if found is None:
                 raise ToolError(f"Tool '{of.name}' is not available now.", "unavailable")
+            if found.tool_def.kind == "external":  # which may be so for this caller only, as an approval may be
+                raise ToolError(_LEFT.format(of.name), "unavailable")
+            if "unapproved" in (of.kind, found.tool_def.kind) and not is_approved:
+                await approve(context)
+                is_approved = True
+                continue
             try:
                 checked = found.args_validator.validate_json(json.dumps(arguments))
                 if found.args_validator_func is not None:
@@ -249,9 +265,7 @@ class ToolsetSource(Source):
                 await approve(context)
                 is_approved = True
             except CallDeferred:
-                raise ToolError(
-                    f"Tool '{of.name}' leaves its work to the program of an agent, which is not there.", "unavailable"
-                ) from None
+                raise ToolError(_LEFT.format(of.name), "unavailable") from None
             except ModelRetry as error:
                 raise ToolError(error.message, "invalid_arguments") from error
             except ToolFailed as error:

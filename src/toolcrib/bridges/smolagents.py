@@ -21,7 +21,7 @@ from ..formats.offer import Offered
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
 from .foreign import closed, promise, tool_of
-from .host import Host
+from .host import Host, by_name
 
 _ACCEPTS = replace(
     GEMINI,  # a common ground of models
@@ -58,9 +58,9 @@ class _Tool(Tool):
         self._host = host
         super().__init__()
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
+    def forward(self, /, *args: Any, **kwargs: Any) -> Any:
         """The value of the result, for the code of an agent. Raises the ToolError of a call that failed, or waits."""
-        given = {**dict(zip(self.inputs, args, strict=False)), **kwargs}
+        given = by_name(self.inputs, args, kwargs)
         # What is left out is None here.
         given = {name: value for name, value in given.items() if value is not None or not self._may_leave_out(name)}
         result = sync.run(self._host.call(None, self.name, given, accepts=_ACCEPTS))
@@ -123,9 +123,7 @@ def _tool(theirs: Tool) -> CoreTool[..., Any]:
         return _content_of(await in_thread(lambda: theirs(**arguments)))
 
     spec = ToolSpec(theirs.name, theirs.description, _schema(theirs), promise(theirs.output_schema))
-    made = tool_of(spec, work)
-    made.at_deadline = "left_running"
-    return made
+    return tool_of(spec, work, at_deadline="left_running")
 
 
 def _schema(theirs: Tool) -> dict[str, Any]:

@@ -88,18 +88,28 @@ _KINDS = ("text", "data", "image", "audio", "file")
 def content_to_dict(part: Content, *, exact: bool = False) -> dict[str, Any]:
     """*part* as JSON data, from which `content_from_dict` makes it again; bytes are in base64.
 
-    With *exact*, a structured value stays the JSON text that it is.
+    With *exact*, a structured value stays the JSON text that it is. Otherwise one that Python does not read, with
+    numbers of over 4,300 digits, is text.
     """
     match part:
         case Text(text):
             return {"type": "text", "text": text}
+        case Data(text) if exact:
+            return {"type": "data", "json": text}
         case Data(text):
-            return {"type": "data", "json": text} if exact else {"type": "data", "data": part.value}
+            try:
+                return {"type": "data", "data": json.loads(text, parse_constant=_refuse)}
+            except (ValueError, RecursionError):
+                return {"type": "text", "text": text}
         case File():
             return {"type": "file", "data": part.base64, "media_type": part.media_type, "name": part.name}
         case Image() | Audio():
             kind = "image" if isinstance(part, Image) else "audio"
             return {"type": kind, "data": part.base64, "media_type": part.media_type}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def content_from_dict(data: Mapping[str, Any]) -> Content:

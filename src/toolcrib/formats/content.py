@@ -60,10 +60,10 @@ def arguments_object(arguments: Any) -> dict[str, Any]:
 
 
 def json_value(part: Data) -> Any:
-    """The value of *part*, or its text where JSON proper has no such value (NaN, infinities)."""
+    """The value of *part*, or its text where JSON proper has no such value (NaN, infinities) or Python reads none."""
     try:
         return json.loads(part.json, parse_constant=_refuse_constant)
-    except ValueError:
+    except (ValueError, RecursionError):
         return part.json
 
 

@@ -13,7 +13,7 @@ from .json_schema_validator import is_valid
 from .models import ModelReader, arguments_model, model_check, read_arguments
 from .names import accepted_names
 from .required import require_schema
-from .serialize import has_no_schema, return_serializer, serialize_any
+from .serialize import has_no_schema, read_back, return_serializer, serialize_any
 from .signature import EMPTY, Parameter, Signature, read_signature, returns_awaitable, unwrap_partials
 from .to_model import model_from_schema
 from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
@@ -53,6 +53,7 @@ __all__ = [
     "return_serializer",
     "returns_awaitable",
     "schema_names",
+    "read_back",
     "serialize_any",
     "to_json_values",
     "unwrap_partials",

@@ -50,6 +50,14 @@ def serialize_any(tool: str, value: Any) -> str:
         ) from error
 
 
+def read_back(tool: str, text: str) -> Any:
+    """The JSON value that was written as *text*. Raises ToolError `invalid_result` for what nobody reads."""
+    try:
+        return pydantic_core.from_json(text)
+    except ValueError as error:
+        raise ToolError(f"Tool '{tool}' returned what cannot be read as JSON: {error}.", "invalid_result") from None
+
+
 def return_serializer(
     returns: Any, *, label: str, tool: str, names: Mapping[str, Any] | None = None
 ) -> tuple[Mapping[str, Any], Callable[[Any], str]]:
@@ -88,7 +96,7 @@ def return_serializer(
         except (ValueError, TypeError, AttributeError, RecursionError):
             # Another type than the one annotated; its JSON may still match the schema (a dict for a model).
             text = serialize_any(tool, value)
-        data = pydantic_core.from_json(text)
+        data = read_back(tool, text)
         if document().valid(data, ""):
             return text
         found = problems(document(), data)

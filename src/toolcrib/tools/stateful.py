@@ -315,7 +315,8 @@ def _is_marked(cls: type) -> bool:
 
 def _mark(value: Any) -> Definition | None:
     plain = value.__func__ if isinstance(value, staticmethod | classmethod) else value
-    mark = vars(plain).get("__toolcrib__") if hasattr(plain, "__dict__") and not isinstance(plain, type) else None
+    # What a class of somebody else's has may answer any question with an exception.
+    mark = inspect.getattr_static(plain, "__toolcrib__", None) if not isinstance(plain, type) else None
     return mark if isinstance(mark, Definition) else None
 
 

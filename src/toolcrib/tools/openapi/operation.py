@@ -51,3 +51,7 @@ class Operation:
 def is_json(media_type: str) -> bool:
     plain = media_type.partition(";")[0].strip().lower()
     return plain in ("application/json", "text/json") or plain.endswith("+json")
+
+
+def is_form(media_type: str | None) -> bool:
+    return (media_type or "").partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"

@@ -134,7 +134,7 @@ def _read(
         parameters=tuple(parameters),
         schemas=schemas,
         body=body,
-        responses=_responses(operation, file, documents),
+        responses=() if method == "HEAD" else _responses(operation, file, documents),
         security=security if isinstance(security, list) else (),
     )
     return made, is_named

@@ -6,20 +6,32 @@ headers or the bounds of a part. Raises ToolError `invalid_arguments` for values
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from secrets import token_hex
 from typing import Any
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 
 import pydantic_core
 
 from ...core import ToolError
-from .operation import Body, Operation, is_json
-from .styles import Parameter, cookie_pairs, header_text, path_text, query_pairs, query_text, text_of
+from .operation import Body, Operation, is_form, is_json
+from .servers import TEMPLATE
+from .styles import (
+    Parameter,
+    cookie_pairs,
+    header_text,
+    path_text,
+    query_pairs,
+    query_text,
+    text_of,
+    whole_query_pairs,
+)
 
 MOST_BYTES = 32 * 1024**2
 """How much the body of a request may have."""
+_PATH = "/!$&'()*+,;=:@%~"
+"""What stays of a path in a document, which is encoded already where it has to be."""
 _ACCEPT = "application/json, text/*;q=0.9, */*;q=0.8"
 
 
@@ -51,7 +63,7 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
     request = Prepared(operation.method, f"{server.scheme}://{server.netloc}", "")
     request.headers["accept"] = _ACCEPT
     try:
-        request.fixed_query = quote(operation.fixed_query, safe="/!$&'()*+,;=:@%~?")
+        request.fixed_query = quote(operation.fixed_query, safe=f"{_PATH}?")
         in_path: dict[str, str] = {}
         for parameter in operation.parameters:
             if (value := arguments.get(parameter.argument)) is None and not parameter.required:
@@ -59,8 +71,8 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
             if parameter.place == "path":
                 in_path[parameter.name] = path_text(parameter, value)
             else:
-                _put(request, parameter, value)
-        request.path = server.path + _path(operation.plain_path, in_path)
+                _put(request, operation, parameter, value)
+        request.path = quote(server.path, safe=_PATH) + _path(operation.plain_path, in_path)
         if operation.body is not None and operation.body.argument in arguments:
             _put_body(request, operation.body, arguments[operation.body.argument])
     except UnicodeEncodeError:
@@ -72,27 +84,38 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
 
 def _path(template: str, values: Mapping[str, str]) -> str:
     """*template* with *values*, each put in once: one that looks like a placeholder stays a value."""
-    parts: list[str] = []
-    rest = template
-    while rest:
-        before, brace, rest = rest.partition("{")
-        parts.append(quote(before, safe="/!$&'()*+,;=:@%~"))
-        if brace:
-            name, _, rest = rest.partition("}")
-            parts.append(values[name])
-    return "".join(parts)
+    parts = TEMPLATE.split(template)  # in turn what is fixed, and the name of a parameter
+    return "".join(values[part] if index % 2 else quote(part, safe=_PATH) for index, part in enumerate(parts))
 
 
-def _put(request: Prepared, parameter: Parameter, value: Any) -> None:
+def _put(request: Prepared, operation: Operation, parameter: Parameter, value: Any) -> None:
     match parameter.place:
+        case "querystring" if is_form(parameter.media_type) and isinstance(value, dict):
+            request.query += _own(operation, parameter, whole_query_pairs(value))
         case "querystring":
-            request.raw_query = query_text(value, parameter.media_type or "")
+            request.raw_query = query_text(value)
         case "header":
             request.headers[parameter.name] = header_text(parameter, value)
         case "cookie":
-            request.cookies += cookie_pairs(parameter, value)
+            request.cookies += _own(operation, parameter, cookie_pairs(parameter, value))
         case _:
-            request.query += query_pairs(parameter, value)
+            request.query += _own(operation, parameter, query_pairs(parameter, value))
+
+
+def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """*pairs*, whose names may be those of members of an object: not of another parameter, or in the path."""
+    fixed = operation.fixed_query.split("&") if parameter.place != "cookie" else ()
+    taken = {
+        *(each.name for each in operation.parameters if each.place == parameter.place and each is not parameter),
+        *(unquote_plus(member.partition("=")[0]) for member in fixed if member),
+    }
+    for name, text in pairs:
+        if unquote(name) != parameter.name and unquote(name) in taken:
+            raise ToolError(
+                f"'{parameter.argument}' has the member '{unquote(name)}', which is a parameter of its own.",
+                "invalid_arguments",
+            )
+        yield name, text
 
 
 # Bodies
@@ -101,7 +124,7 @@ def _put(request: Prepared, parameter: Parameter, value: Any) -> None:
 def _put_body(request: Prepared, body: Body, value: Any) -> None:
     plain = body.media_type.partition(";")[0].strip().lower()
     media_type = body.media_type
-    if plain == "application/x-www-form-urlencoded":
+    if is_form(plain):
         content = _form(body, value).encode()
     elif plain == "multipart/form-data":
         boundary = token_hex(16)

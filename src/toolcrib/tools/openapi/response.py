@@ -14,6 +14,7 @@ from ...core import Audio, File, Image, Retry, ToolError
 from .operation import is_json
 
 _SHOWN_CHARS = 1000
+_MOST_HEADER = 2000
 # Python has others, of which some take very long.
 _CHARSET = re.compile(r"utf-(8|16|32)(le|be)?|us-ascii|(iso-8859|windows|cp|koi8|euc|shift|gb|big)[a-z0-9_-]{1,12}")
 _MOST_WAIT_S = 24 * 3600.0
@@ -50,12 +51,11 @@ def value_of(status: int, headers: Mapping[str, str], content: bytes, method: st
         return {name: text for name, text in headers.items() if name.lower() != "set-cookie"}
     if not content:
         return None
-    kind = Message()
-    kind["content-type"] = headers.get("content-type", "application/octet-stream")
+    kind = _field("content-type", headers, "application/octet-stream")
     media_type = kind.get_content_type()
     if is_json(media_type):
         try:
-            return pydantic_core.from_json(content, allow_inf_nan=False)
+            return pydantic_core.from_json(content.removeprefix(b"\xef\xbb\xbf"), allow_inf_nan=False)
         except ValueError:
             reason = "The server's answer is labelled as JSON, but is not valid JSON."
             raise ToolError(reason, "invalid_result") from None
@@ -105,8 +105,7 @@ def _retry_after_s(text: str | None, now: datetime) -> float | None:
 
 def _message(headers: Mapping[str, str], content: bytes) -> str:
     """What the server has to say, in one line, shortened."""
-    kind = Message()
-    kind["content-type"] = headers.get("content-type", "")
+    kind = _field("content-type", headers)
     if not content or not (is_json(kind.get_content_type()) or kind.get_content_maintype() == "text"):
         return ""
     if kind.get_content_type() == "text/html":
@@ -123,11 +122,18 @@ def _text(content: bytes, charset: str | None) -> str:
     return content.decode("utf-8", "replace")
 
 
+def _field(name: str, headers: Mapping[str, str], default: str = "") -> Message:
+    """The header *name*, which `email` reads: as far as that takes no long time."""
+    read = Message()
+    read[name] = headers.get(name, default)[:_MOST_HEADER]
+    return read
+
+
 def _name(headers: Mapping[str, str]) -> str | None:
     """The name of the file, without folders."""
-    written = Message()
-    written["content-disposition"] = headers.get("content-disposition", "")
-    name = written.get_filename()
+    name = None
+    with suppress(UnicodeError):  # some encodings of Python raise it whatever they are given
+        name = _field("content-disposition", headers).get_filename()
     if name is None:
         return None
     name = "".join(each for each in name.replace("\\", "/").rpartition("/")[2] if each.isprintable())[:200]

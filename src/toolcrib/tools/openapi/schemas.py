@@ -7,7 +7,7 @@ narrower.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -40,6 +40,7 @@ _PLAIN = frozenset(
     | {"minimum", "maximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems"}
 )
 """The keywords of most schemas, which stay as they are."""
+_REFUSING = frozenset({"not", "if", "then", "else", "maxContains", "unevaluatedItems", "unevaluatedProperties"})
 _ONE_WAY = frozenset({"readOnly", "writeOnly"})
 _MAY_BE_ONE_WAY = _ONE_WAY | {"$ref"}
 _BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
@@ -95,7 +96,7 @@ class Schemas:
         """Each of *schemas*, a schema and its file by name, converted; and the definitions that they refer to."""
         found = _Found()
         out = {name: self._convert(schema, file, direction, found, 0) for name, (schema, file) in schemas.items()}
-        chars, is_valid = 0, True
+        chars, is_valid, is_cut = 0, True, False
         for part in out.values():
             size, is_valid_part = self._measured(part, found)
             chars, is_valid = chars + size, is_valid and is_valid_part
@@ -108,12 +109,14 @@ class Schemas:
             if chars > MOST_CHARS[direction]:
                 definitions[self._name(key)] = {}
                 chars -= converted.chars
-                is_valid = False
+                is_valid, is_cut = False, True
                 continue
             definitions[self._name(key)] = converted.schema
             is_valid = is_valid and converted.is_valid
             waiting += [each for each in converted.keys if each not in keys]
             keys |= dict.fromkeys(converted.keys)
+        if is_cut:
+            out, definitions = ({name: _wider(each) for name, each in part.items()} for part in (out, definitions))
         return Closed(out, definitions, is_valid)
 
     def is_bounded(self, schema: Mapping[str, Any]) -> bool:
@@ -180,19 +183,13 @@ class Schemas:
         elif "$recursiveRef" in schema and found.recursive is not None:
             found.keys[found.recursive] = None
             out["$ref"] = f"#/$defs/{self._name(found.recursive)}"
+
+        def inner(each: Any) -> Any:
+            return self._convert(each, file, direction, found, level + 1)
+
         for keyword, value in schema.items():
-            if keyword in _DROPPED or keyword.startswith("x-"):
-                continue
-            if keyword in _ONE and isinstance(value, dict):
-                out[keyword] = self._convert(value, file, direction, found, level + 1)
-            elif keyword in _LISTED and isinstance(value, list):
-                out[keyword] = [self._convert(each, file, direction, found, level + 1) for each in value]
-            elif keyword in _NAMED and isinstance(value, dict):
-                out[keyword] = {
-                    name: self._convert(each, file, direction, found, level + 1) for name, each in value.items()
-                }
-            else:
-                out[keyword] = value
+            if keyword not in _DROPPED and not keyword.startswith("x-"):
+                out[keyword] = _inner(keyword, value, inner)
         if "example" in schema:
             out.setdefault("examples", [schema["example"]])
         if "properties" in schema or "required" in schema:
@@ -234,6 +231,27 @@ class Schemas:
             except Unusable:
                 return set()
         return {mark for mark in _ONE_WAY if schema.get(mark) is True} if isinstance(schema, dict) else set()
+
+
+def _inner(keyword: str, value: Any, change: Callable[[Any], Any]) -> Any:
+    """*value*, of *keyword*, with each schema that it is or has in it as *change* makes it."""
+    if keyword in _ONE and isinstance(value, dict):
+        return change(value)
+    if keyword in _LISTED and isinstance(value, list):
+        return [change(each) for each in value]
+    if keyword in _NAMED and isinstance(value, dict):
+        return {name: change(each) for name, each in value.items()}
+    return value
+
+
+def _wider(schema: Any) -> Any:
+    """*schema*, which refers to one that was cut, without what refuses a value for what a schema in it admits."""
+    if not isinstance(schema, dict):
+        return schema
+    out = {key: _inner(key, value, _wider) for key, value in schema.items() if key not in _REFUSING}
+    if "oneOf" in out:
+        out["allOf"] = [*out.get("allOf", ()), {"anyOf": out.pop("oneOf")}]
+    return out
 
 
 def as_base64(schema: Mapping[str, Any]) -> dict[str, Any]:

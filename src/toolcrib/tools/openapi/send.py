@@ -89,8 +89,12 @@ async def _followed(
         status = response.status_code
         if location is None or status not in (301, 302, 303, 307, 308):
             return response
-        url = urljoin(request.origin + target, location)
-        parts = urlsplit(url)
+        try:
+            parts = urlsplit(urljoin(request.origin + target, location))
+        except ValueError:
+            raise ToolError(
+                f"The server sends the request on to what is not an address (HTTP {status}).", "failed", retry="never"
+            ) from None
         if f"{parts.scheme}://{parts.netloc}" != request.origin:
             raise ToolError(
                 f"The server sends the request on to '{parts.netloc[:100]}' (HTTP {status}), which is not followed.",

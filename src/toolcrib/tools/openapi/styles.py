@@ -94,11 +94,14 @@ def query_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
         yield name, _BETWEEN[parameter.style].join(encode(text_of(each)) for each in flat)
 
 
-def query_text(value: Any, media_type: str) -> str:
-    """A whole query, of a parameter that is one: members of an object, or JSON."""
-    if media_type == "application/x-www-form-urlencoded" and isinstance(value, dict):
-        members = ((Parameter(name, "query", "", "form", True), each) for name, each in value.items())
-        return "&".join(f"{name}={text}" for member, each in members for name, text in query_pairs(member, each))
+def whole_query_pairs(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """The members of a query that is one parameter, an object written as a form."""
+    for name, each in value.items():
+        yield from query_pairs(Parameter(name, "query", "", "form", True), each)
+
+
+def query_text(value: Any) -> str:
+    """A whole query that is one text, or JSON. It has no members."""
     return quote(text_of(value), safe="")
 
 
@@ -173,7 +176,8 @@ def _require_inside(parameter: Parameter, value: Any, written: str) -> None:
         raise _invalid(parameter, "is a part of the path, so it is neither empty nor only dots")
     text = written
     for _ in range(4):
-        if any(part in (".", "..") for part in re.split(r"[/\\]", text)):
+        # Some servers leave out what follows a ';' before they take a step.
+        if any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\]", text)):
             raise _invalid(parameter, "is a part of the path, which has no '.' or '..' in it")
         text = unquote(text)
     if any(not _is_visible(each) for each in map(text_of, _flat(value))):
