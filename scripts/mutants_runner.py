@@ -61,7 +61,8 @@ def _kill_the_rest(group: int) -> None:
 def _run(request: dict[str, Any], answer: Path, folder: str) -> int:
     try:
         os.setpgid(0, 0)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+        # Not of the address space: guests in WebAssembly reserve much more of that than they use.
+        resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
         resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_BYTES, FILE_BYTES))
         nothing = os.open(os.devnull, os.O_RDWR)
         for stream in (0, 1, 2):

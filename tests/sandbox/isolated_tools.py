@@ -22,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from toolcrib import Context, Depends, File, Image, Text, ToolAuth, ToolError, Workbench, tool
+from toolcrib import Context, Data, Depends, File, Image, Text, ToolAuth, ToolError, Workbench, tool
 
 process = functools.partial(tool, isolation="process")
 
@@ -302,7 +302,14 @@ def process_facts() -> dict[str, Any]:
         "memory": resource.getrlimit(resource.RLIMIT_AS),
         "oom_score": oom_score,
         "handlers": [signal.getsignal(each) is signal.SIG_DFL for each in (signal.SIGTERM, signal.SIGCHLD)],
+        "adopts_orphans": _adopts_orphans(),
     }
+
+
+def _adopts_orphans() -> bool:
+    found = ctypes.c_int()
+    ctypes.CDLL(None).prctl(37, ctypes.byref(found))  # PR_GET_CHILD_SUBREAPER
+    return bool(found.value)
 
 
 @process()
@@ -387,3 +394,33 @@ async def report_often(ctx: Context, folder: str) -> None:
 @process(auth=ToolAuth("github"))
 async def credentials(ctx: Context) -> list[Any]:
     return [dataclasses.asdict(each) for each in ctx.credentials.values()]
+
+
+@process()
+def narrate(folder: str) -> str:
+    """Print a line, wait until the host has seen it, and print something without an end of line."""
+    print("begun \ud800")
+    while not os.path.exists(f"{folder}/seen"):
+        time.sleep(0.001)
+    logging.getLogger("of_narrate").info("logged")
+    print("ended", end="")
+    return "done"
+
+
+@process()
+def close_output() -> str:
+    sys.stdout.close()
+    return "done"
+
+
+@process()
+def die_noting(path: str) -> None:
+    with open(path, "a") as file:
+        file.write("ran ")
+    os._exit(3)
+
+
+@process()
+async def emit_exactly(ctx: Context) -> str:
+    await ctx.emit(Data('{"price": 1.50, "n": 12345678901234567890.5}'))
+    return "done"

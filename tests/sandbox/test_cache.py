@@ -1,10 +1,12 @@
 """The cache: what is old or too much of it is removed, and nothing that somebody uses."""
 
+import fcntl
 import os
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -37,18 +39,27 @@ def names(folder: Path) -> set[str]:
 
 
 def test_what_was_not_used_for_long_is_removed(folder: Path) -> None:
-    for name, days in (("fresh", 1), ("old", 91), ("used", 91)):
-        entry(folder, name, unused_s=days * DAY_S, is_folder=True)
+    for name, unused_s in (("fresh", 90 * DAY_S - 60), ("old", 90 * DAY_S + 60), ("used", 91 * DAY_S)):
+        entry(folder, name, unused_s=unused_s, is_folder=True)
     entry(folder, "file", unused_s=91 * DAY_S)
+    (folder / "link").symlink_to("old")
     cache.touch(folder / "used")
+    cache.touch(folder / "link")
+    cache.touch(folder / "missing")
     cache.trim("git")
-    assert names(folder) == {"fresh", "used"}
+    assert names(folder) == {"fresh", "used", "link"}
+
+
+def test_how_much_is_kept_and_for_how_long() -> None:
+    gibibyte = 2**30
+    assert {"wasm": gibibyte, "git": gibibyte, "environments": 4 * gibibyte, "python": gibibyte} == cache.LIMITS
+    assert (cache._UNUSED_S, cache._ABANDONED_S, cache._YOUNG_S) == (90 * DAY_S, DAY_S, 3600)
 
 
 def test_above_the_limit_the_least_recently_used_go_but_none_that_was_used_lately(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(cache.LIMITS, "git", 25)
+    monkeypatch.setitem(cache.LIMITS, "git", 20)
     for number in range(4):
         entry(folder, f"unused_{number}", unused_s=7200 + number, is_folder=number % 2 == 0)
     cache.trim("git")
@@ -139,3 +150,92 @@ def test_processes_that_make_use_and_clear_at_once_find_whole_entries_or_none(fo
         for who in ("a", "b", "clear", "clear")
     ]
     assert [process.communicate()[1] for process in racing] == [""] * 4
+
+
+def test_a_folder_of_the_cache_is_ours_alone_or_is_not_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert cache.private_folder("git") == folder
+    assert folder.stat().st_mode & 0o777 == 0o700
+    folder.chmod(0o710)
+    assert cache.private_folder("git") is None
+    folder.chmod(0o700)
+    (folder.parent / "linked").symlink_to(folder)
+    (folder.parent / "file").touch(mode=0o600)
+    assert [cache.private_folder(name) for name in ("linked", "file")] == [None, None]
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    assert cache.private_folder("git") is None
+
+
+def open_files(folder: Path) -> int:
+    """How many files in *folder* this process has open."""
+    files = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")]
+    return sum(os.path.exists(file) and os.readlink(file).startswith(str(folder)) for file in files)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Open files are counted on Linux.")
+def test_what_is_held_is_one_open_file_and_what_is_removed_is_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, other = entry(folder, "made", is_folder=True), entry(folder, "other", is_folder=True)
+    assert cache.hold(made)
+    assert cache.hold(made)
+    assert open_files(folder) == 1
+    assert not cache.remove(made)
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # so that it can still be seen who has it open
+    assert cache.remove(other)
+    assert open_files(folder) == 1
+
+
+def test_all_kinds_of_entries_are_cleared_but_for_locks(folder: Path) -> None:
+    entry(folder, "file")
+    entry(folder, "made.lock")
+    (folder / "dangling").symlink_to("missing")
+    count, size = cache.clear("git")
+    assert (count, size) == (2, 10 + len("missing"))
+    assert names(folder) == {"made.lock"}
+    assert not cache.remove(folder / "missing")
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["made again", "gone"])
+def test_a_folder_that_is_removed_just_when_it_is_held_or_removed_is_not_taken_for_the_one_that_was(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    made, elsewhere, lock = folder / "made", folder / "elsewhere", fcntl.flock
+
+    def replaced(*given: Any) -> None:
+        monkeypatch.setattr(fcntl, "flock", lock)
+        made.rename(elsewhere)
+        if again:
+            made.mkdir()
+        lock(*given)
+
+    for action, expected in ((cache.hold, again), (cache.remove, False)):
+        for path in (elsewhere, made):
+            cache.remove(path)
+        cache._held.clear()
+        made = entry(folder, f"made {action.__name__}", is_folder=True)
+        monkeypatch.setattr(fcntl, "flock", replaced)
+        assert action(made) is expected
+        assert made.exists() is again
+        assert cache.remove(elsewhere), "nobody holds the one that was"
+
+
+def test_without_locks_nothing_is_removed_and_all_can_be_used(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError
+
+    made = entry(folder, "made", is_folder=True)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    assert cache.hold(made)
+    assert not cache.remove(made)
+    assert (made / "file").exists()
+
+
+def test_what_is_removed_and_cannot_be_deleted_is_out_of_the_way(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError
+
+    made = entry(folder, "made", is_folder=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "unlink", refuse)
+        assert cache.remove(made)
+    assert names(folder) == {f".removed-{os.getpid()}-made"}

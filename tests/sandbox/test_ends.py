@@ -90,6 +90,7 @@ def test_a_bench_may_be_used_on_one_loop_after_another(tools: str) -> None:
     bench = Workbench([tools])
     pids = {asyncio.run(bench.call("pid")).unwrap() for _ in range(2)}
     assert len(pids) == 2
+    assert len(family()) == 3, "those of the loop that has ended are gone"
     with bench:
         pass
 

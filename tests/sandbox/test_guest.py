@@ -1,13 +1,15 @@
 """What a guest is given as its environment, and what becomes of what it wrote: in this process."""
 
+import importlib
 import logging
+import sys
 from typing import Any
 
 import pytest
 
 from toolcrib import Context, Secret, ToolAuth, Workbench, tool
 from toolcrib.auth import CredentialBroker, Grant, Owner, secret_owner
-from toolcrib.core import Caller, ToolError
+from toolcrib.core import Caller, SetupError, ToolError
 from toolcrib.sandbox.guest import environment_of, quoted, text_of, tool_errors
 from toolcrib.sandbox.modules import Ended, InputOverLimit, OutputOverLimit, ProgramLimits, Trapped
 from toolcrib.sandbox.run import Run
@@ -101,3 +103,11 @@ def test_a_run_takes_so_much_output_and_the_first_of_what_went_wrong() -> None:
     run.write_error(b"12")
     run.write_error(b"345")
     assert (bytes(run.error_output), run.error_room) == (b"123", 0)
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("toolcrib.sandbox.guest", "toolcrib.sandbox.modules"):
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "wasmtime", None)
+    with pytest.raises(SetupError, match=r"WebAssembly tools need .*toolcrib\[sandbox\]"):
+        importlib.import_module("toolcrib.sandbox.guest")

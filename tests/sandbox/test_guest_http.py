@@ -3,7 +3,9 @@
 import asyncio
 import base64
 import json
+import os
 import socket
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -62,6 +64,11 @@ async def test_a_request_that_is_too_large_is_not_sent() -> None:
         assert await refusal(["example.com"], request) == "The request has more than 8388608 bytes."
 
 
+@pytest.mark.parametrize(("more", "message"), [(0, "is not as it has to be"), (1, "more than 8388608 bytes")])
+async def test_a_request_has_room_for_a_body_and_as_much_again(more: int, message: str) -> None:
+    assert message in await refusal(["example.com"], " " * (2 * guest_http.MOST_BYTES + more))
+
+
 @pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), 1e-9])
 async def test_no_time_is_time_that_is_over(timeout_s: float) -> None:
     request = {"url": "https://localhost:1/", "timeout_s": timeout_s}
@@ -77,7 +84,9 @@ class Echo:
                 size = len(self.rfile.read(int(self.headers.get("content-length", 0))))
                 ours = sorted([name.lower(), value] for name, value in self.headers.items() if name.startswith("X-"))
                 answer = json.dumps([self.command, self.path, ours, size]).encode()
-                self.send_response(404 if self.path == "/nothing" else 200)
+                self.send_response({"/nothing": 404, "/moved": 302}.get(self.path, 200))
+                if self.path == "/moved":
+                    self.send_header("Location", "/here")
                 self.send_header("Content-Length", str(len(answer)))
                 self.send_header("X-Twice", "1")
                 self.send_header("X-Twice", "2")
@@ -105,8 +114,15 @@ def echo() -> Iterator[Echo]:
     server.close()
 
 
+def open_sockets() -> int:
+    """How many sockets this process has; 0 where that is not to be seen."""
+    files = [f"/proc/self/fd/{each}" for each in os.listdir("/proc/self/fd")] if sys.platform == "linux" else []
+    return sum(os.path.exists(file) and os.readlink(file).startswith("socket:") for file in files)
+
+
 async def test_a_guest_sends_requests_and_reads_what_is_answered(echo: Echo) -> None:
     http = GuestHttp([echo.host], ["127.0.0.1"])
+    files = open_sockets()
 
     async def answer(**request: Any) -> tuple[dict[str, Any], Any]:
         request = {"url": f"http://{echo.host}/here", **request}
@@ -120,12 +136,17 @@ async def test_a_guest_sends_requests_and_reads_what_is_answered(echo: Echo) -> 
         assert [each for each in found["headers"] if each[0] == "x-twice"] == [["x-twice", "1"], ["x-twice", "2"]]
         found, _ = await answer(url=f"http://{echo.host}/nothing", method=None, timeout_s=60)
         assert found["status"] == 404
+        found, sent = await answer(url=f"http://{echo.host}/moved")
+        assert (found["status"], found["url"], sent[1]) == (200, f"http://{echo.host}/here", "/here")
         for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
             assert (await answer(method=method, body="AAAA"))[1] == [method, "/here", [], 3]
         largest = base64.b64encode(bytes(guest_http.MOST_BYTES)).decode()
         assert (guest_http.MOST_BYTES, (await answer(method="POST", body=largest))[1][3]) == (8 * 2**20, 8 * 2**20)
     finally:
         await http.aclose()
+    async with asyncio.timeout(60):
+        while open_sockets() > files:  # the server's end of a connection is closed a little later
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -322,10 +322,13 @@ async def test_output_over_the_cap_is_too_large(tools: str) -> None:
         Processes(limits=Limits(output_bytes=100_000)) as processes,
         Workbench([tools], processes=processes) as bench,
     ):
+        pids = [(await bench.call("pid")).unwrap()]
         for name in ("much", "emit_much"):
             result = await bench.call(name, {"size": 200_000})
             assert result.error is not None
             assert (result.error.code, "100000" in result.text) == ("too_large", True)
+            pids.append((await bench.call("pid")).unwrap())
+        assert pids[0] != pids[1], "one that had too large a value is replaced"
         assert (await bench.call("much", {"size": 50_000})).value == "x" * 50_000
 
 
@@ -415,7 +418,9 @@ async def test_an_import_that_does_not_end_is_given_up(tmp_path: Path, caplog: p
         assert "It was not loaded within 1.5 s." in caplog.text
 
 
-async def test_a_tool_that_a_new_worker_cannot_load_is_not_tried_with_another(tmp_path: Path) -> None:
+async def test_a_tool_that_a_new_worker_cannot_load_is_not_tried_with_another(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     file, imports = tmp_path / "broken.py", tmp_path / "imports"
     file.write_text(
         f"import sys\nfrom toolcrib import tool\nif 'guard' in sys.argv[0]:\n"
@@ -423,8 +428,9 @@ async def test_a_tool_that_a_new_worker_cannot_load_is_not_tried_with_another(tm
         "@tool(isolation='process')\ndef never() -> None: ...\n"
     )
     async with Workbench([file]) as bench:
-        assert (await bench.call("never")).status == "error"
+        assert (await bench.call("never")).text.endswith("in a process of its own. The detail is in the log.")
     assert imports.read_text() == "."
+    assert "Tool 'never' cannot be loaded in a worker: " in caplog.text
 
 
 async def test_waiting_for_a_turn_is_in_the_deadline(tools: str) -> None:

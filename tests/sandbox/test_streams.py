@@ -81,7 +81,8 @@ SUCCESS, BAD_FILE, FAULT, INVALID, NOT_SUPPORTED = 0, 8, 21, 28, 58
 async def test_numbers_that_a_guest_may_not_give_are_refused_and_the_program_goes_on(
     programs: Programs, made: str, data: bytes, status: int
 ) -> None:
-    assert (await ran(programs, made, data)).status == status
+    ended = await ran(programs, made, data)
+    assert (ended.status, ended.error_output) == (status, b"")
 
 
 @pytest.mark.parametrize("memory", ["", "(memory 1)", '(func (export "memory"))'])
@@ -128,6 +129,9 @@ HOUR = 3_600_000_000_000
         ([subscription(7, 0, clock=0, timeout=2**63, flags=1), subscription(8, 2)], [(8, 0, 2, 0, 0)]),
         ([subscription(7, 0, clock=1, timeout=5, flags=1)], None),
         ([subscription(7, 2, clock=1, timeout=5, flags=1)], [(7, 0, 2, 0, 0)]),
+        ([subscription(7, 0, timeout=5_000_000), subscription(8, 1)], [(8, 0, 1, 1, 0)]),
+        ([subscription(7, 0, timeout=0), subscription(8, 1)], [(7, 0, 0, 0, 0), (8, 0, 1, 1, 0)]),
+        ([subscription(7, 0, clock=0, timeout=HOUR, flags=1), subscription(8, 0, timeout=HOUR)], [(7, 0, 0, 0, 0)]),
         ([subscription(7, 0, clock=1, timeout=5, flags=2)], [(7, 0, 0, 0, 0)]),
     ],
 )

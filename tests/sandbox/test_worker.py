@@ -16,11 +16,12 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, CancellationToken, Emitted, Progress, Text, Workbench
+from toolcrib import Call, Caller, CancellationToken, Data, Emitted, Progress, Text, Workbench
 from toolcrib.core import Broker, Credential, Requirement
 from toolcrib.sandbox import Limits, Processes
 from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.printed import PrintedOutput
+from toolcrib.sandbox.processes import _sendable
 
 from .family import family
 
@@ -34,6 +35,7 @@ async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str
         Workbench([tools], processes=processes) as bench,
     ):
         facts = (await bench.call("process_facts")).unwrap()
+        assert len(family()) == 3, "two guards and the worker itself"
     assert facts == {
         "pipes": [],
         "inheritable": [],
@@ -41,6 +43,7 @@ async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str
         "memory": [limit, limit],
         "oom_score": 500,
         "handlers": [True, True],
+        "adopts_orphans": True,
     }
 
 
@@ -149,6 +152,67 @@ async def test_where_a_worker_crashed_is_in_its_log(tools: str, caplog: pytest.L
     assert any("isolated_tools.py" in line and "in die" in line for line in caplog.messages)
 
 
+async def test_what_is_printed_and_logged_arrives_while_the_tool_runs_and_all_of_it_at_its_end(
+    tools: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    async with Workbench([tools]) as bench:
+        with caplog.at_level(logging.INFO):
+            running = asyncio.create_task(bench.call("narrate", {"folder": str(tmp_path)}))
+            async with asyncio.timeout(60):
+                while "begun \\ud800" not in caplog.messages:
+                    await asyncio.sleep(0.01)
+            (tmp_path / "seen").touch()
+            assert (await running).value == "done"
+        assert {*caplog.messages} == {"begun \\ud800", "logged", "ended"}
+        caplog.clear()
+        assert (await bench.call("narrate", {"folder": str(tmp_path)})).value == "done"
+        assert caplog.messages == [], "the host takes warnings only"
+        assert (await bench.call("close_output")).value == "done"
+
+
+async def test_what_a_tool_had_begun_is_not_begun_again_in_another_worker(tools: str, tmp_path: Path) -> None:
+    async with Workbench([tools]) as bench:
+        assert "What it had done by then is done." in (await bench.call("die_noting", {"path": f"{tmp_path}/a"})).text
+    assert (tmp_path / "a").read_text() == "ran "
+
+
+async def test_a_tool_whose_workers_die_before_it_begins_is_lost_after_three(tmp_path: Path) -> None:
+    file, imports = tmp_path / "dying.py", tmp_path / "imports"
+    file.write_text(
+        f"import os, sys\nfrom toolcrib import tool\nif 'guard' in sys.argv[0]:\n"
+        f"    with open({str(imports)!r}, 'a') as file: file.write('.')\n    os._exit(3)\n"
+        "@tool(isolation='process')\ndef never() -> None: ...\n"
+    )
+    async with Workbench([file]) as bench:
+        result = await bench.call("never")
+    assert result.error is not None
+    assert (result.error.code, "exited with status 3 before it began" in result.text) == ("lost", True)
+    assert imports.read_text() == "..."
+
+
+async def test_a_value_is_emitted_in_the_digits_that_it_has(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        *events, _ = [event async for event in bench.stream("emit_exactly")]
+    assert events == [Emitted((Data('{"price": 1.50, "n": 12345678901234567890.5}'),))]
+
+
+async def test_no_timer_is_left_that_would_end_a_worker_which_has_loaded_a_tool(tools: str) -> None:
+    async with Workbench([tools]) as bench:
+        await bench.call("pid")
+        timers: list[Any] = asyncio.get_running_loop()._scheduled  # type: ignore[attr-defined]
+        assert [timer for timer in timers if not timer.cancelled() and "kill" in repr(timer)] == []
+
+
+def test_what_is_json_is_sent_and_of_the_rest_its_type() -> None:
+    sent = {"none": None, "true": True, "list": [1, 2.5, ["x"]], "dict": {"a": {"b": None}}}
+    withheld = {"key": {1: 2}, "inner": {"a": object()}, "listed": [object()], "pair": (1, 2), "set": {1}}
+    assert _sendable({**sent, **withheld}) == (
+        sent,
+        {"key": "dict", "inner": "dict", "listed": "list", "pair": "tuple", "set": "set"},
+    )
+
+
 async def test_a_variable_that_the_host_has_not_is_a_key_error(tools: str) -> None:
     async with Workbench([tools], variables={"region": "eu"}, show_errors=True) as bench:
         assert "KeyError" in (await bench.call("variable", {"name": "regions"})).text
@@ -247,3 +311,13 @@ def test_of_what_is_printed_a_mebibyte_is_passed_on(caplog: pytest.LogCaptureFix
 def test_what_is_printed_goes_nowhere_without_a_log_and_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", None)
     PrintedOutput("noisy", None, str).write(b"x\n")
+
+
+@pytest.mark.parametrize("last", [b"\n", b"y"])
+def test_of_what_is_printed_the_last_byte_of_a_mebibyte_counts(caplog: pytest.LogCaptureFixture, last: bytes) -> None:
+    printed = PrintedOutput("noisy", None, str)
+    with caplog.at_level(logging.INFO):
+        printed.write(b"x" * (2**20 - 1))
+        assert caplog.messages == []
+        printed.write(last)
+    assert caplog.messages == ["x" * (2**20 - 1) + last.decode().strip(), "[more was printed than is passed on]"]

@@ -23,15 +23,19 @@ Lives = Callable[..., Awaitable[bool]]
 Pool = Callable[..., Any]
 
 SERVED = """
-import os, sys, time
+import os, subprocess, sys, time
 
 async def echo(channel):
     async for message in channel.messages():
         channel.send({"pid": os.getpid(), **message})
 
 async def deaf(channel):
-    channel.send({"pid": os.getpid()})
-    time.sleep(60)
+    child = subprocess.Popen(["sleep", "600"], start_new_session=True)
+    channel.send({"pid": os.getpid(), "child": child.pid})
+    time.sleep(600)
+
+async def leave(channel):
+    return
 
 async def talk(channel):
     async for message in channel.messages():
@@ -181,6 +185,7 @@ async def test_a_worker_that_dies_before_it_has_read_is_gone_and_not_taken_again
         with pytest.raises(WorkerGone, match="was ended by SIGKILL"):
             await worker.receive()
         assert workers.take() is not worker
+        await until(lambda: not worker.abandon.alive)  # its files are closed, though somebody holds it
 
 
 async def test_more_than_the_limit_is_neither_sent_nor_received(pool: Pool) -> None:
@@ -250,6 +255,7 @@ async def test_workers_that_nobody_holds_end_also_where_their_guards_are_stopped
         for guard in pids[:2]:
             os.kill(guard, signal.SIGSTOP)
         workers.abandon()
+        assert not Path(f"/proc/{worker.pid}").exists(), "it is waited for"
         for pid in pids:
             assert not await lives(pid)
         workers.give_back(worker, sound=True)
@@ -271,16 +277,110 @@ async def test_a_closed_pool_has_no_process_left_also_where_a_guard_of_one_that_
         workers.give_back(worker, sound=True)
 
 
-async def test_a_worker_that_is_not_sound_is_ended_by_its_guard(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_that_is_not_sound_is_ended_by_its_guard_with_what_it_has_started(
+    pool: Pool, lives: Lives, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with pool("deaf") as workers:
         worker = workers.take()
-        await worker.receive()
+        child = (await worker.receive())["child"]
         monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
         killed: list[int] = []
         monkeypatch.setattr("toolcrib.sandbox.guard.kill_tree", killed.append)
         workers.give_back(worker, sound=False)
         await until(lambda: worker.gone)
         assert killed == []  # by the host, which would do that after so long
+        assert not await lives(child)
+        await until(lambda: not worker.abandon.alive)
+
+
+@pytest.mark.parametrize("victim", ["the outer guard", "the inner guard while the outer one is stopped"])
+async def test_a_worker_and_what_it_has_started_end_with_a_guard(pool: Pool, lives: Lives, victim: str) -> None:
+    async with pool("deaf") as workers:
+        worker = workers.take()
+        pid = (await worker.receive())["pid"]
+        outer, inner, *_ = pids = family()
+        assert (outer, pids.index(pid)) == (worker.pid, 2)
+        if "stopped" in victim:
+            os.kill(outer, signal.SIGSTOP)
+            os.kill(inner, signal.SIGKILL)
+            assert not await lives(pid)
+            os.kill(outer, signal.SIGCONT)
+        else:
+            os.kill(outer, signal.SIGKILL)
+        for each in pids:
+            assert not await lives(each)
+        workers.give_back(worker, sound=True)
+
+
+async def test_a_worker_whose_guards_are_stopped_is_killed_by_the_host(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 0.1)
+    async with pool("deaf") as workers:
+        worker = workers.take()
+        await worker.receive()
+        for guard in family()[:2]:
+            os.kill(guard, signal.SIGSTOP)
+        workers.give_back(worker, sound=False)
+        await until(lambda: worker.gone)
+
+
+async def test_the_loop_is_free_while_a_worker_neither_reads_nor_sends_nor_ends(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
+    async with pool("deaf") as workers:
+        worker = workers.take()
+        await worker.receive()
+        guards = family()[:2]
+        for guard in guards:
+            os.kill(guard, signal.SIGSTOP)
+        worker.kill()
+        for wait in (worker.receive(), worker.send({"text": "x" * 5_000_000}), worker.ended()):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(wait, 0.1)
+        for guard in guards:
+            os.kill(guard, signal.SIGCONT)
+        await asyncio.wait_for(worker.ended(), 60)
+        workers.give_back(worker, sound=False)
+
+
+async def test_a_guard_that_gets_signals_of_no_child_sleeps_on(pool: Pool) -> None:
+    def state(pid: int) -> str:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0]
+
+    async with pool("deaf") as workers:
+        worker = workers.take()
+        await worker.receive()
+        for guard in family()[:2]:
+            os.kill(guard, signal.SIGCHLD)
+        await asyncio.sleep(0.1)
+        for guard in family()[:2]:
+            await until(lambda guard=guard: state(guard) == "S")  # type: ignore[misc]
+        workers.give_back(worker, sound=False)
+
+
+async def test_a_closed_pool_has_ended_who_serves_and_waited_for_who_was_being_ended(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Else it would be the host that kills them, after a while.
+    monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
+    async with pool("deaf", size=2) as workers:
+        serving, ending = workers.take(), workers.take()
+        await serving.receive()
+        await ending.receive()
+        workers.give_back(ending, sound=False)
+        await asyncio.wait_for(workers.close(), 60)
+        assert (serving.gone, ending.gone) == (True, True)
+        workers.give_back(serving, sound=True)
+
+
+async def test_a_worker_that_ends_by_itself_has_its_status_reported(pool: Pool) -> None:
+    async with pool("leave") as workers:
+        with pytest.raises(WorkerGone, match="exited with status 0"):
+            async with workers.lease() as worker:
+                await worker.receive()
 
 
 async def test_a_guard_sees_that_its_host_hangs_up(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -321,6 +421,29 @@ def test_workers_of_a_loop_that_has_ended_are_forgotten_too(tools: str) -> None:
     pids = asyncio.run(use())
     processes.forget()
     assert not {*pids} & {*family()}
+
+
+async def test_a_guard_that_is_asked_to_end_waits_for_what_it_kills(pool: Pool) -> None:
+    async with pool("deaf") as workers:
+        with pytest.raises(WorkerGone, match="was ended by SIGKILL"):
+            async with workers.lease() as worker:
+                await worker.receive()
+                os.kill(worker.pid, signal.SIGTERM)
+                await worker.receive()
+
+
+def test_a_worker_that_serves_on_a_loop_that_has_ended_ends_when_its_processes_are_closed(tools: str) -> None:
+    processes = Processes()
+    bench = Workbench([tools], processes=processes)
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(bench.call("pid"))
+    serving = loop.create_task(bench.call("nap", {"seconds": 60}))  # held, and never cancelled
+    loop.run_until_complete(asyncio.sleep(0.1))
+    loop.close()
+    assert len(family()) == 3
+    asyncio.run(processes.close())
+    assert family() == []
+    serving._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def test_the_limits_of_a_worker_by_default() -> None:

@@ -144,6 +144,29 @@ def test_a_module_runs_where_the_address_space_is_small(module: Module) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1}\n{"a":1}\n', "")
 
 
+_AT_ONCE_WITH_ROOM_FOR_ONE_ENGINE = """
+import asyncio, resource, sys
+from toolcrib import Permissions, Workbench
+
+resource.setrlimit(resource.RLIMIT_AS, (3 * 2**40, 3 * 2**40))
+
+async def main():
+    here = Permissions(trusted=True, in_process=True)
+    async with Workbench([here.to(file) for file in sys.argv[1:]]) as bench:
+        results = await asyncio.gather(*(bench.call(name, {"a": 1}) for name in ("one", "two", "three")))
+        print(*(result.text for result in results))
+
+asyncio.run(main())
+"""
+
+
+def test_modules_that_are_first_called_at_once_share_one_engine(module: Module) -> None:
+    files = [str(module(ECHO, name)) for name in ("one", "two", "three")]
+    command = [sys.executable, "-c", _AT_ONCE_WITH_ROOM_FOR_ONE_ENGINE, *files]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1} {"a":1} {"a":1}\n', "")
+
+
 async def test_loops_and_sleeps_end_at_the_deadline_and_leave_no_thread_behind(module: Module) -> None:
     loops, sleeps = HERE.to(module(LOOPS, "loops")), HERE.to(module(SLEEPS, "sleeps"))
     # More than the threads that may be left behind: were these, the last calls would be refused.
@@ -232,10 +255,14 @@ async def test_two_hundred_calls_at_once_do_not_mix_what_they_write(module: Modu
         assert [result.value for result in results] == given
 
 
-async def test_a_module_that_cannot_run_is_unavailable_with_the_reason(module: Module) -> None:
+async def test_a_module_that_cannot_run_is_unavailable_with_the_reason(
+    module: Module, caplog: pytest.LogCaptureFixture
+) -> None:
     source = HERE.to(module('(import "env" "system" (func)) (func (export "_start"))', wasi=""))
     code, text = await outcome(source, show_errors=True)
     assert (code, "It imports env.system" in text) == ("unavailable", True)
+    assert "It imports env.system" in caplog.text
+    assert (await outcome(source))[1] == "Tool 'guest' cannot be loaded. The detail is in the log."
 
 
 @pytest.mark.full

@@ -16,7 +16,7 @@ from wasmtime import _bindings, _func  # pyright: ignore[reportPrivateUsage]
 
 _native: Any = _bindings
 _entered: Any = _func.enter_wasm
-_MEMORY, _START = ctypes.create_string_buffer(b"memory", 6), ctypes.create_string_buffer(b"_start", 6)
+_MEMORY, _START = ctypes.create_string_buffer(b"memory"), ctypes.create_string_buffer(b"_start")
 _FUNCTION_KIND, _MEMORY_KIND = 0, 3
 _VALUE_BYTES = ctypes.sizeof(_native.wasmtime_val_raw_t)
 _Callback = _native.wasmtime_func_unchecked_callback_t
@@ -46,10 +46,9 @@ class GuestMemory:
 
     def __init__(self, caller: Any) -> None:
         found = _native.wasmtime_extern_t()
-        if not _native._wasmtime_caller_export_get(caller, _MEMORY, 6, ctypes.byref(found)):
-            raise OutOfBounds
-        if found.kind != _MEMORY_KIND:
-            _native.wasmtime_extern_delete(ctypes.byref(found))
+        is_there = _native._wasmtime_caller_export_get(caller, _MEMORY, 6, ctypes.byref(found))
+        # What was found needs no deletion: only shared memories do, and no guest has threads.
+        if not is_there or found.kind != _MEMORY_KIND:
             raise OutOfBounds
         context, memory = _native._wasmtime_caller_context(caller), ctypes.byref(found.of.memory)
         self._address = ctypes.cast(_native._wasmtime_memory_data(context, memory), ctypes.c_void_p).value or 0

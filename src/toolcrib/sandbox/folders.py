@@ -66,5 +66,5 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
-    seen = file.stat(follow_symlinks=False)
+    seen = file.lstat()
     return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns

@@ -3,6 +3,7 @@
 import functools
 import logging
 import os
+import threading
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -38,11 +39,17 @@ class GuestWork:
     def _load(self, context: Context) -> _Run:
         name = context.call.tool
         try:
-            return _programs(os.getpid()).load(self.codec.where, name)
+            with _locks.setdefault(os.getpid(), threading.Lock()):
+                programs = _programs(os.getpid())
+            return programs.load(self.codec.where, name)
         except (LoadError, SetupError) as error:
             _log.error("Tool '%s' cannot be loaded: %s", name, error)
             detail = str(error) if context.host.show_errors else "The detail is in the log."
             raise ToolError(f"Tool '{name}' cannot be loaded. {detail}", "unavailable") from None
+
+
+_locks: dict[int, threading.Lock] = {}
+"""Of each process, by its id. Threads that made its programs at once would each reserve memory for all its guests."""
 
 
 @functools.cache

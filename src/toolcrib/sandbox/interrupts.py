@@ -13,7 +13,6 @@ from .run import Run
 from .streams import here
 
 _native: Any = _bindings
-_KEEP_ON = 0
 
 
 def watch(store: wasmtime.Store, run: Run) -> None:
@@ -28,9 +27,9 @@ _NOTHING: Any = ctypes.cast(0, _Finalizer)
 
 
 @_Callback  # type: ignore[untyped-decorator]
-def _look(context: Any, data: Any, ticks: Any, kind: Any) -> int:
+def _look(_context: Any, _data: Any, ticks: Any, _kind: Any) -> int:
     if here.run.stopped.is_set():
         error = _native.wasmtime_error_new(ctypes.create_string_buffer(b"stopped"))
         return ctypes.cast(error, ctypes.c_void_p).value or 0
-    ticks[0], kind[0] = 1, _KEEP_ON
+    ticks[0] = 1  # and the guest goes on, unless another kind is set
     return 0

@@ -84,7 +84,7 @@ class Ended:
 class Programs:
     """Compiles modules, and keeps what was compiled in a folder that nobody else can write to."""
 
-    def __init__(self, *, own_signals: bool = True, pools: bool = False) -> None:
+    def __init__(self, *, own_signals: bool, pools: bool = False) -> None:
         """Without *own_signals*, a module that traps is stopped by checks in its code, which are slower.
 
         Whoever else takes the signals of processor faults, as `faulthandler` does, would end the process at a trap.
@@ -292,8 +292,6 @@ class Pipes:
         """Write some of the input; whether there is more."""
         try:
             self._data = self._data[os.write(self._feed, self._data[:_PIECE_BYTES]) :]
-        except BlockingIOError:
-            return True
         except BrokenPipeError:
             return False
         return bool(self._data)
@@ -301,10 +299,7 @@ class Pipes:
     def _read(self, end: int, kind: str) -> bool:
         """Take some of what was written; whether there may be more."""
         written = self._written[kind]
-        try:
-            piece = os.read(end, _PIECE_BYTES)
-        except BlockingIOError:
-            return True
+        piece = os.read(end, _PIECE_BYTES)
         if kind == "error":  # the first of it says what went wrong; the rest is let go
             written += piece[: self._limits.error_bytes - len(written)]
             return bool(piece)

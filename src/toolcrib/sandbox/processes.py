@@ -6,6 +6,7 @@ gets to a worker, is its `Codec`'s business.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 from collections.abc import Callable, Mapping
@@ -351,15 +352,11 @@ class WorkerLease:
 
     async def _wind_down(self, worker: Worker) -> None:
         """The call is cancelled: let the tool clean up for a moment. Whatever it does, it is stopped after that."""
-        timer = asyncio.get_running_loop().call_later(_GRACE_S, worker.kill)
-        try:
+        asyncio.get_running_loop().call_later(_GRACE_S, worker.kill)
+        with contextlib.suppress(WorkerGone):
             await worker.send({"do": "cancel", "call": self._call})
             while (await self._receive(worker))["type"] != "ended":
                 pass
-        except WorkerGone:
-            pass
-        finally:
-            timer.cancel()
 
     def _write_log(self, message: Mapping[str, Any]) -> None:
         logger = logging.getLogger(message["name"])

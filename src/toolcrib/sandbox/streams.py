@@ -97,7 +97,6 @@ def _write(run: Run, memory: GuestMemory, file: int, pieces: int, count: int, wr
 @_guarded
 def _poll(run: Run, memory: GuestMemory, subscriptions: int, events: int, count: int, ready_at: int) -> int:
     """Wait for the first of the clocks. Standard streams are always ready."""
-    count &= 0xFFFFFFFF
     if not 0 < count <= _MOST_PIECES:
         return _INVALID
     listed: list[tuple[int, ...]] = list(

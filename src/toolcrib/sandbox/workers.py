@@ -118,22 +118,15 @@ class Worker:
             raise WorkerGone(f"sent what is not a message ({type(error).__name__})") from None
         return message
 
-    def drain(self) -> None:
-        """Hand on what has been printed up to now."""
-        for _ in range(64):  # a pipe holds less; more than that is printed while we look
-            if not self.read_output():
-                break
-
-    def read_output(self) -> bool:
-        """Hand on some of what has been printed; whether there was any."""
+    def read_output(self) -> None:
+        """Hand on what has been printed up to now: a pipe holds less than is read at once."""
         if self._output.closed:
-            return False
+            return
         data = self._output.read(READ_BYTES)
         if data:
             self.sink(data)
         elif data == b"":
             self._loop.remove_reader(self._output)
-        return bool(data)
 
     def kill(self) -> None:
         """End the worker and every process that came of it, without waiting for it: see `ended`."""
@@ -188,7 +181,7 @@ class Workers:
     def __init__(self, target: str, *, size: int | None = None, limits: Limits | None = None) -> None:
         self.limits = limits or Limits()
         self._target = target
-        self._turns = asyncio.Semaphore(size or max(2, os.cpu_count() or 1))
+        self._turns = asyncio.Semaphore(size or max(2, os.cpu_count() or 2))
         self._idle: deque[Worker] = deque()
         self._busy: set[Worker] = set()
         self._outdated: set[Worker] = set()
@@ -222,7 +215,7 @@ class Workers:
     def give_back(self, worker: Worker, *, sound: bool) -> None:
         """Done with *worker*. It is kept if it is *sound*; else it is ended with all that came of it."""
         self._busy.discard(worker)
-        worker.drain()
+        worker.read_output()
         if sound and not self._closed and worker not in self._outdated:
             self._idle.append(worker)
         else:
