@@ -1729,6 +1729,17 @@ async def test_what_a_server_lies_about_is_not_believed() -> None:
             assert result.error.code == "invalid_result"
 
 
+async def test_an_answer_of_a_server_that_cannot_be_read_is_an_error_at_once(tmp_path: Path) -> None:
+    says = tmp_path / "says.json"
+    tools = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
+    says.write_text(json.dumps({"tools/list": tools, "tools/call": '{"jsonrpc":"2.0","id":ID,"result":null}'}))
+    server = Path(__file__).parents[1] / "tools" / "scripted_server.py"
+    async with Workbench([MCPServer(command=[sys.executable, "-S", str(server), str(says)])]) as bench:
+        result = await bench.call("t", {})
+        assert result.error is not None
+        assert result.error.code == "invalid_result"
+
+
 async def test_a_definition_that_changed_is_not_used() -> None:
     source = _server("changes")
     async with Workbench([source]) as bench:

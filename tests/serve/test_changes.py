@@ -334,6 +334,7 @@ async def test_a_client_that_cannot_be_notified_is_logged_and_the_others_are(cap
 
     class Connected(Gone):
         def __init__(self) -> None:
+            self._connection = SimpleNamespace(exit_stack=AsyncExitStack(), state={})
             self.notified = asyncio.Event()
 
         async def send_tool_list_changed(self) -> None:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..core import Caller, SetupError, StoreError
 from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
-from .callers import CALLER, AuthenticationError, Identify, identified, local_caller, thread_of
+from .callers import CALLER, AuthenticationError, Identify, identified, local_caller, log_unidentified, thread_of
 from .problems import problem
 from .throttle import Throttle
 
@@ -176,12 +176,7 @@ class Authentication:
             _log.error("Nobody can be identified now: %s", error)
             raise AuthenticationError("Nobody can be identified now. Try again later.", None, status=503) from None
         except Exception as error:
-            # Not with its text: that of a lookup which fails is often what was looked up.
-            trace = error.__traceback__
-            while trace is not None and trace.tb_next is not None:
-                trace = trace.tb_next
-            place = "" if trace is None else f", at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-            _log.warning("A request could not be identified (%s%s)", type(error).__name__, place)
+            log_unidentified(error)
             raise AuthenticationError("The caller of this request could not be identified.") from None
 
     def _rechecked(self, headers: Headers, caller: Caller, send: Send) -> Send:

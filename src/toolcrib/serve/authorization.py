@@ -22,7 +22,7 @@ from ..core import Caller, SetupError, ToolcribError, ToolError, log_failure
 from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from .authentication import Authenticator
-from .callers import Identify, local_caller
+from .callers import Identify, local_caller, log_unidentified
 from .hosts import is_loopback
 from .problems import problem
 
@@ -178,7 +178,7 @@ class _Pages:
             identified = self._identify({name.lower(): value for name, value in request.headers.items()})
             caller = await identified if isawaitable(identified) else identified
         except Exception as error:
-            log_failure("Nobody could be identified at a browser", error, self._crib.redaction)
+            log_unidentified(error, "Nobody could be identified at a browser")
         if not isinstance(caller, Caller):
             raise _Refused("Not logged in", "This browser is not logged in here. Log in first.", 401)
         return caller

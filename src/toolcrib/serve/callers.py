@@ -4,6 +4,7 @@ A thread is a conversation of one principal: two principals that name the same o
 """
 
 import asyncio
+import logging
 from collections import Counter, OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -17,6 +18,8 @@ from .mcp_pending import asking
 
 Identify = Callable[[Mapping[str, str]], Caller | Awaitable[Caller]]
 """The caller of a request, by its HTTP headers (names in lower case; none over stdio). Raises where there is none."""
+
+_log = logging.getLogger("toolcrib.serve")
 
 CALLER = "toolcrib.caller"
 """Where `Authentication` puts the Caller in the scope of a request."""
@@ -65,6 +68,18 @@ def single_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
             raise _invalid(f"The header '{name}' is there more than once.")
         found[name] = value
     return found
+
+
+def log_unidentified(error: BaseException, what: str = "A request could not be identified") -> None:
+    """Log *what* failed where nobody was identified, by which *error*, and where; without its text.
+
+    That of a lookup which fails is often what was looked up.
+    """
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f", at {trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
+    _log.warning("%s (%s%s)", what, type(error).__name__, place)
 
 
 async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> Caller:

@@ -4,7 +4,6 @@ Everybody sees their own calls, and nobody else's unless the host allows it: ano
 never was.
 """
 
-import logging
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -17,13 +16,11 @@ from starlette.routing import Route
 from ..core import Caller, SetupError, StoreError
 from ..record.call_lines import call_data
 from ..workbench import Crib
-from .callers import Identify, caller_of, local_caller
+from .callers import Identify, caller_of, local_caller, log_unidentified
 from .problems import problem
 
 if TYPE_CHECKING:
     from ..record import DatabaseCalls
-
-_log = logging.getLogger("toolcrib")
 
 _MOST = 500
 _PARAMETERS = frozenset({"tool", "principal", "status", "since", "before", "limit"})
@@ -117,8 +114,8 @@ class _Calls:
         """Whose calls may be seen; None for everybody's."""
         try:
             caller = await caller_of(request, self._identify)
-        except Exception:
-            _log.exception("A request could not be identified")
+        except Exception as error:
+            log_unidentified(error)
             detail = "The caller of this request could not be identified."
             raise _Refused(problem(401, "Unauthorized", detail)) from None
         return None if self._sees_all(caller) else caller.principal

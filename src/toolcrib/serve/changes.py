@@ -35,6 +35,7 @@ from .callers import Callers
 _log = logging.getLogger("toolcrib")
 
 _FOLLOWED = "toolcrib/followed"
+_ADDED = "toolcrib/added"
 _MOST_FOLLOWED = 1000
 
 
@@ -58,6 +59,9 @@ class Changes:
 
     def add(self, session: ServerSession, bench: Workbench) -> None:
         """Notify *session*, which is of the caller of *bench*, of changes until its connection ends."""
+        state = session._connection.state  # pyright: ignore[reportPrivateUsage]
+        if state.setdefault(_ADDED, session) is not session:
+            return  # a client that says it twice is notified once
         self._sessions[session] = bench
 
         async def end() -> None:

@@ -32,8 +32,8 @@ class Hosts:
                 "Invalid Host header",
                 "This server is not reached by that name. Its names are those of loopback, and 'allowed_hosts'.",
             )
-        origin = header(scope, b"origin")
-        if not origin or (origin.startswith(("http://", "https://")) and self._has(origin.partition("://")[2])):
+        origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin" and value]
+        if all(one.startswith(("http://", "https://")) and self._has(one.partition("://")[2]) for one in origins):
             return None
         return problem(403, "Invalid Origin header", "Web pages of other origins may not use this server.")
 

@@ -4,7 +4,6 @@ There is no wire here, as the SDK has it, and no shape of a tool or a result: th
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from math import inf, nextafter
@@ -22,7 +21,7 @@ from ..formats import mcp as form
 from ..workbench import Crib, Workbench
 from ..workbench.search import FINDERS
 from . import mcp_resources as offered
-from .callers import Callers, Identify, local_caller
+from .callers import Callers, Identify, local_caller, log_unidentified
 from .changes import Changes, following
 from .mcp_pages import page
 from .mcp_pending import State, instructions, sealing, settled, suspended
@@ -37,8 +36,6 @@ _TTL_MS = 5000
 """How long a list may be taken as it was read. Clients that listen are notified of changes before."""
 _PARTIAL_CHARS = 2000
 _OLD = ("2024-11-05", "2025-03-26")
-
-_log = logging.getLogger("toolcrib")
 
 
 def server(
@@ -207,8 +204,8 @@ class _Handlers:
         """The workbench of whoever makes this request."""
         try:
             return await self._callers.workbench(context.request)
-        except Exception:
-            _log.exception("A request could not be identified")
+        except Exception as error:
+            log_unidentified(error)
             raise MCPError(wire.INVALID_REQUEST, "The caller of this request could not be identified.") from None
 
     @asynccontextmanager

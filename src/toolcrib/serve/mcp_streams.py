@@ -11,26 +11,43 @@ from itertools import count
 from time import monotonic
 from typing import Any
 
-from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventMessage, EventStore
+from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext, authorization_context
+from mcp.server.streamable_http import (
+    GET_STREAM_KEY,
+    EventCallback,
+    EventMessage,
+    EventStore,
+    StreamableHTTPServerTransport,
+)
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import (
     INTERNAL_ERROR,
+    INVALID_REQUEST,
     ErrorData,
     JSONRPCError,
     JSONRPCMessage,
     JSONRPCResponse,
     jsonrpc_message_adapter,
 )
+from starlette.responses import JSONResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from .messages import REQUEST_ID
+from .wire import header
 
 _KEPT_S = 60.0
 _MOST_BYTES = 4 * 1024**2
 _MOST_EVENTS = 2_000
 _LARGEST_BYTES = 1024**2
 _RETRY_MS = 1000
+_MOST_OF_ONE = 1000
 
 
 class Sessions(StreamableHTTPSessionManager):
-    """The SDK's sessions over HTTP, whose streams can be taken up again."""
+    """The SDK's sessions over HTTP, whose streams can be taken up again, at most 1,000 of one principal.
+
+    With one more, the oldest that has no request ends. Of two requests with the same id at once, the second is refused.
+    """
 
     def __init__(self, app: Any, **options: Any) -> None:
         self._memory = EventMemory()
@@ -43,6 +60,54 @@ class Sessions(StreamableHTTPSessionManager):
 
     @event_store.setter
     def event_store(self, _: EventStore | None) -> None: ...
+
+    async def handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request_id = scope.get(REQUEST_ID)
+        events = None if request_id is None else self._events_of(scope)
+        if events is None:
+            await super().handle_request(scope, receive, send)
+        elif (stream := str(request_id)) in events.unanswered or stream == GET_STREAM_KEY:
+            error = ErrorData(code=INVALID_REQUEST, message="A request with this id has not been answered yet.")
+            answer = JSONRPCError(jsonrpc="2.0", id=request_id, error=error)
+            await JSONResponse(answer.model_dump(mode="json"), 400)(scope, receive, send)
+        else:
+
+            async def watched(message: Message) -> None:
+                if message.get("status", 200) >= 400:
+                    events.unanswered.discard(stream)
+                await send(message)
+
+            events.unanswered.add(stream)
+            await super().handle_request(scope, receive, watched)
+
+    def _events_of(self, scope: Scope) -> "SessionEvents | None":
+        """The events of the session that a request names, if it is of its owner."""
+        session = header(scope, b"mcp-session-id")
+        transport = self._server_instances.get(session)
+        if transport is None or self._session_owners.get(session) != _owner(scope):
+            return None
+        events = transport._event_store  # pyright: ignore[reportPrivateUsage]
+        return events if isinstance(events, SessionEvents) else None
+
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        own = [session for session, owner in self._session_owners.items() if owner == requestor]
+        if len(own) >= _MOST_OF_ONE:
+            idle = next((one for one in map(self._server_instances.__getitem__, own) if _is_idle(one)), None)
+            if idle is None:
+                return None
+            assert idle.idle_scope is not None
+            idle.idle_scope.cancel()
+        return super()._admit_session(requestor)
+
+
+def _owner(scope: Scope) -> AuthorizationContext | None:
+    user = scope.get("user")
+    return authorization_context(user) if isinstance(user, AuthenticatedUser) else None
+
+
+def _is_idle(transport: StreamableHTTPServerTransport) -> bool:
+    scope, requests = transport.idle_scope, transport._requests_in_flight  # pyright: ignore[reportPrivateUsage]
+    return scope is not None and not scope.cancel_called and not requests
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +142,16 @@ class SessionEvents(EventStore):
 
     def __init__(self, memory: EventMemory) -> None:
         self.events: dict[int, _Event] = {}
+        self.unanswered: set[str] = set()
+        """The streams of requests that have no answer yet."""
         self._memory = memory
         self._numbers = count(1)
         self._added = asyncio.Event()
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
         is_answer = stream_id != GET_STREAM_KEY and isinstance(message, JSONRPCResponse | JSONRPCError)
+        if is_answer:
+            self.unanswered.discard(stream_id)
         event = _Event(next(self._numbers), stream_id, _written(message), is_answer, monotonic(), self)
         self.events[event.number] = event
         self._memory.add(event)

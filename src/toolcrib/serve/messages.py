@@ -9,22 +9,25 @@ import json
 import re
 from collections.abc import Mapping
 from decimal import Decimal
+from functools import partial
 from secrets import token_hex
 from typing import Any
 
-import anyio.to_thread
 import mcp_types as wire
+from anyio.to_thread import run_sync
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ..schema.exact_json import parse_exact, write_json
 from ..schema.parse import LIMIT_BYTES, LONG_CHARS, JSONError, refuse_repeated_names
+from .wire import header
 
 
 def refused(data: bytes) -> wire.JSONRPCError | None:
-    """The answer to a message, JSON in UTF-8, with a name twice in an object; None for any other.
+    """The answer to a message, JSON in UTF-8, with a name twice in an object, or an id of the wrong kind; else None.
 
-    What is not JSON is for the SDK to refuse, and longer arguments for the check.
+    What is not JSON is for the SDK to refuse, and longer arguments for the check. A request with such an id the SDK
+    takes for a notice, which nobody answers.
     """
     if len(data) > LIMIT_BYTES + LONG_CHARS:
         return None
@@ -32,6 +35,8 @@ def refused(data: bytes) -> wire.JSONRPCError | None:
         if b"\0" in data:
             raise JSONError("there is a NUL in it")  # UTF-16, which some readers take; MCP is UTF-8
         refuse_repeated_names(data)
+        if _ODD_ID.search(data) and _has_odd_id(data):
+            raise JSONError("the id of a request is a text or a whole number")
     except JSONError as error:
         reason = str(error)
     except (IndexError, ValueError):
@@ -73,7 +78,15 @@ def arguments_of(params: wire.CallToolRequestParams) -> str | Mapping[str, Any] 
 
 _ARGUMENTS = f"toolcrib/arguments-{token_hex(16)}"
 """No client knows it, so none can send other arguments there."""
+_ODD_ID = re.compile(rb'"(?:i|\\u0069)(?:d|\\u0064)"\s*:\s*(?!["\s]|-?\d+\s*[,}])')
 _LONG_NUMBER = re.compile(rb"\d[\d.]{15}|\d[eE]")
+
+
+def _has_odd_id(data: bytes) -> bool:
+    message: Any = json.loads(data)
+    return (
+        isinstance(message, dict) and "method" in message and "id" in message and type(message["id"]) not in (str, int)
+    )
 
 
 def _has_decimal(value: Any) -> bool:
@@ -82,13 +95,14 @@ def _has_decimal(value: Any) -> bool:
     return isinstance(value, Decimal)
 
 
-def _id(data: bytes) -> Any:
-    """The id of a request, so that whoever waits for the answer gets it. JSON-RPC 2.0 §5.1: null where not known."""
+def _id(data: bytes, *, of_request: bool = False) -> Any:
+    """The id of a message, so that whoever waits for the answer gets it. JSON-RPC 2.0 §5.1: null where not known."""
     try:
         message = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    found = message.get("id") if isinstance(message, dict) else None
+    is_match = isinstance(message, dict) and (not of_request or "method" in message)
+    found = message.get("id") if is_match else None
     return found if type(found) in (str, int) else None
 
 
@@ -96,6 +110,10 @@ def read(data: bytes) -> tuple[bytes, wire.JSONRPCError | None]:
     """The message *data* for the SDK, and the answer to it where it is refused."""
     answer = refused(data)
     return (exact(data) if answer is None else data), answer
+
+
+REQUEST_ID = "toolcrib.request_id"
+"""Where `ExactMessages` puts the id of a request of the older era in its scope; None where it has none."""
 
 
 class ExactMessages:
@@ -116,13 +134,18 @@ class ExactMessages:
             messages.append(message)
             body += message.get("body", b"")
             more = message.get("more_body", False)
+            if message["type"] == "http.disconnect":
+                return  # the rest of the message never comes
         if not more:
-            passed, answer = read(body) if len(body) <= LONG_CHARS else await anyio.to_thread.run_sync(read, body)
+            passed, answer = read(body) if len(body) <= LONG_CHARS else await run_sync(read, body)
             if answer is not None:
                 await JSONResponse(answer.model_dump(mode="json"), 400)(scope, receive, send)
                 return
             if passed is not body:
                 messages = [{"type": "http.request", "body": passed, "more_body": False}]
+            if header(scope, b"mcp-session-id"):
+                find = partial(_id, body, of_request=True)
+                scope = {**scope, REQUEST_ID: find() if len(body) <= LONG_CHARS else await run_sync(find)}
 
         async def replayed() -> Message:
             return messages.pop(0) if messages else await receive()

@@ -21,9 +21,10 @@ from ..core import (
 from ..schema.describe import display_name
 from .function import Tool
 from .mcp_callers import CallerSessions, connecting_tool
+from .mcp_lists import Malformed
 from .mcp_offers import MCPOffers, offers_change
 from .mcp_session import NeedsLogin, Refused, Session
-from .mcp_tools import RemoteCall, tool_of
+from .mcp_tools import MOST_TOOLS, RemoteCall, tool_of
 from .mcp_transports import Address, Command
 from .modules import LoadProblem
 
@@ -31,7 +32,6 @@ AnyTool = Tool[..., Any]
 Held = Callable[[Sequence[AnyTool]], tuple[Sequence[AnyTool], Sequence[LoadProblem]]]
 """Of the tools that a server offers, those that may be used, and a problem for each other one."""
 
-_MOST_TOOLS = 2000
 
 _log = logging.getLogger("toolcrib.mcp")
 
@@ -120,16 +120,21 @@ class MCPSource(MCPOffers, Source):
 
     async def _list(self) -> None:
         session = self._connected
-        self._take(await session.tools() if session.capabilities.tools is not None else [])
+        self._take(await session.tools(MOST_TOOLS) if session.capabilities.tools is not None else [])
 
-    def _take(self, listed: Sequence[wire.Tool]) -> None:
+    def _take(self, listed: Sequence[wire.Tool | Malformed]) -> None:
         """Offer what is *listed*. A definition that is as it was stays the tool that it is."""
         problems: list[LoadProblem] = []
         offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
-        if len(listed) > _MOST_TOOLS:
-            problems.append(LoadProblem(self.name, f"It has more than {_MOST_TOOLS} tools; the others are left out."))
-        for definition in listed[:_MOST_TOOLS]:
+        if len(listed) > MOST_TOOLS:
+            problems.append(LoadProblem(self.name, f"It has more than {MOST_TOOLS} tools; the others are left out."))
+        for definition in listed[:MOST_TOOLS]:
             name = definition.name
+            if isinstance(definition, Malformed):
+                problems.append(
+                    LoadProblem(self.name, f"Tool '{name}' is not defined as MCP says: {definition.reason}")
+                )
+                continue
             if name in offered:
                 problems.append(LoadProblem(self.name, f"Two of its tools have the name '{display_name(name)}'."))
                 continue
@@ -176,7 +181,7 @@ class MCPSource(MCPOffers, Source):
         made = [self._tool_of(definition, call) for definition, _ in self._offered.values()]
         return [connecting_tool(self._sessions, connect), *made]
 
-    async def take_over(self, listed: Sequence[wire.Tool]) -> None:
+    async def take_over(self, listed: Sequence[wire.Tool | Malformed]) -> None:
         """Offer what was *listed* to a caller who has been let in."""
         self._take(listed)
         self.changed()

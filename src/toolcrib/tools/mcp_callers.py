@@ -16,6 +16,7 @@ from .from_schema import from_work
 from .function import Tool
 from .mcp_offers import MCPOffers, offers_change
 from .mcp_session import NeedsLogin, Refused, Session
+from .mcp_tools import MOST_TOOLS
 from .mcp_transports import Address
 
 AnyTool = Tool[..., Any]
@@ -91,7 +92,7 @@ class CallerSource(MCPOffers, Source):
         """Take over what the server offers this caller."""
         try:
             session = await self._connected(context.credentials)
-            await self._sessions.parent.take_over(await session.tools() if session.capabilities.tools else [])
+            await self._sessions.parent.take_over(await session.tools(MOST_TOOLS) if session.capabilities.tools else [])
         except Refused as refused:
             await self._refused(refused.status, refused.challenge)
             raise

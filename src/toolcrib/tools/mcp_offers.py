@@ -4,6 +4,7 @@ import base64
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import mcp_types as wire
 from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated, ServerEvent
@@ -21,9 +22,10 @@ from ..core import (
 )
 from ..schema.describe import display_name
 from .mcp_session import Session
-from .mcp_tools import content_of_block, meta_of
+from .mcp_tools import LONGEST_TITLE, bounded, content_of_block, meta_of
 
-_MOST = 10_000
+_MOST, _MOST_TEMPLATES = 10_000, 1000
+_LONGEST_URI = 8192
 
 
 class MCPOffers:
@@ -42,14 +44,12 @@ class MCPOffers:
         return [
             Resource(
                 uri=one.uri,
-                name=one.name,
-                title=one.title,
-                description=one.description,
+                **_described(one),
                 media_type=one.mime_type,
                 size_bytes=one.size,
-                meta=meta_of(one),
             )
-            for one in (await session.resources())[:_MOST]
+            for one in (await session.resources(_MOST))[:_MOST]
+            if _is_plain(one.uri)
         ]
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
@@ -57,15 +57,9 @@ class MCPOffers:
         if session is None or session.capabilities.resources is None:
             return []
         return [
-            ResourceTemplate(
-                uri_template=one.uri_template,
-                name=one.name,
-                title=one.title,
-                description=one.description,
-                media_type=one.mime_type,
-                meta=meta_of(one),
-            )
-            for one in (await session.resource_templates())[:_MOST]
+            ResourceTemplate(uri_template=one.uri_template, **_described(one), media_type=one.mime_type)
+            for one in (await session.resource_templates(_MOST_TEMPLATES))[:_MOST_TEMPLATES]
+            if _is_plain(one.uri_template)
         ]
 
     async def read_resource(self, uri: str, /) -> Sequence[ResourceContent]:
@@ -85,16 +79,18 @@ class MCPOffers:
             return []
         return [
             Prompt(
-                name=one.name,
-                title=one.title,
-                description=one.description,
+                **_described(one),
                 arguments=tuple(
-                    PromptArgument(name=each.name, description=each.description, required=bool(each.required))
+                    PromptArgument(
+                        name=each.name,
+                        description=bounded(each.description or "") or None,
+                        required=bool(each.required),
+                    )
                     for each in one.arguments or ()
                 ),
-                meta=meta_of(one),
             )
-            for one in (await session.prompts())[:_MOST]
+            for one in (await session.prompts(_MOST))[:_MOST]
+            if _is_plain(one.name)
         ]
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str], /) -> Sequence[PromptMessage]:
@@ -123,6 +119,20 @@ class MCPOffers:
         session = await self._reached()
         if session is not None and session.capabilities.resources is not None:
             await session.follow(frozenset(self._followed))
+
+
+def _is_plain(name: str) -> bool:
+    """Whether something can be asked for by *name*; what a server names otherwise is left out."""
+    return 0 < len(name) <= _LONGEST_URI and name.isprintable()
+
+
+def _described(one: wire.Resource | wire.ResourceTemplate | wire.Prompt) -> dict[str, Any]:
+    return {
+        "name": bounded(one.name, LONGEST_TITLE),
+        "title": bounded(one.title or "", LONGEST_TITLE) or None,
+        "description": bounded(one.description or "") or None,
+        "meta": meta_of(one),
+    }
 
 
 def offers_change(event: ServerEvent, caller: Caller | None = None) -> OffersChange:

@@ -1,5 +1,6 @@
 """A call of an MCP server while it runs: its progress, and what the server asks the caller meanwhile."""
 
+from math import isfinite
 from typing import Any
 
 import mcp_types as wire
@@ -8,6 +9,8 @@ from pydantic import ValidationError
 from ..core import Context, Suspended, ToolError
 
 _LONGEST_QUESTION = 2000
+MOST_QUESTIONS = 20
+"""How many a server may ask of one call at once."""
 
 
 class RunningCall:
@@ -15,6 +18,7 @@ class RunningCall:
 
     def __init__(self, context: Context, server: str) -> None:
         self._context = context
+        self.caller = context.caller
         self._server = server
         self._questions = 0
         self._pending: Suspended | None = None
@@ -22,7 +26,9 @@ class RunningCall:
         self.has_listed = self.has_visited = False
 
     async def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        self._context.progress(progress, total, None if message is None else shown(message, 200))
+        if isfinite(progress):  # others are not JSON
+            total = total if total is not None and isfinite(total) else None
+            self._context.progress(progress, total, None if message is None else shown(message, 200))
 
     async def answer(self, key: str, asked: wire.InputRequest) -> wire.ElicitResult:
         """Of the newer era: the answer to what a result asks for. Raises Suspended where nobody is there."""
@@ -51,7 +57,7 @@ class RunningCall:
     async def visit(self, data: Any) -> None:
         """Have the caller open the addresses that a server needs them to have been at (error -32042)."""
         elicitations = data.get("elicitations") if isinstance(data, dict) else None
-        for number, each in enumerate(elicitations if isinstance(elicitations, list) else ()):
+        for number, each in enumerate(elicitations[:MOST_QUESTIONS] if isinstance(elicitations, list) else ()):
             try:
                 params = wire.ElicitRequestURLParams.model_validate(each)
             except ValidationError:
@@ -63,12 +69,16 @@ class RunningCall:
     async def _ask(self, key: str, params: wire.ElicitRequestParams) -> wire.ElicitResult:
         message = f"{self._server} asks: {shown(params.message, _LONGEST_QUESTION)}"
         schema: Any
+        properties: Any = {}
         if isinstance(params, wire.ElicitRequestURLParams):
             if not params.url.startswith(("https://", "http://")) or not params.url.isprintable():
                 raise ToolError(f"'{self._server}' names an address that is not one of the web.", "failed")
             message, schema = f"{message}\nOpen this address: {params.url}", {"type": "object", "properties": {}}
         else:
             schema = params.requested_schema
+            properties = schema.get("properties", properties)
+            if not isinstance(properties, dict) or not all(isinstance(of, dict) for of in properties.values()):
+                raise ToolError(f"'{self._server}' asks for what no form can ask for.", "failed")
         try:
             value: Any = await self._context.ask(f"mcp:{key}"[:200], schema, message)
         except ToolError as error:
@@ -77,7 +87,6 @@ class RunningCall:
             return wire.ElicitResult(action="decline")
         if isinstance(params, wire.ElicitRequestURLParams):
             return wire.ElicitResult(action="accept")
-        properties = schema.get("properties", {})
         defaults = {name: of["default"] for name, of in properties.items() if "default" in of}
         return wire.ElicitResult(action="accept", content={**defaults, **value})
 

@@ -25,17 +25,18 @@ from mcp.shared.subscriptions import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import Context, LoadError, ToolError, create_lasting_task
-from .mcp_running import RunningCall, shown
+from ..core import Caller, Context, LoadError, ToolError, create_lasting_task
+from .mcp_lists import ItemT, Malformed, read_list
+from .mcp_running import MOST_QUESTIONS, RunningCall, shown
+from .mcp_tools import MOST_TOOLS
 from .mcp_transports import HTTP_FAILED, Address, Command, LastWords, http, process
 
-R = TypeVar("R", bound=wire.Result)
+R = TypeVar("R")
 
 _CALL_RESULT: TypeAdapter[wire.CallToolResult | wire.InputRequiredResult] = TypeAdapter(
     wire.CallToolResult | wire.InputRequiredResult
 )
 _MOST_ROUNDS = 10
-_MOST_PAGES = 200
 _OPENED_S = 10.0
 _LISTEN_AGAIN_S = (1.0, 5.0, 30.0)
 
@@ -74,6 +75,8 @@ class Session:
         self._last_words = LastWords()
         self._refusal: tuple[int, str] | None = None
         self._running: list[RunningCall] = []
+        self._abandoned: set[Caller] = set()
+        """Whose calls were given up: the server may still work on them, and ask."""
         self._followed: frozenset[str] = frozenset()
         self._listening: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
@@ -91,6 +94,8 @@ class Session:
 
     async def close(self) -> None:
         self._closing.set()
+        if self._task is not None and self._client is None:
+            self._task.cancel()  # it is still being opened: nothing there waits for the end
         if self._task is not None and not self._task.done():
             with suppress(TimeoutError):
                 async with asyncio.timeout(10.0):
@@ -102,18 +107,24 @@ class Session:
     def capabilities(self) -> wire.ServerCapabilities:
         return self._open.server_capabilities
 
-    async def tools(self) -> list[wire.Tool]:
-        """Its tools, from all pages."""
-        return await self._pages(self._open.session.list_tools, lambda page: page.tools)
+    async def tools(self, most: int) -> list[wire.Tool | Malformed]:
+        """Its tools, from all pages; a few more than *most* at most."""
+        return await self._asked(read_list(self._open.session, wire.ListToolsRequest, wire.Tool, most))
 
-    async def resources(self) -> list[wire.Resource]:
-        return await self._pages(self._open.session.list_resources, lambda page: page.resources)
+    async def resources(self, most: int) -> list[wire.Resource]:
+        return self._well_formed(
+            await self._asked(read_list(self._open.session, wire.ListResourcesRequest, wire.Resource, most))
+        )
 
-    async def resource_templates(self) -> list[wire.ResourceTemplate]:
-        return await self._pages(self._open.session.list_resource_templates, lambda page: page.resource_templates)
+    async def resource_templates(self, most: int) -> list[wire.ResourceTemplate]:
+        session = self._open.session
+        listed = read_list(session, wire.ListResourceTemplatesRequest, wire.ResourceTemplate, most)
+        return self._well_formed(await self._asked(listed))
 
-    async def prompts(self) -> list[wire.Prompt]:
-        return await self._pages(self._open.session.list_prompts, lambda page: page.prompts)
+    async def prompts(self, most: int) -> list[wire.Prompt]:
+        return self._well_formed(
+            await self._asked(read_list(self._open.session, wire.ListPromptsRequest, wire.Prompt, most))
+        )
 
     async def read_resource(self, uri: str) -> wire.ReadResourceResult:
         return await self._asked(self._open.read_resource(uri))
@@ -129,6 +140,9 @@ class Session:
             result = await self._call(name, arguments, running)
         except ToolError:
             running.require_answers()
+            raise
+        except asyncio.CancelledError:
+            self._abandoned.add(context.caller)
             raise
         finally:
             self._running.remove(running)
@@ -151,7 +165,7 @@ class Session:
             except MCPError as error:
                 if error.code == wire.HEADER_MISMATCH and state is None and not running.has_listed:
                     running.has_listed = True
-                    await self.tools()  # its schema says which arguments are sent as headers
+                    await self.tools(MOST_TOOLS)  # its schema says which arguments are sent as headers
                     continue
                 if error.code == wire.URL_ELICITATION_REQUIRED and not running.has_visited:
                     running.has_visited = True
@@ -163,6 +177,8 @@ class Session:
             if isinstance(result, wire.CallToolResult):
                 return result
             requests = result.input_requests or {}
+            if len(requests) > MOST_QUESTIONS:
+                raise ToolError(f"'{self}' asks more than {MOST_QUESTIONS} questions at once.", "failed")
             responses = {key: await running.answer(key, asked) for key, asked in requests.items()}
             state = result.request_state
         raise ToolError(f"'{self}' asks again and again, and never answers.", "failed")
@@ -256,6 +272,8 @@ class Session:
             case wire.INVALID_REQUEST if error.message == "Session terminated":
                 self._on_lost()
                 return ToolError(f"'{self}' has ended the session. Try again.", "unavailable")
+            case wire.PARSE_ERROR:
+                return ToolError(f"'{self}' did not answer as MCP says.", "invalid_result")
             case wire.INVALID_PARAMS:
                 return ToolError(f"'{self}' refused the arguments: {message}", "invalid_arguments")
             case _:
@@ -269,16 +287,11 @@ class Session:
         except ValidationError:
             raise ToolError(f"'{self}' did not answer as MCP says.", "invalid_result") from None
 
-    async def _pages(self, list_page: Callable[..., Awaitable[Any]], items: Callable[[Any], list[Any]]) -> list[Any]:
-        found: list[Any] = []
-        cursor: str | None = None
-        for _ in range(_MOST_PAGES):
-            page = await self._asked(list_page(params=wire.PaginatedRequestParams(cursor=cursor)))
-            found += items(page)
-            cursor = page.next_cursor
-            if cursor is None:
-                return found
-        raise ToolError(f"The list of '{self}' has more than {_MOST_PAGES} pages.", "too_large")
+    def _well_formed(self, listed: Sequence[ItemT | Malformed]) -> list[ItemT]:
+        for each in listed:
+            if isinstance(each, Malformed):
+                _log.warning("Not passed on: what '%s' lists as '%s': %s", self, each.name, each.reason)
+        return [each for each in listed if not isinstance(each, Malformed)]
 
     # What the server says by itself
 
@@ -358,9 +371,10 @@ class Session:
     async def _elicited(
         self, context: ClientRequestContext, params: wire.ElicitRequestParams
     ) -> wire.ElicitResult | wire.ErrorData:
-        """Of the older era: the server does not say which call it asks for, so there must be one only."""
-        if len(self._running) != 1:
-            reason = "This question cannot be attributed: several calls run, or none."
+        """Of the older era: the server does not say which call it asks for, so there must be one only,
+        and none of another caller that was given up, on which it may still work."""
+        if len(self._running) != 1 or self._abandoned - {self._running[0].caller}:
+            reason = "This question cannot be attributed: several calls run, or none, or one of another was given up."
             return wire.ErrorData(code=wire.INVALID_REQUEST, message=reason)
         return await self._running[0].elicited(params)
 

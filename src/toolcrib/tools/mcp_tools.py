@@ -6,6 +6,7 @@ This file does no I/O.
 import base64
 import functools
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -31,9 +32,14 @@ from ..schema.json_schema_validator import Validator, validator
 from .from_schema import from_work
 from .function import Tool
 
+MOST_TOOLS = 2000
+"""How many a server may have."""
 _LONGEST_NAME = 256
 _LONGEST_DESCRIPTION = 16 * 1024
 _LONGEST_SCHEMA = 256 * 1024
+_LONGEST_META = 64 * 1024
+LONGEST_TITLE = 200
+_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
 
 RemoteCall = Callable[[str, dict[str, Any], Context], Any]
 
@@ -49,12 +55,13 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
         if schema is not None and len(json.dumps(schema)) > _LONGEST_SCHEMA:
             raise LoadError(f"Tool '{name}': its schema is too large.")
     output = definition.output_schema
+    is_wrapped = _is_wrapped(output)
     spec = ToolSpec(
         name=name,
-        description=_bounded(definition.description or ""),
+        description=bounded(definition.description or ""),
         input_schema=definition.input_schema,
-        output_schema=output,
-        title=_bounded(definition.title or "", 200) or None,
+        output_schema=_of_value(output) if is_wrapped else output,
+        title=bounded(definition.title or "", LONGEST_TITLE) or None,
         hints=_hints(definition.annotations),
         auth=auth,
     )
@@ -62,7 +69,7 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
         accepts = None if output is None else validator(output, formats=False)
         made = from_work(
             spec,
-            functools.partial(_work, name, accepts, call),
+            functools.partial(_work, name, accepts, is_wrapped, call),
             encode=_encode,
             fn=functools.partial(_remote, server, name),
             home=__name__,
@@ -74,10 +81,28 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
     return made
 
 
-def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None) -> Any:
+def _is_wrapped(output: Mapping[str, Any] | None) -> bool:
+    """Whether a server says by this schema that it puts values into an object, as FastMCP does."""
+    if output is None or output.get(_WRAPPED) is not True:
+        return False
+    properties = output.get("properties")
+    return isinstance(properties, dict) and [*properties] == ["result"] and isinstance(properties["result"], dict)
+
+
+def _of_value(output: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The schema of the value that the object of *output* has."""
+    assert output is not None
+    definitions = {key: output[key] for key in ("$schema", "$defs", "definitions") if key in output}
+    return {**definitions, **output["properties"]["result"]}
+
+
+_WRAPPED = "x-fastmcp-wrap-result"
+
+
+def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None, *, is_wrapped: bool = False) -> Any:
     """What *result* says: the structured content, else its parts. Raises ToolError.
 
-    Structured content comes alone where the rest is text, which repeats it.
+    Structured content comes alone where the rest is text, which repeats it; where it *is_wrapped*, what is in it.
     """
     parts = [content_of_block(name, block) for block in result.content]
     if result.is_error:
@@ -90,14 +115,30 @@ def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None) 
     if has_structure:
         others = [part for part in parts if not isinstance(part, Text)]
         structured: Any = result.structured_content
+        if is_wrapped or (accepts is None and _says_wrapped(result)):
+            structured = structured["result"] if _is_alone(structured) else structured
         return [Data(_encode(name)(structured)), *others] if others else structured
     return parts[0] if len(parts) == 1 else parts or None
 
 
+def _is_alone(structured: Any) -> bool:
+    return isinstance(structured, dict) and [*structured] == ["result"]
+
+
+def _says_wrapped(result: wire.CallToolResult) -> bool:
+    marker: Any = (result.meta or {}).get("fastmcp")
+    return isinstance(marker, dict) and marker.get("wrap_result") is True
+
+
 async def _work(
-    name: str, accepts: Validator | None, call: RemoteCall, arguments: dict[str, Any], context: Context
+    name: str,
+    accepts: Validator | None,
+    is_wrapped: bool,
+    call: RemoteCall,
+    arguments: dict[str, Any],
+    context: Context,
 ) -> Any:
-    return value_of(name, await call(name, arguments, context), accepts)
+    return value_of(name, await call(name, arguments, context), accepts, is_wrapped=is_wrapped)
 
 
 def _remote(server: str, name: str, **_: Any) -> Any:
@@ -105,7 +146,7 @@ def _remote(server: str, name: str, **_: Any) -> Any:
 
 
 def _encode(name: str) -> Callable[[Any], str]:
-    return lambda value: pydantic_core.to_json(value).decode()
+    return lambda value: pydantic_core.to_json(value, inf_nan_mode="null").decode()  # as of our own tools
 
 
 def content_of_block(name: str, block: wire.ContentBlock) -> Content:
@@ -115,12 +156,12 @@ def content_of_block(name: str, block: wire.ContentBlock) -> Content:
             case wire.TextContent():
                 return Text(block.text)
             case wire.ImageContent():
-                return Image(base64.b64decode(block.data, validate=True), _bounded(block.mime_type, 200))
+                return Image(base64.b64decode(block.data, validate=True), _media_type(block.mime_type))
             case wire.AudioContent():
-                return Audio(base64.b64decode(block.data, validate=True), _bounded(block.mime_type, 200))
+                return Audio(base64.b64decode(block.data, validate=True), _media_type(block.mime_type))
             case wire.ResourceLink():
-                described = f" ({_bounded(block.description, 500)})" if block.description else ""
-                return Text(f"{_bounded(block.name, 200)}{described}: {_bounded(block.uri, 2000)}")
+                described = f" ({bounded(block.description, 500)})" if block.description else ""
+                return Text(f"{bounded(block.name, 200)}{described}: {bounded(block.uri, 2000)}")
             case wire.EmbeddedResource():
                 return _resource(block.resource)
     except ValueError:
@@ -132,11 +173,17 @@ def _resource(resource: wire.TextResourceContents | wire.BlobResourceContents) -
     if isinstance(resource, wire.TextResourceContents):
         return Text(resource.text)
     data = base64.b64decode(resource.blob, validate=True)
-    name = _bounded(resource.uri.rstrip("/").rpartition("/")[2], 200)
-    return File(data, resource.mime_type or "application/octet-stream", name or None)
+    name = bounded(resource.uri.rstrip("/").rpartition("/")[2], 200)
+    return File(data, _media_type(resource.mime_type or "application/octet-stream"), name or None)
 
 
-def _bounded(text: str, most: int = _LONGEST_DESCRIPTION) -> str:
+def _media_type(text: str) -> str:
+    if not _MEDIA_TYPE.fullmatch(text):
+        raise ValueError
+    return text
+
+
+def bounded(text: str, most: int = _LONGEST_DESCRIPTION) -> str:
     return text if len(text) <= most else f"{text[:most]}…"
 
 
@@ -152,9 +199,6 @@ def _hints(annotations: wire.ToolAnnotations | None) -> Hints:
 
 
 def meta_of(item: Any) -> Mapping[str, Any]:
-    """What a definition says beside what core has: annotations and icons."""
-    return {
-        key: value
-        for key in ("annotations", "icons")
-        if (value := item.model_dump(mode="json", by_alias=True, exclude_none=True).get(key))
-    }
+    """What a definition says beside what core has: annotations and icons, unless they are very large."""
+    found = item.model_dump(mode="json", by_alias=True, exclude_none=True, include={"annotations", "icons"})
+    return found if len(json.dumps(found)) <= _LONGEST_META else {}

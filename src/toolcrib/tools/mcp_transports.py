@@ -7,6 +7,8 @@ import asyncio
 import json
 import logging
 import os
+import re
+import secrets
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -19,7 +21,7 @@ import httpx2
 from mcp.client.stdio import get_default_environment
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
 from ..core import ToolError
 from ..net import Guard
@@ -28,8 +30,11 @@ from ..net.client import GuardedTransport
 MOST_BYTES = 16 * 1024**2
 """How long one message, or one response, may be."""
 
-HTTP_FAILED = -32070
-"""The code of our own errors for requests that HTTP did not bring to the server, or that it refused."""
+HTTP_FAILED = -(2**31 + secrets.randbits(62))
+"""The code of our own errors for requests that HTTP did not bring to the server, or that it refused.
+
+No server knows it, so none can send it.
+"""
 
 _GRACE_S = 2.0
 _FOREVER_S = 10 * 365 * 86_400.0
@@ -152,13 +157,40 @@ class _TooLong(Exception): ...
 
 
 def _message(line: bytes) -> JSONRPCMessage | None:
-    """The message in *line*; None for what is not one, such as what a server prints to the wrong stream."""
+    """The message in *line*; None for what is not one, such as what a server prints to the wrong stream.
+
+    An answer that cannot be read is an error, so that nobody waits for it.
+    """
     try:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     except ValueError:
         if line.strip():
             _log.warning("A line of an MCP server is not a message, and is skipped: %.200r", line)
+        if (answered := _answered(line)) is None:
+            return None
+        error = ErrorData(code=PARSE_ERROR, message="The answer could not be read.")
+        return JSONRPCError(jsonrpc="2.0", id=answered, error=error)
+
+
+def _answered(line: bytes) -> int | None:
+    """The id of our request that *line*, which is not a message, was to answer; None where it is none."""
+    try:
+        # Texts with half of a character, and numbers with thousands of digits, are read here.
+        answer: Any = json.loads(line, parse_int=lambda digits: int(digits[:20]))
+    except RecursionError:
+        found = _DEEP.match(line.strip())
+        return None if found is None else int(found["first"] or found["last"])
+    except ValueError:
         return None
+    is_answer = isinstance(answer, dict) and answer.get("jsonrpc") == "2.0" and "method" not in answer
+    return answer["id"] if is_answer and type(answer.get("id")) is int else None
+
+
+_ID = rb'"jsonrpc":\s*"2.0",\s*"id":\s*(?P<%b>\d{1,15})'
+_DEEP = re.compile(
+    rb'\{\s*(?:%b\s*,\s*"(?:result|error)"|"(?:result|error)".*%b\s*\}$)' % (_ID % b"first", _ID % b"last"), re.S
+)
+"""An answer that is nested too deeply to be read, as the SDKs write one."""
 
 
 async def _end(child: asyncio.subprocess.Process) -> None:

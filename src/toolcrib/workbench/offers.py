@@ -45,6 +45,7 @@ PART_CHARS = 20_000
 
 _WAIT_S = 10.0
 _MOST_BYTES = 16 * 1024 * 1024
+_MUCH = 10_000
 
 
 def result_uri(handle: str, **part: Any) -> str:
@@ -239,12 +240,17 @@ class Offers:
         if found := [one for one, listed in zip(sources, lists, strict=True) if any(r.uri == uri for r in listed)]:
             return found[:1]
         templates = await asyncio.gather(*(self._listed(source, "resource_templates") for source in sources))
-        matching = [
-            source
-            for source, listed in zip(sources, templates, strict=True)
-            if any(_matches(each.uri_template, uri) for each in listed)
-        ]
-        return matching or sources
+
+        def matching() -> list[Any]:
+            return [
+                source
+                for source, listed in zip(sources, templates, strict=True)
+                if any(_matches(each.uri_template, uri) for each in listed)
+            ]
+
+        # Others' templates may be many, and such as take long.
+        is_much = len(uri) * sum(map(len, templates)) > _MUCH
+        return (await in_thread(matching) if is_much else matching()) or sources
 
     async def _run(self, what: str, work: Awaitable[T]) -> T:
         """The value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""

@@ -9,6 +9,7 @@ from ..core import DefinitionError
 _EXPRESSION = re.compile(r"\{([+?]?)([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _MOST_CHARS = 8192
+_MOST_NAMES = 32
 
 
 class URITemplate:
@@ -22,6 +23,8 @@ class URITemplate:
         self._stops: list[str] = []
         """Of each variable, the characters that it does not have."""
         at = 0
+        if len(text) > _MOST_CHARS:
+            raise _unreadable(text)
         for found in _EXPRESSION.finditer(text):
             kind, names = found[1], found[2].split(",")
             if not all(map(_NAME.fullmatch, names)) or (kind != "?" and len(names) > 1):
@@ -38,7 +41,7 @@ class URITemplate:
         tail = text[at:].partition("{?")[0] if self._query else text[at:]
         self._literals.append(tail)
         self.names += self._query
-        if len(set(self.names)) < len(self.names) or "{" in tail or "}" in tail:
+        if not len(set(self.names)) == len(self.names) <= _MOST_NAMES or "{" in tail or "}" in tail:
             raise _unreadable(text)
 
     def match(self, uri: str) -> Mapping[str, str] | None:
@@ -72,6 +75,8 @@ class URITemplate:
                 if is_open and path.startswith(literal, at):
                     after.add(at + len(literal))
                 is_open = (is_open or at in starts[-1]) and path[at : at + 1] not in stops
+            if not after:
+                return None
             starts.append(after)
         end, found = len(path), list[str]()
         if end not in starts.pop():
@@ -86,6 +91,6 @@ class URITemplate:
 
 def _unreadable(text: str) -> DefinitionError:
     return DefinitionError(
-        f"'{text[:200]}' is not a URI template that can be read. Write each variable once, as {{name}}, as {{+name}} "
-        "for a value with slashes, or as {?a,b} at the end for a query."
+        f"'{text[:200]}' is not a URI template that can be read. Write each variable once, {_MOST_NAMES} at most, as "
+        "{name}, as {+name} for a value with slashes, or as {?a,b} at the end for a query."
     )

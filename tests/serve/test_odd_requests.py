@@ -1,0 +1,184 @@
+"""Requests of clients of the older era that a client should not make: each gets an answer, and harms nobody."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from toolcrib import Caller, Crib, tool
+from toolcrib.serve import mcp_streams, server
+from toolcrib.serve.calls import call_routes
+from toolcrib.serve.hosts import Hosts
+from toolcrib.serve.messages import ExactMessages, refused
+
+from .serving import served
+from .test_mcp_streams import ACCEPT, HELLO, Session, events, request
+
+JSON = {"Content-Type": "application/json"}
+CALL = {"jsonrpc": "2.0", "method": "tools/call", "params": {"name": "add", "arguments": {"a": 1, "b": 2}}}
+
+
+@tool
+async def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def by_header(headers: Mapping[str, str]) -> Caller:
+    return Caller(headers["authorization"])
+
+
+@asynccontextmanager
+async def session_of(crib: Crib) -> AsyncIterator[Session]:
+    async with served(crib) as url, httpx2.AsyncClient(timeout=60) as http:
+        yield await Session(http, url).open()
+
+
+@pytest.mark.parametrize("odd", ["null", "1.0", "1e3", "true", "[]", "{}", "[1]"])
+async def test_a_request_with_an_odd_id_is_refused_and_not_taken_for_a_notice(odd: str) -> None:
+    for key in ('"id"', '"\\u0069d"'):
+        message = '{"jsonrpc": "2.0", %s : %s, "method": "tools/list"}' % (key, odd)  # noqa: UP031 - braces
+        answer = refused(message.encode())
+        assert answer is not None
+        assert (answer.id, answer.error.code) == (None, -32600)
+        assert "the id of a request is a text or a whole number" in answer.error.message
+        inside = json.dumps({**CALL, "id": 1, "params": {"arguments": {"id": json.loads(odd)}}})
+        assert refused(inside.encode()) is None
+        assert refused(b'{"jsonrpc":"2.0","id":%s,"error":{"code":1,"message":"m"}}' % odd.encode()) is None
+    async with session_of(Crib([add])) as session:
+        body = json.dumps({**CALL, "id": 7}).replace("7", odd)
+        answered = await session.http.post(session.url, content=body, headers=session.headers | JSON)
+        assert (answered.status_code, answered.json()["error"]["code"]) == (400, -32600)
+
+
+async def test_a_request_with_the_id_of_another_that_runs_is_refused_and_both_are_answered() -> None:
+    go_on = asyncio.Event()
+    begun = asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        begun.set()
+        await go_on.wait()
+        return "waited"
+
+    async def text(session: Session, id: Any, name: str, **arguments: Any) -> str:
+        made = {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+        return (await session.http.post(session.url, json=made, headers=session.headers)).text
+
+    async with session_of(Crib([add, wait])) as session, asyncio.timeout(60):
+        first = asyncio.create_task(text(session, 7, "wait"))
+        await begun.wait()
+        for id in (7, "7"):
+            answer = json.loads(await text(session, id, "add", a=1, b=2))
+            assert (answer["id"], answer["error"]["code"]) == (id, -32600)
+        assert "has not been answered yet" in await text(session, "_GET_stream", "add", a=1, b=2)
+        other = await Session(session.http, session.url).open()
+        assert '"text":"3"' in await text(other, 7, "add", a=1, b=2)
+        go_on.set()
+        assert '"text":"waited"' in await first
+        assert '"text":"3"' in await text(session, 7, "add", a=1, b=2)
+        # One that was refused before it ran is not waited for.
+        odd = {**session.headers, "Accept": "text/html"}
+        assert (await session.http.post(session.url, json={**CALL, "id": 8}, headers=odd)).status_code == 406
+        assert '"text":"3"' in await text(session, 8, "add", a=1, b=2)
+
+
+async def test_a_principal_with_many_sessions_loses_their_oldest_and_takes_none_from_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(mcp_streams, "_MOST_OF_ONE", 3)
+    async with served(Crib([add]), by_header) as url, httpx2.AsyncClient(timeout=60) as http:
+
+        async def opened(who: str) -> dict[str, str]:
+            headers = {**ACCEPT, "Authorization": who}
+            answer = await http.post(url, json=request(0, "initialize", **HELLO), headers=headers)
+            assert answer.status_code == 200
+            return headers | {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+
+        async def status(headers: dict[str, str]) -> int:
+            return (await http.post(url, json=request(1, "ping"), headers=headers)).status_code
+
+        of_bob = await opened("bob")
+        of_ada = [await opened("ada") for _ in range(5)]
+        assert [await status(each) for each in of_ada] == [404, 404, 200, 200, 200]
+        assert await status(of_bob) == 200
+
+
+async def test_a_client_that_says_twice_that_it_is_ready_is_notified_once() -> None:
+    crib = Crib([add])
+    async with session_of(crib) as session, asyncio.timeout(60):
+        for _ in range(5):
+            await session.http.post(
+                session.url, json=request(None, "notifications/initialized"), headers=session.headers
+            )
+        found: list[str] = []
+        async with session.http.stream("GET", session.url, headers=session.headers) as stream:
+            crib.registry.add(tool(name="greet")(by_name))
+            async for event in events(stream):
+                found.append(json.loads(event["data"])["method"])
+                if len(found) == 1:  # any more of the first change would be before what follows
+                    crib.prompts.add(by_name)
+                if found[-1] == "notifications/prompts/list_changed":
+                    break
+        assert found == ["notifications/tools/list_changed", "notifications/prompts/list_changed"]
+
+
+def by_name(name: str) -> str:
+    """Greet somebody."""
+    return name
+
+
+async def test_a_request_that_breaks_off_goes_no_further() -> None:
+    passed: list[object] = []
+    messages = [{"type": "http.request", "body": b"{}", "more_body": True}, {"type": "http.disconnect"}]
+
+    async def app(*of: object) -> None:
+        passed.append(of)
+
+    async def receive() -> Any:
+        return messages.pop(0)
+
+    async def send(message: object) -> None:
+        passed.append(message)
+
+    await ExactMessages(app)({"type": "http", "method": "POST", "headers": []}, receive, send)
+    assert (passed, messages) == ([], [])
+
+
+def test_of_several_origins_each_is_checked() -> None:
+    def refuses(*origins: str) -> bool:
+        headers = [(b"host", b"127.0.0.1:1"), *((b"origin", origin.encode()) for origin in origins)]
+        return Hosts().refusal({"type": "http", "headers": headers}) is not None
+
+    assert not refuses("http://127.0.0.1:1", "http://localhost")
+    assert refuses("http://127.0.0.1:1", "http://evil.example")
+
+
+async def test_what_an_identify_raises_is_not_in_the_log(caplog: pytest.LogCaptureFixture, tmp_path: Any) -> None:
+    def lookup(headers: Mapping[str, str]) -> Caller:
+        raise LookupError(f"nobody has the key {headers['authorization']}")
+
+    from starlette.applications import Starlette
+
+    async with Crib([add], store=f"sqlite:///{tmp_path}/s.db") as crib:
+        app = Starlette(routes=call_routes(crib, lookup))
+        transport = httpx2.ASGITransport(app=app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
+            answer = await http.get("/api/calls", headers={"Authorization": "s3cr3t-key"})
+        assert answer.status_code == 401
+        bare = server(crib, lookup).streamable_http_app()
+        async with (
+            bare.router.lifespan_context(bare),
+            httpx2.AsyncClient(transport=httpx2.ASGITransport(app=bare), base_url="http://127.0.0.1:1") as http,
+        ):
+            made = Session(http, "http://127.0.0.1:1/mcp")
+            made.headers["Authorization"] = "s3cr3t-key"
+            await made.open()
+            answer = await http.post(made.url, json=request(1, "tools/list"), headers=made.headers)
+            assert "could not be identified" in answer.text
+    assert "LookupError" in caplog.text
+    assert "s3cr3t-key" not in caplog.text

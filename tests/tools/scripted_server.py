@@ -1,0 +1,38 @@
+"""An MCP server over standard input and output that says what is in a file: JSON, by method and by tool.
+
+A text is one line as it stands, with ID for the id of the request; an object is a result. Of a list each is written,
+and `WAIT` waits for the client's next message.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+SAYS: dict[str, Any] = {
+    "server/discover": '{"jsonrpc":"2.0","id":ID,"error":{"code":-32601,"message":"Method not found"}}',
+    "initialize": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"tools": {}, "resources": {}, "prompts": {}},
+        "serverInfo": {"name": "scripted", "version": "1"},
+    },
+    "tools/list": {"tools": []},
+    "resources/list": {"resources": []},
+    "resources/templates/list": {"resourceTemplates": []},
+    "prompts/list": {"prompts": []},
+    **json.loads(Path(sys.argv[1]).read_text()),
+}
+
+
+for message in map(json.loads, sys.stdin):
+    if "id" not in message or "method" not in message:
+        continue
+    params = message.get("params") or {}
+    said = SAYS.get(f"{message['method']} {params.get('name', params.get('uri'))}", SAYS.get(message["method"], {}))
+    for step in said if isinstance(said, list) else [said]:
+        if step == "WAIT":
+            sys.stdin.readline()
+        else:
+            line = step if isinstance(step, str) else f'{{"jsonrpc":"2.0","id":ID,"result":{json.dumps(step)}}}'
+            sys.stdout.write(line.replace("ID", json.dumps(message["id"])) + "\n")
+            sys.stdout.flush()
