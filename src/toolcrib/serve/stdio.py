@@ -131,7 +131,7 @@ class _Messages:
     async def __aenter__(self) -> "_Messages":
         return self
 
-    async def __aexit__(self, *_: object) -> None:
+    async def __aexit__(self, exc_type: object, exc_val: object, exc_tb: object) -> None:
         await self.aclose()
 
 
