@@ -88,7 +88,7 @@ async def test_what_a_refresh_brought_is_stored_as_soon_as_the_store_can_be_writ
             connection.execute(FULL)
             server.open.set()
             async with asyncio.timeout(30):
-                while "is not stored yet" not in caplog.text:
+                while "could not be stored yet" not in caplog.text:
                     await asyncio.sleep(0)
             connection.execute("DROP TRIGGER full")
         assert (await call).text == "idp read"

@@ -145,14 +145,14 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
         return done.returncode, done.stdout.splitlines()
 
     warning = ["weak.py: weak", f"  warning: {NO_HINT}", "1 tools, 0 problems, 1 warnings."]
-    assert check("fine.py", "--strict") == (0, ["fine.py: fine: nothing to say", "1 tools, 0 problems, 0 warnings."])
+    assert check("fine.py", "--strict") == (0, ["fine.py: fine: no findings", "1 tools, 0 problems, 0 warnings."])
     assert check("weak.py") == (0, warning)
     assert check("weak.py", "--strict") == (1, warning)
     assert check("broken.py", "fine.py", "-s", "weak.py") == (
         1,
         [
             f"broken.py: problem: {tmp_path}/broken.py:1: SyntaxError: invalid syntax",
-            "fine.py: fine: nothing to say",
+            "fine.py: fine: no findings",
             *warning[:2],
             "2 tools, 1 problems, 1 warnings.",
         ],

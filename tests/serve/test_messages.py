@@ -90,7 +90,7 @@ async def test_a_message_in_pieces_is_read_whole_up_to_the_limit(monkeypatch: py
         async def send(message: Any) -> None:
             answered.append(message)
 
-        await ExactMessages(application)({"type": "http", "method": "POST"}, receive, send)
+        await ExactMessages(application)({"type": "http", "method": "POST", "headers": []}, receive, send)
         return [each["body"] for each in handed], answered
 
     for pieces in [(twice,), (twice[:5], twice[5:]), (twice, b"")]:

@@ -195,7 +195,7 @@ async def test_names_that_could_be_taken_for_others_are_refused(store: Store, na
     [{"groups": [""]}, {"groups": ["a\n"]}, {"groups": ["x" * 201]}, {"expires_at": datetime(2020, 1, 1, tzinfo=UTC)}],
 )
 async def test_wrong_groups_and_a_past_expiry_are_refused(store: Store, options: dict[str, Any]) -> None:
-    with pytest.raises(SetupError, match="A key "):
+    with pytest.raises(SetupError, match="key"):
         await AccessKeys(store).add("alice", **options)
 
 

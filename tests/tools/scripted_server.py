@@ -28,8 +28,8 @@ for message in map(json.loads, sys.stdin):
     if "id" not in message or "method" not in message:
         continue
     params = message.get("params") or {}
-    said = SAYS.get(f"{message['method']} {params.get('name', params.get('uri'))}", SAYS.get(message["method"], {}))
-    for step in said if isinstance(said, list) else [said]:
+    reply = SAYS.get(f"{message['method']} {params.get('name', params.get('uri'))}", SAYS.get(message["method"], {}))
+    for step in reply if isinstance(reply, list) else [reply]:
         if step == "WAIT":
             sys.stdin.readline()
         else:

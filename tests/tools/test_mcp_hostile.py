@@ -25,8 +25,8 @@ def tool(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "inputSchema": ANY, **more}
 
 
-def text(said: str) -> dict[str, Any]:
-    return {"content": [{"type": "text", "text": said}]}
+def text(words: str) -> dict[str, Any]:
+    return {"content": [{"type": "text", "text": words}]}
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def source(tmp_path: Path) -> Callable[[Mapping[str, Any]], Any]:
 def tools(**calls: Any) -> dict[str, Any]:
     """What a server says that has a tool for each of *calls*."""
     return {"tools/list": {"tools": [tool(name) for name in calls]}} | {
-        f"tools/call {name}": said for name, said in calls.items()
+        f"tools/call {name}": reply for name, reply in calls.items()
     }
 
 
