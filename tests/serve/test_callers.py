@@ -1,7 +1,6 @@
 """Each request of a served crib runs for the caller that it was identified as."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -120,8 +119,8 @@ async def test_nothing_is_answered_for_a_client_that_cannot_be_identified(
     assert "A request could not be identified" in caplog.text
 
 
-def _stops(each: object) -> bool:
-    return isinstance(each, asyncio.Task) and each.get_coro().__qualname__ == "Workbench.stop"
+def _stops(task: asyncio.Task[Any]) -> bool:
+    return task.get_coro().__qualname__ == "Workbench.stop"
 
 
 @pytest.mark.full
@@ -141,7 +140,7 @@ async def test_of_a_thousand_and_one_callers_the_one_that_was_quiet_for_longest_
         assert len(list(callers)) == 1000
         assert await count(1000) == 1
         async with asyncio.timeout(60):
-            while any(_stops(each) for each in gc.get_objects()):
+            while any(map(_stops, asyncio.all_tasks())):
                 await asyncio.sleep(0.01)
         with pytest.raises(SetupError, match="This workbench is stopped"):
             await unused.call("increment")

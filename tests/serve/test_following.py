@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
@@ -16,7 +17,7 @@ from toolcrib.core import Prompt, PromptMessage, Resource, ResourceContent, Reso
 from toolcrib.serve import changes as module
 from toolcrib.serve import local_caller, server
 from toolcrib.serve.callers import Callers
-from toolcrib.serve.changes import _Streams, following
+from toolcrib.serve.changes import following
 
 from .serving import served
 
@@ -100,14 +101,18 @@ async def test_a_stream_follows_its_resources_once_until_it_ends(monkeypatch: py
         assert far.asked == []
 
 
-async def test_of_two_streams_of_a_caller_one_may_end_and_of_both_nothing_is_left() -> None:
-    before: list[Any] = []
+async def test_of_two_streams_of_a_caller_one_may_end_and_of_both_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made: weakref.WeakSet[Any] = weakref.WeakSet()
 
-    def streams() -> list[Any]:
-        gc.collect()
-        return [one for one in gc.get_objects() if isinstance(one, _Streams) and all(one is not old for old in before)]
+    class Noted(module._Streams):
+        def __init__(self) -> None:
+            super().__init__()
+            made.add(self)
 
-    before = streams()
+    monkeypatch.setattr(module, "_Streams", Noted)
+
     crib = Crib([add])
     async with crib, Client(server(crib), mode=MODERN) as client, asyncio.timeout(60):
         async with client.listen(resources_list_changed=True) as events:
@@ -118,8 +123,10 @@ async def test_of_two_streams_of_a_caller_one_may_end_and_of_both_nothing_is_lef
             await client.list_tools()  # answered after the end of the other stream was read
             crib.resources.add("n://b", "b")
             await anext(events)
-            assert len(streams()) == 1
-        while streams():
+            gc.collect()
+            assert len(made) == 1
+        while made:
+            gc.collect()
             await asyncio.sleep(0.01)
 
 
