@@ -345,15 +345,18 @@ async def test_no_log_line_has_a_secret_whoever_writes_it(caplog: pytest.LogCapt
 async def test_a_credential_of_the_caller_is_in_no_log_line_of_what_the_host_brings(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    given: list[str] = []  # before it was, nobody knows that it is a secret
+
     class Vault:
         async def authorize(self, requirements: Any, caller: Any, call: Any) -> Any:
-            return (Credential("bank", "tok-123456"),)
+            given.append("tok-123456")
+            return (Credential("bank", given[0]),)
 
     async def ask(pending: Any) -> Any:
         raise OSError("nobody there for tok-123456")
 
     def unsure(caller: Any) -> bool:
-        raise LookupError("no answer for tok-123456")
+        raise LookupError(f"no answer for {given[0] if given else 'anybody'}")
 
     @tool(auth=ToolAuth("bank"))
     async def look(ctx: Context) -> str:
