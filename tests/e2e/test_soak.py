@@ -1,4 +1,7 @@
-"""A minute of clients that come, go, cancel and break off: benchmarks/soak.py says what it saw, and fails by itself."""
+"""Clients that come, go, cancel and break off: benchmarks/soak.py says what it saw, and fails by itself.
+
+It looks at the second half, which is a minute here. In the first, what is kept for lost streams comes to its bounds.
+"""
 
 import subprocess
 import sys
@@ -12,7 +15,7 @@ SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 @pytest.mark.full
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at the server in /proc")
 def test_a_minute_of_clients_costs_no_answer_and_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
-    done = subprocess.run([sys.executable, str(SOAK), "--seconds", "60"], capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, str(SOAK), "--seconds", "120"], capture_output=True, text=True, timeout=400)
     with capsys.disabled():
         print(f"\n{done.stdout}")
     assert done.returncode == 0, done.stdout + done.stderr
