@@ -16,6 +16,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 
 from . import forks
@@ -27,6 +28,10 @@ CleanEnv = Callable[..., Path]
 _skips: Counter[str] = Counter()
 _outcomes: Counter[str] = Counter()
 
+
+if "CI" not in os.environ:  # where Hypothesis asks no machine about time, and chance has nothing to say
+    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("patient")
 
 # The command stores what waits and was granted in the user's data folder: here, in one of each test process.
 _data_folder = tempfile.TemporaryDirectory(prefix="toolcrib-data-")

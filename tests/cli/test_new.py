@@ -42,7 +42,7 @@ def write(folder: Path, files: dict[str, str | bytes]) -> None:
     ("kind", "source", "text"),
     [
         ("function", "mine.py", '{"words":2,"characters":9}\n'),
-        ("wasm", "mine/", '{"text":"two words"}\n'),
+        pytest.param("wasm", "mine/", '{"text":"two words"}\n', marks=pytest.mark.full),
     ],
 )
 def test_a_new_tool_works_is_accepted_by_check_and_its_test_passes(

@@ -258,7 +258,12 @@ def _names(page: Path) -> str:
 
 
 # Those of the bridges run beside their frameworks: see tests/bridges/.
-HERE = [page for page in PAGES if blocks(page) and page.parent.name != "bridges"]
+HERE = [
+    # That on tests runs tests, which takes ten seconds.
+    pytest.param(page, marks=pytest.mark.full if page.name == "testing.md" else ())
+    for page in PAGES
+    if blocks(page) and page.parent.name != "bridges"
+]
 
 
 @pytest.mark.parametrize("page", HERE, ids=_names)

@@ -23,7 +23,14 @@ def url() -> Iterator[str]:
         process.terminate()
 
 
-@pytest.fixture(params=["http 2025-11-25", "http 2026-07-28", "stdio 2025-11-25", "stdio 2026-07-28"])
+@pytest.fixture(
+    params=[
+        "http 2025-11-25",
+        "http 2026-07-28",
+        "stdio 2025-11-25",
+        pytest.param("stdio 2026-07-28", marks=pytest.mark.full),
+    ]
+)
 def connect(request: pytest.FixtureRequest, url: str) -> Connect:
     """Opens a client over this transport, in this era. Over stdio, each has a server process of its own."""
     transport, _, version = request.param.partition(" ")
