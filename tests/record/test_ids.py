@@ -1,0 +1,44 @@
+"""The ids of records: of each time that a call is made, in whichever process, another one."""
+
+import os
+import random
+from datetime import UTC, datetime
+
+import pytest
+
+from toolcrib import Caller, CallRecord
+
+
+def made() -> CallRecord:
+    return CallRecord("call_1", "add", Caller(), datetime(2026, 11, 1, tzinfo=UTC))
+
+
+def test_each_record_has_an_id_of_its_own_that_stays() -> None:
+    records = [made() for _ in range(1000)]
+    ids = [record.id for record in records]
+    assert len({*ids}) == 1000
+    assert [record.id for record in records] == ids
+    assert all(each.startswith("run_") for each in ids)
+
+
+def test_a_program_that_seeds_chance_gets_other_ids_all_the_same() -> None:
+    found = set()
+    for _ in range(3):
+        random.seed(1)
+        found.add(made().id)
+    assert len(found) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it needs fork")
+def test_processes_that_were_forked_make_other_ids() -> None:
+    found = set()
+    for _ in range(3):
+        read, write = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(write, made().id.encode())
+            os._exit(0)
+        os.close(write)
+        os.waitpid(child, 0)
+        with os.fdopen(read) as pipe:
+            found.add(pipe.read())
+    assert len({*found, made().id}) == 4
