@@ -196,8 +196,12 @@ def test_the_items_that_openai_demands_leave_nothing_unevaluated_and_that_is_rep
 def test_a_pattern_beside_listed_members_holds_for_the_others_only() -> None:
     schema = {**of(x={}), "required": [], "$ref": "#/$defs/Any", "$defs": {"Any": {"patternProperties": {".": {}}}}}
     low = lower(schema, OPENAI)
-    assert jsonschema_rs.Draft202012Validator(low.schema).is_valid({"x": []})
-    assert lost(low) == [("/$defs/Any", "patternProperties")]
+    accepts = jsonschema_rs.Draft202012Validator(low.schema)
+    assert (accepts.is_valid({"x": []}), accepts.is_valid({"y": []}), lost(low)) == (True, False, [])
+    low = lower({**schema, "additionalProperties": {"type": "string"}}, OPENAI)
+    accepts = jsonschema_rs.Draft202012Validator(low.schema)
+    assert (accepts.is_valid({"x": []}), accepts.is_valid({"y": "a"})) == (True, True)
+    assert lost(low) == [("", "additionalProperties")]
 
 
 def test_values_of_other_types_stay_where_no_object_is_possible() -> None:

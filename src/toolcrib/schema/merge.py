@@ -196,7 +196,7 @@ def _members(merged: Merged, closures: list[_Closure], lose: Lose) -> None:
         for closure in closures:
             if pattern not in closure.patterns:
                 if closure.patterns:
-                    lose(owners[-1], "patternProperties")
+                    lose(closure.owner, "additionalProperties")
                 else:
                     demand[closure.demand] = None
         merged.patterns[pattern] = tuple(demand), owners[-1]

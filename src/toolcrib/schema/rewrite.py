@@ -268,13 +268,18 @@ class Rewrite(Walk):
         free = True if additional is None else verdict(additional[0])
         if patterns and self.accepts.takes("patternProperties"):
             shown: dict[str, Any] = {}
-            for pattern, (demand, part) in patterns.items():
+            for pattern, (demand, _) in patterns.items():
                 own = tuple(each for each in demand if additional is None or each not in additional[0])
                 if own != demand and any(matches(name, pattern) for name in merged.properties):
-                    self.lose(part, "patternProperties")  # what holds for others would also hold for those listed
+                    # What holds for others would also hold for those listed, which have the pattern's demand already.
+                    if free is False:
+                        continue
+                    assert additional is not None
+                    self.lose(additional[1], "additionalProperties")
                     demand = own
                 shown[pattern] = (self.lower(demand, depth + 1) or self.nothing(demand)).schema
-            out["patternProperties"] = shown
+            if shown:
+                out["patternProperties"] = shown
         elif patterns:
             demands = [demand for demand, _ in patterns.values()]
             if free is not True or not all(map(verdict, demands)):
