@@ -188,10 +188,11 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
             proxy.terminate()
 
 
-async def test_mcp_clients_of_both_eras_get_progress_through_it_while_a_call_runs(served: Served) -> None:
-    for mode in ("legacy", "2026-07-28"):
-        received = await messages_of_a_call(served, mode)
-        assert received == ["begun"]
+# Each with a proxy of its own. A client that leaves gives up its stream of notices at the moment in which the server ends
+# it; Debian's Caddy 2.6 then closes a connection to the server that it has just taken for the next request.
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_mcp_clients_of_both_eras_get_progress_through_it_while_a_call_runs(served: Served, mode: str) -> None:
+    assert await messages_of_a_call(served, mode) == ["begun"]
 
 
 async def messages_of_a_call(served: Served, mode: str) -> list[str | None]:
