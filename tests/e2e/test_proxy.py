@@ -188,7 +188,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
             proxy.terminate()
 
 
-# Each with a proxy of its own: on a busy machine, the first request after a client had left, with its stream of notices,
+# Each with a proxy of its own: on a busy machine, the first request after a client had left, and its stream of notices,
 # was now and then broken off by Debian's Caddy 2.6 ("use of closed network connection" in its log).
 @pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
 async def test_mcp_clients_of_both_eras_get_progress_through_it_while_a_call_runs(served: Served, mode: str) -> None:

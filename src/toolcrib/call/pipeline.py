@@ -256,7 +256,8 @@ def _add_metadata(
     if result.repairs and redaction is not None:
         result.repairs = _redacted_repairs(result.repairs, redaction)
     if decision is not None:
-        result.metadata["decision"] = _decision_data(decision, result.error)
+        is_plain = decision.rule is None and decision.by is None and result.error is None
+        result.metadata["decision"] = {"do": decision.do} if is_plain else _decision_data(decision, result.error)
     if failures:
         result.metadata["retries"] = failures
 
