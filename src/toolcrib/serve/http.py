@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import uvicorn
 from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from ..core import SetupError
 from ..workbench import Crib
@@ -99,6 +100,7 @@ async def _serving(app: Application, listener: socket.socket) -> AsyncGenerator[
 
     config = uvicorn.Config(
         answer,
+        http=_Connection,
         lifespan="off",
         log_config=None,
         access_log=False,
@@ -114,6 +116,14 @@ async def _serving(app: Application, listener: socket.socket) -> AsyncGenerator[
     finally:
         web.should_exit = True
         await serving
+
+
+class _Connection(H11Protocol):
+    """A connection that is forgotten when it is closed, and not only when it would have been idle for too long."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._unset_keepalive_if_required()
 
 
 class _Web(uvicorn.Server):
