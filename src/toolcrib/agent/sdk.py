@@ -207,10 +207,10 @@ class ProviderErrors:
         return self._error("gave an answer that cannot be used", str(message), "failed", None)
 
     def missing_key(self, remedy: str, *, in_program: str) -> ModelError:
-        """No request was made, as there is no key.
+        """No request was made, because no key was found.
 
-        The *remedy* is one that also whoever only runs a program has. What its author can do is a note of the error:
-        a traceback shows it, and a command does not.
+        *remedy* is for whoever runs the program. *in_program* is what its author can do: a note of the error, which a
+        traceback shows and a command does not.
         """
         error = ModelError(f"Model '{self._name}' was not asked, as no key was found. {remedy}", "unauthorized")
         error.add_note(in_program)

@@ -104,7 +104,7 @@ _ANSWER = "\0"
 
 
 class _Messages:
-    """*incoming*, as a server reads it. What is no message is answered here: the SDK would drop it silently."""
+    """*incoming*, as a server reads it. A line that is not a message is answered here: the SDK drops it silently."""
 
     def __init__(self, incoming: Any, outgoing: Any) -> None:
         self._incoming = incoming
