@@ -2,11 +2,14 @@
 
 import os
 import random
+import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 
 import pytest
 
 from toolcrib import Caller, CallRecord
+from toolcrib.core import record
 
 
 def made() -> CallRecord:
@@ -19,6 +22,19 @@ def test_each_record_has_an_id_of_its_own_that_stays() -> None:
     assert len({*ids}) == 1000
     assert [record.id for record in records] == ids
     assert all(each.startswith("run_") for each in ids)
+
+
+def test_threads_that_read_the_id_of_one_record_at_once_read_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = (f"run_{number}" for number in range(100))
+
+    def slowly() -> str:
+        time.sleep(0.01)  # while the others look
+        return next(ids)
+
+    monkeypatch.setattr(record, "_new_id", slowly)
+    one = made()
+    with ThreadPoolExecutor(8) as threads:
+        assert len({*threads.map(lambda _: one.id, range(8))}) == 1
 
 
 def test_a_program_that_seeds_chance_gets_other_ids_all_the_same() -> None:

@@ -1,6 +1,7 @@
 """What is recorded of one call."""
 
 import os
+import threading
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -15,6 +16,7 @@ _random = Random()  # noqa: S311 - unique, and nothing to guess
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_random.seed)
 
+_making = threading.Lock()
 _new_id = map("run_%x".__mod__, iter(partial(_random.getrandbits, 64), None)).__next__
 
 
@@ -58,9 +60,11 @@ def _make_when_read(kind: type[Any], name: str) -> None:
     slot: Any = getattr(kind, name)
 
     def read(record: Any) -> str:
-        if not (made := slot.__get__(record)):
-            slot.__set__(record, made := _new_id())
-        found: str = made
+        found: str = slot.__get__(record)
+        if not found:
+            with _making:  # who reads it in another thread reads the same
+                found = slot.__get__(record) or _new_id()
+                slot.__set__(record, found)
         return found
 
     setattr(kind, name, property(read, slot.__set__))
