@@ -290,9 +290,11 @@ async def test_a_thousand_calls_cancelled_at_random_moments_close_all_that_they_
 
 async def test_a_hundred_late_calls_close_what_they_have_opened() -> None:
     book = Book()
+    begun: list[str] = []
     release = threading.Event()
 
     def slow() -> Iterator[str]:
+        begun.append("slow")
         release.wait(0.05)
         book.open("slow")
         yield "slow"
@@ -306,7 +308,7 @@ async def test_a_hundred_late_calls_close_what_they_have_opened() -> None:
     async with Workbench([use], timeout_s=0.02) as bench:
         results = await bench.call_many([("use", None)] * 100)
         assert {result.error.code for result in results if result.error} == {"timeout"}
-        await until(lambda: len(book.opened()) == len(book.closed()))
+        await until(lambda: len(begun) == len(book.opened()) == len(book.closed()))
 
 
 def test_a_loop_that_ends_closes_what_its_calls_have_opened() -> None:
@@ -368,7 +370,8 @@ async def test_stop_does_not_wait_for_a_provider_that_is_still_opening(scope: An
 
     bench = Workbench([use])
     waiting = asyncio.create_task(bench.call("use"))
-    await until(opening.is_set)
+    await until(lambda: opening.is_set() or waiting.done())
+    assert not waiting.done(), waiting.result()
     if scope == "call":
         waiting.cancel()
     await asyncio.wait_for(bench.stop(), 30)

@@ -203,8 +203,7 @@ class _Threads:
         loop = asyncio.get_running_loop()
         mailbox = self._mailboxes.get(loop)
         if mailbox is None:
-            with self._lock:
-                mailbox = self._mailboxes.setdefault(loop, _Mailbox(loop))
+            mailbox = self._open_mailbox(loop)
         with self._lock:
             if self._abandoned >= self._spare and not is_cleanup:
                 raise ToolError(
@@ -226,6 +225,12 @@ class _Threads:
         if idle is not None:
             idle.release()
         return job
+
+    def _open_mailbox(self, loop: asyncio.AbstractEventLoop) -> _Mailbox:
+        with self._lock:
+            for closed in [each for each in self._mailboxes if each.is_closed()]:
+                del self._mailboxes[closed]  # what it never took refers to its loop, and would keep both
+            return self._mailboxes.setdefault(loop, _Mailbox(loop))
 
     def abandon(self, job: _Job) -> None:
         """Nobody waits for *job* any more."""
