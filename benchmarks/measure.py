@@ -329,9 +329,7 @@ def serving(effort: Effort, *, peers: bool) -> None:
     for count in serving_calls.COUNTS if serving_calls.can_measure() else ():
         title = serving_calls.title(count)
         say(event="doing", what=title)
-        # FastMCP takes half a second for a call among 1,000.
-        requests = effort.requests if count < 1000 or not peers else effort.requests // 10
-        report(title, serving_calls.over_http(count, subjects, effort.serving_rounds, requests), subjects)
+        report(title, serving_calls.over_http(count, subjects, effort.serving_rounds, effort.requests), subjects)
     say(event="doing", what=OVER_STDIO)
     report(OVER_STDIO, serving_calls.over_stdio(subjects, effort.serving_rounds, effort.requests), subjects)
 
