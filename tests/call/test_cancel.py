@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import subprocess
 import sys
 import threading
@@ -194,6 +195,34 @@ async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.Lo
     assert result.value == "done", "it had ended when the loop lived again"
     assert "The event loop is blocked, and tool 'rude' is" in caplog.text
     assert "in rude" in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
+def test_a_tool_that_blocks_the_loop_is_named_in_a_forked_process_too() -> None:
+    program = """
+import asyncio, os, sys, time
+from toolcrib import Workbench, tool
+
+@tool(timeout_s=0.05)
+async def rude() -> str:
+    time.sleep(1.6)
+    return "done"
+
+@tool(timeout_s=60)
+async def polite() -> str:
+    return "done"
+
+bench = Workbench([rude, polite])
+asyncio.run(bench.call("polite"))
+child = os.fork()
+if child == 0:
+    asyncio.run(bench.call("rude"))
+    os._exit(0)
+sys.exit(os.waitpid(child, 0)[1])
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert "tool 'rude' is" in ended.stderr
 
 
 async def test_many_threads_that_never_return_do_not_exhaust_the_pool() -> None:

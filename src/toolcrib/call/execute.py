@@ -9,8 +9,6 @@ watchdog names tools that block the event loop past their deadline: nothing on a
 """
 
 import asyncio
-import functools
-import itertools
 import logging
 import os
 import sys
@@ -53,6 +51,7 @@ from ..core import (
 )
 from .events import EventStream
 from .pending import Questions, denied, pending_of
+from .resumed import Resumed
 from .runtime import Runtime
 
 _log = logging.getLogger("toolcrib")
@@ -222,7 +221,7 @@ class Bounded:
     the call, for what cannot be cancelled from outside. *at_deadline* is what becomes of the work then.
     """
 
-    __slots__ = ("_at_deadline", "_cancellation", "_deadline", "_token", "_tool", "_work")
+    __slots__ = ("_at_deadline", "_cancellation", "_deadline", "_token", "_work", "tool")
 
     def __init__(
         self,
@@ -234,7 +233,7 @@ class Bounded:
         at_deadline: AtDeadline = "cancelled",
     ) -> None:
         self._work: Coroutine[Any, Any, Any] = work if type(work) is CoroutineType else _awaiting(work)
-        self._tool = tool
+        self.tool = tool
         self._deadline = deadline
         self._token = token
         self._cancellation = cancellation
@@ -243,11 +242,13 @@ class Bounded:
     def __await__(self) -> Generator[Any, Any, Any]:
         if self._token is not None and self._token.is_cancelled():
             self._work.close()
-            raise ToolError(f"Tool '{self._tool}' was cancelled.", "cancelled")  # it never began
+            raise ToolError(f"Tool '{self.tool}' was cancelled.", "cancelled")  # it never began
         if self._deadline is not None and self._deadline.own_due <= monotonic():
             self._work.close()
-            raise ToolError(f"Tool '{self._tool}' has not run: its time was over before it could begin.", "timeout")
-        release = None if self._deadline is None else _watchdog(os.getpid()).watch(self._tool, self._deadline)
+            raise ToolError(f"Tool '{self.tool}' has not run: its time was over before it could begin.", "timeout")
+        deadline, dog = self._deadline, _dog
+        if deadline is not None:
+            dog.watch(self, deadline)
         try:
             waiting = self._work.send(None)
         except StopIteration as ended:
@@ -255,8 +256,8 @@ class Bounded:
         else:
             return (yield from self._suspended(waiting))
         finally:
-            if release is not None:
-                release()
+            if deadline is not None:
+                dog.watched.pop(self, None)
 
     def _suspended(self, waiting: Any) -> Generator[Any, Any, Any]:
         """From the first suspension on there are timers, and a cancellation that may be somebody else's."""
@@ -325,7 +326,7 @@ class Bounded:
             waiting = self._work.throw(cancelled)
         except BaseException:
             return False
-        _log.warning("Tool '%s' was cancelled and continues to run", self._tool)
+        _log.warning("Tool '%s' was cancelled and continues to run", self.tool)
         # What the call holds is held until the work has really ended.
         task = loop.create_task(_alone(self._work, waiting, share_permits()))
         _left_behind.add(task)
@@ -333,7 +334,7 @@ class Bounded:
         return True
 
     def _error(self, *, ended: bool) -> ToolError:
-        name = self._tool
+        name = self.tool
         still = "" if ended and self._at_deadline != "left_running" else " Its work may still be running."
         if self._token is not None and self._token.is_cancelled():
             return ToolError(f"Tool '{name}' was cancelled.{still}", "cancelled")
@@ -373,27 +374,6 @@ async def _awaiting(work: Awaitable[Any]) -> Any:
     return await work
 
 
-class Resumed:
-    """What is left of a coroutine that was stepped by hand, and waits for *waiting*."""
-
-    def __init__(self, work: Coroutine[Any, Any, Any], waiting: Any) -> None:
-        self._work = work
-        self._waiting = waiting
-
-    def __await__(self) -> Generator[Any, Any, Any]:
-        waiting = self._waiting
-        try:
-            while True:
-                try:
-                    sent = yield waiting
-                except BaseException as thrown:
-                    waiting = self._work.throw(thrown)
-                else:
-                    waiting = self._work.send(sent)
-        except StopIteration as ended:
-            return ended.value
-
-
 async def _alone(work: Coroutine[Any, Any, Any], waiting: Any, permits: tuple[Permit, ...]) -> Any:
     try:
         return await Resumed(work, waiting)
@@ -408,43 +388,60 @@ def _forget(task: asyncio.Task[Any]) -> None:
 
 
 class _Watchdog:
-    def __init__(self) -> None:
-        # Plain dictionary operations only: each is atomic, and every call with a deadline makes some.
-        self._watched: dict[int, tuple[str, Deadline, int]] = {}
-        self._keys = itertools.count()
-        self._some = threading.Event()
-        threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
+    """Names the calls that block the loop of their thread past their deadline."""
 
-    def watch(self, tool: str, deadline: Deadline) -> Callable[[], object]:
-        """Watch a call of *tool* on this thread's loop. Returns a function that ends that."""
-        key = next(self._keys)
-        self._watched[key] = (tool, deadline, threading.get_ident())
-        if not self._some.is_set():
-            self._some.set()
-        return partial(self._watched.pop, key, None)
+    def __init__(self) -> None:
+        # Plain dictionary operations only: each is atomic, and every call with a deadline makes two.
+        self.watched: dict[Bounded, tuple[int, Deadline]] = {}
+        """Calls, the threads of their loops, and their deadlines."""
+        self._some = threading.Event()
+        self._starting = threading.Lock()
+        self._is_looking = self._is_started = False
+
+    def watch(self, call: Bounded, deadline: Deadline) -> None:
+        """Watch *call*, which begins on this thread's loop, until it is taken out of `watched`."""
+        self.watched[call] = threading.get_ident(), deadline
+        if not self._is_looking:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._is_looking = True
+        self._some.set()
+        with self._starting:
+            if not self._is_started:
+                threading.Thread(target=self._look, name="toolcrib-watchdog", daemon=True).start()
+                self._is_started = True
 
     def _look(self) -> None:
         while True:
             self._some.wait()
             threading.Event().wait(_LOOK_S)
-            if not self._watched:
+            if not self.watched:
                 self._some.clear()
+                self._is_looking = False
                 # Whoever came between the look and the clearing is seen at the next look.
-                if self._watched:
-                    self._some.set()
-            for key, (tool, deadline, thread) in list(self._watched.items()):
+                if self.watched:
+                    self._begin()
+            for call, (thread, deadline) in list(self.watched.items()):
                 late_s = -deadline.left_s
-                if late_s > _BLOCKED_S and self._watched.pop(key, None) is not None:
+                if late_s > _BLOCKED_S and self.watched.pop(call, None) is not None:
                     frame = sys._current_frames().get(thread)  # pyright: ignore[reportPrivateUsage]
                     line = traceback.format_stack(frame)[-1] if frame else "an unknown place"
                     _log.error(
                         "The event loop is blocked, and tool '%s' is %.1f s past its deadline. The loop is at: %s",
-                        tool,
+                        call.tool,
                         late_s,
                         line.strip().partition("\n")[0],
                     )
 
 
-@functools.cache
-def _watchdog(process: int) -> _Watchdog:
-    return _Watchdog()
+_dog = _Watchdog()
+
+
+def _new_dog() -> None:
+    global _dog
+    _dog = _Watchdog()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_new_dog)  # threads do not survive a fork

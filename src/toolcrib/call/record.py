@@ -27,7 +27,7 @@ from ..core import (
     redacted_json,
 )
 from .accepted import CheckedArguments
-from .execute import Resumed
+from .resumed import Resumed
 from .runtime import Runtime
 
 CONTENT_CHARS = 10_000
