@@ -1,7 +1,7 @@
 """The server behind real proxies, with exactly the settings of docs/serve.md.
 
-The clients reach it through the proxy, by its public name. Nothing is timed: a tool goes on only when its client has
-what it sent before, so a proxy that holds an answer back fails the test.
+The clients reach it through the proxy, over HTTPS, by its public name. Nothing is timed: a tool goes on only when its
+client has what it sent before, so a proxy that holds an answer back fails the test.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ import json
 import re
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -22,6 +23,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
+from ..certificates import write_certificate
 from ..ports import free_port
 
 pytestmark = pytest.mark.full
@@ -97,8 +99,10 @@ http {{
     uwsgi_temp_path {folder}/uwsgi;
     scgi_temp_path {folder}/scgi;
     server {{
-        listen 127.0.0.1:{port};
+        listen 127.0.0.1:{port} ssl;
         server_name tools.example.com;
+        ssl_certificate {folder}/proxy.pem;
+        ssl_certificate_key {folder}/proxy.pem;
         {block}
     }}
 }}
@@ -123,9 +127,11 @@ def nginx(folder: Path, port: int, server: int) -> list[str]:
 
 def caddy(folder: Path, port: int, server: int) -> list[str]:
     block = documented(f"{NAME} {{").replace("127.0.0.1:8642", f"127.0.0.1:{server}")
-    # Without a certificate, which nobody would give for this name.
-    block = block.replace(f"{NAME} {{", f"http://{NAME}:{port} {{")
-    (folder / "Caddyfile").write_text(f"{{\n    admin off\n}}\n{block}")
+    # With a certificate of ours, since nobody else would give one for this name.
+    pem = folder / "proxy.pem"
+    block = block.replace(f"{NAME} {{", f"https://{NAME}:{port} {{\n        tls {pem} {pem}")
+    options = f"admin off\n    auto_https disable_redirects\n    default_sni {NAME}"
+    (folder / "Caddyfile").write_text(f"{{\n    {options}\n}}\n{block}")
     return ["run", "--adapter", "caddyfile", "--config", str(folder / "Caddyfile")]
 
 
@@ -141,7 +147,8 @@ class Served:
 
     def http(self, **headers: str) -> httpx2.AsyncClient:
         known = {"Host": NAME, "Authorization": f"Bearer {self.key}"}
-        return httpx2.AsyncClient(base_url=self.url, headers={**known, **headers}, timeout=60)
+        trusted = ssl.create_default_context(cafile=self.folder / "proxy.pem")
+        return httpx2.AsyncClient(base_url=self.url, headers={**known, **headers}, timeout=60, verify=trusted)
 
 
 def until(done: Callable[[], object]) -> None:
@@ -168,6 +175,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
     key = subprocess.run(
         [*toolcrib, "keys", "add", "alice"], cwd=tmp_path, check=True, capture_output=True, text=True
     ).stdout.strip()
+    write_certificate(tmp_path / "proxy.pem", NAME)
     proxy_port, server_port = free_port(), free_port()
     arguments = {"nginx": nginx, "caddy": caddy}[request.param](tmp_path, proxy_port, server_port)
     log = tmp_path / "server.log"
@@ -182,7 +190,7 @@ def served(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Served]:
             until(lambda: "--stdio" in log.read_text())
             until(lambda: listens(proxy_port))
             assert f'"url": "https://{NAME}/mcp"' in log.read_text()  # what it tells people to paste
-            yield Served(tmp_path, process, f"http://127.0.0.1:{server_port}", f"http://127.0.0.1:{proxy_port}", key)
+            yield Served(tmp_path, process, f"http://127.0.0.1:{server_port}", f"https://127.0.0.1:{proxy_port}", key)
         finally:
             process.terminate()
             proxy.terminate()

@@ -3,16 +3,13 @@
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
+
+from ..certificates import write_certificate
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -75,22 +72,7 @@ def answer() -> Callable[..., Answer]:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate, and its key, of `api.example` and `*.shop.example`."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
-    names = x509.SubjectAlternativeName([x509.DNSName("api.example"), x509.DNSName("*.shop.example")])
-    now = datetime.now(UTC)
-    made = (
-        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
-        .add_extension(names, critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    file = tmp_path_factory.mktemp("tls") / "certificate.pem"
-    pem = serialization.PrivateFormat.PKCS8
-    file.write_bytes(
-        made.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(serialization.Encoding.PEM, pem, serialization.NoEncryption())
-    )
-    return file
+    return write_certificate(tmp_path_factory.mktemp("tls") / "certificate.pem", "api.example", "*.shop.example")
 
 
 @pytest.fixture
