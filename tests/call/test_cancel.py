@@ -190,11 +190,18 @@ async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.Lo
         await asyncio.sleep(0)
         return "done"
 
+    @tool(timeout_s=60)
+    async def polite() -> None:
+        await asyncio.sleep(0.6)
+
     with caplog.at_level(logging.ERROR):
-        result = await Workbench([rude]).call("rude")
+        bench = Workbench([rude, polite])
+        result = await bench.call("rude")
+        await bench.call("polite")
     assert result.value == "done", "it had ended when the loop lived again"
     assert "The event loop is blocked, and tool 'rude' is" in caplog.text
     assert "in rude" in caplog.text
+    assert "polite" not in caplog.text
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")

@@ -27,6 +27,7 @@ from pydantic import BaseModel, ValidationError
 
 from ..core import AtDeadline, CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
 from ..formats.offer import Offered
+from ..formats.picture import decoded
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
 from .foreign import closed, problems, tool_of
@@ -133,12 +134,8 @@ def _schema(tool: Offered) -> ToolSchema:
 
 def _part(part: Any) -> TextResultContent | ImageResultContent:
     if isinstance(part, Image):
-        from PIL import Image as Pillow
-
         try:
-            with Pillow.open(io.BytesIO(part.data)) as picture:
-                picture.load()
-                return ImageResultContent(content=TheirImage(picture.convert("RGBA")))
+            return ImageResultContent(content=TheirImage(decoded(part.data).convert("RGBA")))
         except Exception:
             return TextResultContent(content=f"{part.text} (it cannot be decoded)")
     return TextResultContent(content=part.text)

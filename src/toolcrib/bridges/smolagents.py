@@ -18,6 +18,7 @@ from ..core import Context, Data, DefinitionError, Image, Result, ToolError, Too
 from ..formats.accepts import GEMINI
 from ..formats.content import json_value
 from ..formats.offer import Offered
+from ..formats.picture import decoded
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
 from .foreign import closed, promise, tool_of
@@ -100,8 +101,7 @@ def _value_of(result: Result[Any]) -> Any:
             return json_value(only)
         case (Image(data=data),):
             try:
-                with Pillow.open(io.BytesIO(data)) as picture:
-                    return picture.copy()
+                return decoded(data)
             except Exception:
                 return result.text
         case _:

@@ -76,9 +76,9 @@ def text(name: str, content: str, *, is_error: bool = False) -> ToolResult:
 PIXEL = pillow.new("RGB", (1, 1), (255, 0, 0))
 
 
-def png() -> bytes:
+def png(picture: Any = None) -> bytes:
     file = BytesIO()
-    PIXEL.save(file, format="PNG")
+    (picture or PIXEL).save(file, format="PNG")
     return file.getvalue()
 
 
@@ -149,7 +149,8 @@ async def test_errors_of_tools_are_the_text_of_the_exception(error: Exception, m
 
 async def test_a_tool_may_give_images():
     def look(where: str) -> Any:
-        return {"ours": Image(PIXEL), "core": toolcrib.Image(png()), "broken": toolcrib.Image(b"no image")}[where]
+        images = {"core": png(), "broken": b"no image", "huge": png(pillow.new("1", (8000, 8000)))}
+        return Image(PIXEL) if where == "ours" else toolcrib.Image(images[where])
 
     def list_them() -> Any:
         return ["two", Image(PIXEL), toolcrib.Image(png())]
@@ -160,6 +161,7 @@ async def test_a_tool_may_give_images():
         assert isinstance(part, ImageResultContent)
         assert part.content.image.getpixel((0, 0)) == (255, 0, 0)
     assert (await tools.call_tool("look", {"where": "broken"})).to_text() == "[image: image/png, 8 bytes]"
+    assert (await tools.call_tool("look", {"where": "huge"})).to_text().startswith("[image: image/png, ")
     assert (await tools.call_tool("list_them")).to_text(replace_image="(image)") == "two\n(image)\n(image)"
     native = await Workbench([FunctionTool(look, "Look.")]).call("look", {"where": "ours"})
     assert base64.b64decode(Image(PIXEL).to_base64()) == native.content[0].data  # type: ignore[union-attr]

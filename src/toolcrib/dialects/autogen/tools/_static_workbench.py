@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 
 from ....call import reset
 from ....core import Call, Content, Emitted, Escaped, Image, Result, ToolError
+from ....formats.picture import decoded
 from ....record import Redactor
 from ....tools import Tool as CoreTool
 from ....workbench import Registry
@@ -266,7 +267,7 @@ def _content(part: Content) -> TextResultContent | ImageResultContent:
     """Return *part* as AutoGen has it: as an image if Pillow reads it, else as text."""
     if isinstance(part, Image):
         try:
-            return ImageResultContent(content=AutoGenImage.from_base64(part.base64))
+            return ImageResultContent(content=AutoGenImage(decoded(part.data)))
         except Exception:
             _log.info("An image (%s) cannot be read, so its description is returned", part.media_type, exc_info=True)
     return TextResultContent(content=part.text)
