@@ -204,6 +204,14 @@ async def test_a_tool_that_blocks_the_loop_is_named_in_the_log(caplog: pytest.Lo
     assert "polite" not in caplog.text
 
 
+async def test_one_thread_watches_all_calls_also_after_pauses() -> None:
+    async with Workbench([sleep], timeout_s=60) as bench:
+        for _ in range(3):
+            await bench.call("sleep", {"seconds": 0})
+            await asyncio.sleep(0.3)  # it has nothing to see, and goes to sleep
+    assert [thread.name for thread in threading.enumerate()].count("toolcrib-watchdog") == 1
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork on this system")
 def test_a_tool_that_blocks_the_loop_is_named_in_a_forked_process_too() -> None:
     program = """
