@@ -49,10 +49,15 @@ class _Closure:
     patterns: frozenset[str]
     demand: Part
 
+    @property
+    def keyword(self) -> tuple[Part, str]:
+        """The keyword it comes from, for the report of its loss."""
+        return self.owner, _last(self.demand)
+
 
 @dataclass(slots=True)
 class Merged:
-    """What a conjunction demands. Each demand has the part it comes from, for the report of its loss.
+    """What a conjunction demands. Each demand has what it comes from, parts or keywords, for the report of its loss.
 
     *keywords* are assertions, listed values and annotations; *conditions* the places of keywords in `CONDITIONS`.
     *notes* are the sentences for a description that stand for demands without a form in the dialect.
@@ -63,9 +68,9 @@ class Merged:
     keywords: dict[str, tuple[Any, Part]] = field(default_factory=dict)
     properties: dict[str, Conj] = field(default_factory=dict)
     patterns: dict[str, tuple[Conj, Part]] = field(default_factory=dict)
-    additional: tuple[Conj, Part] | None = None
+    additional: tuple[Conj, tuple[tuple[Part, str], ...]] | None = None
     first: list[Conj] = field(default_factory=list)
-    items: tuple[Conj, Part] | None = None
+    items: tuple[Conj, tuple[tuple[Part, str], ...]] | None = None
     unions: list[Union] = field(default_factory=list)
     conditions: list[tuple[Part, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -196,12 +201,12 @@ def _members(merged: Merged, closures: list[_Closure], lose: Lose) -> None:
         for closure in closures:
             if pattern not in closure.patterns:
                 if closure.patterns:
-                    lose(closure.owner, "additionalProperties")
+                    lose(*closure.keyword)
                 else:
                     demand[closure.demand] = None
         merged.patterns[pattern] = tuple(demand), owners[-1]
     if closures:
-        merged.additional = tuple(closure.demand for closure in closures), closures[-1].owner
+        merged.additional = tuple(each.demand for each in closures), tuple(each.keyword for each in closures)
 
 
 def _items(merged: Merged, rest: dict[Part, Part]) -> None:
@@ -214,7 +219,11 @@ def _items(merged: Merged, rest: dict[Part, Part]) -> None:
                 demand.append(rest[part])
         merged.first.append(tuple(demand))
     if rest:
-        merged.items = tuple(rest.values()), next(iter(rest))
+        merged.items = tuple(rest.values()), tuple((part, _last(each)) for part, each in rest.items())
+
+
+def _last(part: Part) -> str:
+    return part.path.rpartition("/")[2]
 
 
 def _evaluated(part: Part, places: Places) -> _Closure | None:

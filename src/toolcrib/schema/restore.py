@@ -81,7 +81,8 @@ class Restore:
         restored: dict[str, Any] = self._restore(arguments, self.plan)
         return restored
 
-    def _restore(self, value: Any, plan: Plan | None) -> Any:
+    def _restore(self, value: Any, plan: Plan | None, seen: frozenset[str] = frozenset()) -> Any:
+        """*value* restored by *plan*. *seen* has the definitions whose plans have led here without a step inside."""
         match plan:
             case Members() if isinstance(value, dict):
                 return self._members(value, plan)
@@ -92,9 +93,9 @@ class Restore:
                 items = [self._restore(item, plan.inside) for item in value]
                 return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
             case OneOf():
-                return self._restore(value, self._branch(value, plan))
-            case Ref():
-                return self._restore(value, self.plans.get(plan.name))
+                return self._restore(value, self._branch(value, plan), seen)
+            case Ref() if plan.name not in seen:
+                return self._restore(value, self.plans.get(plan.name), seen | {plan.name})
             case _:
                 return value
 

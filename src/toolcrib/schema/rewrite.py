@@ -226,7 +226,8 @@ class Rewrite(Walk):
         if self.accepts.takes("maxItems"):
             out["maxItems"] = min(out.get("maxItems", count), count)
         else:
-            self.lose(merged.items[1] if merged.items else self.first(merged), "items")
+            for owner in merged.items[1] if merged.items else ((self.first(merged), "items"),):
+                self.lose(*owner)
 
     # -- objects ---------------------------------------------------------------------------------------------------
 
@@ -275,7 +276,8 @@ class Rewrite(Walk):
                     if free is False:
                         continue
                     assert additional is not None
-                    self.lose(additional[1], "additionalProperties")
+                    for owner in additional[1]:
+                        self.lose(*owner)
                     demand = own
                 shown[pattern] = (self.lower(demand, depth + 1) or self.nothing(demand)).schema
             if shown:
@@ -291,8 +293,8 @@ class Rewrite(Walk):
         if additional is None:
             return
         if not self.accepts.takes("additionalProperties"):
-            if free is not True:
-                self.lose(additional[1], "additionalProperties")
+            for owner in additional[1] if free is not True else ():
+                self.lose(*owner)
         elif free is not None:
             out["additionalProperties"] = free
         else:
@@ -317,7 +319,8 @@ class Rewrite(Walk):
             self.lose(part, "additionalProperties", meaning, grave=free, weight="low")
         elif verdict(merged.additional[0]) is not False:
             meaning = f"In strict mode {what} could have no other members than those listed, and it takes others."
-            self.lose(merged.additional[1], "additionalProperties", meaning, grave=True)
+            for closed_by in merged.additional[1]:
+                self.lose(*closed_by, meaning, grave=True)
 
     def _optional(self, out: Out, demand: Conj, name: str, part: Part) -> tuple[Out, bool]:
         """*out* with null for absent, and whether null has to be left out again."""
@@ -344,12 +347,12 @@ class Rewrite(Walk):
         if value is None:
             return None
         key = self._key(merged)
-        part = merged.additional[1] if merged.additional else self.first(merged)
-        meaning = (
-            f"The members of {subject(part.path)} are asked for as a list of entries, and the schema for the provider "
-            "omits that no name may be there twice; Toolcrib still checks it."
-        )
-        self.lose(part, "additionalProperties", meaning, weight="low")
+        for part in [part for part in merged.parts if "type" in part.schema] or [self.first(merged)]:
+            meaning = (
+                f"The members of {subject(part.path)} are asked for as a list of entries, and the schema for the "
+                "provider omits that no name may be there twice; Toolcrib still checks it."
+            )
+            self.lose(part, "additionalProperties", meaning, weight="low")
         if "dependentRequired" in merged.keywords and self._matters(merged, "dependentRequired"):
             self.lose_all(merged, "dependentRequired")
             merged.notes += in_words("dependentRequired", merged.get("dependentRequired"))

@@ -60,6 +60,7 @@ class Walk:
         self._names: dict[Conj, str] = {}
         self._waiting: list[tuple[str, Conj]] = []
         self._active: dict[Conj, int] = {}
+        self._same: frozenset[Conj] = frozenset()
         self._nodes = 0
         self._size = len(self.places.all())
         self._unrolled = unrolled
@@ -92,8 +93,8 @@ class Walk:
         """What *merged* demands, in the dialect; None where no value can be valid."""
         raise NotImplementedError
 
-    def lower(self, conj: Conj, depth: int) -> Out | None:
-        """*conj* in the dialect; None where no value can be valid."""
+    def lower(self, conj: Conj, depth: int, same: frozenset[Conj] = frozenset()) -> Out | None:
+        """*conj* in the dialect; None where no value can be valid. *same*: those that this is a branch of."""
         if self.accepts.keywords is None:
             return Out(self._verbatim(conj))
         self._nodes += 1
@@ -104,13 +105,14 @@ class Walk:
         active = self._active.get(key, 0)
         if depth > _MAX_DEPTH or self._nodes > _MAX_NODES:
             return self._cut(conj)
-        if active and self.accepts.references and self.accepts.recursion == "any":
+        if active and self.accepts.references and self.accepts.recursion == "any" and conj not in same:
             return self._reference(conj)
-        if active >= self._unrolled or (inlined and self._is_enough(key)):
+        if conj in same or active >= self._unrolled or (inlined and self._is_enough(key)):
             return self._cut(conj)
         if only is not None and (out := self._referring(only)) is not None:
             return out
         self._active[key] = active + 1
+        self._same = same | {conj}
         merged = merge(conj, self.places, self.lose)
         out = None if merged is None else self.emit(merged, depth)
         self._active[key] = active
@@ -205,7 +207,8 @@ class Walk:
             flat.keywords["required"] = always, self.places.root
             closed = [view.additional for view in views if view.additional is not None]
             whole = len(closed) == len(views)
-            flat.additional = (either([demand for demand, _ in closed]), closed[0][1]) if whole else None
+            owners = tuple(dict.fromkeys(owner for _, each in closed for owner in each))
+            flat.additional = (either([demand for demand, _ in closed]), owners) if whole else None
         return flat
 
     def _groups(self, views: list[Merged]) -> list[str]:
@@ -226,15 +229,19 @@ class Walk:
 
     def spread_unions(self, merged: Merged, depth: int) -> Out | None:
         """*merged* as one union, each branch of which has all demands."""
+        same = self._same
         choices = branches(merged)
         if choices is None or self._nodes + len(choices) * len(merged.properties) > _MAX_NODES:
             for union in merged.unions:
                 self.lose(union.part, union.keyword, grave=True)
+                if union.keyword not in union.part.schema:  # made of demands that stand elsewhere
+                    for part in {part for branch in union.branches for part in all_parts(branch)}:
+                        self.lose(part, "nesting", grave=True)
             merged.unions = []
             return self.emit(merged, depth)
         for part in merged.parts:
             self._bare(part)
-        outs = [out for conj in choices if (out := self.lower(conj, depth + 1)) is not None]
+        outs = [out for conj in choices if (out := self.lower(conj, depth + 1, same)) is not None]
         if not outs:
             return None
         around = self.annotations(merged.plain)
@@ -332,15 +339,16 @@ class Walk:
 
     def _cut(self, conj: Conj) -> Out:
         """Anything: *conj* is nested too deeply, in itself or at all."""
-        part = next(iter(all_parts(conj)), self.places.root)
-        if self.accepts.closed:
-            meaning = (
-                f"In strict mode {subject(part.path)} could not hold more of its own kind, or is nested too deeply."
-            )
-        else:
-            what = f"The schema for the provider omits what is deeper inside {subject(part.path)}"
-            meaning = f"{what}; Toolcrib still checks it."
-        self.lose(part, "$ref" if part.refers else "nesting", meaning, grave=True)
+        parts = all_parts(conj) or [self.places.root]
+        for part in [part for part in parts if not says_nothing(part.schema)] or parts[:1]:
+            if self.accepts.closed:
+                meaning = (
+                    f"In strict mode {subject(part.path)} could not hold more of its own kind, or is nested too deeply."
+                )
+            else:
+                what = f"The schema for the provider omits what is deeper inside {subject(part.path)}"
+                meaning = f"{what}; Toolcrib still checks it."
+            self.lose(part, "$ref" if part.refers else "nesting", meaning, grave=True)
         return self.anything()
 
     def anything(self) -> Out:
