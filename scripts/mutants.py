@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from hashlib import sha256
 from math import comb
 from pathlib import Path
 from queue import SimpleQueue
@@ -58,13 +59,12 @@ def main() -> int:
     table = tomllib.loads(TABLE.read_text())
     equivalent = {entry["mutant"] for entry in table["equivalent"]}
     mutants, stale = [], set(equivalent)
-    chance = random.Random(options.seed)
     for room, about in table["rooms"].items():
         there = list(mutants_of(room, about))
         stale -= {str(each) for each in there}
         if not options.rooms or room in options.rooms:
             wanted = [m for m in there if str(m) not in equivalent and options.only in str(m)]
-            mutants += chance.sample(wanted, min(options.sample or len(wanted), len(wanted)))
+            mutants += sampled(wanted, options.sample or len(wanted), options.seed)
     print(f"seed {options.seed}: {len(mutants)} mutants", file=sys.stderr)
     noticed: Counter[str] = Counter()
     survivors: list[Mutant] = []
@@ -91,6 +91,11 @@ def main() -> int:
         for mutant in sorted(stale):
             print(f"listed as equivalent, but no longer there: {mutant}")
     return 1 if low or stale or not tried else 0
+
+
+def sampled(mutants: list[Mutant], number: int, seed: int) -> list[Mutant]:
+    """*number* of *mutants*: for one seed the same ones, as long as the code has them, whatever else changes."""
+    return sorted(mutants, key=lambda mutant: sha256(f"{seed} {mutant}".encode()).digest())[:number]
 
 
 def too_low(counts: dict[str, tuple[int, int]], table: dict[str, Any]) -> dict[str, float]:

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from sqlalchemy import create_engine, text
 
-from . import forks
+from . import forks, fuzz
 
 CLEAN_ENV = Path(__file__).parents[1] / "scripts" / "clean_env.py"
 
@@ -29,13 +29,20 @@ _skips: Counter[str] = Counter()
 _outcomes: Counter[str] = Counter()
 
 
-if "CI" not in os.environ:  # where Hypothesis asks no machine about time, and chance has nothing to say
-    settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.load_profile("patient")
+# Hypothesis asks no machine about time, and tries the same examples in every run.
+settings.register_profile(
+    "same", deadline=None, derandomize=fuzz.SEED is None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("same")
 
 # The command stores what waits and was granted in the user's data folder: here, in one of each test process.
 _data_folder = tempfile.TemporaryDirectory(prefix="toolcrib-data-")
 os.environ["XDG_DATA_HOME"] = _data_folder.name
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if fuzz.SEED is not None:
+        config.option.hypothesis_seed = fuzz.SEED
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

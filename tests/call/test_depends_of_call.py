@@ -24,6 +24,8 @@ from toolcrib import (
     tool,
 )
 
+from .. import fuzz
+
 WAIT_S = 60.0
 
 
@@ -275,16 +277,14 @@ async def storm(seed: int, number: int) -> None:
         assert (await bench.call("kind3")).error is None
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", fuzz.seeds(3))
 async def test_what_was_opened_for_a_call_is_closed_in_reverse_whenever_the_call_is_cancelled(seed: int) -> None:
     await storm(seed, 100)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("time", range(5))
-async def test_a_thousand_calls_cancelled_at_random_moments_close_all_that_they_opened(time: int) -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}, time {time}")
+@pytest.mark.parametrize("seed", fuzz.seeds(5))
+async def test_a_thousand_calls_cancelled_at_random_moments_close_all_that_they_opened(seed: int) -> None:
     await storm(seed, 1000)
 
 

@@ -13,6 +13,8 @@ from uuid import uuid4
 
 import pytest
 
+from .. import fuzz
+
 AtTerminal = Callable[..., AbstractContextManager[Any]]
 
 TOOLS = """
@@ -105,7 +107,7 @@ def test_ctrl_c_at_any_moment_ends_the_command_and_all_it_has_started(
 ) -> None:
     (tmp_path / "tools.py").write_text(TOOLS)
     name, _, value = mark.partition("=")
-    moments = random.Random(f"moments of {tool}")
+    moments = random.Random(f"moments of {tool} {fuzz.seed(0)}")
     # The first while the source is imported, the others at any time from then on.
     for delay_s in [moments.uniform(0, 0.25), *(moments.uniform(0, 2) for _ in range(5))]:
         with alone_at_terminal(tmp_path, {**environment, name: value}, "call", "-s", "tools.py", tool) as session:

@@ -22,6 +22,8 @@ from toolcrib.record import DatabaseCalls, call_writer, calls
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 
+from .. import fuzz
+
 WORKER = Path(__file__).with_name("call_worker.py")
 HOUR = timedelta(hours=1)
 SECRETS = ["s3cret-key", "s3cret-name"]
@@ -523,12 +525,12 @@ def start(path: Path) -> Iterator[Callable[[str], "subprocess.Popen[str]"]]:
 async def test_kill_9_leaves_no_effect_without_its_start(
     times: int, path: Path, start: Callable[[str], "subprocess.Popen[str]"]
 ) -> None:
-    effects = path.with_name("effects")
+    effects, moments = path.with_name("effects"), random.Random(fuzz.seed(6))
     for _ in range(times):
         process = start("work")
         assert process.stdout is not None
         assert process.stdout.readline() == "begun\n"
-        await asyncio.sleep(random.uniform(0.05, 0.5))
+        await asyncio.sleep(moments.uniform(0.05, 0.5))
         process.kill()
         process.wait()
     store = Store(path)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from toolcrib import SetupError
 from toolcrib.record import Redactor, redact
 
+from .. import fuzz
 from .encodings import ENCODINGS, ESCAPES, check_at_random, some_secrets, some_text
 
 secrets = st.text(st.characters(exclude_categories=["Cs"]), min_size=6, max_size=40).filter(
@@ -293,5 +294,5 @@ def test_without_secrets_nothing_is_held_back(text: str) -> None:
 
 @pytest.mark.full
 def test_random_secrets_are_found_in_each_encoding_and_cuts_change_nothing() -> None:
-    for seed in range(60):
+    for seed in fuzz.seeds(60):
         check_at_random(random.Random(seed), seed)

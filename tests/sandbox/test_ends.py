@@ -17,6 +17,7 @@ import pytest
 from toolcrib import Call, Result, Workbench
 from toolcrib.sandbox import Processes, WorkerGone, Workers
 
+from .. import fuzz
 from .family import family
 
 Lives = Callable[..., Awaitable[bool]]
@@ -161,17 +162,17 @@ async def test_a_stopped_guard_does_not_keep_its_workers_alive(tools: str, lives
 
 async def chaos(bench: Workbench, calls: int, *, every_s: float) -> Counter[str]:
     """Make *calls* calls while workers and guards are killed; how they ended."""
-    done = asyncio.Event()
+    done, moments = asyncio.Event(), random.Random(fuzz.seed(5))
     kills = 0
 
     async def kill() -> None:
         nonlocal kills
         while not done.is_set():
-            await asyncio.sleep(random.uniform(0, every_s))
+            await asyncio.sleep(moments.uniform(0, every_s))
             if victims := family():
                 kills += 1
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(random.choice(victims), signal.SIGKILL)
+                    os.kill(moments.choice(victims), signal.SIGKILL)
 
     killer = asyncio.create_task(kill())
     results = await bench.call_many([("add", {"a": n, "b": n}) for n in range(calls)], limit=50)

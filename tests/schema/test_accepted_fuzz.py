@@ -1,9 +1,7 @@
 """Random types and calls: no two calls that give a function different values share a document, and two spellings do."""
 
 import json
-import os
 import random
-import time
 from collections.abc import Callable
 from dataclasses import InitVar, field, fields, is_dataclass, make_dataclass
 from datetime import date, datetime, timedelta
@@ -40,7 +38,7 @@ from typing_extensions import TypedDict
 from toolcrib import Tool, ToolError
 from toolcrib.schema import AcceptedDocument, document_of
 
-SECONDS = float(os.environ.get("TOOLCRIB_FUZZ_S", "40"))
+from .. import fuzz
 
 Write = Callable[[], str]
 Make = Callable[[random.Random], Callable[[random.Random], str]]
@@ -424,12 +422,10 @@ def attack(seed: int) -> tuple[int, int]:
 
 @pytest.mark.full
 def test_no_two_calls_with_other_values_share_a_document_and_two_spellings_do() -> None:
-    start, end = random.randrange(10**9), time.monotonic() + SECONDS
-    seed, calls, pairs, tools = start, 0, 0, 0
-    while time.monotonic() < end:
-        tried = attack(seed)
-        calls, pairs, tools, seed = calls + tried[0], pairs + tried[1], tools + bool(tried[0]), seed + 1
-    print(f"seeds {start} to {seed}: {tools} tools, {calls} calls, {pairs} pairs of spellings")
-    assert tools > 20
-    assert calls > 1000
-    assert pairs > 100
+    seed, number = fuzz.seed(1), fuzz.cases(1000)
+    tried = [attack(each) for each in range(seed, seed + number)]
+    calls, pairs, tools = sum(each[0] for each in tried), sum(each[1] for each in tried), sum(map(any, tried))
+    print(f"{tools} tools, {calls} calls, {pairs} pairs of spellings")
+    assert tools > number / 2
+    assert calls > 20 * number
+    assert pairs > 20 * number

@@ -589,9 +589,9 @@ def test_schemas_by_hypothesis_jsonschema_keep_the_same_laws(
     done = subprocess.run(install, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     env = {**os.environ, "PYTHONPATH": str(older)}
-    from .. import chance  # which this file has not as the program that it is below
+    from .. import fuzz  # which this file has not as the program that it is below
 
-    command = [sys.executable, __file__, str(chance.cases(400)), str(chance.seed(4))]
+    command = [sys.executable, __file__, str(fuzz.cases(400)), str(fuzz.seed(4))]
     ran = subprocess.run(command, env=env, capture_output=True, text=True, cwd=tmp_path)
     assert ran.returncode == 0, ran.stdout[-4000:] + ran.stderr[-4000:]
     with capsys.disabled():

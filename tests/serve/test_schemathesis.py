@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from .. import fuzz
+
 SERVER = """
 import asyncio
 from toolcrib import Context, Crib, ToolError, tool
@@ -62,13 +64,14 @@ def map_path_parameters(context, path_parameters):
 def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
     (tmp_path / "hooks.py").write_text(HOOKS)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    chosen = ["--max-examples", str(fuzz.cases(60)), "--seed", str(fuzz.seed(1))]
     with subprocess.Popen([sys.executable, "-c", SERVER], stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
         try:
             url = server.stdout.readline().strip()
             command = Path(sys.executable).with_name("schemathesis")
             ran = subprocess.run(
-                [command, "run", f"{url}/api/openapi.json", "--max-examples", "60", "--no-color", "--seed", "1"],
+                [command, "run", f"{url}/api/openapi.json", "--no-color", *chosen],
                 capture_output=True,
                 text=True,
                 cwd=tmp_path,

@@ -41,6 +41,8 @@ from toolcrib import (
 from toolcrib.core import Credential
 from toolcrib.workbench import Ask, Limit
 
+from .. import fuzz
+
 events: list[str] = []
 
 
@@ -192,7 +194,7 @@ async def test_many_calls_are_refused_as_one_is() -> None:
         await bench.call_many([Call("add", {"a": 1, "b": 1})])
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", fuzz.seeds(25))
 async def test_whatever_fails_is_cancelled_or_stopped_at_any_moment_nothing_is_left_running(seed: int) -> None:
     chance = random.Random(seed)
     running: Counts[Any] = Counts()

@@ -16,6 +16,8 @@ from toolcrib import Call, Caller, CallLog, Context, Result, SetupError, Tool, W
 from toolcrib.core import CancellationToken
 from toolcrib.workbench import Limit, Limiter, limits_from_data, renamed, retries_from_data
 
+from .. import fuzz
+
 
 class Clock:
     def __init__(self) -> None:
@@ -229,7 +231,7 @@ async def test_a_call_that_was_given_up_while_it_waited_is_cancelled_and_not_beg
     assert door.begun == 1
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", fuzz.seeds(20))
 async def test_leaving_at_any_moment_leaves_no_slot_taken(seed: int) -> None:
     chance = random.Random(seed)
     inside = most = 0

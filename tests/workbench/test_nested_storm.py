@@ -13,6 +13,8 @@ import pytest
 from toolcrib import Call, CancellationToken, Context, Depends, Tool, ToolError, Workbench
 from toolcrib.workbench import Limit
 
+from .. import fuzz
+
 WAIT_S = 60.0
 
 
@@ -165,8 +167,6 @@ async def test_calls_that_nest_in_any_order_all_end() -> None:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("time", range(5))
-async def test_a_storm_of_nested_calls_ends_with_results_and_leaves_nothing_open(time: int) -> None:
-    seed = random.randrange(10**9)
-    print(f"seed {seed}, time {time}")
+@pytest.mark.parametrize("seed", fuzz.seeds(5))
+async def test_a_storm_of_nested_calls_ends_with_results_and_leaves_nothing_open(seed: int) -> None:
     await storm(seed, 500)

@@ -11,6 +11,8 @@ import pytest
 from toolcrib import LoadError, SetupError
 from toolcrib.tools import is_openapi, openapi_source
 
+from ... import fuzz
+
 ODD: list[Any] = [
     None,
     True,
@@ -111,7 +113,7 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [pair for key, each in inner for pair in ((value, key), *places(each))]
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", fuzz.seeds(4))
 def test_a_damaged_document_is_loaded_as_far_as_it_goes(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     file = tmp_path / "api.json"

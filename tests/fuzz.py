@@ -1,4 +1,4 @@
-"""Chance in tests: a seed and a number of cases that are the same in every run.
+"""What tests that draw by chance share: a seed and a number of cases that are the same in every run.
 
 So no run fails for what another did not draw. To look for more, by hand and for longer:
 `TEST_SEED=7 TEST_TIMES=10 pytest -m full tests/schema/test_lower_attack.py`.
@@ -15,6 +15,12 @@ def seed(own: int) -> int:
     found = int(SEED or own)
     print(f"TEST_SEED={found}")
     return found
+
+
+def seeds(number: int) -> range:
+    """As many seeds as a test that is run for each of them needs."""
+    first = int(SEED or 0)
+    return range(first, first + cases(number))
 
 
 def cases(own: int) -> int:
