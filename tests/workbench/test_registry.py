@@ -76,8 +76,7 @@ def test_a_tool_that_is_exchanged_in_another_thread_is_never_missing() -> None:
     thread = threading.Thread(target=exchange)
     thread.start()
     try:
-        end_s = time.monotonic() + 0.5
-        while time.monotonic() < end_s:
+        for _ in range(20_000):
             assert registry.find("add") is not None
             assert registry.specs()[0].name == "add"
     finally:

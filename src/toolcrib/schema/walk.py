@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from .describe import either as either_of
@@ -235,7 +236,7 @@ class Walk:
             for union in merged.unions:
                 self.lose(union.part, union.keyword, grave=True)
                 if union.keyword not in union.part.schema:  # made of demands that stand elsewhere
-                    for part in {part for branch in union.branches for part in all_parts(branch)}:
+                    for part in chain.from_iterable(map(all_parts, union.branches)):
                         self.lose(part, "nesting", grave=True)
             merged.unions = []
             return self.emit(merged, depth)
