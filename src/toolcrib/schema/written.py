@@ -52,10 +52,11 @@ def written(value: Any, *, mask: str | None = None, strict: bool = True) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return _dataclass(value, write, strict)
         if isinstance(value, Mapping):
-            members = {name_in_json(key): write(inner) for key, inner in value.items()}
-            if len(members) < len(value):
+            named = [(name_in_json(key) if strict else _some_name(key), write(inner)) for key, inner in value.items()]
+            members = dict(named)
+            if strict and len(members) < len(value):
                 raise NotWritten("two keys of a mapping are one name in JSON")
-            return members
+            return members if len(members) == len(value) else list(map(list, named))
         if isinstance(value, list | tuple):
             return [write(inner) for inner in value]
         if isinstance(value, Set):
@@ -81,12 +82,12 @@ def _model(model: BaseModel, write: Any, strict: bool) -> dict[str, Any]:
     found = {}
     for name, info in kind.model_fields.items():
         if name in model.__dict__:
-            found[_sent_as(kind, name, info)] = _encoded(model.__dict__[name], info, write)
+            found[_sent_as(kind, name, info, strict)] = _encoded(model.__dict__[name], info, write)
     return found | {name: write(inner) for name, inner in (model.__pydantic_extra__ or {}).items()}
 
 
-def _sent_as(kind: type, name: str, info: FieldInfo) -> str:
-    """The name by which *kind* reads a field."""
+def _sent_as(kind: type, name: str, info: FieldInfo, strict: bool) -> str:
+    """The name by which *kind* reads a field; its own name, where it reads it from inside another one."""
     alias = info.validation_alias
     config: Mapping[str, Any] = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
     if alias is None or config.get("validate_by_alias") is False:
@@ -95,7 +96,7 @@ def _sent_as(kind: type, name: str, info: FieldInfo) -> str:
         alias = next((choice for choice in alias.choices if isinstance(choice, str)), None)
     if isinstance(alias, str):
         return alias
-    if config.get("validate_by_name") or config.get("populate_by_name"):
+    if config.get("validate_by_name") or config.get("populate_by_name") or not strict:
         return name
     raise NotWritten(f"the field '{name}' of {kind.__name__} is read from inside another one")
 
@@ -129,7 +130,7 @@ def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:
     for field in dataclasses.fields(value):
         if hasattr(value, field.name) and (field.init or not strict):
             info = infos.get(field.name)
-            name = field.name if info is None else _sent_as(kind, field.name, info)
+            name = field.name if info is None else _sent_as(kind, field.name, info, strict)
             inner = getattr(value, field.name)
             found[name] = write(inner) if info is None else _encoded(inner, info, write)
     return found
@@ -137,6 +138,14 @@ def _dataclass(value: Any, write: Any, strict: bool) -> dict[str, Any]:
 
 def _is_init_only(field: Any) -> bool:
     return getattr(field, "_field_type", None) is getattr(dataclasses, "_FIELD_INITVAR", ())
+
+
+def _some_name(key: Any) -> str:
+    """The name of a key of a mapping for a look at it: also where JSON has none."""
+    try:
+        return name_in_json(key)
+    except ValueError:
+        return f"<{type(key).__name__}>"
 
 
 def name_in_json(key: Any) -> str:
