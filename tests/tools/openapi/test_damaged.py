@@ -125,7 +125,7 @@ def test_a_damaged_document_is_loaded_as_far_as_it_goes(tmp_path: Path, seed: in
             if isinstance(holder, dict) and chance.random() < 0.2:
                 holder[chance.choice(["$ref", "x", "properties", "allOf", "items", "type", ""])] = holder.pop(key)
             else:
-                holder[key] = chance.choice(ODD)
+                holder[key] = copy.deepcopy(chance.choice(ODD))
         file.write_text(json.dumps(document))
         is_openapi(file.read_bytes())
         try:
