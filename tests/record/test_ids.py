@@ -2,6 +2,8 @@
 
 import os
 import random
+import signal
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -35,6 +37,30 @@ def test_threads_that_read_the_id_of_one_record_at_once_read_the_same(monkeypatc
     one = made()
     with ThreadPoolExecutor(8) as threads:
         assert len({*threads.map(lambda _: one.id, range(8))}) == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="it needs fork")
+def test_a_process_that_is_forked_while_a_thread_makes_an_id_makes_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, may_end = threading.Event(), threading.Event()
+
+    def waits() -> str:
+        begun.set()
+        may_end.wait()
+        return "run_1"
+
+    with monkeypatch.context() as patched:
+        patched.setattr(record, "_new_id", waits)
+        thread = threading.Thread(target=lambda: made().id)
+        thread.start()
+        begun.wait()
+        if (child := os.fork()) == 0:
+            signal.alarm(60)
+            record._new_id = lambda: "run_2"
+            os._exit(0 if made().id == "run_2" else 1)
+        status = os.waitpid(child, 0)[1]
+        may_end.set()
+        thread.join()
+        assert status == 0
 
 
 def test_a_program_that_seeds_chance_gets_other_ids_all_the_same() -> None:

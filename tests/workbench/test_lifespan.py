@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import re
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -111,6 +112,28 @@ async def test_a_start_that_cancels_itself_has_failed_like_any_other() -> None:
     with pytest.raises(SetupError, match="its start was cancelled from inside"):
         await Workbench([remote]).start()
     assert not others()
+
+
+async def test_a_source_that_exits_ends_no_loop(caplog: pytest.LogCaptureFixture) -> None:
+    class Exits(Remote):
+        async def start(self) -> None:
+            await super().start()
+            if self.starts == 1:
+                sys.exit(3)
+
+        async def stop(self) -> None:
+            sys.exit(3)
+
+    remote = Exits()
+    async with Workbench([add, remote]) as bench:
+        assert (await bench.call(add, a=1, b=2)).value == 3
+        assert [problem.reason for problem in bench.problems] == ["RuntimeError: its start called sys.exit"]
+        await until(lambda: not bench.problems)
+        assert (await bench.call("ping")).value == "start 2"
+    assert "failed to stop: SystemExit: 3" in caplog.text
+    remote.starts, remote.required = 0, True
+    with pytest.raises(SetupError, match="its start called sys.exit"):
+        await Workbench([remote]).start()
 
 
 @pytest.mark.usefixtures("impatient")

@@ -30,7 +30,7 @@ def to_tool_error(error: BaseException, tool: str, *, show: bool, redaction: Red
     the caller who gives up: KeyboardInterrupt, the GeneratorExit of a call that is closed, and the cancellation of the
     task that waits.
     """
-    if isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and _is_thrown(error.__traceback__)):
+    if isinstance(error, KeyboardInterrupt) or (isinstance(error, GeneratorExit) and is_thrown(error.__traceback__)):
         raise error
     if isinstance(error, asyncio.CancelledError) and (task := asyncio.current_task()) and task.cancelling():
         raise error
@@ -75,7 +75,7 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
             yield error
 
 
-def _is_thrown(trace: TracebackType | None) -> bool:
+def is_thrown(trace: TracebackType | None) -> bool:
     """Whether an exception of this *trace* was thrown into a coroutine that waits, and not raised by a statement."""
     if trace is None:
         return True

@@ -13,10 +13,18 @@ from .moments import keep_as_moments
 
 # A store keeps one row for each id: so they are random whatever a program has seeded, and in processes that it forks.
 _random = Random()  # noqa: S311 - unique, and nothing to guess
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_random.seed)
-
 _making = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _making
+    _making = threading.Lock()  # a thread that is not in this process may have held the other one
+    _random.seed()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
 _new_id = map("run_%x".__mod__, iter(partial(_random.getrandbits, 64), None)).__next__
 
 

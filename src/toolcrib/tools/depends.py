@@ -28,6 +28,7 @@ from ..core import (
     Work,
     create_lasting_task,
     in_thread,
+    is_thrown,
     log_failure,
     release_permits,
     share_permits,
@@ -260,9 +261,9 @@ class Value:
     async def _live(self, arguments: Awaitable[dict[str, Any]]) -> None:
         try:
             opened, value = await self._open(await arguments)
-        except GeneratorExit:
-            raise
         except BaseException as error:
+            if isinstance(error, GeneratorExit) and is_thrown(error.__traceback__):
+                raise  # this task is closed, and nobody waits
             # A provider may ask too, and then it is the call that waits.
             is_reported = isinstance(error, Exception | Suspended)
             self._opened.set_exception(error if is_reported else self._stopped(error))

@@ -325,6 +325,8 @@ class SourceLife:
                 raise
             if isinstance(error, asyncio.CancelledError) and not self._task.cancelling():
                 error = RuntimeError("its start was cancelled from inside")  # by a cancel scope of its own
+            if isinstance(error, SystemExit):
+                error = RuntimeError("its start called sys.exit")  # which ends no event loop
             if isinstance(error, Exception):
                 self._started.set_exception(error)
                 self._started.exception()  # retrieved, also when nobody waits any more
@@ -362,7 +364,7 @@ class SourceLife:
         self._is_stopped = True
         try:
             await _value(self.source.stop)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             _log.error("The source %s failed to stop: %s", self.name, self._describe(error))
 
 
