@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -128,6 +128,46 @@ async def test_a_call_ends_with_a_result_that_is_json(error: BaseException, how:
         for text in filter(None, by_chance):
             written = written.replace(text, "")
         assert "1234" not in written
+
+
+async def test_an_exception_that_lets_nobody_look_at_it_is_a_result_too() -> None:
+    class Closed(Exception):
+        def __getattribute__(self, name: str) -> Any:
+            raise ValueError("not even this")
+
+    class Nameless(type):
+        @property
+        def __name__(cls) -> str:  # type: ignore[override]
+            raise ValueError("no name")
+
+    class WithoutName(Exception, metaclass=Nameless):
+        pass
+
+    class Group(ExceptionGroup[Exception]):
+        @property
+        def exceptions(self) -> Any:
+            raise ValueError("no exceptions")
+
+    makes: list[Callable[[], BaseException]] = [
+        lambda: Closed("x"),
+        lambda: WithoutName("x"),
+        lambda: Group("group", [ValueError("x"), Closed("x"), WithoutName("x")]),
+    ]
+
+    @tool
+    async def inline(number: int) -> None:
+        raise makes[number]()
+
+    @tool
+    def threaded(number: int, context: Context) -> None:
+        raise makes[number]()
+
+    async with Workbench([inline, threaded]) as bench:
+        for number in range(len(makes)):
+            for name in ("inline", "threaded"):
+                result = await bench.call(name, {"number": number})
+                assert result.error is not None
+                assert result.error.code == "failed"
 
 
 async def test_a_tool_error_that_was_not_initialized_is_read_by_the_model() -> None:

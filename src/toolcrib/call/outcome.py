@@ -15,6 +15,7 @@ from ..core import (
     ToolError,
     log_failure,
     moment,
+    readable,
     redacted,
     to_tool_error,
 )
@@ -37,6 +38,7 @@ async def failed(
 
     *sent* is the call to be recorded then, *seen* what it ran with.
     """
+    raised = readable(raised)
     pending = pending_of(raised)
     if pending is not None:
         pending = _redacted_pending(pending, runtime.redaction)

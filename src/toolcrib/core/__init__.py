@@ -42,7 +42,7 @@ from .errors import (
     raise_missing_extra,
 )
 from .events import Emitted, Event, Progress
-from .failure import is_thrown, leaves, log_failure, to_tool_error
+from .failure import is_thrown, leaves, log_failure, readable, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
 from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
@@ -240,6 +240,7 @@ __all__ = [
     "log_failure",
     "moment",
     "postpone",
+    "readable",
     "new_handle",
     "redacted",
     "redacted_content",

@@ -63,16 +63,29 @@ def leaves(error: BaseException) -> Iterator[BaseException]:
     seen: set[int] = set()
     left = [error]
     while left:
-        error = left.pop()
+        error = readable(left.pop())
         if id(error) in seen:
             continue
         seen.add(id(error))
         if isinstance(error, Escaped):
             left.append(error.error)
         elif isinstance(error, BaseExceptionGroup):
-            left += reversed(error.exceptions)
+            left += reversed(_exceptions_of(error))
         else:
             yield error
+
+
+_exceptions_of: Callable[[Any], tuple[BaseException, ...]] = vars(BaseExceptionGroup)["exceptions"].__get__
+"""Those in a group, also of a class that has another attribute of this name."""
+
+
+def readable(error: BaseException) -> BaseException:
+    """*error*, or one that stands for it where its class lets nobody look at it."""
+    try:
+        error.__class__, error.__traceback__, type(error).__name__  # noqa: B018 - any of them may raise
+    except Exception:
+        return RuntimeError("an exception whose class raises when it is looked at")
+    return error
 
 
 def is_thrown(trace: TracebackType | None) -> bool:
