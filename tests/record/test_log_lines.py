@@ -3,10 +3,11 @@
 import asyncio
 import gc
 import logging
+from typing import Any
 
 import pytest
 
-from toolcrib import Workbench
+from toolcrib import Context, Workbench, tool
 from toolcrib.record import Redactor
 from toolcrib.record.log_lines import redact_log
 
@@ -37,6 +38,39 @@ def test_what_has_no_secret_is_logged_as_it_is(caplog: pytest.LogCaptureFixture)
     (record,) = caplog.records
     assert (record.msg, record.args) == ("failed with %s", ("something",))
     assert record.exc_info == (OSError, error, None)
+
+
+async def test_what_a_tool_logs_and_what_is_logged_beside_the_message_is_redacted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    secret = "hunter2-secret"
+
+    class Account:
+        def __repr__(self) -> str:
+            return f"Account({secret})"
+
+    @tool
+    async def look(context: Context) -> None:
+        for _ in range(2):
+            context.log.warning("as %s", secret, exc_info=OSError(secret))
+        circular: list[Any] = [secret]
+        circular.append(circular)
+        extra = {"token": secret, "all": {secret: (1, {secret})}, "of": Account(), "number": 7, "circular": circular}
+        context.log.warning({"token": secret}, extra=extra)
+        asyncio.current_task().set_name(secret)  # type: ignore[union-attr]
+        context.log.warning("a task", stack_info=True)
+
+    caplog.set_level(logging.WARNING, "toolcrib.tool")
+    async with Workbench([look], secrets=[secret]) as bench:
+        assert (await bench.call("look")).error is None
+    first, again, structured, named = (each for each in caplog.records if each.name == "toolcrib.tool.look")
+    assert first.getMessage() == again.getMessage() == "as [secret]"
+    assert vars(structured)["message"] == "{'token': '[secret]'}"
+    assert vars(structured)["token"] == "[secret]"
+    assert vars(structured)["all"] == {"[secret]": (1, {"[secret]"})}
+    assert (vars(structured)["of"], vars(structured)["number"]) == ("Account([secret])", 7)
+    assert named.stack_info is not None
+    assert not any(secret in f"{vars(record)}" for record in caplog.records)
 
 
 async def test_what_asyncio_reports_of_a_forgotten_task_is_redacted(caplog: pytest.LogCaptureFixture) -> None:

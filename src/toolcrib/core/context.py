@@ -60,6 +60,9 @@ class Host(Protocol):
         ...
 
 
+_above = logging.getLogger("toolcrib.tool")
+
+
 @dataclass(slots=True)
 class Context:
     """What a running tool may see and do. Injected where a parameter is annotated with it; not in the schema.
@@ -88,7 +91,9 @@ class Context:
 
     @property
     def log(self) -> logging.Logger:
-        return logging.getLogger(f"toolcrib.tool.{self.call.tool}")
+        log = logging.getLogger(f"toolcrib.tool.{self.call.tool}")
+        log.addFilter(_above.filter)  # once: secrets are redacted there, and a filter concerns no logs below
+        return log
 
     @property
     def deadline_at(self) -> datetime | None:
