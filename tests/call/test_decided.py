@@ -233,6 +233,34 @@ async def test_decimals_are_exact_in_the_check_the_digest_and_what_is_shown() ->
     assert f'"price": {long}' in pending.arguments.replace(f'"{long}"', long)
 
 
+@pytest.mark.parametrize(
+    ("kind", "sent"),
+    [
+        (Decimal, '{"X": LONG}'),
+        (Decimal, '"{\\"x\\": LONG}"'),
+        (list[Decimal], '{"x": LONG}'),
+        (dict[str, Decimal], '{"x": "{\\"a\\": LONG}"}'),
+    ],
+)
+async def test_decimals_are_exact_where_something_was_repaired(kind: Any, sent: str) -> None:
+    work, got = use(kind)
+    for long in ("12345678901234567.89", "-1234567890123456789e-2", "0.12345678901234567890"):
+        result = await Workbench([work]).call("work", sent.replace("LONG", long))
+        assert len(result.repairs) == 1
+        value = got.pop()
+        found = value[0] if isinstance(value, list) else value["a"] if isinstance(value, dict) else value
+        assert found == Decimal(long)
+
+
+async def test_two_decimals_that_are_one_float_are_not_repaired() -> None:
+    work, got = use(dict[str, Decimal])
+    for second in ("12345678901234567.91", "1.2345678901234568e+16"):
+        text = json.dumps({"x": f'{{"a": 12345678901234567.89, "b": {second}}}'})
+        result = await Workbench([work]).call("work", text)
+        assert "a number has more digits than are read here" in result.text
+    assert got == []
+
+
 async def test_a_number_that_may_be_a_decimal_or_text_is_refused_where_it_would_be_rounded() -> None:
     work, got = use(Decimal | str)
     result = await Workbench([work]).call("work", '{"x": 12345678901234567.89}')

@@ -6,6 +6,7 @@ that the function gets, also what the types themselves hide: excluded fields, in
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
@@ -19,6 +20,7 @@ from .exact_json import canonical_json, parse_exact, write_json
 from .parse import JSONError, parse_json
 from .plan import Plan
 from .reading import ABSENT, MASK, Purpose, Reading
+from .repair import Repaired
 from .written import written
 
 Validate = Callable[..., dict[str, Any]]
@@ -124,8 +126,35 @@ def exact_decimals(tool: str, plan: Plan, text: str) -> str:
         parse_json(text)
     except JSONError:
         return text
+    return _exact_text(tool, plan, parse_exact(text))
+
+
+def exact_repaired(tool: str, plan: Plan, text: str, repaired: Repaired) -> Repaired:
+    """Return what was *repaired* in *text* with those numbers as text that a Decimal would get rounded.
+
+    Raises ToolError where two numbers in *text* are the same float, and as `exact_decimals` does.
+    """
+    if not (plan.decimals and _LONG_NUMBER.search(text)):
+        return repaired
+
+    def restored(value: Any, path: tuple[str | int, ...]) -> Any:
+        if isinstance(value, dict):
+            return {name: restored(member, (*path, name)) for name, member in value.items()}
+        if isinstance(value, list):
+            return [restored(item, (*path, index)) for index, item in enumerate(value)]
+        if type(value) is not float or not (spelled := repaired.respelled.get(written := repr(value))):
+            return value
+        numbers = {parse_exact(each) for each in ({*spelled, written} if written in text else spelled)}
+        if len(numbers) > 1:
+            raise refusal(tool, [_inexact(path)])
+        return numbers.pop()
+
+    return replace(repaired, value=parse_json(_exact_text(tool, plan, restored(repaired.value, ()))))
+
+
+def _exact_text(tool: str, plan: Plan, document: Any) -> str:
     reading = Reading(plan, "exact")
-    document = reading(parse_exact(text), ABSENT)
+    document = reading(document, ABSENT)
     if reading.inexact:
         raise refusal(tool, [_inexact(path) for path in reading.inexact])
     return write_json(document)

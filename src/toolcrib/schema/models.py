@@ -5,6 +5,7 @@ it refuses is repaired and explained as any other arguments are. Only names are 
 does not have is refused, not passed over.
 """
 
+import functools
 import inspect
 import types
 from collections.abc import Callable, Collection, Mapping
@@ -15,7 +16,7 @@ from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, Root
 from pydantic.fields import FieldInfo
 
 from ..core import Check, Checked
-from .accepted import AcceptedDocument, exact_decimals, require_one_name_each
+from .accepted import AcceptedDocument, exact_decimals, exact_repaired, require_one_name_each
 from .docstring import read_docstring
 from .from_python import Arguments, stripped
 from .parse import JSONError, parse_json
@@ -125,7 +126,7 @@ def model_check(
     def accept(value: Any) -> dict[str, Any]:
         return arguments(read_model.of_text(pydantic_core.to_json(value).decode(), value))
 
-    recover = Recovery(tool, schema, accept)
+    recover = Recovery(tool, schema, accept, exact=functools.partial(exact_repaired, tool, plan))
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         try:

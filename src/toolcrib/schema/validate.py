@@ -14,7 +14,7 @@ import pydantic_core
 from pydantic import ValidationError
 
 from ..core import Check, Checked, Repair, ToolError, postpone
-from .accepted import AcceptedDocument, exact_decimals, one_name_each
+from .accepted import AcceptedDocument, exact_decimals, exact_repaired, one_name_each
 from .document import Budget, Document, kind
 from .duplicate_keys import unique_keys_test
 from .errors import Path, Problem, error_details, locate, problems, refusal
@@ -24,7 +24,7 @@ from .json_schema_validator import Validator, validator
 from .parse import LONG_CHARS, JSONError, JSONTooLong, parse_json, refuse_misread, require_size
 from .plan import Plan
 from .reading import ABSENT
-from .repair import repair, with_integers
+from .repair import Repaired, repair, with_integers
 from .written import NotWritten, is_plain, written
 
 RawArguments = str | bytes | Mapping[str, Any] | None
@@ -68,7 +68,12 @@ def arguments_check(tool: str, arguments: Arguments) -> Check:
     # What is always read, or refused by every float, need not be searched for what is not a number. In a name that
     # pydantic ignores it would be missed; but then not every colon has its key, and the text is read.
     searched = not (always_read or arguments.finite)
-    recover = Recovery(tool, arguments.schema, lambda value: validate(pydantic_core.to_json(value), strict=True))
+    recover = Recovery(
+        tool,
+        arguments.schema,
+        lambda value: validate(pydantic_core.to_json(value), strict=True),
+        exact=functools.partial(exact_repaired, tool, plan),
+    )
 
     def check(raw: RawArguments, repairs: bool, /) -> Checked:
         text = raw if type(raw) is str else to_json_text(tool, raw)
@@ -191,7 +196,8 @@ class Recovery:
     """Repairs refused arguments, and where that is not enough, explains them.
 
     *accept* turns JSON values into arguments. It raises ValidationError, or returns None where only the *schema* can
-    give the reasons. *formats*: it judges the formats of the schema too.
+    give the reasons. *exact* restores numbers in what was repaired of a text. *formats*: it judges the formats of the
+    schema too.
     """
 
     def __init__(
@@ -200,9 +206,11 @@ class Recovery:
         schema: Mapping[str, Any],
         accept: Callable[[Any], dict[str, Any] | None],
         *,
+        exact: Callable[[str, Repaired], Repaired] = lambda _, repaired: repaired,
         formats: bool = False,
     ) -> None:
         self._tool = tool
+        self._exact = exact
         self._schema = schema
         self._accept = accept
         self._formats = formats
@@ -242,6 +250,7 @@ class Recovery:
         gave_up = repaired.gave_up or (error is not None and details is None)
         arguments = None
         if empty or repaired.repairs or error is None:
+            repaired = self._exact(text, repaired)
             arguments, error = self._accepted(repaired.value)
             details = None if error is None else error_details(error, inputs=True)
         if details is not None and (places := _integers_expected(details, repaired.value)):
