@@ -274,6 +274,20 @@ async def test_an_answer_that_is_cut_or_refused_is_not_done(stop: str, status: s
     assert (outcome.status, outcome.text, outcome.why) == (status, "So far", why)
 
 
+async def test_calls_of_a_reply_that_was_refused_in_the_middle_are_not_made() -> None:
+    made: list[int] = []
+
+    @tool
+    async def add(a: int) -> None:
+        made.append(a)
+
+    calls = [("add", {"a": 1}), ("add", {"a": 2})]
+    outcome = await Agent(ScriptedModel([{"text": "So", "stop": "refused", "calls": calls}]), [add]).run("Go.")
+    assert (outcome.status, outcome.why) == ("failed", "The model refused to answer.")
+    assert [(trace.status, trace.code) for trace in outcome.trace] == [("error", "denied")] * 2
+    assert made == []
+
+
 async def test_a_model_that_gives_no_reply_raises_and_leaves_what_was_done() -> None:
     model = ScriptedModel(
         [{"calls": [("add", {"a": 1, "b": 2})]}, {"error": "limited", "message": "Slow down.", "retry_after_s": 3}, "3"]

@@ -132,7 +132,7 @@ async def test_a_source_that_exits_ends_no_loop(caplog: pytest.LogCaptureFixture
         assert (await bench.call("ping")).value == "start 2"
     assert "failed to stop: SystemExit: 3" in caplog.text
     remote.starts, remote.required = 0, True
-    with pytest.raises(SetupError, match="its start called sys.exit"):
+    with pytest.raises(SetupError, match=r"its start called sys\.exit"):
         await Workbench([remote]).start()
 
 

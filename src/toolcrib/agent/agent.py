@@ -253,7 +253,8 @@ class Agent:
             if calls := run.add_reply(reply):
                 room = run.room(calls)
                 made = await self._results(calls[:room], events, token) if room else ()
-                run.add_results([*made, *(_refused(call, "limited", run.options) for call in calls[room:])])
+                why = _NOT_ANSWERED if reply.stop == "refused" else _too_many(run.options)
+                run.add_results([*made, *(_refused(call, why) for call in calls[room:])])
                 if token is not None and token.is_cancelled():
                     continue
             over = run.over(redact)
@@ -304,7 +305,7 @@ class Agent:
         """The results of *calls*, one for each, in their order."""
         bench = self.workbench
         if self._options.choice == "none":
-            return [_refused(call, "denied", self._options) for call in calls]
+            return [_refused(call, _NO_TOOLS) for call in calls]
         if token is not None:
             calls = [Call(call.tool, call.arguments, call.id, call.timeout_s, token) for call in calls]
         if events is not None:
@@ -388,13 +389,17 @@ def _require_choice(choice: Choice, bench: Workbench) -> None:
     )
 
 
-def _refused(call: Call, code: Literal["denied", "limited"], options: RunOptions) -> Result[Any]:
-    message = "No tool may be called in this conversation. Answer without tools."
-    if code == "limited":
-        message = (
-            f"The call was not made: at most {options.max_calls_per_turn} calls run in one turn, and "
-            f"{options.max_calls} in all. Make fewer."
-        )
-    error = ToolError(message, code)
-    now = datetime.now(UTC)
+_Why = tuple[str, Literal["denied", "limited"]]
+
+_NO_TOOLS: _Why = "No tool may be called in this conversation. Answer without tools.", "denied"
+_NOT_ANSWERED: _Why = "The call was not made: it is of a reply in which the model refused to answer.", "denied"
+
+
+def _too_many(options: RunOptions) -> _Why:
+    each, every = options.max_calls_per_turn, options.max_calls
+    return f"The call was not made: at most {each} calls run in one turn, and {every} in all. Make fewer.", "limited"
+
+
+def _refused(call: Call, why: _Why) -> Result[Any]:
+    error, now = ToolError(*why), datetime.now(UTC)
     return Result(None, (Text(error.message),), error, (), now, now, call.id, call.tool)

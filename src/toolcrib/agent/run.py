@@ -70,7 +70,9 @@ class Run:
         return reply.calls
 
     def room(self, calls: Sequence[Call]) -> int:
-        """How many of *calls*, the calls of the last reply, may be made: the first ones."""
+        """How many of *calls*, the calls of the last reply, may be made: the first ones; none of a refused one."""
+        if self.reply.stop == "refused":
+            return 0
         return max(0, min(len(calls), self.options.max_calls_per_turn, self.options.max_calls - self._calls_before()))
 
     def _calls_before(self) -> int:
@@ -88,11 +90,11 @@ class Run:
         last, options = self.turns[-1], self.options
         turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
         failed = f"No call succeeded in {turns} (max_errors={options.max_errors})."
+        if self.reply.stop == "refused":
+            return self.outcome("failed", redact, "The model refused to answer.")
         match last:
             case Reply(stop="length"):
                 return self.outcome("stopped", redact, "The answer was cut off at a token limit.")
-            case Reply(stop="refused"):
-                return self.outcome("failed", redact, "The model refused to answer.")
             case Reply(stop="other", reason=reason) if reason:
                 return self.outcome("stopped", redact, f"The model stopped before it was done: {reason}.")
             case Reply() if problem := _problem(last):

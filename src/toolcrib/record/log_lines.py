@@ -1,6 +1,7 @@
 """Redacts known secrets in the lines of Toolcrib's own logs: whatever is logged there, with what it was raised by.
 
-In the logs of tools (`context.log`) too, and in what is logged beside the message (`extra=`, names of tasks). And in those of `asyncio`, which reports there what nobody waited for: the exception of a task that a tool has started.
+In the logs of tools (`context.log`) too, and in what is logged beside the message (`extra=`, names of tasks). And in
+those of `asyncio`, which reports there what nobody waited for: the exception of a task that a tool has started.
 """
 
 import logging
@@ -10,7 +11,9 @@ from typing import Any
 
 from .redact import Redactor
 
-_LOGS = tuple(map(logging.getLogger, ("toolcrib", "toolcrib.watch", "toolcrib.tool", "asyncio")))  # a filter concerns no logs below
+_LOGS = tuple(
+    map(logging.getLogger, ("toolcrib", "toolcrib.watch", "toolcrib.tool", "asyncio"))
+)  # a filter concerns no logs below
 _OWN = vars(logging.makeLogRecord({})).keys() - {"stack_info", "threadName", "processName", "taskName"}
 """What every line has, and no text of a program."""
 _DEEPEST = 20
@@ -58,7 +61,9 @@ def _redacted(value: Any, redactor: Redactor, depth: int = 0) -> Any:
     if (shown := redactor.redact(text)) == text:
         return value
     if depth < _DEEPEST and type(value) is dict:
-        return {_redacted(key, redactor, depth + 1): _redacted(each, redactor, depth + 1) for key, each in value.items()}
+        return {
+            _redacted(key, redactor, depth + 1): _redacted(each, redactor, depth + 1) for key, each in value.items()
+        }
     if depth < _DEEPEST and type(value) in (list, tuple, set, frozenset):
         return type(value)(_redacted(each, redactor, depth + 1) for each in value)
     return shown
