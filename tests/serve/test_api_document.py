@@ -56,7 +56,9 @@ def test_a_call_may_have_no_body_and_an_answer_is_one_of_three_and_nothing_more(
 
 def test_of_readiness_both_answers_are_described_and_counts_are_not_negative() -> None:
     responses = document()["paths"]["/readyz"]["get"]["responses"]
-    assert [*responses] == ["200", "503"]
+    assert [*responses] == ["200", "default", "503"]
+    assert responses["200"]["content"] == responses["503"]["content"]
     schema = responses["200"]["content"]["application/json"]["schema"]
     ready = {"status": "ready", "sources": []}
     assert [takes(schema, {**ready, "tools": count}) for count in (-1, 0)] == [False, True]
+    assert [takes(schema, each) for each in ({"status": "ready"}, {"tools": 0})] == [True, False]

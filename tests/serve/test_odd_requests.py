@@ -175,10 +175,8 @@ async def test_what_an_identify_raises_is_not_in_the_log(caplog: pytest.LogCaptu
             bare.router.lifespan_context(bare),
             httpx2.AsyncClient(transport=httpx2.ASGITransport(app=bare), base_url="http://127.0.0.1:1") as http,
         ):
-            made = Session(http, "http://127.0.0.1:1/mcp")
-            made.headers["Authorization"] = "s3cr3t-key"
-            await made.open()
-            answer = await http.post(made.url, json=request(1, "tools/list"), headers=made.headers)
-            assert "could not be identified" in answer.text
+            headers = {**ACCEPT, "Authorization": "s3cr3t-key"}
+            answer = await http.post("/mcp", json=request(0, "initialize", **HELLO), headers=headers)
+            assert (answer.status_code, "could not be identified" in answer.text) == (401, True)
     assert "LookupError" in caplog.text
     assert "s3cr3t-key" not in caplog.text

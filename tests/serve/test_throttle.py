@@ -1,5 +1,6 @@
 """Wrong keys: an address may try some, and then has to wait; whoever was let in before goes on."""
 
+import asyncio
 from collections.abc import Mapping
 
 import httpx2
@@ -7,6 +8,8 @@ import pytest
 
 from toolcrib import Caller, Crib
 from toolcrib.serve import AuthenticationError, asgi_app, throttle
+
+from .serving import served
 
 
 def identify(headers: Mapping[str, str]) -> Caller:
@@ -25,8 +28,19 @@ class Door:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1000.0
+        self.go_on = asyncio.Event()
+        self.go_on.set()
+        self.asked: list[str] = []
+        self.refusal: AuthenticationError | None = None
         monkeypatch.setattr(throttle, "monotonic", lambda: self.now_s)
-        self.app = asgi_app(Crib(), identify)
+        self.app = asgi_app(Crib(), self._identify)
+
+    async def _identify(self, headers: Mapping[str, str]) -> Caller:
+        self.asked.append(headers.get("authorization", ""))
+        await self.go_on.wait()
+        if self.refusal is not None and "right" in headers["authorization"]:
+            raise self.refusal
+        return identify(headers)
 
     async def knock(self, key: str | None, address: str = "192.0.2.1") -> httpx2.Response:
         transport = httpx2.ASGITransport(self.app, client=(address, 4711))
@@ -76,18 +90,82 @@ async def test_a_network_of_one_host_is_one_address(monkeypatch: pytest.MonkeyPa
         assert await door.status("wrong", "2001:db8:0:2::1") == 401
 
 
-def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_ipv4_address_that_a_socket_for_both_kinds_has_as_ipv6_is_one_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    door = Door(monkeypatch)
+    async with door.app.lifespan():
+        tries = [await door.status("wrong", "::ffff:192.0.2.1") for _ in range(throttle.TRIES + 1)]
+        assert tries == [*[401] * throttle.TRIES, 429]
+        found = [await door.status("wrong", each) for each in ("::ffff:192.0.2.2", "192.0.2.1", "fe80::1%eth0", "odd")]
+        assert found == [401, 429, 401, 401]
+
+
+async def test_wrong_keys_that_come_at_once_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door(monkeypatch)
+    door.go_on.clear()
+    async with door.app.lifespan():
+        tries = [asyncio.create_task(door.status(f"wrong {number}")) for number in range(100)]
+        others = [asyncio.create_task(door.status(f"right {number}", "192.0.2.2")) for number in range(100)]
+        async with asyncio.timeout(60):
+            while len(door.asked) < 2 * throttle.TRIES:
+                await asyncio.sleep(0.01)
+            door.go_on.set()
+            found = await asyncio.gather(*tries)
+            assert (found.count(401), found.count(429)) == (throttle.TRIES, 100 - throttle.TRIES)
+            assert {*await asyncio.gather(*others)} == {200}  # many clients may begin at once
+
+
+async def test_a_key_that_is_not_right_any_more_is_one_of_the_wrong_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    door = Door(monkeypatch)
+    async with door.app.lifespan():
+        assert await door.status("right 1") == 200
+        for down in (403, 503):  # says nothing of the key
+            door.refusal = AuthenticationError("Not now.", status=down)
+            assert await door.status("right 1") == down
+        door.refusal = None
+        for _ in range(throttle.TRIES):
+            await door.status("wrong")
+        assert await door.status("right 1") == 200
+        door.refusal = AuthenticationError("Revoked.")
+        assert [await door.status("right 1") for _ in range(2)] == [401, 429]
+
+
+async def test_what_a_request_says_of_its_address_does_not_count() -> None:
+    async with served(Crib(), identify) as url, httpx2.AsyncClient(timeout=60) as http:
+        found = []
+        for number in range(throttle.TRIES + 5):
+            other = f"192.0.2.{number}"
+            headers = {"Authorization": "Bearer wrong", "X-Forwarded-For": other, "Forwarded": f"for={other}"}
+            found.append((await http.get(url, headers={**headers, "X-Real-IP": other})).status_code)
+    assert found.count(401) <= throttle.TRIES + 1  # one more, should this have taken three seconds
+    assert 429 in found
+
+
+async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr(throttle, "monotonic", lambda: now_s)
     monkeypatch.setattr(throttle, "_MOST", 2)
     made = throttle.Throttle()
+
+    async def wait_s(address: str, refusal: AuthenticationError | None = None, key: str = "k") -> int:
+        try:
+            async with made.trying(address, key):
+                if refusal is not None:
+                    raise refusal
+        except throttle.TooManyTries as tries:
+            return tries.wait_s
+        except AuthenticationError:
+            pass
+        return 0
+
     for address in "aaa", "bbb", "ccc":
         for _ in range(throttle.TRIES):
-            made.note_wrong(address)
-    assert [made.wait_s(address, "k") for address in ("aaa", "bbb", "ccc")] == [0, 3, 3]
+            assert await wait_s(address, AuthenticationError("Wrong.")) == 0
+    assert [await wait_s(address) for address in ("aaa", "bbb", "ccc")] == [0, 3, 3]
     for key in "xyz":
-        made.note_right(key)
-    assert [made.wait_s("ccc", key) for key in "xyz"] == [3, 0, 0]
-    for key in "yx":
-        made.note_right(key)  # the latest are remembered, whenever they came first
-    assert [made.wait_s("ccc", key) for key in "xyz"] == [0, 0, 3]
+        await wait_s("ddd", key=key)
+    assert [made.was_right(key) for key in "xyz"] == [False, True, True]
+    assert made.was_right("y")
+    await wait_s("ddd", key="x")
+    assert [made.was_right(key) for key in "xyz"] == [True, True, False]  # the latest, whenever they came first

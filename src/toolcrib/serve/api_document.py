@@ -243,11 +243,9 @@ _PATHS: _Object = {
     "/readyz": {
         "get": {
             "operationId": "readyz",
-            "summary": "Whether requests are answered, and the state of the sources.",
-            "responses": {
-                str(status): {"description": words, "content": _json(_ref("Readiness"))}
-                for status, words in ((200, "They are."), (503, "They are not."))
-            },
+            "summary": "Whether requests are answered, and for callers the state of the sources.",
+            "responses": _answer("They are.", _ref("Readiness"))
+            | {"503": {"description": "They are not.", "content": _json(_ref("Readiness"))}},
         }
     },
     "/api/openapi.json": {
@@ -260,6 +258,7 @@ _PATHS: _Object = {
 }
 
 _SCHEMAS["Readiness"] = _object(
+    ["status"],
     status={"enum": ["ready", "not ready"]},
     tools=_COUNT,
     sources={"type": "array", "items": _object(name=_TEXT, state={"enum": ["running", "unavailable"]})},

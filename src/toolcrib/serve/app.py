@@ -25,7 +25,7 @@ from ..workbench import Crib
 from .api import api_routes
 from .authentication import Authentication
 from .authorization import authorization_routes, name_pages
-from .callers import Callers, Identify, local_caller
+from .callers import CALLER, Callers, Identify, local_caller
 from .calls import recorded_routes
 from .hosts import Hosts
 from .mcp import server_of
@@ -206,13 +206,15 @@ class Application:
 
     # Health
 
-    async def _ready(self, _: Request) -> Response:
-        """Whether requests are answered, and which sources run. Reasons are in the log: anybody may read this."""
-        running = [{"name": life.name, "state": "running"} for life in self._crib.lifespan.lives]
-        missing = [{"name": problem.place, "state": "unavailable"} for problem in self._crib.problems]
+    async def _ready(self, request: Request) -> Response:
+        """Whether requests are answered, and for callers which sources run. Reasons are in the log."""
         is_ready = self._mcp is not None and not self._is_stopping
-        state = {"status": "ready" if is_ready else "not ready", "tools": len(self._crib.registry)}
-        return JSONResponse({**state, "sources": [*running, *missing]}, 200 if is_ready else 503)
+        state: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
+        if CALLER in request.scope:
+            running = [{"name": life.name, "state": "running"} for life in self._crib.lifespan.lives]
+            missing = [{"name": problem.place, "state": "unavailable"} for problem in self._crib.problems]
+            state |= {"tools": len(self._crib.registry), "sources": [*running, *missing]}
+        return JSONResponse(state, 200 if is_ready else 503)
 
 
 async def _alive(_: Request) -> Response:

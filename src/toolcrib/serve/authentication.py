@@ -4,10 +4,11 @@ What it knows goes to the application, as a Caller in the scope. Neither a key n
 """
 
 import logging
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser
 from mcp.server.auth.provider import AccessToken
@@ -19,8 +20,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..core import Caller, SetupError, StoreError
 from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from .callers import CALLER, AuthenticationError, Identify, identified, local_caller, log_unidentified, thread_of
+from .hosts import is_loopback
 from .problems import problem
-from .throttle import Throttle
+from .throttle import Throttle, TooManyTries
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -29,9 +31,12 @@ if TYPE_CHECKING:
     from .tokens import AccessTokens
 
 METADATA = "/.well-known/oauth-protected-resource"
-PUBLIC = frozenset({"/livez", "/readyz", CALLBACK_PATH, FORM_PATH, CLIENT_PATH})
+READY = "/readyz"
+"""Open to everybody who shows no key; its application sees whether there is a Caller."""
+PUBLIC = frozenset({"/livez", CALLBACK_PATH, FORM_PATH, CLIENT_PATH})
 """Open to everybody: whether the server lives, and the pages of browsers, which an unguessable state protects."""
 
+_UNQUOTABLE = re.compile(r"[^\x20-\x7e]")
 _LONGEST = 16 * 1024
 _AGAIN_S = 30.0
 
@@ -119,7 +124,8 @@ class Authentication:
     """*app*, which gets only requests for whose headers *identify* returns a Caller, and that in their scope.
 
     Others are answered with 401 and a challenge, 403 where scopes are missing, 429 where too many wrong keys came from
-    their address, and 503 where nobody can be identified now. A stream that stays open is identified again as it goes
+    their address, and 503 where nobody can be identified now. Where *identify* is `local_caller`, everybody who comes
+    from another computer is answered with 403. A stream that stays open is identified again as it goes
     on, and ends where that fails. With tokens of issuers, it answers for RFC 9728: *base_url* is the public address of
     the server, else that which a request names, and *path* where its MCP endpoint is.
     """
@@ -130,6 +136,8 @@ class Authentication:
         self._base_url = None if base_url is None else base_url.rstrip("/")
         self._path = path
         self._issuers = identify.issuers if isinstance(identify, Authenticator) else {}
+        whole_path = f"{urlsplit(base_url or '').path.rstrip('/')}{path}"  # as RFC 9728, 3.1 inserts the document's
+        self._documents = {METADATA, f"{METADATA}{path}", f"{METADATA}{whole_path}"} if self._issuers else set[str]()
         self._throttle = Throttle()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -140,32 +148,39 @@ class Authentication:
         if scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
             return
-        headers = Headers(scope=scope)
-        if self._issuers and path in (METADATA, f"{METADATA}{self._path}"):
-            await self._metadata(headers, scope["scheme"])(scope, receive, send)
+        if path in self._documents:
+            await self._metadata(scope)(scope, receive, send)
             return
-        key, address = headers.get("authorization"), (scope.get("client") or ("",))[0]
-        if key is not None and (wait_s := self._throttle.wait_s(address, key)):
-            await _too_many(wait_s)(scope, receive, send)
+        headers = Headers(scope=scope)
+        if path == READY and "authorization" not in headers and self._identify is not local_caller:
+            await self._app(scope, receive, send)
             return
         try:
-            caller = await self._caller(headers)
+            caller = await self._admitted(scope, headers)
         except AuthenticationError as refused:
-            if key is not None and refused.status == 401:
-                self._throttle.note_wrong(address)
-            _log.info("A request was refused: %s", refused)
-            answer = problem(refused.status, _TITLES.get(refused.status, "Refused"), str(refused))
-            if challenge := self._challenge(refused, headers, scope["scheme"]):
-                answer.headers["WWW-Authenticate"] = challenge
-            if refused.status == 503:
-                answer.headers["Retry-After"] = "5"
-            answer.headers["Cache-Control"] = "no-store"
-            await answer(scope, receive, send)
-            return
-        if key is not None:
-            self._throttle.note_right(key)
-        scope = {**scope, CALLER: caller, "user": _user(caller)}
-        await self._app(scope, receive, self._rechecked(headers, caller, send))
+            await self._refusal(refused, scope)(scope, receive, send)
+        except TooManyTries as tries:
+            await _too_many(tries.wait_s)(scope, receive, send)
+        else:
+            scope = {**scope, CALLER: caller, "user": _user(caller)}
+            await self._app(scope, receive, self._rechecked(headers, caller, send))
+
+    async def _admitted(self, scope: Scope, headers: Headers) -> Caller:
+        """Who makes a request. Raises AuthenticationError, and TooManyTries."""
+        address, key = (scope.get("client") or ("",))[0], headers.get("authorization")
+        if self._identify is local_caller and address and not is_loopback(address):
+            raise AuthenticationError(_NOT_HERE, None, status=403)
+        if key is None:
+            return await self._caller(headers)
+        if not self._throttle.was_right(key):
+            async with self._throttle.trying(address, key):
+                return await self._caller(headers)
+        try:
+            return await self._caller(headers)
+        except AuthenticationError as refused:
+            if refused.status == 401:
+                self._throttle.forget(key)
+            raise
 
     async def _caller(self, headers: Headers) -> Caller:
         try:
@@ -202,26 +217,36 @@ class Authentication:
 
         return checked
 
-    def _base(self, headers: Headers, scheme: str) -> str:
-        return self._base_url or f"{scheme}://{_host(headers)}"
+    def _refusal(self, refused: AuthenticationError, scope: Scope) -> Response:
+        _log.info("A request was refused: %s", refused)
+        answer = problem(refused.status, _TITLES.get(refused.status, "Refused"), str(refused))
+        if refused.status in (401, 403):
+            answer.headers["WWW-Authenticate"] = self._challenge(refused, scope)
+        if refused.status == 503:
+            answer.headers["Retry-After"] = "5"
+        answer.headers["Cache-Control"] = "no-store"
+        return answer
 
-    def _challenge(self, refused: AuthenticationError, headers: Headers, scheme: str) -> str:
-        if refused.status not in (401, 403):
-            return ""
+    def _base(self, scope: Scope) -> str:
+        """The public address of this application, which may be mounted in another one."""
+        path = quote(scope.get("root_path", "").rstrip("/"))
+        return self._base_url or f"{scope.get('scheme', 'http')}://{_host(Headers(scope=scope))}{path}"
+
+    def _challenge(self, refused: AuthenticationError, scope: Scope) -> str:
         parts = {"realm": "toolcrib"}
         if self._issuers:
-            parts["resource_metadata"] = f"{self._base(headers, scheme)}{METADATA}{self._path}"
+            parts["resource_metadata"] = f"{self._base(scope)}{METADATA}{self._path}"
             scopes = refused.scopes or [one for each in self._issuers.values() for one in each.scopes]
             if scopes:
                 parts["scope"] = " ".join(scopes)
         if refused.error is not None:
-            parts |= {"error": refused.error, "error_description": str(refused).replace('"', "'")}
-        return "Bearer " + ", ".join(f'{name}="{value}"' for name, value in parts.items())
+            parts |= {"error": refused.error, "error_description": str(refused)}
+        return "Bearer " + ", ".join(f'{name}="{_quotable(value)}"' for name, value in parts.items())
 
-    def _metadata(self, headers: Headers, scheme: str) -> JSONResponse:
+    def _metadata(self, scope: Scope) -> JSONResponse:
         scopes = {scope: None for each in self._issuers.values() for scope in each.scopes}
         document = {
-            "resource": f"{self._base(headers, scheme)}{self._path}",
+            "resource": f"{self._base(scope)}{self._path}",
             "authorization_servers": [*self._issuers],
             **({"scopes_supported": [*scopes]} if scopes else {}),
             "bearer_methods_supported": ["header"],
@@ -229,6 +254,10 @@ class Authentication:
         return JSONResponse(document, headers={"Cache-Control": "no-store", "Access-Control-Allow-Origin": "*"})
 
 
+_NOT_HERE = (
+    "Without keys or an issuer, this server answers programs on its own computer only. In a program, `identify` says "
+    "who calls."
+)
 _TITLES = {400: "Bad request", 401: "Not authenticated", 403: "Not authorized", 503: "Not available"}
 
 
@@ -243,6 +272,11 @@ def _too_many(wait_s: int) -> Response:
 def _user(caller: Caller) -> AuthenticatedUser:
     """*caller* for the SDK, which lets nobody into a session that another principal has begun."""
     return AuthenticatedUser(AccessToken(token="", client_id=caller.principal, scopes=[], subject=caller.principal))
+
+
+def _quotable(text: str) -> str:
+    """*text* within the quotes of a header, in the characters that RFC 6750 allows there."""
+    return _UNQUOTABLE.sub("?", text.replace('"', "'").replace("\\", "/"))
 
 
 def _host(headers: Headers) -> str:

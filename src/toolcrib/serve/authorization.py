@@ -22,7 +22,7 @@ from ..core import Caller, SetupError, ToolcribError, ToolError, log_failure
 from ..workbench import Crib
 from ..workbench.credentials import CALLBACK_PATH, CLIENT_PATH, FORM_PATH
 from .authentication import Authenticator
-from .callers import Identify, local_caller, log_unidentified
+from .callers import Identify, local_caller, log_unidentified, single_headers
 from .hosts import is_loopback
 from .problems import problem
 
@@ -175,7 +175,7 @@ class _Pages:
             return None
         caller: object = None
         try:
-            identified = self._identify({name.lower(): value for name, value in request.headers.items()})
+            identified = self._identify(single_headers(request.headers.items()))
             caller = await identified if isawaitable(identified) else identified
         except Exception as error:
             log_unidentified(error, "Nobody could be identified at a browser")

@@ -61,12 +61,16 @@ def thread_of(headers: Mapping[str, str]) -> str:
 
 
 def single_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """*headers* by name, in lower case. Raises AuthenticationError where one that says who calls is there twice."""
+    """*headers* by name, in lower case. Raises AuthenticationError where one that says who calls is there twice.
+
+    Others that are there several times have their values as one, as HTTP does (RFC 9110, 5.2): whoever adds a second
+    `X-User` to that of a proxy is neither of the two.
+    """
     found: dict[str, str] = {}
     for name, value in ((name.lower(), value) for name, value in headers):
         if name in found and name in _ONCE:
             raise _invalid(f"The header '{name}' is there more than once.")
-        found[name] = value
+        found[name] = f"{found[name]}{'; ' if name == 'cookie' else ', '}{value}" if name in found else value
     return found
 
 

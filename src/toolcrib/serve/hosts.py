@@ -5,7 +5,7 @@ A web page can have its own name lead to this computer. Its requests then name i
 """
 
 from collections.abc import Sequence
-from ipaddress import ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 
 from starlette.responses import Response
 from starlette.types import Scope
@@ -47,7 +47,14 @@ class Hosts:
 
 
 def is_loopback(host: str) -> bool:
+    address = address_of(host)
+    return host == "localhost" if address is None else address.is_loopback
+
+
+def address_of(text: str) -> IPv4Address | IPv6Address | None:
+    """The address that *text* is; None where it is none. A socket for both kinds has IPv4 as a kind of IPv6."""
     try:
-        return ip_address(host).is_loopback
+        address = ip_address(text)
     except ValueError:
-        return host == "localhost"
+        return None
+    return getattr(address, "ipv4_mapped", None) or address

@@ -104,6 +104,8 @@ async def _serving(app: Application, listener: socket.socket) -> AsyncGenerator[
         lifespan="off",
         log_config=None,
         access_log=False,
+        # What a request says of where it comes from, anybody can write: wrong keys are counted by who connects.
+        proxy_headers=False,
         timeout_keep_alive=_IDLE_S,
         timeout_graceful_shutdown=_STREAMS_S,
     )

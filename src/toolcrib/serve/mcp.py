@@ -6,6 +6,7 @@ There is no wire here, as the SDK has it, and no shape of a tool or a result: th
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
+from functools import partial
 from math import inf, nextafter
 from typing import Any, Literal, TypeVar
 
@@ -21,6 +22,7 @@ from ..formats import mcp as form
 from ..workbench import Crib, Workbench
 from ..workbench.search import FINDERS
 from . import mcp_resources as offered
+from .authentication import Authentication
 from .callers import Callers, Identify, local_caller, log_unidentified
 from .changes import Changes, following
 from .mcp_pages import page
@@ -83,6 +85,7 @@ def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any
         on_subscriptions_listen=handlers.listen,
         lifespan=lambda _: following(callers),
     )
+    made.identify = callers.identify
     made.add_notification_handler("notifications/initialized", wire.NotificationParams, handlers.initialized)
     made.add_request_handler("logging/setLevel", wire.SetLevelRequestParams, set_level)
     made.middleware.append(sealing(crib, name))
@@ -227,6 +230,8 @@ class _Handlers:
 
 
 class _Server(Server[Changes]):
+    identify: Identify = staticmethod(local_caller)
+
     # Over HTTP, the options of the handshake of the older era cannot be set otherwise.
     def create_initialization_options(
         self, notification_options: NotificationOptions | None = None, *args: Any, **kwargs: Any
@@ -237,6 +242,9 @@ class _Server(Server[Changes]):
     def streamable_http_app(self, *args: Any, **kwargs: Any) -> Starlette:
         app = super().streamable_http_app(*args, **kwargs)
         app.add_middleware(ExactMessages)
+        # Before the session of a request is looked up, which is of the principal that began it.
+        path = kwargs.get("streamable_http_path", "/mcp")
+        app.add_middleware(partial(Authentication, identify=self.identify, path=path))
         return app
 
 

@@ -1,11 +1,18 @@
 """How many wrong keys an address may try. Whoever was let in before goes on, also where others share the address."""
 
+import asyncio
 import math
 from collections import OrderedDict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from hashlib import blake2b
-from ipaddress import IPv6Network, ip_address
+from ipaddress import IPv6Address, IPv6Network
 from secrets import token_bytes
 from time import monotonic
+from weakref import WeakValueDictionary
+
+from .callers import AuthenticationError
+from .hosts import address_of
 
 TRIES = 20
 """How many wrong keys may come from an address at once; after that, one every `AGAIN_S` seconds."""
@@ -13,31 +20,66 @@ AGAIN_S = 3.0
 _MOST = 10_000
 
 
+class TooManyTries(Exception):
+    """A key that is not tried, since too many wrong ones came from its address; `wait_s` says for how long."""
+
+    def __init__(self, wait_s: int) -> None:
+        super().__init__(wait_s)
+        self.wait_s = wait_s
+
+
 class Throttle:
     """The wrong keys of each address, and marks of the keys that were right; at most 10,000 of each, the latest."""
 
     def __init__(self) -> None:
         self._free_at_s: OrderedDict[str, float] = OrderedDict()  # when all tries of an address are there again
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._right: OrderedDict[bytes, None] = OrderedDict()
         self._salt = token_bytes(32)
 
-    def wait_s(self, address: str, key: str) -> int:
-        """How long *key* of *address* has to wait; 0 where it may be tried."""
-        if not self._free_at_s:
-            return 0
-        over_s = self._free_at_s.get(_group(address), 0.0) - monotonic() - (TRIES - 1) * AGAIN_S
-        return math.ceil(over_s) if over_s > 0 and self._mark(key) not in self._right else 0
+    def was_right(self, key: str) -> bool:
+        mark = self._mark(key)
+        if mark not in self._right:
+            return False
+        self._right.move_to_end(mark)
+        return True
 
-    def note_wrong(self, address: str) -> None:
-        group, clock_s = _group(address), monotonic()
+    @asynccontextmanager
+    async def trying(self, address: str, key: str) -> AsyncGenerator[None]:
+        """The block that finds out whether *key* of *address* is right. Raises TooManyTries.
+
+        Where it raises AuthenticationError with the status 401, the key was wrong. Of one address, `TRIES` at a time
+        are tried: however many come at once, the others see how those have ended.
+        """
+        group = _group(address)
+        turns = self._turns.setdefault(group, asyncio.Semaphore(TRIES))
+        async with turns:
+            if wait_s := self._wait_s(group):
+                raise TooManyTries(wait_s)
+            try:
+                yield
+            except AuthenticationError as refused:
+                if refused.status == 401:
+                    self._note_wrong(group)
+                raise
+        self._note_right(key)
+
+    def forget(self, key: str) -> None:
+        """*key* is not right any more, and is tried like any other from now on."""
+        self._right.pop(self._mark(key), None)
+
+    def _wait_s(self, group: str) -> int:
+        over_s = self._free_at_s.get(group, 0.0) - monotonic() - (TRIES - 1) * AGAIN_S
+        return math.ceil(over_s) if over_s > 0 else 0
+
+    def _note_wrong(self, group: str) -> None:
+        clock_s = monotonic()
         self._free_at_s[group] = max(self._free_at_s.pop(group, clock_s), clock_s) + AGAIN_S
         while len(self._free_at_s) > _MOST or next(iter(self._free_at_s.values())) < clock_s:
             self._free_at_s.popitem(last=False)
 
-    def note_right(self, key: str) -> None:
-        mark = self._mark(key)
-        self._right[mark] = None
-        self._right.move_to_end(mark)
+    def _note_right(self, key: str) -> None:
+        self._right[self._mark(key)] = None
         if len(self._right) > _MOST:
             self._right.popitem(last=False)
 
@@ -45,10 +87,7 @@ class Throttle:
         return blake2b(key.encode(), key=self._salt, digest_size=16).digest()
 
 
-def _group(address: str) -> str:
-    """*address*; of IPv6 its network of 64 bits, which one host usually has."""
-    try:
-        found = ip_address(address)
-    except ValueError:
-        return address
-    return address if found.version == 4 else str(IPv6Network((found, 64), strict=False))
+def _group(text: str) -> str:
+    """The address *text*; of IPv6 its network of 64 bits, which one host usually has."""
+    address = address_of(text)
+    return str(IPv6Network((address, 64), strict=False)) if isinstance(address, IPv6Address) else str(address or text)
