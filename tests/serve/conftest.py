@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from mcp import Client, StdioServerParameters
 
+from .issuer import Issuer
+
 CRIB = str(Path(__file__).with_name("crib.py"))
 Connect = Callable[[], Client]
 
@@ -44,3 +46,11 @@ def connect(request: pytest.FixtureRequest, url: str) -> Connect:
 def connect_http(request: pytest.FixtureRequest, url: str) -> Connect:
     """Opens a client over HTTP, in this era."""
     return lambda: Client(url, mode="legacy" if request.param == "2025-11-25" else request.param)
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    made = Issuer()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()

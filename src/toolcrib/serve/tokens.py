@@ -21,7 +21,7 @@ from .callers import AuthenticationError
 try:
     from joserfc import jwt
     from joserfc.errors import JoseError
-    from joserfc.jwk import Key, import_key
+    from joserfc.jwk import Key, RSAKey, import_key
     from joserfc.jwt import JWTClaimsRegistry
 except ModuleNotFoundError:
     raise SetupError(
@@ -37,14 +37,24 @@ ALGORITHMS = (
 _TYPES = frozenset({None, "at+jwt", "application/at+jwt", "jwt"})
 # Those of tokens that are no access tokens: ID tokens, logout and other events.
 _FOREIGN = ("nonce", "at_hash", "c_hash", "s_hash", "events")
+# Where issuers say what a token is for (Keycloak, Cognito and others), and what they say of access tokens.
+_PURPOSES, _ACCESS = (
+    ("typ", "token_use", "token_type"),
+    frozenset({"access", "access_token", "bearer", "at+jwt", "jwt"}),
+)
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _LEEWAY_S = 30
 _FRESH_S, _KEPT_S, _PAUSE_S = 300.0, 24 * 3600.0, 5.0  # how old keys get, with the issuer and without; between tries
 _LONGEST_SUBJECT = 255
-_LEAST_RSA_BYTES = 256
+_LEAST_RSA_BITS = 2048
 _LONGEST_VALUE, _MOST_VALUES = 1000, 1000
 _NOT_VALID = "This token is not valid here."
 
 _log = logging.getLogger("toolcrib")
+
+
+_Keys = Mapping[tuple[Any, str], Key]
+"""By id and type: several types may share an id (RFC 7517, 4.5)."""
 
 
 class AccessTokens:
@@ -76,7 +86,7 @@ class AccessTokens:
         self._groups_claim = groups_claim
         self._claims = tuple(claims)
         self._allow = tuple(allow)
-        self._keys: Mapping[str | None, Key] = {}
+        self._keys: _Keys = {}
         self._fetched_at_s = self._tried_at_s = float("-inf")
         self._lock = asyncio.Lock()
         self._refreshing: set[asyncio.Task[None]] = set()
@@ -101,7 +111,8 @@ class AccessTokens:
         subject = claims["sub"]
         if not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
             raise AuthenticationError("The subject of this token is not valid.")
-        if "cnf" in claims or any(name in claims for name in _FOREIGN):
+        purposes = {str(claims[name]).lower() for name in _PURPOSES if claims.get(name) is not None}
+        if "cnf" in claims or any(name in claims for name in _FOREIGN) or purposes - _ACCESS:
             # Bound to a key whose possession nothing here has proved, or of another purpose.
             raise AuthenticationError("This token is not a bearer access token.")
         if absent := [scope for scope in self.scopes if scope not in _scopes(claims)]:
@@ -116,10 +127,10 @@ class AccessTokens:
 
     async def _key(self, header: Mapping[str, Any]) -> Key:
         """The issuer's key for a token with *header*."""
-        key_id, found = header.get("kid"), None
-        if header.get("alg") in ALGORITHMS and (found := self._found(key_id)) is None:
-            await self._fetch(lambda: self._found(key_id) is None)
-            found = self._found(key_id)
+        found = None
+        if header.get("alg") in ALGORITHMS and (found := self._found(header)) is None:
+            await self._fetch(lambda: self._found(header) is None)
+            found = self._found(header)
         elif self._age_s() > _FRESH_S and not self._refreshing:
             task = asyncio.create_task(self._fetch(lambda: self._age_s() > _FRESH_S))
             self._refreshing.add(task)
@@ -135,10 +146,11 @@ class AccessTokens:
     def _age_s(self) -> float:
         return time.monotonic() - self._fetched_at_s
 
-    def _found(self, key_id: Any) -> Key | None:
+    def _found(self, header: Mapping[str, Any]) -> Key | None:
+        key_id = header.get("kid")
         if key_id is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
-        return self._keys.get(key_id) if isinstance(key_id, str) else None
+        return self._keys.get((key_id, _KEY_TYPES[header["alg"][:2]])) if isinstance(key_id, str) else None
 
     async def _fetch(self, is_needed: Callable[[], bool]) -> None:
         async with self._lock:  # one at a time; whoever waited for another may need none any more
@@ -187,16 +199,22 @@ def _header(token: str) -> Mapping[str, Any]:
     raise AuthenticationError(_NOT_VALID)
 
 
-def _imported(document: Any) -> Mapping[str | None, Key]:
-    """The public keys for signatures in a JWK set (RFC 7517), by id. Those that cannot be used are left out."""
-    found: dict[str | None, Key] = {}
+def _imported(document: Any) -> _Keys:
+    """The public keys for signatures in a JWK set (RFC 7517). Those that cannot be used are left out."""
+    found: dict[tuple[Any, str], Key] = {}
     for data in document["keys"]:
-        is_public = data.get("kty") in ("RSA", "EC", "OKP") and data.get("use") in (None, "sig")
-        if is_public and (data["kty"] != "RSA" or len(str(data.get("n"))) * 3 // 4 >= _LEAST_RSA_BYTES):
-            try:
-                found[data.get("kid")] = import_key(data)
-            except (JoseError, ValueError, TypeError) as error:
-                _log.warning("A key of the issuer cannot be used: %s", type(error).__name__)
+        try:
+            if data.get("kty") not in _KEY_TYPES.values() or data.get("use") not in (None, "sig"):
+                continue
+            key = import_key(data)
+            if key.is_private:
+                raise SetupError("its private part is published, by which anybody can sign")
+            if isinstance(key, RSAKey) and key.public_key.key_size < _LEAST_RSA_BITS:
+                raise SetupError(f"it has less than {_LEAST_RSA_BITS} bits")
+            found[data.get("kid"), data["kty"]] = key
+        except (SetupError, JoseError, ValueError, TypeError, AttributeError) as error:
+            reason = error if isinstance(error, SetupError) else type(error).__name__
+            _log.warning("A key of the issuer cannot be used: %s", reason)
     return found
 
 
