@@ -166,9 +166,10 @@ async def test_what_is_open_names_no_tool_source_or_principal() -> None:
             return [ask]
 
         def __str__(self) -> str:
-            return "https://tools.internal/mcp?key=s3cr3t"
+            return "https://tools.internal/mcp?key=s3cr3t-of-a-server"
 
-    async with served(Crib([Named()]), by_key) as url, httpx2.AsyncClient(base_url=url[: -len("/mcp")]) as api:
+    crib = Crib([Named()], secrets=["s3cr3t-of-a-server"])
+    async with served(crib, by_key) as url, httpx2.AsyncClient(base_url=url[: -len("/mcp")]) as api:
         for path in ("/livez", "/readyz", "/auth/callback", "/auth/secret", "/auth/client.json", DOCUMENT, "/", "/api"):
             for method in ("GET", "POST", "HEAD", "OPTIONS"):
                 text = (await api.request(method, path)).text
@@ -179,7 +180,8 @@ async def test_what_is_open_names_no_tool_source_or_principal() -> None:
         assert (await api.get("/readyz")).json() == {"status": "ready"}
         assert (await api.get("/readyz", headers={"Authorization": "Bearer x"})).status_code == 401
         ready = (await api.get("/readyz", headers={"Authorization": "Bearer a"})).json()
-        assert (ready["status"], ready["tools"], len(ready["sources"])) == ("ready", 1, 1)
+        name = "https://tools.internal/mcp?key=[secret]"
+        assert ready == {"status": "ready", "tools": 1, "sources": [{"name": name, "state": "running"}]}
 
 
 # Sessions

@@ -296,6 +296,10 @@ def test_text_that_names_a_server(tmp_path: Path) -> None:
     assert str(load("mcp:https://example.com/mcp").source) == "https://example.com/mcp"
     assert str(load("http://127.0.0.1:9/mcp").source) == "http://127.0.0.1:9/mcp"
     assert load(f"{sys.executable} -m nothing").source is not None
+    first, second = (url_source(f"https://example.com/mcp?key=hush-{n}") for n in "ab")
+    for shown in (str(first), repr(first), first.name, str(first.target)):
+        assert ("example.com/mcp" in shown, "hush" in shown) == (True, False)
+    assert first.state_key != second.state_key
     file = tmp_path / "clients.json"
     file.write_text(
         json.dumps({"mcpServers": {"a": {"command": "x", "args": ["${HOME}"]}, "b": {"url": "https://b/mcp"}}})

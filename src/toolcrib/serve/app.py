@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..core import log_failure
+from ..core import log_failure, redacted_data
 from ..workbench import Crib
 from .api import api_routes
 from .authentication import Authentication
@@ -213,7 +213,8 @@ class Application:
         if CALLER in request.scope:
             running = [{"name": life.name, "state": "running"} for life in self._crib.lifespan.lives]
             missing = [{"name": problem.place, "state": "unavailable"} for problem in self._crib.problems]
-            state |= {"tools": len(self._crib.registry), "sources": [*running, *missing]}
+            sources = redacted_data([*running, *missing], self._crib.redaction)
+            state |= {"tools": len(self._crib.registry), "sources": sources}
         return JSONResponse(state, 200 if is_ready else 503)
 
 

@@ -51,6 +51,7 @@ class MCPSource(MCPOffers, Source):
         self.target = target
         self.required = required
         self.name = name or str(target)
+        self._id = name or (target.url if isinstance(target, Address) else self.name)  # not shown
         self.problems: list[LoadProblem] = []
         self.hold: Held | None = None
         """Decides which tools may be used, where a lock says so."""
@@ -63,7 +64,7 @@ class MCPSource(MCPOffers, Source):
 
     @property
     def state_key(self) -> str:
-        return f"mcp:{self.name}"
+        return f"mcp:{self._id}"
 
     def tools(self) -> Sequence[AnyTool]:
         return self._tools
@@ -157,7 +158,7 @@ class MCPSource(MCPOffers, Source):
 
     def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None) -> AnyTool:
         sessions = self._sessions
-        tool = tool_of(definition, self.name, call or self._call, None if sessions is None else sessions.auth)
+        tool = tool_of(definition, self._id, call or self._call, None if sessions is None else sessions.auth)
         return tool if sessions is None else tool.offered_by(sessions)
 
     # Of a server that lets nobody in without a login

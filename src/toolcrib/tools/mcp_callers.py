@@ -35,7 +35,7 @@ class CallerSessions(Source):
     @property
     def connecting(self) -> str:
         """The name of the tool by which a caller connects."""
-        host = "".join(c if c.isalnum() and c.isascii() else "_" for c in self.target.url.partition("//")[2])
+        host = "".join(c if c.isalnum() and c.isascii() else "_" for c in str(self.target).partition("//")[2])
         return f"connect_{host}"[:64].rstrip("_")
 
     def tools(self) -> Sequence[AnyTool]:
@@ -177,7 +177,7 @@ def connecting_tool(sessions: CallerSessions, work: Callable[[dict[str, Any], Co
     """The tool by which a caller is let in."""
     spec = ToolSpec(
         name=sessions.connecting,
-        description=f"Connect to the MCP server at {sessions.target.url}, which needs a login, to see its tools.",
+        description=f"Connect to the MCP server at {sessions.target}, which needs a login, to see its tools.",
         input_schema={"type": "object", "properties": {}, "additionalProperties": False},
         auth=sessions.auth,
     )

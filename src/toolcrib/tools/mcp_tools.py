@@ -142,7 +142,7 @@ async def _work(
 
 
 def _remote(server: str, name: str, **_: Any) -> Any:
-    raise TypeError(f"'{name}' of {server} is called by a workbench.")
+    raise TypeError(f"'{name}' of {server.partition('?')[0]} is called by a workbench.")
 
 
 def _encode(name: str) -> Callable[[Any], str]:

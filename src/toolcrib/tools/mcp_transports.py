@@ -70,7 +70,7 @@ class Address:
         return any(name.lower() == "authorization" for name in self.headers)
 
     def __str__(self) -> str:
-        return self.url
+        return self.url.partition("?")[0]  # many servers take a key in what follows
 
 
 class LastWords:

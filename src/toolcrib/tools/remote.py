@@ -180,7 +180,7 @@ def url_source(
         if not (_TOKEN.fullmatch(key) and value.isascii() and value.isprintable()):
             raise LoadError(f"'{shown}': '{display_name(key)}' is not a header that can be sent.")
     target = transports.Address(url, dict(headers or {}), (host, *allow))
-    return source_of(target, name=name or url)  # type: ignore[no-any-return]
+    return source_of(target, name=name)  # type: ignore[no-any-return]
 
 
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
