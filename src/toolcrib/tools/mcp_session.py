@@ -26,10 +26,11 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
 from ..core import Caller, Context, LoadError, ToolError, create_lasting_task
+from .mcp_http import HTTP_FAILED, http
 from .mcp_lists import ItemT, Malformed, read_list
 from .mcp_running import MOST_QUESTIONS, RunningCall, shown
 from .mcp_tools import MOST_TOOLS
-from .mcp_transports import HTTP_FAILED, Address, Command, LastWords, http, process
+from .mcp_transports import Address, Command, LastWords, process
 
 R = TypeVar("R")
 

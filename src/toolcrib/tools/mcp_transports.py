@@ -1,14 +1,10 @@
-"""How an MCP server is reached: as a process that is started here, or over HTTP. Both are bounded.
-
-What fails on the way of one request is the answer to that request, and the session goes on.
-"""
+"""How an MCP server is reached, and one that is a process started here. Over HTTP, see `mcp_http.py`."""
 
 import asyncio
 import json
 import logging
 import os
 import re
-import secrets
 import signal
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -17,29 +13,17 @@ from time import monotonic
 from typing import Any
 
 import anyio
-import httpx2
 from mcp.client.stdio import get_default_environment
-from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
-from ..core import ToolError
-from ..net import Guard
-from ..net.client import GuardedTransport
+from .mcp_wire import bounded
 
 MOST_BYTES = 16 * 1024**2
 """How long one message, or one response, may be."""
 
-HTTP_FAILED = -(2**31 + secrets.randbits(62))
-"""The code of our own errors for requests that HTTP did not bring to the server, or that it refused.
-
-No server knows it, so none can send it.
-"""
-
 _GRACE_S = 2.0
-_FOREVER_S = 10 * 365 * 86_400.0
-_MOST_CONNECTIONS = 200
-_LONGEST_LINE = 2000
+LONGEST_LINE = 2000
 
 _log = logging.getLogger("toolcrib.mcp")
 
@@ -126,11 +110,12 @@ async def process(
         while chunk := await stderr.read(64 * 1024):
             for line in chunk.decode(errors="replace").splitlines():
                 last_words.add(line)
-                _log.debug("%s: %s", target, line[:_LONGEST_LINE])
+                _log.debug("%s: %s", target, line[:LONGEST_LINE])
 
     tasks = [asyncio.ensure_future(work()) for work in (read, write, log)]
     try:
-        yield messages, outgoing
+        with bounded((messages, outgoing)) as streams:
+            yield streams
     finally:
         outgoing.close()
         messages.close()
@@ -236,82 +221,3 @@ async def _reaped(child: asyncio.subprocess.Process) -> None:
 
 
 _LOCALE = {name: value for name in ("LANG", "LC_ALL", "TMPDIR") if (value := os.environ.get(name))}
-
-
-@asynccontextmanager
-async def http(
-    target: Address, authorization: Callable[[], Mapping[str, str]], on_refused: Callable[[int, str], None]
-) -> AsyncGenerator[tuple[Any, Any]]:
-    """The streams of a server over HTTP, each request with what *authorization* returns then.
-
-    *on_refused* is called with the status 401 or 403 and its challenge: to try the other era, the SDK passes over it.
-    """
-    guard = Guard(allow=target.allow)
-    guarded = GuardedTransport(guard, MOST_BYTES, _FOREVER_S, max_connections=_MOST_CONNECTIONS)
-    transport = _Answering(guarded, target, authorization, on_refused)
-    async with (
-        httpx2.AsyncClient(transport=transport, trust_env=False, timeout=httpx2.Timeout(None, connect=10.0)) as http,
-        streamable_http_client(target.url, http_client=http, max_sse_event_size=MOST_BYTES) as streams,
-    ):
-        yield streams
-
-
-class _Answering(httpx2.AsyncBaseTransport):
-    """Answers itself with a JSON-RPC error where a request fails: raised, it would end the session for all."""
-
-    def __init__(
-        self,
-        inner: httpx2.AsyncBaseTransport,
-        target: Address,
-        authorization: Callable[[], Mapping[str, str]],
-        on_refused: Callable[[int, str], None],
-    ) -> None:
-        self._on_refused = on_refused
-        self._inner = inner
-        self._target = target
-        self._authorization = authorization
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        request.headers.update({**self._target.headers, **self._authorization()})
-        try:
-            response = await self._inner.handle_async_request(request)
-        except (httpx2.TransportError, OSError) as error:
-            reason = error.message if isinstance(error, ToolError) else f"it cannot be reached ({type(error).__name__})"
-            return _failed(request, 503, reason)
-        if response.status_code in (401, 403) and request.method == "POST":
-            challenge = response.headers.get("www-authenticate", "")[:_LONGEST_LINE]
-            await response.aclose()
-            self._on_refused(response.status_code, challenge)
-            reason = f"it answered with status {response.status_code}"
-            return _failed(request, response.status_code, reason, challenge=challenge)
-        stream = response.stream
-        assert isinstance(stream, httpx2.AsyncByteStream)
-        response.stream = _Body(stream)
-        return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
-
-
-class _Body(httpx2.AsyncByteStream):
-    """A body whose failure the SDK takes for one of this response."""
-
-    def __init__(self, stream: httpx2.AsyncByteStream) -> None:
-        self._stream = stream
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._stream:
-                yield chunk
-        except (httpx2.TransportError, OSError) as error:
-            reason = error.message if isinstance(error, ToolError) else type(error).__name__
-            raise httpx2.StreamError(f"The response ended early: {reason}") from None
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-
-def _failed(request: httpx2.Request, status: int, reason: str, **data: str) -> httpx2.Response:
-    error = {"code": HTTP_FAILED, "message": reason, "data": {"status": status, **data}}
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": error}).encode()
-    return httpx2.Response(status, headers={"content-type": "application/json"}, content=body, request=request)

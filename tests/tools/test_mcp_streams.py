@@ -1,0 +1,124 @@
+"""MCP servers over HTTP that never end what they begin: each costs its own calls, and holds nothing for longer."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+import pytest
+
+from toolcrib import Call, Workbench
+from toolcrib.tools import mcp_http
+from toolcrib.tools.remote import url_source
+
+from .raw_upstream import EVENTS, NEW, OLD, Answer, Asked, Upstream, never, raw_upstream, text, tool
+
+ERAS = pytest.mark.parametrize("era", [OLD, NEW], ids=["2025-11-25", "2026-07-28"])
+
+
+@asynccontextmanager
+async def connected(says: Mapping[str, Answer]) -> AsyncIterator[tuple[Upstream, Workbench]]:
+    listed = {"tools/list": {"tools": [tool(key.split()[1]) for key in says if key.startswith("tools/call ")]}}
+    async with raw_upstream({**listed, **says}) as upstream:
+        source = url_source(upstream.url, name="upstream")
+        source.restart_after_s = 0.05
+        async with Workbench([source]) as bench:
+            await until(lambda: not bench.problems)
+            yield upstream, bench
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def endless(asked: Asked) -> None:
+    await asked.head(content_type=EVENTS)
+    await never(asked)
+
+
+async def again_and_again(asked: Asked) -> None:
+    """A stream that ends, and is to be asked for again at once."""
+    await asked.head(content_type=EVENTS)
+    await asked.send(b"id: 1\nretry: 0\ndata:\n\n")
+
+
+async def accept(asked: Asked) -> None:
+    await asked.head(202)
+
+
+ACCEPTED = {"notifications/initialized": accept}
+
+
+async def code_of(bench: Workbench, name: str, timeout_s: float = 60) -> str:
+    result = await bench.call(Call(name, {}, timeout_s=timeout_s))
+    return "" if result.error is None else result.error.code
+
+
+@ERAS
+async def test_calls_that_were_given_up_hold_no_connection(era: Mapping[str, Answer]) -> None:
+    async with connected({**era, "tools/call hangs": endless, "tools/call good": text("fine")}) as (upstream, bench):
+        codes = await asyncio.gather(*(code_of(bench, "hangs", 0.5) for _ in range(220)))
+        assert {*codes} == {"timeout"}
+        await until(lambda: upstream.open == 0)
+        assert await code_of(bench, "good") == ""
+
+
+@ERAS
+async def test_a_stream_that_ends_at_once_is_not_asked_for_without_a_pause(era: Mapping[str, Answer]) -> None:
+    says = {**era, "tools/call again": again_and_again, "GET": again_and_again, "tools/call good": text("fine")}
+    async with connected(says) as (upstream, bench):
+        assert await code_of(bench, "again", 1) == "timeout"
+        assert len(upstream.seen("GET")) < 30
+        await until(lambda: upstream.open == 0)
+        assert await code_of(bench, "good") == ""
+
+
+async def test_what_a_server_says_itself_is_not_asked_for_without_a_pause() -> None:
+    async def begin(asked: Asked) -> None:
+        initialized = OLD["initialize"]
+        assert isinstance(initialized, Mapping)
+        await asked.result(initialized, mcp_session_id="one")
+
+    says = {**OLD, "initialize": begin, "GET": again_and_again, "tools/call good": text("fine")}
+    async with connected(says) as (upstream, bench):
+        assert await code_of(bench, "good") == ""
+        before = len(upstream.seen("GET"))
+        await asyncio.sleep(0.5)
+        assert len(upstream.seen("GET")) - before < 30
+
+
+async def test_the_answer_to_a_request_is_fetched_again_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mcp_http, "_MOST_RESUMED", 5)
+    async with connected({**NEW, "tools/call again": again_and_again, "GET": again_and_again}) as (upstream, bench):
+        assert await code_of(bench, "again") == "lost"
+        assert len(upstream.seen("GET")) == 5
+
+
+@ERAS
+async def test_requests_of_a_server_are_not_piled_up(era: Mapping[str, Answer]) -> None:
+    most = 0
+
+    size = 3000
+
+    async def floods(asked: Asked) -> None:
+        nonlocal most
+        await asked.head(content_type=EVENTS)
+        for first in range(0, size, 1000):
+            lines = (b'data: {"jsonrpc":"2.0","id":%d,"method":"ping"}\n\n' % n for n in range(first, first + 1000))
+            await asked.send(b"".join(lines))
+            most = max(most, len(asyncio.all_tasks()))
+        await asked.event({"id": asked.message["id"], "result": {**text("fine"), "resultType": "complete"}})
+
+    # Our answers to what it asks it never accepts.
+    async with connected({**era, "tools/call floods": floods, "POST": never, **ACCEPTED}) as (_, bench):
+        assert await code_of(bench, "floods") == ""
+        assert most < 500
+
+
+async def test_what_a_server_does_not_accept_does_not_hold_up_the_calls_after_it() -> None:
+    says = {**OLD, "tools/call hangs": endless, "tools/call good": text("fine"), "POST": never, **ACCEPTED}
+    async with connected(says) as (upstream, bench):
+        assert await code_of(bench, "hangs", 0.3) == "timeout"
+        assert await code_of(bench, "good") == ""
+        await until(lambda: len(upstream.seen("notifications/cancelled")) == 1)
