@@ -7,6 +7,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from toolcrib import Workbench
+from toolcrib.tools.remote import url_source
+
 ANY: dict[str, Any] = {"type": "object"}
 HINTS = {"ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
 EVENTS = "text/event-stream"
@@ -145,3 +148,21 @@ async def raw_upstream(says: Mapping[str, Answer]) -> AsyncIterator[Upstream]:
 async def never(asked: Asked) -> None:
     """No answer, until the client has gone."""
     await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def connected(says: Mapping[str, Answer], **options: Any) -> AsyncIterator[tuple[Upstream, Workbench]]:
+    """Such a server, whose tools are those that it says something for, and a workbench of it."""
+    listed = {"tools/list": {"tools": [tool(key.split()[1]) for key in says if key.startswith("tools/call ")]}}
+    async with raw_upstream({**listed, **says}) as upstream:
+        source = url_source(upstream.url, name="upstream")
+        source.restart_after_s = 0.05
+        async with Workbench([source], **options) as bench:
+            await until(lambda: bool(bench.specs()))
+            yield upstream, bench
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not holds():
+            await asyncio.sleep(0.01)

@@ -1,35 +1,16 @@
 """MCP servers over HTTP that never end what they begin: each costs its own calls, and holds nothing for longer."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 
 import pytest
 
 from toolcrib import Call, Workbench
 from toolcrib.tools import mcp_http
-from toolcrib.tools.remote import url_source
 
-from .raw_upstream import EVENTS, NEW, OLD, Answer, Asked, Upstream, never, raw_upstream, text, tool
+from .raw_upstream import EVENTS, NEW, OLD, Answer, Asked, connected, never, text, until
 
 ERAS = pytest.mark.parametrize("era", [OLD, NEW], ids=["2025-11-25", "2026-07-28"])
-
-
-@asynccontextmanager
-async def connected(says: Mapping[str, Answer]) -> AsyncIterator[tuple[Upstream, Workbench]]:
-    listed = {"tools/list": {"tools": [tool(key.split()[1]) for key in says if key.startswith("tools/call ")]}}
-    async with raw_upstream({**listed, **says}) as upstream:
-        source = url_source(upstream.url, name="upstream")
-        source.restart_after_s = 0.05
-        async with Workbench([source]) as bench:
-            await until(lambda: not bench.problems)
-            yield upstream, bench
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not holds():
-            await asyncio.sleep(0.01)
 
 
 async def endless(asked: Asked) -> None:

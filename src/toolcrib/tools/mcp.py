@@ -7,13 +7,15 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from time import monotonic
+from typing import Any, Literal
 
 import mcp_types as wire
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 
 from ..core import (
     Context,
+    OffersChange,
     Source,
     ToolcribError,
     ToolError,
@@ -21,10 +23,10 @@ from ..core import (
 from ..schema.describe import display_name
 from .function import Tool
 from .mcp_callers import CallerSessions, connecting_tool
-from .mcp_lists import Malformed
+from .mcp_lists import TOOLS, Malformed
 from .mcp_offers import MCPOffers, offers_change
 from .mcp_session import NeedsLogin, Refused, Session
-from .mcp_tools import MOST_TOOLS, RemoteCall, tool_of
+from .mcp_tools import RemoteCall, tool_of
 from .mcp_transports import Address, Command
 from .modules import LoadProblem
 
@@ -60,6 +62,7 @@ class MCPSource(MCPOffers, Source):
         self._tools: list[AnyTool] = []
         self._listing: asyncio.Task[None] | None = None
         self._is_stale = False
+        self._taken_s = 0.0
         self._sessions: CallerSessions | None = None
 
     @property
@@ -80,7 +83,8 @@ class MCPSource(MCPOffers, Source):
         try:
             await self._list()
             if self._followed:
-                await self._follow_all()
+                with suppress(ToolError):  # what it does not have any more costs that alone
+                    await self._follow_all()
         except Refused as refused:
             await self.stop()
             self._require_login(refused)
@@ -94,6 +98,7 @@ class MCPSource(MCPOffers, Source):
         session, self._session = self._session, None
         if self._listing is not None:
             self._listing.cancel()
+        self._end_listing()
         if session is not None:
             await session.close()
 
@@ -121,15 +126,16 @@ class MCPSource(MCPOffers, Source):
 
     async def _list(self) -> None:
         session = self._connected
-        self._take(await session.tools(MOST_TOOLS) if session.capabilities.tools is not None else [])
+        self._take(await session.tools() if session.capabilities.tools is not None else [])
 
     def _take(self, listed: Sequence[wire.Tool | Malformed]) -> None:
         """Offer what is *listed*. A definition that is as it was stays the tool that it is."""
+        begun_s = monotonic()
         problems: list[LoadProblem] = []
         offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
-        if len(listed) > MOST_TOOLS:
-            problems.append(LoadProblem(self.name, f"It has more than {MOST_TOOLS} tools; the others are left out."))
-        for definition in listed[:MOST_TOOLS]:
+        if len(listed) > TOOLS.most:
+            problems.append(LoadProblem(self.name, f"It has more than {TOOLS.most} tools; the others are left out."))
+        for definition in listed[: TOOLS.most]:
             name = definition.name
             if isinstance(definition, Malformed):
                 problems.append(
@@ -155,6 +161,7 @@ class MCPSource(MCPOffers, Source):
             if problem not in self.problems:
                 _log.warning("Not loaded: %s", problem)
         self._tools, self.problems = list(tools), problems
+        self._taken_s = monotonic() - begun_s
 
     def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None) -> AnyTool:
         sessions = self._sessions
@@ -221,9 +228,12 @@ class MCPSource(MCPOffers, Source):
             with suppress(ToolError):  # it stays what it was
                 await self._list()
                 self.changed()
-            await asyncio.sleep(_SETTLE_S)
+            await asyncio.sleep(max(_SETTLE_S, _SHARE * self._taken_s))
 
     # Resources and prompts
+
+    def _came_late(self, what: Literal["resources", "prompts"]) -> None:
+        self.offers_changed(OffersChange(what))
 
     async def _reached(self) -> Session | None:
         # Where each caller has a session of their own, and nobody has one without a login, it is those that offer.
@@ -236,3 +246,5 @@ async def _connect_first(arguments: dict[str, Any], context: Context) -> str:
 
 _SETTLE_S = 0.2
 """How often a server is asked for its lists, at most."""
+_SHARE = 20
+"""A server that changes a long list all the time has one part of our time, and the others this many."""

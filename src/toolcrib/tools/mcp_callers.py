@@ -5,18 +5,18 @@ What the server offers is known once somebody has been let in; until then there 
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from contextlib import suppress
+from typing import Any, Literal
 
 import mcp_types as wire
 from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
 
-from ..core import Caller, Context, Credential, Source, ToolAuth, ToolError, ToolSpec
+from ..core import Caller, Context, Credential, OffersChange, Source, ToolAuth, ToolError, ToolSpec
 from ..net.challenges import challenge_of, scopes_in
 from .from_schema import from_work
 from .function import Tool
 from .mcp_offers import MCPOffers, offers_change
 from .mcp_session import NeedsLogin, Refused, Session
-from .mcp_tools import MOST_TOOLS
 from .mcp_transports import Address
 
 AnyTool = Tool[..., Any]
@@ -72,6 +72,7 @@ class CallerSource(MCPOffers, Source):
 
     async def stop(self) -> None:
         session, self._session = self._session, None
+        self._end_listing()
         if session is not None:
             await session.close()
 
@@ -92,7 +93,7 @@ class CallerSource(MCPOffers, Source):
         """Take over what the server offers this caller."""
         try:
             session = await self._connected(context.credentials)
-            await self._sessions.parent.take_over(await session.tools(MOST_TOOLS) if session.capabilities.tools else [])
+            await self._sessions.parent.take_over(await session.tools() if session.capabilities.tools else [])
         except Refused as refused:
             await self._refused(refused.status, refused.challenge)
             raise
@@ -115,7 +116,8 @@ class CallerSource(MCPOffers, Source):
                 await self._open(session)
                 self._session = session
                 if self._followed and session.capabilities.resources is not None:
-                    await session.follow(frozenset(self._followed))
+                    with suppress(ToolError):  # what it does not have any more costs that alone
+                        await session.follow(frozenset(self._followed))
                 for event in (ResourcesListChanged(), PromptsListChanged()):
                     self._note_change(event)
             return self._session
@@ -132,6 +134,9 @@ class CallerSource(MCPOffers, Source):
         self._may_offer = credential is not None
         if credential is not None:
             self._credential = credential
+
+    def _came_late(self, what: Literal["resources", "prompts"]) -> None:
+        self._sessions.parent.offers_changed(OffersChange(what, caller=self._caller))
 
     async def _reached(self) -> Session | None:
         if not self._may_offer:

@@ -37,6 +37,7 @@ _ACCEPTED_S = 10.0
 """How long a server may take to accept what it has no answer to give to."""
 _MOST_RESUMED = 200
 """How often the answer to one request is fetched again, where its stream ended before."""
+_BUSY = (429, 502, 503, 504)
 _PAUSE_S, _LONGEST_PAUSE_S = 0.1, 5.0
 
 
@@ -163,6 +164,12 @@ class _Answering(httpx2.AsyncBaseTransport):
             self._on_refused(response.status_code, challenge)
             reason = f"it answered with status {response.status_code}"
             return _failed(request, response.status_code, reason, challenge=challenge)
+        is_json = response.headers.get("content-type", "").lower().startswith("application/json")  # it may say more
+        if response.status_code in _BUSY and exchange.request_id and not is_json:
+            await response.aclose()
+            self._ended(exchange)
+            reason = f"it answered with status {response.status_code}"
+            return _failed(request, response.status_code, reason, answered="yes")
         stream = response.stream
         assert isinstance(stream, httpx2.AsyncByteStream)
         response.stream = _Body(stream, exchange, self._ended)

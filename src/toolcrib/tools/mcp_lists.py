@@ -1,12 +1,15 @@
-"""The lists of an MCP server, from all their pages, item by item: one that is not as MCP says costs itself alone."""
+"""The lists of an MCP server, from all their pages, item by item: one that is not as MCP says costs itself alone.
 
-from collections.abc import Mapping
+The SDK refuses a whole page for one such item. So a page is repaired before the SDK sees it, and says in its `_meta`
+what was taken out. What a page says of caching is not used here, and cannot make it wrong.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 
 import mcp_types as wire
 import pydantic_core
-from mcp.client import ClientSession
 from mcp_types.methods import validate_server_result
 from pydantic import BaseModel, ValidationError
 
@@ -14,11 +17,22 @@ from ..core import ToolError
 from ..schema.describe import display_name
 
 ItemT = TypeVar("ItemT", bound=BaseModel)
-Listed = list[ItemT | "Malformed"]
 
 _MOST_PAGES = 200
 _MOST_BYTES = 32 * 1024**2
 """How large all pages of a list may be together."""
+_NOTE = "toolcrib/page"
+_HINTS = {"ttlMs": 0, "cacheScope": "private"}
+
+
+class Page(Protocol):
+    """A result of the SDK with a page of a list."""
+
+    meta: Any
+    next_cursor: str | None
+
+
+PageT = TypeVar("PageT", bound=Page)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,67 +43,80 @@ class Malformed:
     reason: str
 
 
-async def read_list(
-    session: ClientSession, request: type[Any], item: type[ItemT], most: int
-) -> list[ItemT | Malformed]:
-    """What *session* answers to *request*, of which the first page with more than *most* items is the last.
+@dataclass(frozen=True, slots=True)
+class List(Generic[PageT, ItemT]):
+    """A list by its *method*: the SDK's type of a page, the *member* with its items, and how many there may be."""
 
-    So is one without a cursor for the next, or with one that is empty or was there before. Raises MCPError,
-    ValidationError, and ToolError `too_large`.
-    """
-    found: list[ItemT | Malformed] = []
-    cursors: set[str] = set()
-    cursor: str | None = None
-    size = 0
-    for _ in range(_MOST_PAGES):
-        page = await _page(session, request(params=wire.PaginatedRequestParams(cursor=cursor)))
-        following = page.get("nextCursor")
-        found += _items(session, page, item, most + 1, is_whole=cursor is None and following is None)
-        if not following or following in cursors or len(found) > most:
-            return found
-        cursors.add(cursor := following)
-        if (size := size + len(pydantic_core.to_json(page))) > _MOST_BYTES:
-            raise ToolError(f"A list has more than {_MOST_BYTES} bytes.", "too_large")
-    raise ToolError(f"A list has more than {_MOST_PAGES} pages.", "too_large")
+    method: str
+    page: type[PageT]
+    member: str
+    items: Callable[[PageT], list[ItemT]]
+    most: int
 
+    async def read(self, ask: Callable[[wire.PaginatedRequestParams], Awaitable[PageT]]) -> list[ItemT | Malformed]:
+        """What *ask* returns for each page, of which the first with more than `most` items in all is the last.
 
-async def _page(session: ClientSession, request: Any) -> dict[str, Any]:
-    # Not by `send_request`, which refuses the whole page where one item is wrong.
-    data = request.model_dump(by_alias=True, mode="json", exclude_none=True)
-    options: Any = {}
-    session._stamp(data, options)  # pyright: ignore[reportPrivateUsage]
-    return await session._dispatcher.send_raw_request(  # pyright: ignore[reportPrivateUsage]
-        data["method"], data.get("params"), options
-    )
+        So is one without a cursor for the next, or with one that is empty or was there before. Raises what *ask*
+        raises, and ToolError `too_large`.
+        """
+        found: list[ItemT | Malformed] = []
+        cursors: set[str] = set()
+        cursor: str | None = None
+        size = 0
+        for _ in range(_MOST_PAGES):
+            page = await ask(wire.PaginatedRequestParams(cursor=cursor))
+            note = page.meta[_NOTE]
+            found += [*self.items(page), *(Malformed(*each) for each in note["malformed"])]
+            if not page.next_cursor or page.next_cursor in cursors or len(found) > self.most:
+                return found
+            cursors.add(cursor := page.next_cursor)
+            if (size := size + note["size"]) > _MOST_BYTES:
+                raise ToolError(f"A list has more than {_MOST_BYTES} bytes.", "too_large")
+        raise ToolError(f"A list has more than {_MOST_PAGES} pages.", "too_large")
 
+    def repaired(self, page: Mapping[str, Any], version: str) -> dict[str, Any]:
+        """*page*, as a server of *version* has sent it, without items that are malformed; these are noted."""
+        listed = page.get(self.member)
+        malformed: list[tuple[str, str]] = []
+        whole = {**page, **_HINTS}
+        if isinstance(listed, list):
+            whole[self.member] = listed[: self.most + 1]
+            if self._problem(whole, version) is not None:
+                bare = {"resultType": "complete", **_HINTS}  # what else a page has is not read for each of its items
+                kept = []
+                for each in whole[self.member]:
+                    if (problem := self._problem({**bare, self.member: [each]}, version)) is None:
+                        kept.append(each)
+                    else:
+                        known = each.get("name", each.get("uri")) if isinstance(each, dict) else None
+                        malformed.append((display_name(str(known)), problem))
+                whole[self.member] = kept
+        note = {"malformed": malformed, "size": len(pydantic_core.to_json(page))}
+        meta = page.get("_meta")
+        # What else is wrong is for the SDK to refuse.
+        return {**whole, "_meta": {**meta, _NOTE: note} if isinstance(meta, dict) else {_NOTE: note}}
 
-def _items(
-    session: ClientSession, page: dict[str, Any], item: type[ItemT], most: int, *, is_whole: bool
-) -> list[ItemT | Malformed]:
-    method, member = _LISTS[item]
-    version = session.protocol_version or "2025-11-25"
-    listed = page.get(member)
-    validate_server_result(method, version, {**page, member: []} if isinstance(listed, list) else page)
-    found: list[ItemT | Malformed] = []
-    for each in cast(list[Any], listed)[:most]:
+    def _problem(self, page: Mapping[str, Any], version: str) -> str | None:
         try:
-            validate_server_result(method, version, {**page, member: [each]})
-            found.append(item.model_validate(each, by_name=False))
+            validate_server_result(self.method, version, page)
+            self.page.model_validate(page, by_name=False)  # type: ignore[attr-defined]  # they are models
         except ValidationError as error:
-            known = each.get("name", each.get("uri")) if isinstance(each, dict) else None
             first = error.errors(include_input=False, include_url=False)[0]
             place = ".".join(map(str, first["loc"][2:])) or "it"
-            found.append(Malformed(display_name(str(known)), f"{display_name(place)}: {first['msg'][:200]}"))
-    if item is wire.Tool:  # which arguments are sent as headers, too (2026-07-28)
-        tools = wire.ListToolsResult(tools=[each for each in found if isinstance(each, wire.Tool)])
-        kept = session._absorb_tool_listing(tools, complete=is_whole).tools  # pyright: ignore[reportPrivateUsage]
-        found = [*cast(list[ItemT], kept), *(each for each in found if isinstance(each, Malformed))]
-    return found
+            return f"{display_name(place)}: {first['msg'][:200]}"
+        return None
 
 
-_LISTS: Mapping[Any, tuple[str, str]] = {
-    wire.Tool: ("tools/list", "tools"),
-    wire.Resource: ("resources/list", "resources"),
-    wire.ResourceTemplate: ("resources/templates/list", "resourceTemplates"),
-    wire.Prompt: ("prompts/list", "prompts"),
-}
+TOOLS = List("tools/list", wire.ListToolsResult, "tools", lambda page: page.tools, 2000)
+RESOURCES = List("resources/list", wire.ListResourcesResult, "resources", lambda page: page.resources, 10_000)
+TEMPLATES = List(
+    "resources/templates/list",
+    wire.ListResourceTemplatesResult,
+    "resourceTemplates",
+    lambda page: page.resource_templates,
+    1000,
+)
+PROMPTS = List("prompts/list", wire.ListPromptsResult, "prompts", lambda page: page.prompts, 10_000)
+
+LISTS: Mapping[str, List[Any, Any]] = {each.method: each for each in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
+"""The lists by their methods."""

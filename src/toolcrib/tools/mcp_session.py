@@ -8,6 +8,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
+from time import monotonic
 from typing import Any, TypeVar
 
 import mcp_types as wire
@@ -25,11 +26,10 @@ from mcp.shared.subscriptions import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import Caller, Context, LoadError, ToolError, create_lasting_task
+from ..core import Context, LoadError, ToolError, create_lasting_task
 from .mcp_http import HTTP_FAILED, http
-from .mcp_lists import ItemT, Malformed, read_list
-from .mcp_running import MOST_QUESTIONS, RunningCall, shown
-from .mcp_tools import MOST_TOOLS
+from .mcp_lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ItemT, Malformed
+from .mcp_running import MOST_QUESTIONS, RunningCall, RunningCalls, shown
 from .mcp_transports import Address, Command, LastWords, process
 
 R = TypeVar("R")
@@ -39,6 +39,7 @@ _CALL_RESULT: TypeAdapter[wire.CallToolResult | wire.InputRequiredResult] = Type
 )
 _MOST_ROUNDS = 10
 _OPENED_S = 10.0
+_LISTED_S = 60.0
 _LISTEN_AGAIN_S = (1.0, 5.0, 30.0)
 
 _log = logging.getLogger("toolcrib.mcp")
@@ -75,9 +76,7 @@ class Session:
         self._closing = asyncio.Event()
         self._last_words = LastWords()
         self._refusal: tuple[int, str] | None = None
-        self._running: list[RunningCall] = []
-        self._abandoned: set[Caller] = set()
-        """Whose calls were given up: the server may still work on them, and ask."""
+        self._running = RunningCalls()
         self._followed: frozenset[str] = frozenset()
         self._listening: set[asyncio.Task[None]] = set()
         self._following: asyncio.Task[None] | None = None
@@ -108,51 +107,46 @@ class Session:
     def capabilities(self) -> wire.ServerCapabilities:
         return self._open.server_capabilities
 
-    async def tools(self, most: int) -> list[wire.Tool | Malformed]:
-        """Its tools, from all pages; a few more than *most* at most."""
-        return await self._asked(read_list(self._open.session, wire.ListToolsRequest, wire.Tool, most))
+    async def tools(self) -> list[wire.Tool | Malformed]:
+        """Its tools, from all pages; one more than it may have at most."""
+        return await self._listed(TOOLS.read(lambda page: self._open.session.list_tools(params=page)))
 
-    async def resources(self, most: int) -> list[wire.Resource]:
-        return self._well_formed(
-            await self._asked(read_list(self._open.session, wire.ListResourcesRequest, wire.Resource, most))
-        )
+    async def resources(self) -> list[wire.Resource]:
+        read = RESOURCES.read(lambda page: self._open.session.list_resources(params=page))
+        return self._well_formed(await self._listed(read))
 
-    async def resource_templates(self, most: int) -> list[wire.ResourceTemplate]:
-        session = self._open.session
-        listed = read_list(session, wire.ListResourceTemplatesRequest, wire.ResourceTemplate, most)
-        return self._well_formed(await self._asked(listed))
+    async def resource_templates(self) -> list[wire.ResourceTemplate]:
+        read = TEMPLATES.read(lambda page: self._open.session.list_resource_templates(params=page))
+        return self._well_formed(await self._listed(read))
 
-    async def prompts(self, most: int) -> list[wire.Prompt]:
-        return self._well_formed(
-            await self._asked(read_list(self._open.session, wire.ListPromptsRequest, wire.Prompt, most))
-        )
+    async def prompts(self) -> list[wire.Prompt]:
+        read = PROMPTS.read(lambda page: self._open.session.list_prompts(params=page))
+        return self._well_formed(await self._listed(read))
 
     async def read_resource(self, uri: str) -> wire.ReadResourceResult:
-        return await self._asked(self._open.read_resource(uri))
+        with self._running.other():
+            return await self._asked(self._open.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
-        return await self._asked(self._open.get_prompt(name, dict(arguments)))
+        with self._running.other():
+            return await self._asked(self._open.get_prompt(name, dict(arguments)))
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
         """The result of a call. What the server asks meanwhile, the caller is asked."""
         running = RunningCall(context, str(self._target))
-        self._running.append(running)
         try:
-            result = await self._call(name, arguments, running)
+            with self._running.call(running):
+                result = await self._call(name, arguments, running)
         except ToolError:
             running.require_answers()
             raise
-        except asyncio.CancelledError:
-            self._abandoned.add(context.caller)
-            raise
-        finally:
-            self._running.remove(running)
         running.require_answers()
         return result
 
     async def _call(self, name: str, arguments: dict[str, Any], running: RunningCall) -> wire.CallToolResult:
         responses: dict[str, Any] | None = None
         state: str | None = None
+        asked_before = 0
         for _ in range(_MOST_ROUNDS):
             params = wire.CallToolRequestParams(
                 name=name, arguments=arguments, input_responses=responses, request_state=state
@@ -166,7 +160,7 @@ class Session:
             except MCPError as error:
                 if error.code == wire.HEADER_MISMATCH and state is None and not running.has_listed:
                     running.has_listed = True
-                    await self.tools(MOST_TOOLS)  # its schema says which arguments are sent as headers
+                    await self.tools()  # its schema says which arguments are sent as headers
                     continue
                 if error.code == wire.URL_ELICITATION_REQUIRED and not running.has_visited:
                     running.has_visited = True
@@ -180,8 +174,9 @@ class Session:
             requests = result.input_requests or {}
             if len(requests) > MOST_QUESTIONS:
                 raise ToolError(f"'{self}' asks more than {MOST_QUESTIONS} questions at once.", "failed")
-            responses = {key: await running.answer(key, asked) for key, asked in requests.items()}
-            state = result.request_state
+            # A name that was used before is another question now.
+            responses = {key: await running.answer(f"{asked_before}:{key}", one) for key, one in requests.items()}
+            state, asked_before = result.request_state, asked_before + 1
         raise ToolError(f"'{self}' asks again and again, and never answers.", "failed")
 
     def __str__(self) -> str:
@@ -267,12 +262,18 @@ class Session:
                 return ToolError(f"'{self}' did not answer in time.", "timeout")
             case _ if error.code == HTTP_FAILED and data["status"] in (401, 403):
                 return Refused(str(self), data["status"], data["challenge"])
+            case _ if error.code == HTTP_FAILED and data["status"] == 429:
+                return ToolError(f"'{self}' takes no more requests now.", "limited")
             case _ if error.code == HTTP_FAILED:
-                self._on_lost()
+                if "answered" not in data:
+                    self._on_lost()
                 return ToolError(f"'{self}' is not available: {message}.", "unavailable")
             case wire.INVALID_REQUEST if error.message == "Session terminated":
                 self._on_lost()
                 return ToolError(f"'{self}' has ended the session. Try again.", "unavailable")
+            case wire.UNSUPPORTED_PROTOCOL_VERSION:
+                self._on_lost()
+                return ToolError(f"'{self}' speaks another version now. Try again.", "unavailable")
             case wire.PARSE_ERROR:
                 return ToolError(f"'{self}' did not answer as MCP says.", "invalid_result")
             case wire.INVALID_PARAMS:
@@ -288,6 +289,13 @@ class Session:
         except ValidationError:
             raise ToolError(f"'{self}' did not answer as MCP says.", "invalid_result") from None
 
+    async def _listed(self, read: Awaitable[R]) -> R:
+        try:
+            async with asyncio.timeout(_LISTED_S):
+                return await self._asked(read)
+        except TimeoutError:
+            raise ToolError(f"'{self}' did not list what it has in time.", "timeout") from None
+
     def _well_formed(self, listed: Sequence[ItemT | Malformed]) -> list[ItemT]:
         for each in listed:
             if isinstance(each, Malformed):
@@ -298,7 +306,7 @@ class Session:
 
     async def follow(self, uris: frozenset[str]) -> None:
         """From now on, call `on_change` when a resource at one of *uris* is updated, if the server reports that."""
-        client, before, self._followed = self._open, self._followed, uris
+        client, before = self._open, self._followed
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             last, self._following = self._following, None
             if uris:
@@ -310,10 +318,12 @@ class Session:
             if last is not None:
                 last.cancel()  # only now, so that nothing is missed between
         elif (offered := self.capabilities.resources) is not None and offered.subscribe:
+            for uri in before - uris:
+                self._followed -= {uri}
+                await self._asked(client.session.send_request(_unsubscribe(uri), wire.EmptyResult))
             for uri in uris - before:
                 await self._asked(client.session.send_request(_subscribe(uri), wire.EmptyResult))
-            for uri in before - uris:
-                await self._asked(client.session.send_request(_unsubscribe(uri), wire.EmptyResult))
+                self._followed |= {uri}
 
     def _listen_to_lists(self, client: Client) -> None:
         """Of a server of the newer era: follow its lists, those that it says it reports."""
@@ -334,6 +344,7 @@ class Session:
     async def _listen(self, client: Client, to: Sequence[ServerEvent], opened: asyncio.Event) -> None:
         failures = 0
         while not self._closing.is_set():
+            begun_s = monotonic()
             try:
                 async with client.listen(
                     tools_list_changed=ToolsListChanged() in to,
@@ -343,7 +354,6 @@ class Session:
                 ) as events:
                     for event in to if failures else ():
                         self._on_change(event)  # what was missed meanwhile
-                    failures = 0
                     opened.set()
                     async for event in events:
                         self._on_change(event)
@@ -353,7 +363,7 @@ class Session:
                 pass
             finally:
                 opened.set()
-            failures += 1
+            failures = 1 if monotonic() - begun_s > _LISTEN_AGAIN_S[-1] else failures + 1
             await asyncio.sleep(_LISTEN_AGAIN_S[min(failures, len(_LISTEN_AGAIN_S)) - 1])
 
     async def _message(self, message: Any) -> None:
@@ -372,12 +382,11 @@ class Session:
     async def _elicited(
         self, context: ClientRequestContext, params: wire.ElicitRequestParams
     ) -> wire.ElicitResult | wire.ErrorData:
-        """Of the older era: the server does not say which call it asks for, so there must be one only,
-        and none of another caller that was given up, on which it may still work."""
-        if len(self._running) != 1 or self._abandoned - {self._running[0].caller}:
+        """Of the older era, and where a resource or a prompt asks something."""
+        if (running := self._running.asked()) is None:
             reason = "This question cannot be attributed: several calls run, or none, or one of another was given up."
             return wire.ErrorData(code=wire.INVALID_REQUEST, message=reason)
-        return await self._running[0].elicited(params)
+        return await running.elicited(params)
 
 
 def _subscribe(uri: str) -> wire.SubscribeRequest:

@@ -32,14 +32,12 @@ from ..schema.json_schema_validator import Validator, validator
 from .from_schema import from_work
 from .function import Tool
 
-MOST_TOOLS = 2000
-"""How many a server may have."""
 _LONGEST_NAME = 256
 _LONGEST_DESCRIPTION = 16 * 1024
 _LONGEST_SCHEMA = 256 * 1024
 _LONGEST_META = 64 * 1024
 LONGEST_TITLE = 200
-_MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
+MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
 
 RemoteCall = Callable[[str, dict[str, Any], Context], Any]
 
@@ -178,7 +176,7 @@ def _resource(resource: wire.TextResourceContents | wire.BlobResourceContents) -
 
 
 def _media_type(text: str) -> str:
-    if not _MEDIA_TYPE.fullmatch(text):
+    if not MEDIA_TYPE.fullmatch(text):
         raise ValueError
     return text
 

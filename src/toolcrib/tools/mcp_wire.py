@@ -1,21 +1,24 @@
 """What goes between the SDK and a server, message by message, bounded: a server must not make us hold ever more.
 
 A request of the server is a task here until it is answered, so only so many are taken at a time. That a call was given
-up is sent in the background: whoever gave it up has no time to wait for it.
+up is sent in the background: whoever gave it up has no time to wait for it. Pages of lists are repaired on their way.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Generator
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 
 import anyio
+from mcp.shared.dispatcher import as_request_id, coerce_request_id
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.message import SessionMessage
-from mcp_types import JSONRPCNotification, JSONRPCRequest, RequestId
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
+from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-StreamT = TypeVar("StreamT", bound=AbstractAsyncContextManager[Any])
+from .mcp_lists import LISTS, List
 
 _MOST_UNANSWERED = 50
 """How many requests a server may have here at once."""
@@ -31,18 +34,26 @@ def bounded(streams: tuple[Any, Any], on_given_up: Callable[[RequestId], None] =
     *on_given_up* is called with the id of a request of ours for whose answer nobody waits any more.
     """
     received, to_send = streams
-    unanswered: set[RequestId] = set()
-    outgoing = _Outgoing(to_send, unanswered, on_given_up)
+    state = _State()
+    outgoing = _Outgoing(to_send, state, on_given_up)
     try:
-        yield _Incoming(received, unanswered), outgoing
+        yield _Incoming(received, state), outgoing
     finally:
         outgoing.end()
 
 
-class _Stream(Generic[StreamT]):
-    def __init__(self, inner: StreamT, unanswered: set[RequestId]) -> None:
-        self._inner: Any = inner
-        self._unanswered = unanswered
+class _State:
+    def __init__(self) -> None:
+        self.unanswered: set[RequestId] = set()
+        """The requests of the server."""
+        self.lists: dict[RequestId, tuple[List[Any, Any], str]] = {}
+        """Our own for lists, and in which version of the protocol they are asked for."""
+
+
+class _Stream:
+    def __init__(self, inner: Any, state: _State) -> None:
+        self._inner = inner
+        self._state = state
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -58,7 +69,7 @@ class _Stream(Generic[StreamT]):
         return left
 
 
-class _Incoming(_Stream[Any]):
+class _Incoming(_Stream):
     """What the server says. Of more requests than can be open at once, and of two with one id, it gets no answer."""
 
     @property
@@ -72,16 +83,27 @@ class _Incoming(_Stream[Any]):
     async def __anext__(self) -> Any:
         while True:
             item = await self._inner.__anext__()
-            message = item.message if isinstance(item, SessionMessage) else None
-            if isinstance(message, JSONRPCRequest):
-                if message.id in self._unanswered or len(self._unanswered) >= _MOST_UNANSWERED:
+            if not isinstance(item, SessionMessage) or self._is_taken(item.message):
+                return item
+
+    def _is_taken(self, message: JSONRPCMessage) -> bool:
+        unanswered, lists = self._state.unanswered, self._state.lists
+        match message:
+            case JSONRPCResponse() if lists and (asked := lists.pop(coerce_request_id(message.id), None)) is not None:
+                message.result = asked[0].repaired(message.result, asked[1])
+            case JSONRPCError(id=int() | str() as request_id):
+                lists.pop(coerce_request_id(request_id), None)
+            case JSONRPCRequest():
+                if message.id in unanswered or len(unanswered) >= _MOST_UNANSWERED:
                     _log.debug("A request of an MCP server is not answered: too many are open, or one with its id is")
-                    continue
-                self._unanswered.add(message.id)
-            elif isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
-                with suppress(TypeError):  # what is no id
-                    self._unanswered.discard((message.params or {}).get("requestId"))
-            return item
+                    return False
+                unanswered.add(message.id)
+            case JSONRPCNotification(method="notifications/cancelled"):
+                if (ended := as_request_id((message.params or {}).get("requestId"))) is not None:
+                    unanswered.discard(ended)
+            case _:
+                pass
+        return True
 
     async def receive(self) -> Any:
         try:
@@ -90,32 +112,42 @@ class _Incoming(_Stream[Any]):
             raise anyio.EndOfStream from None
 
 
-class _Outgoing(_Stream[Any]):
+class _Outgoing(_Stream):
     """What is sent to the server."""
 
-    def __init__(self, inner: Any, unanswered: set[RequestId], on_given_up: Callable[[RequestId], None]) -> None:
-        super().__init__(inner, unanswered)
+    def __init__(self, inner: Any, state: _State, on_given_up: Callable[[RequestId], None]) -> None:
+        super().__init__(inner, state)
         self._on_given_up = on_given_up
         self._cancelling: set[asyncio.Task[None]] = set()
 
     async def send(self, item: SessionMessage) -> None:
         message = item.message
-        if isinstance(message, JSONRPCRequest):
-            await self._inner.send(item)
-        elif not isinstance(message, JSONRPCNotification):
-            try:
+        match message:
+            case JSONRPCRequest():
+                if (of := LISTS.get(message.method)) is not None:
+                    headers = getattr(item.metadata, "headers", None) or {}
+                    version = headers.get(MCP_PROTOCOL_VERSION_HEADER, LATEST_HANDSHAKE_VERSION)
+                    self._state.lists[message.id] = of, version
                 await self._inner.send(item)
-            finally:
-                self._unanswered.discard(message.id)
-        elif message.method == _CANCELLED:
-            assert message.params is not None
-            self._on_given_up(message.params["requestId"])
-            task = asyncio.ensure_future(self._send_soon(item))
-            self._cancelling.add(task)
-            task.add_done_callback(self._cancelling.discard)
-            await asyncio.sleep(0)  # mostly, it is sent now, before what comes next
-        else:
-            await self._inner.send(item)
+            case JSONRPCNotification(method="notifications/cancelled"):
+                assert message.params is not None
+                await self._cancel(item, message.params["requestId"])
+            case JSONRPCNotification():
+                await self._inner.send(item)
+            case JSONRPCResponse() | JSONRPCError():
+                try:
+                    await self._inner.send(item)
+                finally:
+                    if message.id is not None:
+                        self._state.unanswered.discard(message.id)
+
+    async def _cancel(self, item: SessionMessage, request_id: RequestId) -> None:
+        self._on_given_up(request_id)
+        self._state.lists.pop(request_id, None)
+        task = asyncio.ensure_future(self._send_soon(item))
+        self._cancelling.add(task)
+        task.add_done_callback(self._cancelling.discard)
+        await asyncio.sleep(0)  # mostly, it is sent now, before what comes next
 
     async def _send_soon(self, item: SessionMessage) -> None:
         with suppress(TimeoutError, anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -125,6 +157,3 @@ class _Outgoing(_Stream[Any]):
     def end(self) -> None:
         for task in self._cancelling:
             task.cancel()
-
-
-_CANCELLED = "notifications/cancelled"
