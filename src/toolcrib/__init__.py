@@ -1,7 +1,6 @@
 """The tool layer for AI agents: write a tool once, and any model, framework or MCP client can use it."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .core import (
     AnswerError,
@@ -41,6 +40,7 @@ from .core import (
     UnknownToolError,
     Variables,
 )
+from .core.lazy import lazy_names
 from .record import CallLog
 from .tools import StatefulTool, Tool, tool
 
@@ -103,20 +103,15 @@ __all__ = [
 ]
 
 # A module that only defines tools needs no workbench, so it comes when it is first asked for.
-_IN_ROOM = {
-    "Crib": ".workbench",
-    "Registry": ".workbench",
-    "Workbench": ".workbench",
-    "Permissions": ".tools",
-    "openapi_source": ".tools",
-    "MCPServer": ".tools.remote",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name == "formats":
-        return import_module(".formats", __name__)
-    if name not in _IN_ROOM:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_IN_ROOM[name], __name__), name)
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "Crib": ".workbench",
+        "Registry": ".workbench",
+        "Workbench": ".workbench",
+        "Permissions": ".tools",
+        "openapi_source": ".tools",
+        "MCPServer": ".tools.remote",
+        "formats": ".formats",
+    },
+)

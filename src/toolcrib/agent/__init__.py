@@ -1,8 +1,8 @@
 """A model that uses a workbench: the contract of a model, the clients of providers, and the loop."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..core.lazy import lazy_names
 from .agent import Agent
 from .events import CallEvent, CallFinished, CallStarted, RunEvent
 from .model import Model, ModelError, ModelProblem, Request
@@ -39,17 +39,13 @@ __all__ = [
 ]
 
 # The clients of providers, each in its own module: they come when they are first asked for.
-_CLIENTS = {
-    "AnthropicModel": "anthropic",
-    "BedrockModel": "bedrock",
-    "GeminiModel": "gemini",
-    "OpenAIChat": "openai",
-    "OpenAIResponses": "openai",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _CLIENTS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_CLIENTS[name]}", __name__), name)
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "AnthropicModel": ".anthropic",
+        "BedrockModel": ".bedrock",
+        "GeminiModel": ".gemini",
+        "OpenAIChat": ".openai",
+        "OpenAIResponses": ".openai",
+    },
+)

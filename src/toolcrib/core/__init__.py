@@ -3,8 +3,7 @@
 Floor 0: standard library only, no I/O, no other room. What a lower floor needs from a higher one is a protocol here.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .call import Call, Caller
 from .cancel import CancellationToken
@@ -45,6 +44,7 @@ from .events import Emitted, Event, Progress
 from .failure import is_thrown, leaves, log_failure, readable, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
+from .lazy import lazy_names
 from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
 from .moments import EPOCH, moment
 from .pending import (
@@ -255,21 +255,20 @@ __all__ = [
 ]
 
 # Most programs offer tools only: the rest comes when it is first asked for.
-_OFFERS = {
-    "OffersChange",
-    "OffersPrompts",
-    "OffersResources",
-    "Prompt",
-    "PromptArgument",
-    "PromptMessage",
-    "Resource",
-    "ResourceContent",
-    "ResourceTemplate",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _OFFERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(".offers", __name__), name)
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    dict.fromkeys(
+        (
+            "OffersChange",
+            "OffersPrompts",
+            "OffersResources",
+            "Prompt",
+            "PromptArgument",
+            "PromptMessage",
+            "Resource",
+            "ResourceContent",
+            "ResourceTemplate",
+        ),
+        ".offers",
+    ),
+)

@@ -4,9 +4,9 @@ Floor 2: pure functions over JSON data. No I/O, no provider's package. One modul
 in each. What is made for a request is a list of Any: the SDKs' own types change with their releases, and accept it.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..core.lazy import lazy_names
 from .reading import IncompleteReply
 from .turn_data import turn_from_dict, turn_to_dict
 from .turns import (
@@ -48,12 +48,7 @@ __all__ = [
 
 # Most programs use one provider or two, so each module is imported on first use.
 _PROVIDERS = ("anthropic", "bedrock", "gemini", "mcp", "openai", "openai_responses")
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PROVIDERS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return import_module(f".{name}", __name__)
+__getattr__ = lazy_names(__name__, {name: f".{name}" for name in _PROVIDERS})
 
 
 def __dir__() -> list[str]:

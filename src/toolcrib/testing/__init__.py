@@ -4,8 +4,9 @@ With Toolcrib installed, pytest has the fixtures `bench`, a `MakeBench`, and `ca
 Nothing else here needs pytest.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..core.lazy import lazy_names
 from .bench import Bench, MakeBench
 from .cassette import Cassette, CassetteError
 from .faults import Fault, Faults, InjectedFault, failing, garbled, late, oversized
@@ -28,11 +29,5 @@ __all__ = [
     "oversized",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name != "ScriptedModel":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # Imported on first use, because every pytest run loads the plugin.
-    from ..agent import ScriptedModel
-
-    return ScriptedModel
+# Imported on first use, because every pytest run loads the plugin.
+__getattr__ = lazy_names(__name__, {"ScriptedModel": "..agent"})

@@ -1,8 +1,8 @@
 """Kinds of tool, and how any source becomes tools."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from ..core.lazy import lazy_names
 from .depends import Dependencies, Replacements
 from .from_schema import from_schema, from_work
 from .function import Definition, Tool, as_tool, is_tool, tool
@@ -46,21 +46,17 @@ __all__ = [
 ]
 
 # A module that only defines tools loads no others and grants nothing, so these come when they are first asked for.
-_IN_FILE = {
-    "LoadProblem": ".modules",
-    "Loaded": ".loading",
-    "OpenAPISource": ".openapi",
-    "Permissions": ".permissions",
-    "imported": ".loading",
-    "is_openapi": ".openapi",
-    "load": ".loading",
-    "offered_by": ".loading",
-    "openapi_source": ".openapi",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _IN_FILE:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(_IN_FILE[name], __name__), name)
-    return value
+__getattr__ = lazy_names(
+    __name__,
+    {
+        "LoadProblem": ".modules",
+        "Loaded": ".loading",
+        "OpenAPISource": ".openapi",
+        "Permissions": ".permissions",
+        "imported": ".loading",
+        "is_openapi": ".openapi",
+        "load": ".loading",
+        "offered_by": ".loading",
+        "openapi_source": ".openapi",
+    },
+)

@@ -1,10 +1,10 @@
 """More than one tool at once: the registry, and the workbench that calls them for one caller."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..call import Retries
 from ..core import Ask, Middleware, Next, PendingStore, Policy, PromptMessage, ResultStore, StoredPending, StoredResult
+from ..core.lazy import lazy_names
 from .crib import Crib
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
 from .options import Options
@@ -53,10 +53,6 @@ __all__ = [
 
 
 # Not every program needs these, and `import toolcrib` is for all of them.
-_LATE = {"MemoryResults": "results", "Rule": "rules", "Rules": "rules", "rules_from_data": "rules"}
-
-
-def __getattr__(name: str) -> Any:
-    if name in _LATE:
-        return getattr(import_module(f".{_LATE[name]}", __name__), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy_names(
+    __name__, {"MemoryResults": ".results", "Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"}
+)

@@ -3,8 +3,9 @@
 Change the import root `hyperpocket` to `toolcrib.dialects.hyperpocket`.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from ...core.lazy import lazy_names
 
 if TYPE_CHECKING:
     from .pocket_auth import PocketAuth
@@ -13,11 +14,4 @@ if TYPE_CHECKING:
 __all__ = ["Pocket", "PocketAuth"]
 
 # A module that only defines tools needs neither, so they come when they are first asked for.
-_HOMES = {"Pocket": "pocket_main", "PocketAuth": "pocket_auth"}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{_HOMES[name]}", __name__), name)
-    return value
+__getattr__ = lazy_names(__name__, {"Pocket": ".pocket_main", "PocketAuth": ".pocket_auth"})

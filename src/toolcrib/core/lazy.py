@@ -1,0 +1,31 @@
+"""Names that a package imports when they are first used, so that `import toolcrib` stays fast."""
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+from .errors import raise_missing_extra
+
+
+def lazy_names(package: str, modules: Mapping[str, str], extras: Mapping[str, str] | None = None) -> Callable[..., Any]:
+    """Return the `__getattr__` of *package*, by which each name of *modules* is imported from its module.
+
+    A name that its module has itself, as "formats" in ".formats", is that module. Where a package is missing, and
+    *extras* has the name, SetupError says which extra brings it.
+    """
+
+    def get(name: str) -> Any:
+        if name not in modules:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        try:
+            module = import_module(modules[name], package)
+        except ModuleNotFoundError as missing:
+            if extras is None or name not in extras:
+                raise
+            raise_missing_extra(missing, f"{name} needs", extras[name])
+        value = module if modules[name] == f".{name}" else getattr(module, name)
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get
