@@ -100,7 +100,7 @@ def test_errors_name_the_way_out(toolcrib: Run, folder: Path) -> None:
         "",
         f"Error: 'text' is not an argument. Write {forms}. If 'echo' is a source, write: -s echo\n",
     )
-    beside = "Error: '{}' is the whole of the arguments, so nothing can be beside it.\n"
+    beside = "Error: '{}' gives all arguments at once, so nothing can be beside it.\n"
     assert run("echo", "{}", "text=1") == (2, "", beside)
     assert run("echo", "text=@absent") == (
         1,
@@ -199,7 +199,7 @@ def test_a_word_that_is_not_understood_is_answered_with_the_form_that_works(tool
         "call add a=1": "To call 'add', name its source: toolcrib call tools.py add",
         "call tools.py": "Write: toolcrib call tools.py TOOL. To see the tools: toolcrib list tools.py",
         "call plain more": "If 'plain' is a source, write: -s plain",
-        "show tools.py add a=1": "'a=1' is one word too many. Write: toolcrib show SOURCE TOOL",
+        "show tools.py add a=1": "Unexpected argument 'a=1'. Write: toolcrib show SOURCE TOOL",
     }
     for line, way_out in lines.items():
         done = toolcrib(*line.split())
@@ -244,7 +244,7 @@ def test_members_of_objects_and_lists_with_commas_are_arguments(toolcrib: Run, f
     twice = toolcrib("call", "nested.py", "create", 'issue={"title": "x"}', "issue.title=y")
     assert (twice.returncode, twice.stderr) == (
         2,
-        "Error: 'issue' is written as a whole and by its members, as 'issue.title'. Write it one way.\n",
+        "Error: 'issue' is given as a whole and by its members. Give it one way.\n",
     )
     unknown = toolcrib("call", "nested.py", "create", "issues.title=y")
     assert (unknown.returncode, unknown.stdout) == (1, "")

@@ -144,8 +144,8 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
         done = toolcrib("check", *arguments)
         return done.returncode, done.stdout.splitlines()
 
-    warning = ["weak.py: weak", f"  warning: {NO_HINT}", "1 tools, 0 problems, 1 warnings."]
-    assert check("fine.py", "--strict") == (0, ["fine.py: fine: no findings", "1 tools, 0 problems, 0 warnings."])
+    warning = ["weak.py: weak", f"  warning: {NO_HINT}", "1 tool, 0 problems, 1 warning."]
+    assert check("fine.py", "--strict") == (0, ["fine.py: fine: no findings", "1 tool, 0 problems, 0 warnings."])
     assert check("weak.py") == (0, warning)
     assert check("weak.py", "--strict") == (1, warning)
     assert check("broken.py", "fine.py", "-s", "weak.py") == (
@@ -154,7 +154,7 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
             f"broken.py: problem: {tmp_path}/broken.py:1: SyntaxError: invalid syntax",
             "fine.py: fine: no findings",
             *warning[:2],
-            "2 tools, 1 problems, 1 warnings.",
+            "2 tools, 1 problem, 1 warning.",
         ],
     )
 

@@ -54,7 +54,7 @@ def test_a_new_tool_works_is_accepted_by_check_and_its_test_passes(
     done = toolcrib("call", source, "mine", "text=two words")
     assert (done.stdout, done.stderr) == (text, "")
     done = toolcrib("check", source, "--strict")
-    assert (done.returncode, done.stdout.endswith("1 tools, 0 problems, 0 warnings.\n")) == (0, True), done.stdout
+    assert (done.returncode, done.stdout.endswith("1 tool, 0 problems, 0 warnings.\n")) == (0, True), done.stdout
     test = next(folder.rglob("test_mine.py"))
     subprocess.run([sys.executable, "-m", "pytest", "-q", str(test)], cwd=folder, check=True, capture_output=True)
     again = toolcrib("new", "mine", "--kind", kind)

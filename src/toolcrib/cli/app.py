@@ -44,7 +44,6 @@ _PENDING_STATUS = 3  # the exit status of a call that waits for somebody
 app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     # Boxes and colour only where somebody looks at them: help that is piped stays plain.
-    # Boxes and colour only where somebody looks at them: help that is piped stays plain.
     rich_markup_mode="rich" if is_rich(sys.stdout) else None,
     epilog="Example: toolcrib list toolcrib.demo",
 )
@@ -60,6 +59,8 @@ def _help_without_command(context: typer.Context) -> int | None:
 
 _GROUPS = {"auth": auth, "secrets": secrets, "pending": pending, "calls": calls, "keys": keys, "sandbox": sandbox}
 for name, group in _GROUPS.items():
+    for registered in group.registered_commands:
+        registered.cls = PlainCommand
     app.add_typer(group, name=name, callback=_help_without_command, invoke_without_command=True)
 
 
@@ -132,7 +133,7 @@ def show(
     read = read_words(words or (), tool)
     name = require_tool(read, "show")
     if read.arguments:
-        raise UsageError(f"'{read.arguments[0][:60]}' is one word too many. Write: toolcrib show SOURCE TOOL")
+        raise UsageError(f"Unexpected argument '{read.arguments[0][:60]}'. Write: toolcrib show SOURCE TOOL")
     output = Output()
     settings = settings_of(config)
     opened = open_sources(
@@ -170,7 +171,7 @@ def call(
     source: Source = None,
     tool: ToolName = None,
     principal: Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls.")] = "local",
-    profile: Annotated[str, typer.Option("--profile", metavar="NAME", help="Which identity of theirs.")] = "default",
+    profile: Annotated[str, typer.Option("--profile", metavar="NAME", help="Which of their identities.")] = "default",
     config: Config = None,
     as_json: Json = False,
     save_to: Annotated[
@@ -382,7 +383,7 @@ _command("toolcrib doctor --json")(doctor)
 
 @_command("toolcrib new count_words --kind wasm")
 def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What models call it by.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that models see.")],
     kind: Annotated[
         str,
         typer.Option(

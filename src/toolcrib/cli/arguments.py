@@ -35,7 +35,9 @@ def read_words(words: Sequence[str], tool: str | None = None) -> Words:
     """Split *words*; where `--tool` names the *tool*, there is no name among them."""
     count = next((at for at, word in enumerate(words) if not is_source(word)), len(words))
     sources, rest = tuple(words[:count]), tuple(words[count:])
-    return Words(sources, tool, rest) if tool is not None else Words(sources, next(iter(rest), None), rest[1:])
+    if tool is not None or not rest or "=" in rest[0]:
+        return Words(sources, tool, rest)
+    return Words(sources, rest[0], rest[1:])
 
 
 def require_tool(words: Words, command: str) -> str:
@@ -47,7 +49,7 @@ def require_tool(words: Words, command: str) -> str:
     last = words.sources[-1]
     way_out = "" if last.endswith((".py", "/")) else f". If '{last[:60]}' is a tool: --tool {last[:60]}"
     raise UsageError(
-        f"No tool is named after the source {last[:60]}. Write: toolcrib {command} {' '.join(words.sources)} TOOL. "
+        f"The name of the tool is missing after {last[:60]}. Write: toolcrib {command} {' '.join(words.sources)} TOOL. "
         f"To see the tools: toolcrib list {' '.join(words.sources)}{way_out}"
     )
 
@@ -70,13 +72,15 @@ def read_arguments(arguments: Sequence[str], *, tool: str) -> WrittenArguments:
     first = arguments[0]
     if first == "-" or first.startswith(("{", "@")):
         if len(arguments) > 1:
-            raise UsageError(f"'{first[:40]}' is the whole of the arguments, so nothing can be beside it.")
+            raise UsageError(f"'{first[:40]}' gives all arguments at once, so nothing can be beside it.")
         return WrittenArguments(first if first.startswith("{") else _content(first.removeprefix("@")), {})
     by_key: dict[str, list[str]] = {}
     for argument in arguments:
         key, equals, value = argument.partition("=")
         if not equals or not key or key.startswith(("{", "[", '"', "@")):
             way_out = "" if by_key else f" If '{tool[:40]}' is a source, write: -s {tool[:40]}"
+            if is_source(argument) and not argument[0].isdigit():
+                way_out = f" A source goes before the tool: {argument[:40]} {tool[:40]}"
             raise UsageError(f"'{argument[:40]}' is not an argument. Write {_FORMS}.{way_out}")
         by_key.setdefault(key, []).append(_content(value[1:], key=key) if value.startswith("@") else value)
     return WrittenArguments(None, by_key)
@@ -96,7 +100,7 @@ def to_json(written: WrittenArguments, schema: Mapping[str, Any]) -> str | dict[
             if not isinstance(parent, dict):
                 break
         if not isinstance(parent, dict) or steps[-1] in parent:
-            raise UsageError(f"'{steps[0]}' is written as a whole and by its members, as '{key}'. Write it one way.")
+            raise UsageError(f"'{steps[0]}' is given as a whole and by its members. Give it one way.")
         parent[steps[-1]] = reader.value(texts, place)
     return arguments
 

@@ -24,15 +24,15 @@ pending = typer.Typer(help="What waits for a person: approvals, inputs and autho
 
 _ProviderName = Annotated[
     str,
-    typer.Argument(metavar="PROVIDER", help="See: auth providers.", autocompletion=complete_provider),
+    typer.Argument(metavar="PROVIDER", help="One of: toolcrib auth providers.", autocompletion=complete_provider),
 ]
 _HandlerName = Annotated[
     str | None, typer.Option("--handler", metavar="NAME", help="oauth2, token, basic or keypair; else the default.")
 ]
 _Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Whose it is.")]
-_Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="Which identity of theirs.")]
+_Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="Which of their identities.")]
 _ForAll = Annotated[bool, typer.Option("--for-all", help="The operator's, for callers who have none of their own.")]
-_Id = Annotated[str, typer.Argument(metavar="ID", help="See: pending list.")]
+_Id = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib pending list.")]
 _By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
 
 
@@ -62,8 +62,12 @@ def login(
     context: typer.Context,
     provider: _ProviderName,
     handler: _HandlerName = None,
-    scope: Annotated[list[str] | None, typer.Option("--scope", metavar="SCOPE", help="May be repeated.")] = None,
-    device: Annotated[bool, typer.Option("--device", help="By a code that is entered on another device.")] = False,
+    scope: Annotated[
+        list[str] | None, typer.Option("--scope", metavar="SCOPE", help="A scope to ask for; may be repeated.")
+    ] = None,
+    device: Annotated[
+        bool, typer.Option("--device", help="Log in by a code that is entered on another device.")
+    ] = False,
     token: Annotated[
         str | None, typer.Option("--token", metavar="-", help="Store a key: - reads it from standard input.")
     ] = None,
@@ -72,7 +76,7 @@ def login(
         typer.Option(
             metavar="PORT",
             callback=port_number,
-            help="Be sent back to this port of this computer, whatever the settings say; 0 takes a free one.",
+            help="Listen for the answer on this port of this computer, whatever the settings say; 0 takes a free one.",
         ),
     ] = None,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
@@ -190,7 +194,7 @@ def revoke(
 
 @auth.command("providers")
 def providers(context: typer.Context, config: Config = None, store: Store = None, as_json: Json = False) -> int:
-    """List the providers of the catalogue, and which settings are missing for them."""
+    """List the providers, and which settings each lacks."""
 
     async def work(crib: Crib) -> None:
         broker = crib.credentials.broker

@@ -32,10 +32,12 @@ def _status(text: str | None) -> str | None:
 
 
 _Tool = Annotated[str | None, typer.Option("--tool", metavar="NAME", help="Only calls of this tool.")]
-_Principal = Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only calls by them.")]
+_Principal = Annotated[str | None, typer.Option("--principal", metavar="NAME", help="Only calls of this caller.")]
 _Status = Annotated[
     str | None,
-    typer.Option("--status", metavar="STATUS", callback=_status, help=f"Only these: {', '.join(_STATUSES)}."),
+    typer.Option(
+        "--status", metavar="STATUS", callback=_status, help=f"Only calls with this status: {', '.join(_STATUSES)}."
+    ),
 ]
 
 
@@ -46,9 +48,10 @@ def list_calls(
     principal: _Principal = None,
     status: _Status = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="2026-01-31T12:00, or so long ago: 30m, 12h, 7d.")
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Since when: a time, 2026-01-31T12:00, or an age: 30m, 12h, 7d."),
     ] = None,
-    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="At most so many.")] = 100,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 100,
     config: Config = None,
     store: Store = None,
     as_json: Json = False,
@@ -72,12 +75,12 @@ def list_calls(
 @calls.command("show")
 def show_call(
     context: typer.Context,
-    id: Annotated[str, typer.Argument(metavar="ID", help="See: calls list.")],  # noqa: A002
+    id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib calls list.")],  # noqa: A002
     config: Config = None,
     store: Store = None,
     as_json: Json = False,
 ) -> int:
-    """Show all that is known of one call; its arguments and result where these are recorded."""
+    """Show one call. Its arguments and result are shown where these are recorded."""
 
     async def work(log: "DatabaseCalls") -> None:
         from ..record.call_lines import call_data
@@ -106,7 +109,7 @@ def follow_calls(
     store: Store = None,
     as_json: Json = False,
 ) -> int:
-    """Print calls as they end, of all processes that share the store, until Ctrl-C.
+    """Print calls as they end, until Ctrl-C. They are those of all processes that share the store.
 
     A call that takes longer, or whose process has died, is printed as `started` or `lost` before.
     """

@@ -22,7 +22,7 @@ from .interrupts import Interrupts
 from .prompts import Prompter, has_person, read_line
 from .show import signature
 from .sources import open_sources, shows_errors
-from .terminal import Output, UsageError, echo, log_to_stderr
+from .terminal import Output, UsageError, counted, echo, log_to_stderr
 from .transcript import JsonTranscript, TextTranscript, Transcript
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Chat:
             return self._presses == 1
 
         count = len(self._bench.specs())
-        echo(f"{self._agent.model.name}, {count} tool{'s' * (count != 1)}. /help lists the commands.")
+        echo(f"{self._agent.model.name}, {counted(count, 'tool')}. /help lists the commands.")
         with self._interrupts.first_sigint_to(pressed):
             while True:
                 line, was_stopped = await self._unless_stopped(read_line("> ", history=typed))

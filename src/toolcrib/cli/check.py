@@ -20,7 +20,7 @@ from ..workbench.settings import (
     unknown_variables,
 )
 from .lint import SECRET_NAME, run_lint
-from .terminal import Output, UsageError, echo, log_to_stderr, one_line
+from .terminal import Output, UsageError, counted, echo, log_to_stderr, one_line
 
 
 def run_check(config: Path | None, written: Sequence[str], *, as_json: bool, strict: bool, print_schema: bool) -> int:
@@ -87,9 +87,9 @@ def _write_report(
         "limit": len(settings.limits),
     }
     found = {"problem": len(problems) + len(wrong_rules), "warning": len(warnings)}
-    ends = [_count(number, what) for what, number in found.items() if number]
-    counted = ", ".join(_count(number, what) for what, number in counts.items())
-    output.write(f"{settings.file}: {counted}: {' and '.join(ends) or 'no problems'}.")
+    ends = [counted(number, what) for what, number in found.items() if number]
+    listed = ", ".join(counted(number, what) for what, number in counts.items())
+    output.write(f"{settings.file}: {listed}: {' and '.join(ends) or 'no problems'}.")
 
 
 def _source_data(source: LoadedSource) -> dict[str, Any]:
@@ -149,10 +149,6 @@ def _wrong_clients(settings: Settings) -> Iterator[SettingsProblem]:
         broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
         if absent := broker.missing(name):
             yield _at(settings, f"[auth.{name}] needs {' and '.join(absent)}.", "auth", name)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _warnings(

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..schema import closest_match
 from ..schema.describe import did_you_mean
-from .terminal import Output, UsageError, one_line
+from .terminal import Output, UsageError, counted, one_line
 from .terminal import echo as tell
 
 _ADAPTERS = frozenset(
@@ -119,12 +119,8 @@ def write_read(report: Report, output: Output) -> None:
     covered = sum(use.is_covered for use in report.uses)
     counts = [f"{covered} covered", f"{len(report.uses) - covered} not covered"]
     counts += [f"{len(report.problems)} not read"] if report.problems else []
-    uses, files = _count(len(report.uses), "use"), _count(report.files, "file")
+    uses, files = counted(len(report.uses), "use"), counted(report.files, "file")
     tell(f"{uses} of other tool layers in {files}: {', '.join(counts)}.")
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def read_data(report: Report) -> dict[str, Any]:

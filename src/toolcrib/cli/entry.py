@@ -30,6 +30,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         except Interrupted as interrupted:
             return _exited(interrupted.status)
+        except SystemExit as ended:
+            if not isinstance(ended.__context__, BrokenPipeError):
+                raise
+            return 0  # the reader of a help text has enough of it: Typer ends with 1
         except (OutputClosed, BrokenPipeError):
             # Whoever reads standard output has enough, as `head` does.
             discard(sys.stdout)

@@ -42,10 +42,11 @@ def add(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")],
     group: Annotated[
-        list[str] | None, typer.Option("--group", metavar="GROUP", help="A group of theirs; may be repeated.")
+        list[str] | None, typer.Option("--group", metavar="GROUP", help="A group that they are in; may be repeated.")
     ] = None,
     days: Annotated[
-        int | None, typer.Option("--days", min=1, max=_LONGEST_DAYS, metavar="NUMBER", help="Until it expires.")
+        int | None,
+        typer.Option("--days", min=1, max=_LONGEST_DAYS, metavar="NUMBER", help="The days until it expires."),
     ] = None,
     config: Config = None,
     store: Store = None,
@@ -86,7 +87,7 @@ def list_keys(context: typer.Context, config: Config = None, store: Store = None
 @keys.command("revoke")
 def revoke(
     context: typer.Context,
-    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="See: keys list.")],
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="One or more of: toolcrib keys list.")],
     config: Config = None,
     store: Store = None,
 ) -> int:

@@ -15,7 +15,7 @@ from ..tools import Permissions, Tool, load
 from ..tools.address import is_git_address
 from ..workbench import Workbench
 from .sources import log_fetches
-from .terminal import Output, one_line
+from .terminal import Output, counted, one_line
 
 SECRET_NAME = re.compile(r"passw|secret|token|api_?key|credential", re.IGNORECASE)
 
@@ -56,7 +56,7 @@ def run_lint(sources: Sequence[str], *, as_json: bool, strict: bool) -> int:
             for line in _lines(one):
                 output.write(line)
         tools = sum(len(one.tools) for one in checked)
-        output.write(f"{tools} tools, {problems} problems, {warnings} warnings.")
+        output.write(f"{counted(tools, 'tool')}, {counted(problems, 'problem')}, {counted(warnings, 'warning')}.")
     return 1 if problems or (strict and warnings) else 0
 
 

@@ -17,12 +17,12 @@ _CACHED = {
     "python": "Python",
 }
 
-sandbox = typer.Typer(help="What tools that are not trusted run in.")
+sandbox = typer.Typer(help="Where tools that are not trusted run.")
 
 
 @sandbox.command("status")
 def status(as_json: Json = False) -> int:
-    """Show whether the Python of the sandbox was made, and what is in the cache."""
+    """Show whether its Python was made, and what is in the cache."""
     from ..sandbox.cache import LIMITS
     from ..sandbox.python_build import BUILD_COMMAND, python_state
 
@@ -42,11 +42,12 @@ def status(as_json: Json = False) -> int:
 @sandbox.command("clear")
 def clear(
     what: Annotated[
-        list[str] | None, typer.Argument(help=f"Of {', '.join(_CACHED)}; all but python without it.")
+        list[str] | None,
+        typer.Argument(metavar="[CACHE...]", help=f"One or more of: {', '.join(_CACHED)}. By default all but python."),
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Remove what is cached, and not in use: it is made or fetched again where it is needed."""
+    """Clear the cache. What is in use stays; what is removed is made or fetched again when it is needed."""
     from ..sandbox.cache import clear, entries
 
     chosen = what or [name for name in _CACHED if name != "python"]
@@ -72,7 +73,7 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="Make it again, though it is there.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Make the Python that folders with 'runtime = "python"' run in. It takes up to a minute, once."""
+    """Make the Python of the sandbox. Folders with 'runtime = "python"' run in it; it takes up to a minute, once."""
     from ..sandbox.python_build import build_python
 
     output = Output()

@@ -72,6 +72,10 @@ def echo(message: str, *, dim: bool = False, wrap: bool = False) -> None:
         sys.stderr.flush()
 
 
+def counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def terminal_width(descriptor: int = 2) -> int:
     """The columns of the terminal behind *descriptor*; 0 where there is none, or it does not report them."""
     try:

@@ -59,14 +59,14 @@ class Mount(Strict):
 class Manifest(Strict):
     """What `tool.toml` says of a tool."""
 
-    name: str = Field(description="What models call it by.")
+    name: str = Field(description="The name that models see.")
     description: str = Field(description="What it does, for models.")
     runtime: Literal["wasm", "python"] = Field(default="wasm", description="What runs it.")
     language: str | None = Field(default=None, description="What it is written in.")
     file: str | None = Field(
         default=None, description="The program, beside this file: 'tool.wasm', or 'main.py' for Python, by default."
     )
-    title: str | None = Field(default=None, description="What people call it by.")
+    title: str | None = Field(default=None, description="The name that people see.")
     parameters: dict[str, Any] | str = Field(
         default_factory=lambda: dict(_ANYTHING),
         description="The JSON Schema of its arguments, as a table or the name of a file beside this one.",
