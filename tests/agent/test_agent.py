@@ -598,9 +598,9 @@ def test_what_an_agent_cannot_be_made_of_is_refused() -> None:
     ("name", "says"),
     [
         ("opnai:gpt-5-mini", "There is no model provider 'opnai'. Did you mean 'openai'?"),
-        ("gpt-5-mini", "The model name 'gpt-5-mini' has no provider."),
-        ("openai", "'openai' names no model of the provider."),
-        ("anthropic:", "'anthropic:' names no model of the provider."),
+        ("gpt-5-mini", "The model name 'gpt-5-mini' names no provider."),
+        ("openai", "'openai' has no model after the provider."),
+        ("anthropic:", "'anthropic:' has no model after the provider."),
     ],
 )
 def test_a_model_that_nobody_has_is_refused_with_the_nearest(name: str, says: str) -> None:
@@ -608,7 +608,7 @@ def test_a_model_that_nobody_has_is_refused_with_the_nearest(name: str, says: st
         model_from_name(name)
     assert str(raised.value).startswith(says)
     assert '"openai:MODEL"' in str(raised.value)
-    with pytest.raises(SetupError, match="A model is called"):
+    with pytest.raises(SetupError, match="Write it as"):
         Agent(name)
 
 

@@ -58,7 +58,7 @@ async def test_what_was_given_is_given_again_as_it_is_until_it_changes_or_ends(
     await broker.save(ALICES, Grant("the-second-token", scopes=["read"], expires_at=ends))
     assert (await given(broker, READ)).secret == "the-second-token"
     setup.shift = timedelta(hours=1)
-    assert (await asked(broker, READ)).message.startswith("What you granted at idp has ended.")
+    assert (await asked(broker, READ)).message.startswith("Your grant at idp has ended.")
 
 
 async def test_no_more_is_remembered_than_there_is_room_for(

@@ -178,8 +178,8 @@ async def test_a_grant_may_end_at_any_moment(setup: Setup, moment: datetime) -> 
 
 
 BROKEN = {
-    '[a]\ntitle = "A\\u001b[31m"\ntoken = {}': ":2: 'title' has characters that are not printed.",
-    '[a.token]\nprefix = "Key \\r\\nX: 1"': ":2: 'token.prefix' has characters that are not printed.",
+    '[a]\ntitle = "A\\u001b[31m"\ntoken = {}': ":2: 'title' has characters that are not printable.",
+    '[a.token]\nprefix = "Key \\r\\nX: 1"': ":2: 'token.prefix' has characters that are not printable.",
     "[a.token]\nprefix = 'Clé '": ":2: 'token.prefix': expected printable ASCII characters, as it is sent in a header.",
     "[a.token]\nheader = 'X Key'": ":2: 'token.header': expected the name of a header, such as X-API-Key.",
     "[a.token]\nheader = ''": ":2: 'token.header': expected the name of a header, such as X-API-Key.",
@@ -188,7 +188,7 @@ BROKEN = {
     "[a.oauth2]\nissuer = 'https://a.example'\nlifetime_s = inf": ":3: 'oauth2.lifetime_s': expected",
     "[a.oauth2]\nissuer = 'https://a.example'\nheaders = { X = \"a\\nb\" }": ":3: 'oauth2.headers.X' has characters",
     "[a.oauth2]\nissuer = 'https://a.example'\nheaders = { 'X Y' = 'a' }": ":3: 'oauth2.headers",
-    '[a.oauth2]\nissuer = "https://a.example/\\n"': ":2: 'oauth2.issuer' has characters that are not printed.",
+    '[a.oauth2]\nissuer = "https://a.example/\\n"': ":2: 'oauth2.issuer' has characters that are not printable.",
 }
 
 

@@ -207,26 +207,26 @@ UNUSABLE: dict[str, tuple[dict[str, Any], dict[str, Any], Answer, str]] = {
         {"resource": "https://evil.example/mcp"},
         {},
         as_json({}),
-        "its metadata is of another resource",
+        "its metadata belongs to another resource",
     ),
-    "no resource": ({"resource": None}, {}, as_json({}), "its metadata is of another resource"),
-    "another issuer": ({}, {"issuer": "https://evil.example"}, as_json({}), "or is of another issuer"),
-    "no PKCE": ({}, {"code_challenge_methods_supported": ["plain"]}, as_json({}), "it does not say that it takes PKCE"),
+    "no resource": ({"resource": None}, {}, as_json({}), "its metadata belongs to another resource"),
+    "another issuer": ({}, {"issuer": "https://evil.example"}, as_json({}), "or belongs to another issuer"),
+    "no PKCE": ({}, {"code_challenge_methods_supported": ["plain"]}, as_json({}), "it does not support PKCE"),
     "no word on PKCE": (
         {},
         {"code_challenge_methods_supported": None},
         as_json({}),
-        "it does not say that it takes PKCE",
+        "it does not support PKCE",
     ),
     "no registration": ({}, {"registration_endpoint": None}, as_json({}), "registers no clients by itself. Register"),
-    "a registration by http": ({}, {"registration_endpoint": "http://a.example"}, as_json({}), "as RFC 7591 says"),
+    "a registration by http": ({}, {"registration_endpoint": "http://a.example"}, as_json({}), "as RFC 7591 requires"),
     "a refusal": ({}, {}, as_json({**REGISTERED, "error": "no"}, 400), f"{ANOTHER} (status 400)"),
     "an answer without an id": ({}, {}, as_json({"client_secret": "a-secret"}, 201), f"{ANOTHER} (status 201)"),
     "an id that cannot be sent": ({}, {}, as_json({"client_id": "line\nbreak"}, 201), f"{ANOTHER} (status 201)"),
     "an id that cannot be redacted": ({}, {}, as_json({"client_id": "abc"}, 201), f"{ANOTHER} (status 201)"),
     "an id without end": ({}, {}, as_json({"client_id": "x" * 2001}, 201), f"{ANOTHER} (status 201)"),
     "a list": ({}, {}, as_json([REGISTERED], 201), f"{ANOTHER} (status 201)"),
-    "no JSON": ({}, {}, (201, {}, b"<html>"), f"{ANOTHER} as RFC 7591 says"),
+    "no JSON": ({}, {}, (201, {}, b"<html>"), f"{ANOTHER} as RFC 7591 requires"),
 }
 
 
@@ -244,7 +244,7 @@ async def test_a_server_at_which_nobody_can_log_in_says_why(server: Protected, n
 
 async def test_a_named_authorization_server_without_a_document_is_not_guessed_at(server: Protected) -> None:
     server.places(f"{METADATA}/mcp", None)
-    with pytest.raises(ToolError, match="it publishes no document of its endpoints"):
+    with pytest.raises(ToolError, match="it publishes no metadata"):
         await server.broker().discover(server.name)
     assert server.sent("/register") == []
 

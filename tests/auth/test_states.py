@@ -103,7 +103,7 @@ async def test_who_has_been_asked_waits_for_the_same_and_nothing_is_written(tmp_
     await broker.save(OWNER, ended)
     again = await given(read)
     assert isinstance(again, Pending)
-    assert again.message.startswith("What you granted at Example has ended.")
+    assert again.message.startswith("Your grant at Example has ended.")
     assert await given(read) == again
     assert await other.read(_ROWS)
     store.close()

@@ -210,7 +210,7 @@ async def test_an_envelope_that_is_no_text_or_of_another_version_is_passed_over(
         connection.execute("UPDATE toolcrib_grants SET envelope = X'0102' WHERE handler = 'token'")
         connection.execute("UPDATE toolcrib_authorizations SET envelope = X'0102'")
     assert dict(await vault.owned_by("alice")) == {ALICES: GRANT, key: None}
-    assert "What is stored for 'other' does not open" in caplog.text
+    assert "What is stored for 'other' cannot be opened" in caplog.text
     assert await vault.find(ASKED.state, now=NOW - timedelta(seconds=1)) is None
     assert await vault.authorizations(ALICES, now=NOW - timedelta(seconds=1)) == []
     fresh = replace(ASKED, id="pending_2", state="state-2")

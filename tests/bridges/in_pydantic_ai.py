@@ -117,7 +117,7 @@ async def test_where_others_have_to_approve_the_framework_cannot() -> None:
     assert isinstance(waits.output, DeferredToolRequests)
     approved = waits.output.build_results(approve_all=True)
     await agent.run(message_history=waits.all_messages(), deferred_tool_results=approved)
-    assert "Whoever made the call may not answer it." in model.seen[0].content
+    assert "The caller may not answer it." in model.seen[0].content
     assert events == []
     await bench.answer(model.seen[0].metadata["pending"]["id"], Approve(), by="bob")
     async with bench:

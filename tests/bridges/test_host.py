@@ -161,7 +161,7 @@ async def test_an_answer_of_the_framework_is_one_of_the_caller() -> None:
     assert (await host.call(None, "wipe", path, answer=Approve())).text == "wiped /"
     waits = await host.call(None, "wipe", {"path": "/etc"}, answer=Approve())
     assert waits.status == "pending"
-    assert "Whoever made the call may not answer it." in waits.text
+    assert "The caller may not answer it." in waits.text
     assert metadata(waits)["pending"]["message"] == "Really?"
     assert events == ["/"]
 

@@ -90,7 +90,7 @@ def test_what_does_not_open_is_shown_as_damaged_and_can_be_removed(toolcrib: Run
         "stripe\ttoken\tdefault\tdamaged: toolcrib auth revoke stripe",
         "tavily\ttoken\tdefault\t",
     ]
-    assert "does not open" in listed.stderr
+    assert "cannot be opened" in listed.stderr
     assert "Traceback" not in listed.stderr
     shown = json.loads(toolcrib("auth", "show", "stripe", "--json").stdout)
     assert [(one["profile"], one["damaged"], one["scopes"]) for one in shown] == [

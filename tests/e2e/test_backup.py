@@ -139,7 +139,7 @@ def test_a_copy_made_while_calls_run_has_keys_grants_pendings_and_calls(tmp_path
     # Neither opens anything without the other.
     keyless = subprocess.run([sys.executable, "-m", "toolcrib", "doctor"], cwd=new, capture_output=True, text=True)
     assert keyless.returncode == 1
-    assert "Without it, what is sealed in the store does not open." in keyless.stdout
+    assert "Without it, what is sealed in the store cannot be opened." in keyless.stdout
     shutil.copy(old / "store.key", new)
     shutil.rmtree(old)
 

@@ -315,7 +315,7 @@ async def test_a_model_reads_why_a_url_was_refused() -> None:
     assert result.error is not None
     assert (result.error.code, result.error.retry) == ("denied", "changed")
     assert result.text == (
-        "'169.254.169.254' may not be reached: it does not lead to a public address. Whoever runs this can allow it."
+        "'169.254.169.254' may not be reached: it does not lead to a public address. The operator can allow it."
     )
     assert issubclass(GuardError, ToolError)
     assert issubclass(GuardError, httpx2.TransportError)

@@ -116,6 +116,6 @@ async def test_in_a_folder_that_others_can_write_to_none_is_made(asked: Path) ->
     environment = Environment(())
     environment.folder.parent.mkdir(parents=True)
     environment.folder.parent.chmod(0o777)
-    with pytest.raises(SetupError, match="is not a folder of ours that nobody else can use"):
+    with pytest.raises(SetupError, match="must be a folder of this user that nobody else can use"):
         await environment.ready(print)
     assert not asked.exists()

@@ -54,7 +54,7 @@ async def test_a_name_that_leads_to_an_address_that_is_not_public_is_refused(
     ],
 )
 async def test_a_request_that_is_not_as_it_has_to_be_is_refused(request_: str) -> None:
-    expected = "The request is not as it has to be: a JSON object with a 'url'."
+    expected = "A request must be a JSON object with a 'url'."
     assert await refusal(["example.com"], request_) == expected
 
 

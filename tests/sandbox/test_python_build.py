@@ -59,7 +59,7 @@ def test_a_folder_that_others_can_write_to_has_no_python(kept_at: Path) -> None:
     build_python()
     (kept_at / "python").chmod(0o777)
     assert python_state() == PythonState(python_file(), False, 0)
-    with pytest.raises(SetupError, match="is not a folder of yours that nobody else can use"):
+    with pytest.raises(SetupError, match="must be a folder of yours that nobody else can use"):
         build_python()
 
 

@@ -305,7 +305,7 @@ def test_of_what_is_printed_a_mebibyte_is_passed_on(caplog: pytest.LogCaptureFix
         printed.write((b"x" * 1023 + b"\n") * 1024)
         printed.write(b"y\n")
         printed.finish()
-    assert Counter(caplog.messages) == {"x" * 1023: 1024, "[more was printed than is passed on]": 1}
+    assert Counter(caplog.messages) == {"x" * 1023: 1024, "[the rest of what was printed is left out]": 1}
 
 
 def test_what_is_printed_goes_nowhere_without_a_log_and_standard_error(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -320,4 +320,4 @@ def test_of_what_is_printed_the_last_byte_of_a_mebibyte_counts(caplog: pytest.Lo
         printed.write(b"x" * (2**20 - 1))
         assert caplog.messages == []
         printed.write(last)
-    assert caplog.messages == ["x" * (2**20 - 1) + last.decode().strip(), "[more was printed than is passed on]"]
+    assert caplog.messages == ["x" * (2**20 - 1) + last.decode().strip(), "[the rest of what was printed is left out]"]

@@ -179,7 +179,7 @@ async def test_what_is_granted_runs_and_an_answer_is_taken_once() -> None:
         assert await waiting
         assert await ran(made) == "ada"
         assert await ran(made, caller=BOB) == "pending"
-        assert "Nobody waits for this" in require_safe(await made.answer(asked.url), 400)
+        assert "is not known, or has expired" in require_safe(await made.answer(asked.url), 400)
         assert made.exchanged == [CODE]
 
 
@@ -211,14 +211,14 @@ async def test_what_is_not_granted_ends_that_question_and_the_next_call_asks_ane
         assert await made.crib.pendings() == []
         assert await ran(made) == "pending"
         assert (await made.ask()).url != asked.url
-        assert "Nobody waits" in require_safe(await made.answer(asked.url), 400)
+        assert "is not known" in require_safe(await made.answer(asked.url), 400)
 
 
 async def test_an_answer_that_comes_too_late_is_refused() -> None:
     async with site() as made:
         asked = await made.ask()
         made.now[0] += timedelta(hours=1)
-        assert "no longer" in require_safe(await made.answer(asked.url), 400)
+        assert "is not known, or has expired" in require_safe(await made.answer(asked.url), 400)
         assert made.exchanged == []
 
 

@@ -128,7 +128,7 @@ async def test_a_row_that_somebody_has_changed_lets_nobody_in(
     with closing(sqlite3.connect(tmp_path / "store.db")) as database, database:
         database.execute("UPDATE toolcrib_keys SET groups = ? WHERE id = ?", (groups, made.id))
     assert await keys.find(text) is None
-    assert f"The key {made.id} in the store does not open" in caplog.text
+    assert f"The key {made.id} in the store cannot be opened" in caplog.text
     assert await keys.find(other)
     assert [key.name for key in await keys.all()] == listed
     assert ("A key in the store is damaged" in caplog.text) == (len(listed) == 1)

@@ -92,7 +92,7 @@ async def test_a_person_who_dismisses_the_question_ends_the_call_with_instructio
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_that_cannot_ask_gets_instructions_for_its_person(mode: str, tmp_path: Path) -> None:
-    for options, who in [({}, "whoever runs this server"), ({"store": tmp_path / "s.db"}, "`toolcrib pending`")]:
+    for options, who in [({}, "the operator of this server"), ({"store": tmp_path / "s.db"}, "`toolcrib pending`")]:
         crib, dropped = dropping(**options)
         async with crib, Client(server(crib), mode=mode) as client:
             result = await client.call_tool("drop", {"n": 1})

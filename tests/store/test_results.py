@@ -105,7 +105,7 @@ async def test_a_row_that_was_moved_does_not_open(store: Store) -> None:
     rows = await store.read(text("SELECT * FROM toolcrib_results"))
     assert "canary" not in repr(rows)
     await store.transact(lambda connection: connection.execute(move).rowcount)
-    with pytest.raises(StoreError, match="does not open"):
+    with pytest.raises(StoreError, match="cannot be opened"):
         await results.find("1", "eve", "t")
 
 

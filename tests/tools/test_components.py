@@ -221,8 +221,8 @@ async def test_a_request_says_what_the_author_wrote_and_not_where_it_goes(folder
         "A request may not set the header 'Host'.",
         "A request may not set the header 'x-a'.",
         "A request has one of the methods GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS.",
-        "The request is not as it has to be: a JSON object with a 'url'.",
-        "The request is not as it has to be: a JSON object with a 'url'.",
+        "A request must be a JSON object with a 'url'.",
+        "A request must be a JSON object with a 'url'.",
     ]
     ((path, headers, body),) = server.requests
     assert (path, headers["x-mine"], headers["host"], body) == ("/", "1", here, b"abc")

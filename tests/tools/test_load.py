@@ -157,7 +157,7 @@ def test_a_function_or_object_that_cannot_be_a_tool_is_refused_with_its_place() 
         def bad(self, a: Offers) -> None: ...
 
     for source in (bad, Several(), Several):
-        with pytest.raises(DefinitionError, match="parameter 'a' is a Offers, which has no JSON Schema") as raised:
+        with pytest.raises(DefinitionError, match="'a' has the type Offers, which has no JSON Schema") as raised:
             load(source)
         code = (bad if source is bad else Several.bad).__code__
         assert raised.value.__notes__ == [f"It is defined at {__file__}:{code.co_firstlineno}."]
@@ -357,7 +357,9 @@ def test_one_bad_tool_does_not_take_the_others_of_its_file_along(
         loaded = load(source)
         assert [made.spec.name for made in loaded.tools] == ["add"]
         assert [problem.place for problem in loaded.problems] == [f"{file}:22", f"{file}:10", f"{file}:17"]
-        assert loaded.problems[1].reason.startswith("Tool 'move': parameter 'point' is a Point, which has no JSON")
+        assert loaded.problems[1].reason.startswith(
+            "Tool 'move': parameter 'point' has the type Point, which has no JSON"
+        )
     bench = Workbench([file])
     assert ([spec.name for spec in bench.specs()], len(bench.problems)) == (["add"], 3)
 
@@ -368,8 +370,8 @@ def test_a_file_without_one_good_tool_is_refused_with_each_line(tmp_path: Path) 
     lines = refusal(file).splitlines()
     assert [line.partition(": ")[0] for line in lines] == [f"{file}:22", f"{file}:4", f"{file}:10", f"{file}:17"]
     assert refusal(f"{file}:named").startswith(f"{file}:22: 'a b' cannot be the name of a tool")
-    assert refusal(f"{file}:move").startswith(f"{file}:10: Tool 'move': parameter 'point' is a Point, which has no")
-    assert refusal(f"{file}:Robot").startswith(f"{file}:17: Tool 'go': parameter 'to' is a list[Point], which has no")
+    assert refusal(f"{file}:move").startswith(f"{file}:10: Tool 'move': parameter 'point' has the type Point, which")
+    assert refusal(f"{file}:Robot").startswith(f"{file}:17: Tool 'go': parameter 'to' has the type list[Point], which")
 
 
 def test_no_message_names_the_module_that_was_made_for_a_file(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ async def test_a_definition_that_is_none_costs_itself_alone(source: Any) -> None
         assert (await bench.call("good", {})).text == "fine"
         reasons = [problem.reason for problem in bench.problems]
         assert len(reasons) == 8
-        assert reasons[0] == "Tool 'no_schema' is not defined as MCP says: inputSchema: Field required"
+        assert reasons[0] == "Tool 'no_schema' is not defined as MCP requires: inputSchema: Field required"
 
 
 async def test_a_resource_or_prompt_that_is_none_costs_itself_alone(source: Any) -> None:
@@ -132,7 +132,7 @@ async def test_an_answer_that_cannot_be_read_is_an_error_at_once(source: Any) ->
         for name in answers:
             result = await bench.call(Call(name, {}, timeout_s=60))
             assert result.error is not None, name
-            assert (result.error.code, "did not answer as MCP says" in result.text) == ("invalid_result", True), name
+            assert (result.error.code, "not answer as MCP requires" in result.text) == ("invalid_result", True), name
         assert (await bench.call("noise", {})).text == "fine"  # a line of a log is no answer
 
 

@@ -69,7 +69,7 @@ async def outcomes(folder: Folder, codes: list[str], manifest: str = "") -> list
 async def test_without_the_python_of_the_sandbox_a_call_names_the_command_that_makes_it(folder: Folder) -> None:
     assert await outcome(folder("print(1)")) == (
         "unavailable",
-        "Tool 'guest' runs in the sandbox's Python, which is not there yet. Whoever runs this makes it once: "
+        "Tool 'guest' runs in the sandbox's Python, which is not there yet. The operator makes it once: "
         "toolcrib sandbox build-python",
     )
 

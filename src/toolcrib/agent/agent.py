@@ -379,10 +379,9 @@ def _require_choice(choice: Choice, bench: Workbench) -> None:
         raise SetupError('tool_choice="any" makes the model call a tool, and this agent has none. Give it tools.')
     if choice in CHOICES or choice in names:
         return
-    from ..schema import closest_match, display_name
+    from ..schema import closest_match, did_you_mean, display_name
 
-    match = closest_match(choice, (*CHOICES, *names))
-    hint = f" Did you mean '{match}'?" if match else ""
+    hint = did_you_mean(closest_match(choice, (*CHOICES, *names)))
     raise SetupError(
         'tool_choice must be "auto", "any", "none" or the name of a tool; '
         f"there is no tool '{display_name(choice)}'.{hint}"

@@ -27,17 +27,16 @@ def model_from_name(name: str) -> "Model":
     Raises SetupError for a name without a known provider, with the nearest one, and where the provider's package is
     missing.
     """
-    from ..schema import closest_match, display_name
+    from ..schema import closest_match, did_you_mean, display_name
 
     provider, colon, model = str(name).partition(":")
     if not colon and provider not in _PROVIDERS:
-        raise SetupError(f"The model name '{display_name(str(name))}' has no provider. A model is called {_FORMS}.")
+        raise SetupError(f"The model name '{display_name(str(name))}' names no provider. Write it as {_FORMS}.")
     if provider not in _PROVIDERS:
-        match = closest_match(provider, _PROVIDERS)
-        hint = f" Did you mean '{match}'?" if match else ""
-        raise SetupError(f"There is no model provider '{display_name(provider)}'.{hint} A model is called {_FORMS}.")
+        hint = did_you_mean(closest_match(provider, _PROVIDERS))
+        raise SetupError(f"There is no model provider '{display_name(provider)}'.{hint} Write it as {_FORMS}.")
     if not model:
-        raise SetupError(f"'{display_name(str(name))}' names no model of the provider. A model is called {_FORMS}.")
+        raise SetupError(f"'{display_name(str(name))}' has no model after the provider. Write it as {_FORMS}.")
     module, path = _PROVIDERS[provider]
     make: Any = import_module(module, __package__)
     for part in path.split("."):

@@ -70,7 +70,7 @@ class Resumption:
                     f"This run does not wait for '{str(pending_id)[:100]}'. It waits for: {known}.", "unknown"
                 )
         if answers and not by:
-            raise AnswerError('An answer needs a name of who gives it: resume(state, answers, by="alice").', "foreign")
+            raise AnswerError('An answer needs a name: resume(state, answers, by="alice").', "foreign")
         return [PendingAnswer(waiting[each], answer_from(answer), by) for each, answer in answers.items()]
 
     async def _add_old(self, each: PendingAnswer) -> None:

@@ -166,10 +166,9 @@ def _read(file: Path) -> Any:
 def _require_known(data: Mapping[str, Any], names: Iterable[str], place: str) -> None:
     for name in data:
         if name not in names:
-            from ..schema import closest_match, display_name
+            from ..schema import closest_match, did_you_mean, display_name
 
-            match = closest_match(str(name), names)
-            hint = f" Did you mean '{match}'?" if match else ""
+            hint = did_you_mean(closest_match(str(name), names))
             raise SetupError(f"{place} has no member '{display_name(str(name))}'.{hint} It takes: {', '.join(names)}.")
 
 

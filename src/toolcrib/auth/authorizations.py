@@ -68,7 +68,7 @@ def pending_of(authorization: Authorization, *, title: str, tool: str, has_ended
     else:
         message = f"The secret {title} is needed" if owner.handler == "secret" else f"A key for {title} is needed"
     if has_ended:
-        message = f"What you granted at {title} has ended. {message}"
+        message = f"Your grant at {title} has ended. {message}"
     if not authorization.url:
         command = "secrets set" if owner.handler == "secret" else "auth login"
         message = f"{message}: toolcrib {command} {owner.provider}"

@@ -231,9 +231,9 @@ class CredentialBroker(Broker):
         """The open authorization with *state*, of *caller* if one is given. Raises CallbackError."""
         found = await self.vault.find(state, now=self._clock())
         if found is None:
-            raise CallbackError("Nobody waits for this authorization, or no longer. Call the tool again.", "unknown")
+            raise CallbackError("This authorization is not known, or has expired. Call the tool again.", "unknown")
         if caller is not None and caller.principal != found.owner.principal:
-            raise CallbackError("This authorization was begun by somebody else.", "foreign")
+            raise CallbackError("This authorization was started by somebody else.", "foreign")
         return found
 
     async def save(self, owner: Owner, grant: Grant) -> list[str]:
@@ -411,7 +411,7 @@ class CredentialBroker(Broker):
             grant = await self.flow(needed).client_credentials(scopes)
         except FlowError as error:
             code: Any = "unavailable" if error.error in ("unreachable", "malformed") else "unauthorized"
-            raise ToolError(f"{error} The program's own token comes by [auth.{needed.provider}].", code) from None
+            raise ToolError(f"{error} The program's own token comes from [auth.{needed.provider}].", code) from None
         await self.vault.put(owner, grant, version=None if stored is None else stored.version)
         return await self.vault.get(owner)
 

@@ -89,7 +89,7 @@ class OAuth2(Strict):
     )
     error_status_ok: bool = Field(default=False, description="Whether an error comes with status 200 and `ok: false`.")
     ended_errors: list[str] = Field(
-        default_factory=list[str], description="Errors that tell that a grant has ended, beside `invalid_grant`."
+        default_factory=list[str], description="Errors that mean that a grant has ended, beside `invalid_grant`."
     )
     token_member: str | None = Field(default=None, description="The member of the answer that the token is in.")
     token_types: list[str] = Field(
@@ -309,7 +309,7 @@ def _read(name: str, table: Any, found: dict[str, Provider]) -> list[tuple[Keys,
 def _unprintable(value: Any, keys: Keys) -> Iterator[tuple[Keys, str]]:
     """The places in *value* of texts that cannot be shown or sent: with line breaks, or characters of a terminal."""
     if isinstance(value, str) and not value.isprintable():
-        yield keys, f"'{'.'.join(map(display_name, map(str, keys[1:])))}' has characters that are not printed."
+        yield keys, f"'{'.'.join(map(display_name, map(str, keys[1:])))}' has characters that are not printable."
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, each in inner:
         yield from _unprintable(each, (*keys, key))

@@ -32,7 +32,7 @@ def with_document(table: OAuth2, document: Mapping[str, Any], issuer: str) -> OA
     Raises ValueError for the document of another issuer (RFC 8414, 3.3), and for one that is not as it should be.
     """
     if document.get("issuer") != issuer:
-        raise ValueError("it is of another issuer")
+        raise ValueError("it belongs to another issuer")
     found: dict[str, Any] = {name: document[key] for name, key in _URLS.items() if document.get(key) is not None}
     # Without the member, it is HTTP Basic (RFC 8414, 2).
     methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])

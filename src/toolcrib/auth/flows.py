@@ -90,7 +90,7 @@ class Flow:
         if table.issuer is None or (iss is None and not table.iss_required):
             return
         if iss != self._filled(table.issuer):
-            raise FlowError("The answer is of another provider than the one that was asked (RFC 9207).", "foreign")
+            raise FlowError("The answer comes from another provider than the one that was asked (RFC 9207).", "foreign")
 
     async def authorization_url(self, *, redirect_uri: str, scopes: Sequence[str], state: str, verifier: str) -> str:
         """Where somebody grants *scopes* (RFC 6749, 4.1.1; with PKCE, RFC 7636)."""
@@ -215,7 +215,7 @@ class Flow:
                     return with_document(self.oauth2, document, issuer)
             if response.status_code >= 500:
                 raise FlowError(f"'{self.name}' failed with status {response.status_code}.", "unreachable")
-        raise FlowError(f"The issuer of '{self.name}' has no valid document of its endpoints (RFC 8414).", "malformed")
+        raise FlowError(f"The issuer of '{self.name}' has no valid metadata (RFC 8414).", "malformed")
 
     async def _token(self, body: Mapping[str, str], asked: Sequence[str], before: Grant | None = None) -> Grant:
         table = await self.table()

@@ -134,7 +134,7 @@ class DatabaseVault:
             try:
                 found.append((owner, self._opened(row).grant))
             except StoreError as error:
-                _log.warning("What is stored for '%s' does not open: %s", display_name(owner.provider), error)
+                _log.warning("What is stored for '%s' cannot be opened: %s", display_name(owner.provider), error)
                 found.append((owner, None))
         return found
 

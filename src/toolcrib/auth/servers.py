@@ -87,7 +87,7 @@ class Servers:
                 continue
             described = found.get("resource")
             if not isinstance(described, str) or not _covers(described, url):
-                raise _unusable(url, "its metadata is of another resource (RFC 9728, 3.3)")
+                raise _unusable(url, "its metadata belongs to another resource (RFC 9728, 3.3)")
             return found
         return None
 
@@ -108,7 +108,7 @@ class Servers:
             if (found := await self._json(candidate, near=near)) is not None:
                 return found
         if is_named:
-            raise _unusable(issuer, "it publishes no document of its endpoints (RFC 8414)")
+            raise _unusable(issuer, "it publishes no metadata (RFC 8414)")
         # Servers of the first revision that had an authorization: by fixed names.
         endpoints = {
             "authorization_endpoint": "authorize",
@@ -125,13 +125,13 @@ class Servers:
     def _table(self, url: str, issuer: str, document: Mapping[str, Any], resource: Mapping[str, Any] | None) -> OAuth2:
         methods = document.get("code_challenge_methods_supported")
         if not (isinstance(methods, list) and "S256" in methods):
-            raise _unusable(issuer, "it does not say that it takes PKCE with S256 (RFC 7636)")
+            raise _unusable(issuer, "it does not support PKCE with S256 (RFC 7636)")
         described = url if resource is None else str(resource["resource"])
         try:
             table = OAuth2(issuer=issuer, resource=described, refresh="kept")
             return with_document(table, document, issuer)
         except ValueError:
-            raise _unusable(issuer, "its document is not valid, or is of another issuer (RFC 8414, 3.3)") from None
+            raise _unusable(issuer, "its metadata is not valid, or belongs to another issuer (RFC 8414, 3.3)") from None
 
     # The client
 
@@ -183,7 +183,7 @@ class Servers:
         except httpx2.HTTPError as error:
             raise _unreachable(issuer, error) from None
         except ValueError:
-            raise _unusable(issuer, "it did not register this program as RFC 7591 says") from None
+            raise _unusable(issuer, "it did not register this program as RFC 7591 requires") from None
         client_id = answer.get("client_id") if isinstance(answer, dict) else None
         if response.status_code not in (200, 201) or client_id is None or not _is_text(client_id):
             raise _unusable(issuer, f"it did not register this program (status {response.status_code})")

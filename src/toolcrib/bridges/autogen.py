@@ -204,7 +204,7 @@ class WorkbenchSource(Source):
         try:
             await self._list()
         except Exception:  # the call was carried out, whatever the list is
-            _log.warning("The tools of %s stay what they were", type(self._theirs).__name__, exc_info=True)
+            _log.warning("The tools of %s are unchanged", type(self._theirs).__name__, exc_info=True)
         parts = [_content(part) for part in result.result]
         if result.is_error:
             text = "\n".join(part for part in parts if isinstance(part, str))

@@ -261,7 +261,7 @@ class ToolsetSource(Source):
                 return _content_of(await self._toolset.call_tool(of.name, checked, run, found))
             except ApprovalRequired:
                 if is_approved:
-                    raise ToolError(f"Tool '{of.name}' asks for an approval that it has.", "denied") from None
+                    raise ToolError(f"Tool '{of.name}' asks for an approval that it already has.", "denied") from None
                 await approve(context)
                 is_approved = True
             except CallDeferred:

@@ -245,7 +245,7 @@ class Bounded:
             raise ToolError(f"Tool '{self.tool}' was cancelled.", "cancelled")  # it never began
         if self._deadline is not None and self._deadline.own_due <= monotonic():
             self._work.close()
-            raise ToolError(f"Tool '{self.tool}' has not run: its time was over before it could begin.", "timeout")
+            raise ToolError(f"Tool '{self.tool}' has not run: its deadline passed before it could begin.", "timeout")
         deadline, dog = self._deadline, _dog
         if deadline is not None:
             dog.watch(self, deadline)

@@ -49,7 +49,7 @@ async def failed(
         error = to_tool_error(raised, call.tool, show=runtime.show_errors, redaction=runtime.redaction)
     except asyncio.CancelledError:
         if sent is not None and runtime.recorders:
-            error = ToolError(f"Whoever called '{call.tool}' has given up.", "cancelled")
+            error = ToolError(f"The caller of '{call.tool}' has given up.", "cancelled")
             result = error_result(sent, error, started_at, repairs)
             await record_finished(sent, runtime, started_at, result, seen)
         raise

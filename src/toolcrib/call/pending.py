@@ -94,7 +94,7 @@ class PendingCalls:
             stored = replace(stored, state="expired")
         self._require_open(stored)
         if not await self.allows(pending, by):
-            own = " Whoever made the call may not answer it." if pending.others_only and by == pending.principal else ""
+            own = " The caller may not answer it." if pending.others_only and by == pending.principal else ""
             raise AnswerError(
                 f"'{by}' may not answer '{pending.id}'.{own} Let somebody answer who is allowed to.", "foreign"
             )

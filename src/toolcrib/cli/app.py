@@ -352,8 +352,7 @@ def dev(
         is_dev=True,
     )
     log_lines("toolcrib.watch")
-    example = "For example: toolcrib dev tools.py"
-    return server.run(context.obj, example=example, follow=True, may_wait=True)
+    return server.run(context.obj, example="For example: toolcrib dev tools.py", follow=True, may_wait=True)
 
 
 @_command("toolcrib check --config toolcrib.toml")

@@ -212,7 +212,7 @@ def echo_repairs(repairs: Sequence[Repair], names: Iterable[str], *, by_key: boo
         name = repair.path[1:] if is_top else repair.path
         if repair.from_kind == "key":
             target = closest_match(name, names) if is_top else None
-            renamed = f"renamed to '{target}'" if target else "renamed as the schema has it"
+            renamed = f"renamed to '{target}'" if target else "renamed as in the schema"
             echo(f"Repaired: '{name}' was {renamed}.")
         else:
             what = f"'{name}'" if name else "the arguments"

@@ -180,7 +180,7 @@ def _key(store: "Database") -> Finding | str:
     if (file := store.keys.file) is not None and not file.exists():
         if not asyncio.run(store.has_sealed()):
             return Finding("key of the store", "missing", f"{file}: not made yet; it is when something is sealed")
-        raise StoreError(f"The key file {file} is not there. Without it, what is sealed in the store does not open.")
+        raise StoreError(f"The key file {file} is not there. Without it, what is sealed in the store cannot be opened.")
     store.keys.unseal(store.keys.seal(b"", "doctor"), "doctor")
     return f"readable: {store.keys.place}"
 

@@ -101,7 +101,7 @@ From Rust: `cargo build --release --target wasm32-wasip1`. From Go: `GOOS=wasip1
 def run_new(name: str, kind: str, folder: Path) -> int:
     """Write a tool *name* of *kind* into *folder*. Returns the exit status."""
     if not _NAME.fullmatch(name):
-        raise UsageError("A name of a tool has only lower-case letters, digits and _, and begins with a letter.")
+        raise UsageError("The name of a tool has only lower-case letters, digits and _, and begins with a letter.")
     if kind not in KINDS:
         raise UsageError(f"--kind: there are {', '.join(KINDS)}.")
     files = _FILES[kind](name)

@@ -8,7 +8,7 @@ from random import getrandbits
 from typing import Any, TypeVar, cast
 
 from ..core import Call, SetupError, ToolSpec
-from ..schema import closest_match
+from ..schema import closest_match, did_you_mean
 from .turns import Reply, ReplyStream, Stop, TextDelta, Usage
 
 T = TypeVar("T")
@@ -219,6 +219,5 @@ def require_tool(choice: str, specs: Iterable[ToolSpec]) -> str:
     names = [spec.name for spec in specs]
     if choice in names:
         return choice
-    match = closest_match(choice, names)
-    hint = f" Did you mean '{match}'?" if match else f" The tools are: {', '.join(sorted(names)) or 'none'}."
+    hint = did_you_mean(closest_match(choice, names)) or f" The tools are: {', '.join(sorted(names)) or 'none'}."
     raise SetupError(f"The tool choice '{choice}' is not 'auto', 'any' or 'none', and no tool has this name.{hint}")

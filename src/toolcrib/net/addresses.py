@@ -87,7 +87,7 @@ class Guard:
             return
         if address is None or not _is_public(address):
             raise GuardError(
-                f"'{host}' may not be reached: it does not lead to a public address. Whoever runs this can allow it."
+                f"'{host}' may not be reached: it does not lead to a public address. The operator can allow it."
             )
         if scheme != "https":
             raise GuardError(f"'{host}' may be reached by https only.")

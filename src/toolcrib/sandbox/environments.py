@@ -41,7 +41,7 @@ class Environment:
         if hold(self.folder) and self._marker.exists():
             return
         if private_folder("environments") is None:
-            raise SetupError(f"{self.folder.parent} is not a folder of ours that nobody else can use.")
+            raise SetupError(f"{self.folder.parent} must be a folder of this user that nobody else can use.")
         async with _locked(self.folder.with_suffix(".lock")):
             if hold(self.folder) and self._marker.exists():  # another process has made it meanwhile
                 return

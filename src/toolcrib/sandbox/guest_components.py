@@ -51,7 +51,7 @@ class GuestComponents:
             python = self._load_python()
             if python is None:
                 raise ToolError(
-                    f"Tool '{name}' runs in the sandbox's Python, which is not there yet. Whoever runs this makes it "
+                    f"Tool '{name}' runs in the sandbox's Python, which is not there yet. The operator makes it "
                     f"once: {BUILD_COMMAND}",
                     "unavailable",
                 )

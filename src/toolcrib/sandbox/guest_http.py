@@ -101,7 +101,7 @@ def _read(request: str) -> dict[str, Any]:
         seconds = _TIMEOUT_S if timeout_s is None else min(float(timeout_s), _TIMEOUT_S)
         url = str(asked["url"])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, binascii.Error):
-        raise RequestRefused("The request is not as it has to be: a JSON object with a 'url'.") from None
+        raise RequestRefused("A request must be a JSON object with a 'url'.") from None
     if method not in _METHODS:
         raise RequestRefused(f"A request has one of the methods {', '.join(_METHODS)}.")
     for name, value in headers:

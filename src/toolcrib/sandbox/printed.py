@@ -38,7 +38,7 @@ class PrintedOutput:
             self._write_line(line)
         if self._left_bytes <= 0:
             self.finish()
-            self._write_line("[more was printed than is passed on]")
+            self._write_line("[the rest of what was printed is left out]")
 
     def finish(self) -> None:
         rest, self._tail, self._line = self._line + self._tail, "", ""

@@ -59,7 +59,7 @@ def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool 
         report("Making a component of Python and its standard library")
         folder = private_folder("python")
         if folder is None:
-            raise SetupError(f"{state.file.parent} is not a folder of yours that nobody else can use. Remove it.")
+            raise SetupError(f"{state.file.parent} must be a folder of yours that nobody else can use. Remove it.")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
             made = Path(scratch) / "python.wasm"
             _componentize(made)

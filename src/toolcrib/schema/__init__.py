@@ -3,7 +3,7 @@
 from .accepted import AcceptedDocument
 from .canonical import display_arguments, to_json_values
 from .dereference import inlined
-from .describe import closest_match, display_name
+from .describe import closest_match, did_you_mean, display_name
 from .docstring import Doc, read_docstring
 from .document import SchemaNames, schema_names
 from .elicitation import Elicitation
@@ -35,6 +35,7 @@ __all__ = [
     "arguments_check",
     "arguments_model",
     "closest_match",
+    "did_you_mean",
     "display_arguments",
     "document_of",
     "display_name",

@@ -240,7 +240,7 @@ def _unsuitable(
                 "Depends(provider)], or take a type that JSON can carry."
             )
             return DefinitionError(
-                f"{label}: parameter '{parameter.name}' is a {kind}, which has no JSON Schema "
+                f"{label}: parameter '{parameter.name}' has the type {kind}, which has no JSON Schema "
                 f"({first_line(culprit)}). {remedy}"
             )
     return DefinitionError(f"{label}: its parameters have no JSON Schema: {first_line(error)}")

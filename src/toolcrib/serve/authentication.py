@@ -84,7 +84,7 @@ class Authenticator:
         from .tokens import issuer_of
 
         if (by := self._tokens.get(issuer_of(secret))) is None:
-            raise AuthenticationError("This token is of an issuer that is not known here.")
+            raise AuthenticationError("This token comes from an issuer that is not known here.")
         return await by.caller(secret)
 
     def __repr__(self) -> str:

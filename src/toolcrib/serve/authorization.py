@@ -143,7 +143,7 @@ class _Pages:
             raise _Refused("Not saved", "Nothing was entered. Go back, and try again.")
         _, label = self._words(found)
         if found.owner.handler in ("basic", "keypair") and ":" not in secret:
-            raise _Refused("Not saved", f"It has the form {label}, with a colon between. Go back, and try again.")
+            raise _Refused("Not saved", f"It has the form {label}, with a colon between them. Go back, and try again.")
         try:
             Grant(secret).require_usable(found.owner.handler)
         except SetupError as error:

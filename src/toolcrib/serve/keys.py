@@ -162,7 +162,7 @@ class AccessKeys:
                 key = _decoded(rows[0])
                 expected = self._store.keys.unseal(decode_bytes(rows[0]["envelope"]), *_of_key(rows[0]))
             except (StoreError, ValueError, TypeError) as error:
-                log_failure(f"The key {parts['id']} in the store does not open", error, None)
+                log_failure(f"The key {parts['id']} in the store cannot be opened", error, None)
         # Compared also where there is none: how long this takes says nothing.
         is_same = hmac.compare_digest(_digest(text), expected or bytes(32))
         now = self._clock()

@@ -192,7 +192,7 @@ def instructions(pending: Pending, crib: Crib) -> str:
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     somebody = "Somebody else than the caller" if pending.others_only else "A person"
-    command = "`toolcrib pending`" if crib.options["store"] is not None else "whoever runs this server"
+    command = "`toolcrib pending`" if crib.options["store"] is not None else "the operator of this server"
     match pending.kind:
         case "authorization":
             place = f"open {pending.url}" if pending.url else "grant it"

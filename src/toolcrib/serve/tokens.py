@@ -174,7 +174,7 @@ class AccessTokens:
             if response.status_code == 200:
                 document: Any = response.json()
                 if not isinstance(document, dict) or document.get("issuer") != self.issuer:
-                    raise ValueError("its metadata is of another issuer")
+                    raise ValueError("its metadata belongs to another issuer")
                 return document
         raise ValueError("it has no metadata (RFC 8414)")
 

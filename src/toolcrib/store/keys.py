@@ -75,7 +75,7 @@ class Keys:
             data_key = key.decrypt(nonce, wrapped, header)
             return AESGCM(data_key).decrypt(_ONCE, envelope[_DATA:], header + _associated(binding))
         except InvalidTag:
-            raise StoreError("A sealed value does not open: it was changed, or it belongs to something else.") from None
+            raise StoreError("A sealed value cannot be opened: it was changed, or belongs to something else.") from None
 
     def rotate(self) -> bytes:
         """Make a new key, if they are in a file, else read them again. The header of what is sealed from now on."""

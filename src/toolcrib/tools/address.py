@@ -152,4 +152,4 @@ def _problem(address: GitAddress) -> str | None:
         return "its user is not a name."
     if not _HOST.fullmatch(host) or not _PATH.fullmatch(url.path) or url.query:
         return "its host or its path has characters that are not allowed there."
-    return "its path goes up." if ".." in url.path.split("/") else None
+    return "its path has '..' in it." if ".." in url.path.split("/") else None

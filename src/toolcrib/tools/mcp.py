@@ -139,7 +139,7 @@ class MCPSource(MCPOffers, Source):
             name = definition.name
             if isinstance(definition, Malformed):
                 problems.append(
-                    LoadProblem(self.name, f"Tool '{name}' is not defined as MCP says: {definition.reason}")
+                    LoadProblem(self.name, f"Tool '{name}' is not defined as MCP requires: {definition.reason}")
                 )
                 continue
             if name in offered:

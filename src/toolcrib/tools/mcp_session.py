@@ -168,7 +168,7 @@ class Session:
                     continue
                 raise self._failure(error) from None
             except ValidationError:
-                raise ToolError(f"'{self}' did not answer as MCP says.", "invalid_result") from None
+                raise ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result") from None
             if isinstance(result, wire.CallToolResult):
                 return result
             requests = result.input_requests or {}
@@ -275,7 +275,7 @@ class Session:
                 self._on_lost()
                 return ToolError(f"'{self}' speaks another version now. Try again.", "unavailable")
             case wire.PARSE_ERROR:
-                return ToolError(f"'{self}' did not answer as MCP says.", "invalid_result")
+                return ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result")
             case wire.INVALID_PARAMS:
                 return ToolError(f"'{self}' refused the arguments: {message}", "invalid_arguments")
             case _:
@@ -287,7 +287,7 @@ class Session:
         except MCPError as error:
             raise self._failure(error) from None
         except ValidationError:
-            raise ToolError(f"'{self}' did not answer as MCP says.", "invalid_result") from None
+            raise ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result") from None
 
     async def _listed(self, read: Awaitable[R]) -> R:
         try:

@@ -154,7 +154,7 @@ class Watched(Following):
     def _missing_problem(self, was_there: bool) -> LoadProblem | None:
         reason = None
         if not self._files:
-            reason = "It is gone, and its tools with it." if was_there else "It is not there."
+            reason = "It was removed, and its tools with it." if was_there else "It is not there."
             if self._is_folder and self._path.is_dir():
                 reason = "The folder has no .py file."
         elif not any(file.tools or file.problems for file in self._files.values()):

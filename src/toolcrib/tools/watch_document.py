@@ -66,7 +66,7 @@ class WatchedDocument(Following):
         self._error = None
         if not self._path.exists():
             self._source = None
-            self._error = LoadProblem(str(self._path), "It is gone, and its tools with it.")
+            self._error = LoadProblem(str(self._path), "It was removed, and its tools with it.")
             return
         try:
             if self._source is None:

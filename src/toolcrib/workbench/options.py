@@ -258,10 +258,9 @@ def _require_plain(options: Mapping[str, Any], of: str) -> None:
 def _require_names(options: Mapping[str, Any], of: str) -> None:
     unknown = next((name for name in options if name not in DEFAULTS), None)
     if unknown is not None:
-        from ..schema import closest_match
+        from ..schema import closest_match, did_you_mean
 
-        near = closest_match(unknown, DEFAULTS)
-        hint = f" Did you mean '{near}'?" if near else ""
+        hint = did_you_mean(closest_match(unknown, DEFAULTS))
         raise SetupError(f"{of} has no option '{unknown}'.{hint} The options are: {', '.join(DEFAULTS)}.")
 
 

@@ -186,11 +186,10 @@ class Registry:
 
 def unknown(name: str, names: Iterable[str]) -> str:
     """The message for a name that is not there."""
-    from ..schema import closest_match, display_name
+    from ..schema import closest_match, did_you_mean, display_name
 
     known = list(names)
-    match = closest_match(name, known)
-    hint = f" Did you mean '{match}'?" if match else ""
+    hint = did_you_mean(closest_match(name, known))
     listed = f" The tools are: {', '.join(known[:20])}{', …' if len(known) > 20 else ''}." if known else ""
     return f"There is no tool '{display_name(name)}'.{hint}{listed or ' There are no tools here.'}"
 

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from ..core import Content, Data, Redaction, Text, ToolError, redacted_content
-from ..schema import closest_match, display_name
+from ..schema import closest_match, did_you_mean, display_name
 from ..schema.parse import LIMIT_BYTES
 from .long_json import LongList, LongObject
 from .long_json import parse as parse_long
@@ -160,8 +160,7 @@ def _member(value: Any, name: str, walked: str) -> Any:
     if isinstance(value, dict):
         if name in value:
             return value[name]
-        match = closest_match(name, value)
-        hint = f" Did you mean '{display_name(match)}'?" if match else ""
+        hint = did_you_mean(closest_match(name, value))
         names = ", ".join(display_name(key) for key in list(value)[:_NAMES_SHOWN])
         more = ", …" if len(value) > _NAMES_SHOWN else ""
         raise ToolError(

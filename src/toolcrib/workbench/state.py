@@ -93,7 +93,7 @@ def states_in(state: Any) -> Mapping[str, Any]:
 
 def require_known(states: Mapping[str, Any], known: Sequence[str], shared: Collection[str] = ()) -> None:
     """Raises SetupError for state of a source that is not here: not *known*, or of those *shared* by all callers."""
-    from ..schema import closest_match, display_name
+    from ..schema import closest_match, did_you_mean, display_name
 
     for key in states:
         if key not in known:
@@ -101,8 +101,7 @@ def require_known(states: Mapping[str, Any], known: Sequence[str], shared: Colle
                 raise SetupError(
                     f"The state of '{key}' is shared by all callers, so the crib loads it: crib.load_state."
                 )
-            match = closest_match(str(key), known)
-            hint = f" Did you mean '{match}'?" if match else ""
+            hint = did_you_mean(closest_match(str(key), known))
             listed = f" There are: {', '.join(known)}." if known else " No source here has any."
             raise SetupError(f"There is state of '{display_name(str(key))}', and no such source here.{hint}{listed}")
 

@@ -66,10 +66,9 @@ def filtered(
     excluded = compile_globs(without, of="without") if without else None
     any_of = _tags(tags)
     if hint is not None and hint not in Hints.__slots__:
-        from ..schema import closest_match
+        from ..schema import closest_match, did_you_mean
 
-        near = closest_match(str(hint), Hints.__slots__)
-        suggestion = f" Did you mean '{near}'?" if near else ""
+        suggestion = did_you_mean(closest_match(str(hint), Hints.__slots__))
         raise SetupError(f"There is no hint {hint!r}.{suggestion} There are: {', '.join(Hints.__slots__)}.")
 
     def change(tools: list[AnyTool]) -> list[AnyTool]:

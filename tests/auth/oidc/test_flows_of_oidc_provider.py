@@ -146,7 +146,7 @@ async def test_a_refresh_rotates_and_a_spent_token_ends_the_grant(parts: Parts) 
         await parts.expire(ALICE)
         ended = (await alice.call("who")).pending
         assert ended is not None
-        assert ended.message == "What you granted at Local has ended. Grant access to your account at Local"
+        assert ended.message == "Your grant at Local has ended. Grant access to your account at Local"
         assert await vault.get(owner) is None
         await parts.log_in(ALICE)
         assert (await alice.call("who")).text == "200 alice"

@@ -171,7 +171,7 @@ async def test_a_kill_at_any_step_costs_at_most_that_grant(stored: Parts, start:
                 assert result.text == f"200 {caller.principal}", step
             else:
                 assert result.pending is not None, step
-                assert result.pending.message.startswith("What you granted at Local has ended."), step
+                assert result.pending.message.startswith("Your grant at Local has ended."), step
                 await crib.complete(provider.grant(result.pending.url or "", login=caller.principal))
                 assert (await crib.workbench(caller).call("who")).text == f"200 {caller.principal}"
             more = provider.counts()["given"]["refresh_token"] - before

@@ -224,4 +224,4 @@ def test_a_future_that_is_gone_is_a_page_that_says_so(port: int):
     FutureStore.create_future("a-state")
     FutureStore.delete_future("a-state")
     page = httpx2.get(f"http://127.0.0.1:{port}/auth/github/oauth2/callback?state=a-state&code=c")
-    assert (page.status_code, "nobody waits for this" in page.text) == (404, True)
+    assert (page.status_code, "this is not known, or has expired" in page.text) == (404, True)

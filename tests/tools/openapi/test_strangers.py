@@ -117,7 +117,7 @@ async def test_a_redirect_to_nowhere_is_an_error_with_a_reason(service: Service,
     result = await call(write({"/a": {"get": OK}}, server=service.url), {})
     assert result.error is not None
     assert (result.error.code, result.error.retry) == ("failed", "never")
-    assert "The server sends the request on" in result.text
+    assert "The server redirects" in result.text
 
 
 REF = {"$ref": "#/components/schemas/A"}

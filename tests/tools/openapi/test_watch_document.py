@@ -67,7 +67,7 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
     assert change is not None
     assert (names(watched), [problem.reason for problem in change.problems]) == (
         [],
-        ["It is gone, and its tools with it."],
+        ["It was removed, and its tools with it."],
     )
     file.write_text(document("b"))
     watched.look()

@@ -212,7 +212,7 @@ def _require_waiting(state: str) -> Mapping[str, Any]:
     """What is known of the grant with *state*, which still waits. Raises _Refused."""
     found = FutureStore.get_future(state)
     if found is None or found.future.done():
-        raise _Refused("failed: nobody waits for this, or no longer. Call the tool again.", 404)
+        raise _Refused("failed: this is not known, or has expired. Call the tool again.", 404)
     return found.data or {}
 
 
@@ -220,7 +220,7 @@ def _resolve(state: str, value: Any) -> None:
     try:
         FutureStore.resolve_future(state, value)
     except ValueError:
-        raise _Refused("failed: nobody waits for this, or no longer. Call the tool again.", 404) from None
+        raise _Refused("failed: this is not known, or has expired. Call the tool again.", 404) from None
 
 
 def _self_signed(host: str) -> ssl.SSLContext:

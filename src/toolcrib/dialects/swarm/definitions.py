@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, Generic
 
 from ...core import DefinitionError, NameConflictError, UnknownToolError
-from ...schema import closest_match
+from ...schema import closest_match, did_you_mean
 from ...tools import Tool
 from ...workbench.registry import unknown
 from .interfaces import (
@@ -166,8 +166,7 @@ def _callbacks(callbacks: Any, label: str, known: Collection[str]) -> Mapping[st
 
 
 def _hint(key: Any, known: Collection[str]) -> str:
-    match = closest_match(str(key), known)
-    return f" Did you mean '{match}'?" if match else ""
+    return did_you_mean(closest_match(str(key), known))
 
 
 # Tools that are known by name

@@ -100,7 +100,7 @@ def _read(
     # What follows a '#' tells operations apart, and is never sent.
     plain, _, query = path.partition("#")[0].partition("?")
     if not path.isprintable() or "\\" in path or any(part in (".", "..") for part in plain.split("/")):
-        raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printed")
+        raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printable")
     written = operation.get("operationId")
     is_named = isinstance(written, str) and NAMELESS.sub("_", written).strip("_") != ""
     wanted = (

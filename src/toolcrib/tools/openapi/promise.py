@@ -70,6 +70,6 @@ def _validator(output_schema: Mapping[str, Any], tool: str) -> jsonschema_rs.Dra
 
 def _broken(tool: str, why: str) -> ToolError:
     return ToolError(
-        f"'{tool}' was carried out, but {why}. Whoever runs this can set `output_schemas = false` for this source.",
+        f"'{tool}' was carried out, but {why}. The operator can set `output_schemas = false` for this source.",
         "invalid_result",
     )

@@ -93,11 +93,11 @@ async def _followed(
             parts = urlsplit(urljoin(request.origin + target, location))
         except ValueError:
             raise ToolError(
-                f"The server sends the request on to what is not an address (HTTP {status}).", "failed", retry="never"
+                f"The server redirects to something that is not an address (HTTP {status}).", "failed", retry="never"
             ) from None
         if f"{parts.scheme}://{parts.netloc}" != request.origin:
             raise ToolError(
-                f"The server sends the request on to '{parts.netloc[:100]}' (HTTP {status}), which is not followed.",
+                f"The server redirects to '{parts.netloc[:100]}' (HTTP {status}), which is not followed.",
                 "failed",
                 retry="never",
             )
@@ -105,7 +105,7 @@ async def _followed(
             method, content = "GET", None
         elif method not in _SAFE:
             raise ToolError(
-                f"The server sends the request on to another address (HTTP {status}), and a {method} is not repeated.",
+                f"The server redirects to another address (HTTP {status}), and a {method} is not repeated.",
                 "failed",
                 retry="never",
             )
@@ -114,7 +114,7 @@ async def _followed(
         target = (parts.path or "/") + (f"?{query}" if query else "")
         if not (target.isascii() and target.isprintable()) or " " in target:
             break
-    raise ToolError("The server sends the request on again and again.", "failed", retry="never")
+    raise ToolError("The server redirects again and again.", "failed", retry="never")
 
 
 async def _sent(

@@ -180,7 +180,7 @@ class OAuth2Handler(CatalogueHandler):
 
 def _future(uid: str) -> Any:
     if (begun := FutureStore.get_future(uid)) is None:
-        raise RuntimeError("This grant was not asked for here, or no longer. Prepare it again.")
+        raise RuntimeError("This grant is not known here, or has expired. Prepare it again.")
     return begun
 
 
