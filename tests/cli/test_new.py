@@ -83,7 +83,10 @@ def test_a_tool_is_a_function_unless_another_kind_is_named(toolcrib: Run, folder
     assert toolcrib("new", "mine").stdout.splitlines()[:2] == ["mine.py", "test_mine.py"]
     assert toolcrib("new", "mine", "--kind", "python").returncode == 0  # into the folder that is there
     wrong = toolcrib("new", "other", "--kind", "rust")
-    assert (wrong.returncode, wrong.stderr) == (2, "Error: --kind: there are function, python, wasm.\n")
+    assert (wrong.returncode, wrong.stderr) == (
+        2,
+        "Error: --kind: there is no kind 'rust'. The kinds are: function, python, wasm.\n",
+    )
     assert "made once" not in toolcrib("new", "third", "--kind", "wasm").stdout
     assert "made once" not in toolcrib("new", "fourth").stdout
 

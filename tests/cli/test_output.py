@@ -5,6 +5,7 @@ import io
 import json
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -164,3 +165,33 @@ def test_a_stream_that_is_no_file_has_a_reader(capsys: pytest.CaptureFixture[str
     output.require_reader()
     output.write("read")
     assert capsys.readouterr().out == "read\n"
+
+
+BASE_INSTALL = """
+import sys
+
+for name in ("sqlalchemy", "platformdirs", "httpx2", "starlette", "wasmtime", "bm25s"):
+    sys.modules[name] = None
+from toolcrib.cli import main
+
+for words in sys.argv[1].split("; "):
+    print(main(words.split()), file=sys.stderr)
+"""
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(folder: Path, environment: dict[str, str]) -> None:
+    commands = {
+        "keys list": "store",
+        "calls list": "store",
+        "pending list": "store",
+        "sandbox clear": "sandbox",
+        "list openapi:http://127.0.0.1:1/x.json": "net",
+        "call toolcrib.demo now --search 1": "search",
+        "serve toolcrib.demo": "serve",
+    }
+    words = [sys.executable, "-c", BASE_INSTALL, "; ".join(commands)]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=folder, env=environment, timeout=120)
+    lines = done.stderr.splitlines()
+    assert lines[1::2] == ["1"] * len(commands), done.stderr
+    for line, extra in zip(lines[::2], commands.values(), strict=True):
+        assert line.startswith("Error: ") and f"pip install 'toolcrib[{extra}]'" in line, line

@@ -555,7 +555,7 @@ def test_a_parameter_without_json_schema_is_refused_with_the_way_out(kind: Any, 
 
     use.__annotations__["wrong"] = kind
     message = refusal(use)
-    assert message.startswith("Tool 'use': parameter 'wrong' is a ")
+    assert message.startswith("Tool 'use': parameter 'wrong' has the type ")
     assert named in message
     assert "which has no JSON Schema" in message
     assert message.endswith("Depends(provider)], or take a type that JSON can carry.")

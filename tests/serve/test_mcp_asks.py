@@ -95,7 +95,7 @@ async def test_what_a_model_reads_of_a_call_that_waits_is_for_its_person() -> No
         waits = await client.call_tool("drop")
         [pending] = await crib.pendings()
         assert text(waits) == (
-            f"Tool 'drop' has not run: it waits for approval. {pending.message} A person gives it with "
+            f"Tool 'drop' has not run: it waits for approval. {pending.message} A person gives it through "
             f"the operator of this server, under the id {pending.id}. Tell the user that. "
             "Do not call it again before the user says so; until then, the answer is the same."
         )

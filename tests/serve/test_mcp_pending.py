@@ -92,13 +92,14 @@ async def test_a_person_who_dismisses_the_question_ends_the_call_with_instructio
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_client_that_cannot_ask_gets_instructions_for_its_person(mode: str, tmp_path: Path) -> None:
-    for options, who in [({}, "the operator of this server"), ({"store": tmp_path / "s.db"}, "`toolcrib pending`")]:
+    by_command = {"store": tmp_path / "s.db"}, "with `toolcrib pending`"
+    for options, way in [({}, "through the operator of this server"), by_command]:
         crib, dropped = dropping(**options)
         async with crib, Client(server(crib), mode=mode) as client:
             result = await client.call_tool("drop", {"n": 1})
             waiting = (result.meta or {})["toolcrib/pending"]
             assert text(result).startswith("Tool 'drop' has not run: it waits for approval.")
-            assert f"A person gives it with {who}, under the id {waiting['id']}." in text(result)
+            assert f"A person gives it {way}, under the id {waiting['id']}." in text(result)
             assert "Do not call it again" in text(result)
             again = await client.call_tool("drop", {"n": 1})
             assert (again.meta or {})["toolcrib/pending"] == waiting

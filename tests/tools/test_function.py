@@ -547,6 +547,7 @@ def test_every_option_of_a_tool_is_in_its_spec() -> None:
     ("options", "words"),
     [
         ({"colour": "red"}, "Tool 'fn' has no option 'colour'. It has: name, title,"),
+        ({"naem": "x"}, "Tool 'fn' has no option 'naem'. Did you mean 'name'? It has: name, title,"),
         ({"name": ""}, "'' cannot be the name of a tool"),
         (
             {"name": "a b"},

@@ -177,7 +177,9 @@ def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str
 )
 def test_what_is_not_a_source_is_refused(source: Any) -> None:
     message = refusal(source)
-    assert message.startswith(f"A {type(source).__name__} is not a source of tools. A source is a function, a Tool, ")
+    assert message.startswith(
+        f"A value of type {type(source).__name__} is not a source of tools. A source is a function, a Tool, "
+    )
 
 
 def test_a_class_without_tools_is_refused() -> None:
@@ -230,7 +232,7 @@ def test_references_name_a_module_or_something_in_it() -> None:
         ("json:nothing", "'json:nothing': there is no 'nothing' in json."),
         ("json:dumps.nothing", "'json:dumps.nothing': there is no 'nothing' in dumps."),
         ("json", "json defines no tool. Mark its functions with @tool, or name one: json:name."),
-        ("json:__name__", "A str is not a source of tools."),
+        ("json:__name__", "A value of type str is not a source of tools."),
         (":add", "is not a source of tools"),
         ("../x:add", "There is no file ../x:add."),
     ],

@@ -278,7 +278,7 @@ async def test_a_class_that_is_no_subclass_is_a_source_if_it_has_what_is_needed(
         assert await bench.save_state() == {"version": 1, "sources": {}}
         await bench.reset()
     assert events == ["start", "stop"]
-    with pytest.raises(ToolcribError, match="A Half is not a source of tools"):
+    with pytest.raises(ToolcribError, match="A value of type Half is not a source of tools"):
         Workbench([Half()])
 
 

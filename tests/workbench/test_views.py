@@ -162,7 +162,7 @@ def test_a_view_shows_what_its_source_has_when_it_is_loaded() -> None:
         (prefixed(USERS, "a b"), DefinitionError, "'a bget_user' cannot be the name of a tool"),
         (prefixed(USERS, "x" * 60), DefinitionError, f"'{'x' * 60}get_user' cannot be the name of a tool"),
         (renamed(USERS, {"get_user": ""}), DefinitionError, "'' cannot be the name of a tool"),
-        (filtered(3), LoadError, "A int is not a source of tools."),
+        (filtered(3), LoadError, "A value of type int is not a source of tools."),
     ],
 )
 def test_what_a_view_cannot_show_is_refused_and_named(view: View, kind: type[Exception], reason: str) -> None:

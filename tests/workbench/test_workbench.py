@@ -266,3 +266,12 @@ def test_what_cannot_be_a_workbench_is_refused_at_once() -> None:
 async def test_repair_can_be_turned_off() -> None:
     assert (await Workbench([add]).call("add", {"a": "1"})).value == 3
     assert (await Workbench([add], repair=False).call("add", {"a": "1"})).status == "error"
+
+
+async def test_keyword_arguments_beside_a_name_are_refused_with_the_form_that_works() -> None:
+    form = r"The arguments of 'add' are one mapping, or JSON text: call\('add', {...}\)\."
+    async with Workbench([add]) as bench:
+        for _ in range(2):  # the first call starts the workbench
+            with pytest.raises(TypeError, match=form):
+                await bench.call("add", a=1, b=2)  # type: ignore[call-overload]
+            assert (await bench.call("add", {"a": 1, "b": 2})).unwrap() == 3

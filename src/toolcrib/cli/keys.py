@@ -24,12 +24,12 @@ def _run(
     context: typer.Context, config: Any, where: str | None, work: Callable[["AccessKeys"], Coroutine[Any, Any, int]]
 ) -> int:
     """Run *work* with the keys in the store. Returns the exit status."""
-    from ..serve.keys import AccessKeys
     from ..workbench.credentials import store_of
 
     log_to_stderr(tracebacks=False)
-    settings = settings_of(config)
-    store = store_of(settings, where)
+    store = store_of(settings_of(config), where)  # before the import: it names the extra, where it is missing
+    from ..serve.keys import AccessKeys
+
     interrupts: Interrupts = context.find_root().obj
     try:
         return interrupts.run(work(AccessKeys(store)))

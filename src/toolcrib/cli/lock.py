@@ -51,7 +51,7 @@ def run_lock(
     _require_names(accept, seen)
     for one in seen.values():
         lock = lock if one.entry is None else lock.with_source(one.entry)
-    if not check and lock != before:
+    if not check and lock != (before or Lock(file)):
         lock.write()
     if as_json:
         output.json({"file": str(file), "ok": all(map(_is_ok, seen.values())), "sources": [*map(_data, seen.items())]})

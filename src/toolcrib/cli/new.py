@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from ..core import ToolcribError
+from ..schema.describe import display_name
 from .terminal import Output, UsageError
 
 KINDS = ("function", "python", "wasm")
@@ -103,7 +104,7 @@ def run_new(name: str, kind: str, folder: Path) -> int:
     if not _NAME.fullmatch(name):
         raise UsageError("The name of a tool has only lower-case letters, digits and _, and begins with a letter.")
     if kind not in KINDS:
-        raise UsageError(f"--kind: there are {', '.join(KINDS)}.")
+        raise UsageError(f"--kind: there is no kind '{display_name(kind)}'. The kinds are: {', '.join(KINDS)}.")
     files = _FILES[kind](name)
     for path in files:
         if (folder / path).exists():

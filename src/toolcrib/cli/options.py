@@ -14,7 +14,7 @@ from annotated_doc import Doc
 from typer.core import TyperArgument, TyperCommand
 
 from ..core import SetupError
-from ..workbench.options import TAKES, FileOptions, require_options
+from ..workbench.options import TAKES, FileOptions, require_plain
 from .complete import complete_source, complete_tool
 from .sources import SOURCE_FORMS
 
@@ -113,7 +113,7 @@ def _option(name: str, hint: Any) -> Any:
     def require(value: Any) -> Any:
         if value is not None:
             try:
-                require_options({name: value}, of="")
+                require_plain({name: value}, of="")
             except SetupError:
                 raise typer.BadParameter(f"{TAKES[name].partition(' (')[0]}.") from None
         return value

@@ -14,6 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..core import raise_missing_extra
+
 LIMITS = {"wasm": 2**30, "git": 2**30, "environments": 4 * 2**30, "python": 2**30}
 """The folders of the cache, and how many bytes each may have."""
 
@@ -49,8 +51,10 @@ def private_folder(name: str) -> Path | None:
 
 def cache_folder(name: str) -> Path:
     """Where the folder *name* of our cache is."""
-    from platformdirs import user_cache_path
-
+    try:
+        from platformdirs import user_cache_path
+    except ModuleNotFoundError as missing:
+        raise_missing_extra(missing, "The cache of the sandbox needs", "sandbox")
     return user_cache_path("toolcrib") / name
 
 

@@ -241,7 +241,7 @@ def _unsuitable(
             )
             return DefinitionError(
                 f"{label}: parameter '{parameter.name}' has the type {kind}, which has no JSON Schema "
-                f"({first_line(culprit)}). {remedy}"
+                f"({first_line(culprit).partition(' Set `')[0].rstrip('.')}). {remedy}"
             )
     return DefinitionError(f"{label}: its parameters have no JSON Schema: {first_line(error)}")
 

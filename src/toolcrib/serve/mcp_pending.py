@@ -192,7 +192,7 @@ def instructions(pending: Pending, crib: Crib) -> str:
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     somebody = "Somebody else than the caller" if pending.others_only else "A person"
-    command = "`toolcrib pending`" if crib.options["store"] is not None else "the operator of this server"
+    way = "with `toolcrib pending`" if crib.options["store"] is not None else "through the operator of this server"
     match pending.kind:
         case "authorization":
             place = f"open {pending.url}" if pending.url else "grant it"
@@ -201,7 +201,7 @@ def instructions(pending: Pending, crib: Crib) -> str:
             need, how = "a task", "Tell the user that it is still running."
         case kind:
             need = "approval" if kind == "approval" else "an answer"
-            how = f"{somebody} gives it with {command}, under the id {pending.id}. Tell the user that."
+            how = f"{somebody} gives it {way}, under the id {pending.id}. Tell the user that."
     return (
         f"Tool '{pending.tool}' has not run: it waits for {need}. {message} {how} "
         "Do not call it again before the user says so; until then, the answer is the same."

@@ -242,7 +242,7 @@ def _tools_of(source: Any) -> list[AnyTool]:
         return tools_of_source(source)
     if callable(source):
         return [as_tool(source)]
-    raise LoadError(f"A {type(source).__name__} is not a source of tools. A source is {SOURCES}.")
+    raise LoadError(f"A value of type {type(source).__name__} is not a source of tools. A source is {SOURCES}.")
 
 
 def _problem(error: ToolcribError, value: Any, place: str) -> LoadProblem:

@@ -62,9 +62,11 @@ def require_options(options: ToolOptions, label: str) -> None:
     """Raises DefinitionError for an option that does not exist, or a value that does not fit it."""
     for option, value in options.items():
         if option not in ToolOptions.__annotations__:
-            raise DefinitionError(
-                f"{label} has no option '{option}'. It has: {', '.join(ToolOptions.__annotations__)}."
-            )
+            from ..schema import closest_match, did_you_mean
+
+            known = ToolOptions.__annotations__
+            hint = did_you_mean(closest_match(option, known))
+            raise DefinitionError(f"{label} has no option '{option}'.{hint} It has: {', '.join(known)}.")
         fits, expected = _EXPECTED.get(option, _FLAG)
         if value is not None and not fits(value):
             raise DefinitionError(f"{label}: {option} is {expected}.")

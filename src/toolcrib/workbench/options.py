@@ -218,7 +218,7 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     checked = {**DEFAULTS, **options}
     plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
     if any(value is not DEFAULTS[name] for name, value in plain.items()):  # type: ignore[literal-required]
-        _require_plain(plain, of)
+        require_plain(plain, of)
     for name in _FUNCTIONS:
         if checked[name] is not None and not callable(checked[name]):
             raise SetupError(f"{of}: '{name}' is a function, not {type(checked[name]).__name__}.")
@@ -242,7 +242,8 @@ def option_error(name: str, kind: str) -> str:
     return f"'{name}' takes {takes}{'' if is_out_of_range and 'number' in takes else f', not {kind}'}."
 
 
-def _require_plain(options: Mapping[str, Any], of: str) -> None:
+def require_plain(options: Mapping[str, Any], of: str) -> None:
+    """Raise SetupError, naming *of* and the option, for a value that an option of FileOptions cannot have."""
     from pydantic import ValidationError  # slow to import, and options are often the defaults
 
     from ..schema.declared import model_from_name

@@ -140,8 +140,8 @@ class Workbench(Startable):
         itself did wrong (UnknownToolError for a function that is not a tool of this workbench, SetupError after
         `stop`), and CancelledError when the task that waits is cancelled.
         """
-        if type(tool) is str and self._is_direct:
-            return run(Call(tool, *args, **kwargs), self._runtime)
+        if type(tool) is str and self._is_direct and not kwargs:
+            return run(Call(tool, *args), self._runtime)
         return self._run(self._call_of(tool, args, kwargs))
 
     def stream(self, tool: Any, /, *args: Any, **kwargs: Any) -> AsyncIterator[Event | Result[Any]]:
@@ -403,7 +403,13 @@ class Workbench(Startable):
 
     def _call_of(self, tool: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Call:
         if isinstance(tool, str):
-            return Call(str(tool), *args, **kwargs)
+            try:
+                return Call(str(tool), *args, **kwargs)
+            except TypeError:
+                raise TypeError(
+                    f"The arguments of {str(tool)!r} are one mapping, or JSON text: call({str(tool)!r}, {{...}}). "
+                    "Keyword arguments are for a tool that is passed as its function."
+                ) from None
         if isinstance(tool, Call):
             return tool
         fn = getattr(tool, "fn", tool)

@@ -225,11 +225,11 @@ def has_document(url: str) -> bool:
 
 
 async def _fetched(url: str, allow: Sequence[str]) -> tuple[bytes, str]:
-    import httpx2
-
-    from ...net import client
+    from ...net import client  # first, since it names the extra where httpx2 is missing
 
     accept = "application/json, application/yaml;q=0.9, */*;q=0.5"
+    import httpx2
+
     try:
         async with client(allow=allow, max_bytes=MOST_BYTES, follow_redirects=True) as http:
             response = await http.get(url, headers={"accept": accept})
