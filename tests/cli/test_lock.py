@@ -151,10 +151,12 @@ def test_python_of_a_source_from_outside_runs_only_where_it_is_trusted(
         (("lock", "--check", "--update"), "changes nothing"),
         (("lock", "git+./repository", "--accept", "echo"), "no change of a tool 'echo'"),
         (("lock", "git+ext::sh"), "git address"),
+        (("lock", "git+./nowhere"), "Not loaded: git+./nowhere"),
     ],
 )
 def test_what_cannot_be_locked_is_an_error(
-    toolcrib: Run, repository: Repository, arguments: tuple[str, ...], why: str
+    toolcrib: Run, folder: Path, repository: Repository, arguments: tuple[str, ...], why: str
 ) -> None:
     done = toolcrib(*arguments)
     assert (done.returncode != 0, why in done.stderr) == (True, True), done.stderr
+    assert not (folder / "toolcrib.lock").exists()
