@@ -29,6 +29,7 @@ class Issuer:
         self.asked = 0
         self.is_down = False
         self.fails = ""  # the path that is not answered well
+        self.moved = ""  # the path that is redirected to the same under `/there`
         self.named: str | None = None
         self.document: Any = ...  # instead of the keys
         issuer = self
@@ -38,6 +39,12 @@ class Issuer:
                 keys = {"keys": issuer.keys} if issuer.document is ... else issuer.document
                 found: Any = {"/.well-known/openid-configuration": issuer.metadata(), "/jwks": keys}
                 issuer.asked += self.path == "/jwks"
+                found |= {f"/there{path}": document for path, document in found.items()}
+                if self.path == issuer.moved:
+                    self.send_response(302)
+                    self.send_header("Location", f"/there{self.path}")
+                    self.end_headers()
+                    return
                 is_down = issuer.is_down or self.path == issuer.fails
                 self.send_response(500 if is_down else 200 if self.path in found else 404)
                 self.end_headers()

@@ -16,6 +16,7 @@ from starlette.routing import Mount
 from toolcrib import Caller, Context, Crib, Source, tool
 from toolcrib.serve import Authentication, AuthenticationError, Authenticator, asgi_app, callback_app, server
 from toolcrib.serve.callers import CALLER, Identify
+from toolcrib.serve.hosts import Hosts
 from toolcrib.serve.tokens import AccessTokens
 
 from .serving import served
@@ -130,6 +131,57 @@ async def test_no_spelling_of_a_path_leads_past_the_key(prefix: str) -> None:
     finally:
         web.should_exit = True
         await serving
+
+
+# By which name, from which page, with which key
+
+
+def refused(host: str, origin: str | None = None) -> int:
+    headers = [(b"host", host.encode()), *([] if origin is None else [(b"origin", origin.encode())])]
+    found = Hosts(["tools.example.com"]).refusal({"type": "http", "headers": headers})
+    return 0 if found is None else found.status_code
+
+
+def test_no_spelling_of_another_name_is_taken_for_one_of_ours() -> None:
+    for host in ("localhost", "LOCALHOST:1", "127.0.0.1:80", "[::1]", "[::1]:80", "Tools.Example.com"):
+        assert refused(host) == 0, host
+        assert refused(host, f"http://{host.lower()}") == 0, host
+    names = (
+        "",
+        "localhost.",
+        "localhost:",
+        "localhost:x",
+        "127.0.0.1:80:80",
+        "evil@localhost",
+        "localhost@evil",
+        "::1",
+    )
+    more = ("localhost/", "localhost#", "127.1", "2130706433", "[::ffff:127.0.0.1]", "0.0.0.0", "tools.example.com:1")
+    for host in (*names, *more, "evil.localhost", "localhost.evil", "localhost, evil", "xtools.example.com"):
+        assert refused(host) == 421, host
+        assert refused("localhost", f"http://{host}") == 403, host
+    for origin in (
+        "null",
+        "file://",
+        "chrome-extension://localhost",
+        "localhost",
+        "http:localhost",
+        "http://localhost/x",
+    ):
+        assert refused("localhost", origin) == 403, origin
+
+
+async def test_a_key_is_read_in_its_header_alone() -> None:
+    async with client(asgi_app(Crib([ask]), by_key)) as api:
+        for sent in (
+            {"url": "/api/tools?access_token=a&authorization=Bearer%20a&key=a"},
+            {"url": "/api/tools", "headers": {"Cookie": "authorization=Bearer a; Authorization=Bearer a"}},
+            {"url": "/api/tools", "headers": {"Proxy-Authorization": "Bearer a", "X-Api-Key": "a"}},
+            {"url": "/api/tools", "headers": {"X-Authorization": "Bearer a", "X-Forwarded-Authorization": "Bearer a"}},
+            {"url": "http://Bearer%20a:a@localhost/api/tools"},
+        ):
+            assert (await api.get(**sent)).status_code == 401, sent
+        assert (await api.post("/api/tools", data={"access_token": "a"})).status_code == 401
 
 
 # From other computers

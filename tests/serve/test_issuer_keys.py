@@ -43,6 +43,12 @@ async def test_keys_of_two_types_may_share_an_id_and_what_is_no_key_costs_itself
         assert await refusal(accepting(issuer), issuer.token(key=RSA)) == 401
 
 
+@pytest.mark.parametrize("moved", ["/jwks", "/.well-known/openid-configuration"])
+async def test_keys_and_metadata_are_where_the_issuer_says_and_nowhere_else(issuer: Issuer, moved: str) -> None:
+    issuer.moved = moved
+    assert await refusal(accepting(issuer), issuer.token()) == 503
+
+
 @pytest.mark.parametrize("document", [[], {}, None, "x", {"keys": None}, {"keys": 1}])
 async def test_what_is_no_set_of_keys_leaves_those_that_are_known(
     issuer: Issuer, document: Any, monkeypatch: pytest.MonkeyPatch
@@ -50,7 +56,8 @@ async def test_what_is_no_set_of_keys_leaves_those_that_are_known(
     monkeypatch.setattr(module, "_PAUSE_S", 0.0)
     tokens = accepting(issuer)
     await tokens.caller(issuer.token())
-    issuer.document = document
+    for issuer.document in (document, {"keys": [None] * 300_000}):  # of over a megabyte
+        assert await refusal(tokens, issuer.token(header={"kid": "unknown"})) == 401
     assert await refusal(tokens, issuer.token(header={"kid": "unknown"})) == 401
     await tokens.caller(issuer.token())
     assert await refusal(accepting(issuer), issuer.token()) == 503

@@ -194,7 +194,9 @@ async def test_each_has_their_own_account_over_a_kill_and_a_stale_token_is_refre
                 httpx2.post(f"{gateway.url}/api/tools/add/call", headers=nobody, json={"a": 1, "b": 2}).status_code
                 == 401
             )
-            ready = httpx2.get(f"{gateway.url}/readyz").json()
+            assert httpx2.get(f"{gateway.url}/readyz").json() == {"status": "ready"}
+            of_alice = {"Authorization": f"Bearer {gateway.keys['alice']}"}
+            ready = httpx2.get(f"{gateway.url}/readyz", headers=of_alice).json()
             assert [one["state"] for one in ready["sources"] if "127.0.0.1:9" in one["name"]] == ["unavailable"]
     with gateway.running():
         async with gateway.client("alice") as alice, gateway.client("bob") as bob:
