@@ -170,7 +170,7 @@ def test_a_stream_that_is_no_file_has_a_reader(capsys: pytest.CaptureFixture[str
 BASE_INSTALL = """
 import sys
 
-for name in ("sqlalchemy", "platformdirs", "httpx2", "starlette", "wasmtime", "bm25s"):
+for name in ("authlib", "sqlalchemy", "platformdirs", "httpx2", "starlette", "wasmtime", "bm25s"):
     sys.modules[name] = None
 from toolcrib.cli import main
 
@@ -183,7 +183,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(folder: Path, environ
     commands = {
         "keys list": "store",
         "calls list": "store",
-        "pending list": "store",
+        "auth list": "auth",
         "sandbox clear": "sandbox",
         "list openapi:http://127.0.0.1:1/x.json": "net",
         "call toolcrib.demo now --search 1": "search",

@@ -6,6 +6,8 @@ Needs the extra `toolcrib[auth]`: importing this without it raises SetupError.
 from ..core import raise_missing_extra
 
 try:
+    import authlib as authlib  # first: without it this extra is missing, and not one of those that it brings
+
     from .authorizations import CallbackError, Completed
     from .broker import CredentialBroker
     from .catalogue import Client, OAuth2, Provider, load_catalogue

@@ -40,6 +40,7 @@ def _run(
     context: typer.Context, config: Any, store: str | None, work: Callable[[Crib], Coroutine[Any, Any, int | None]]
 ) -> int:
     """Run *work* with a crib of the settings and the store, without tools. Returns the exit status."""
+    from .. import auth as auth  # before the store, whose extra is a part of this one
     from ..workbench.credentials import configured
 
     log_to_stderr(tracebacks=False)
