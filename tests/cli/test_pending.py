@@ -58,6 +58,8 @@ def dropped(folder: Path) -> list[str]:
 def test_an_approval_after_the_process_has_ended_runs_the_same_call_once(toolcrib: Run, folder: Path) -> None:
     waiting = asked(toolcrib, "table=orders")
     assert asked(toolcrib, "table=orders") == waiting
+    printed = toolcrib("call", "drop", "table=orders", "--principal", "alice").stderr
+    assert printed.endswith(f"To answer it elsewhere: toolcrib pending approve {waiting} (or deny).\n"), printed
     listed = toolcrib("pending", "list")
     assert listed.stdout.split("\t")[:4] == [waiting, "approval", "alice", "drop"]
     assert json.loads(toolcrib("pending", "show", waiting).stdout)["arguments"] == '{"table": "orders"}'

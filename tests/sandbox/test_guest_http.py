@@ -64,7 +64,7 @@ async def test_a_request_that_is_too_large_is_not_sent() -> None:
         assert await refusal(["example.com"], request) == "The request has more than 8388608 bytes."
 
 
-@pytest.mark.parametrize(("more", "message"), [(0, "is not as it has to be"), (1, "more than 8388608 bytes")])
+@pytest.mark.parametrize(("more", "message"), [(0, "must be a JSON object"), (1, "more than 8388608 bytes")])
 async def test_a_request_has_room_for_a_body_and_as_much_again(more: int, message: str) -> None:
     assert message in await refusal(["example.com"], " " * (2 * guest_http.MOST_BYTES + more))
 

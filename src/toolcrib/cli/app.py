@@ -224,7 +224,7 @@ def call(
             result = await answered_call(bench, Call(name, arguments), prompter, live)
             if not as_json:
                 echo_repairs(result.repairs, schema.get("properties", ()), by_key=written.json is None)
-            write_result(result, output, as_json=as_json, save_to=save_to)
+            write_result(result, output, as_json=as_json, save_to=save_to, stored=bool(bench.crib.options["store"]))
             status = 1 if result.error is not None else 0 if result.pending is None else _PENDING_STATUS
             if result.error is not None and result.error.code == "timeout":
                 # What still runs must not hold the process.

@@ -152,8 +152,11 @@ def require_writable(path: Path) -> None:
         raise UsageError(f"--output {path}: there is no folder {path.parent}. Create it first.")
 
 
-def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to: Path | None) -> None:
-    """Write *result*; images, audio and files are named, and saved where *save_to* says."""
+def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to: Path | None, stored: bool) -> None:
+    """Write *result*; images, audio and files are named, and saved where *save_to* says.
+
+    *stored* is whether what waits is in a store, where others can answer it.
+    """
     if as_json:
         output.json(result.to_dict())
     elif result.error is not None:
@@ -162,7 +165,7 @@ def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to:
         hint = " To see it: --show-errors" if is_hidden else ""
         echo(f"Error ({result.error.code}): {result.error.message}{hint}", wrap=True)
     elif result.pending is not None:
-        _echo_pending(result.pending)
+        _echo_pending(result.pending, stored=stored)
     if result.error is not None or result.pending is not None:
         return
     saved = _save(result, save_to) if save_to is not None else ()
@@ -181,7 +184,7 @@ def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to:
         echo("To save it: --output FILE")
 
 
-def _echo_pending(pending: Pending) -> None:
+def _echo_pending(pending: Pending, *, stored: bool) -> None:
     where = f"\nGo to: {pending.url}" if pending.url else ""
     if pending.kind == "authorization":
         way_out = "Call it again once that is done."
@@ -191,6 +194,8 @@ def _echo_pending(pending: Pending) -> None:
         way_out = "Nobody can be asked here. Run this command at a terminal."
     else:
         way_out = "It was left unanswered."
+    if stored and pending.kind == "approval":
+        way_out += f" To answer it elsewhere: toolcrib pending approve {pending.id} (or deny)."
     echo(
         f"Pending ({pending.kind}): Tool '{pending.tool}' was not executed. {pending.message}{where}\n"
         f"{indented_json(pending.arguments)}\n{way_out}"
