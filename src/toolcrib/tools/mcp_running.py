@@ -151,17 +151,17 @@ class RunningCalls:
 
     def asked(self) -> RunningCall | None:
         """The call for which the server asks: None where it is not the only one, and it may be for another caller."""
-        now_s = monotonic()
+        now = monotonic()
         if len(self._calls) != 1 or self._others:
             return None
         (running,) = self._calls
-        is_other = any(until_s > now_s and who != running.caller for who, until_s in self._given_up.items())
+        is_other = any(until > now and who != running.caller for who, until in self._given_up.items())
         return None if is_other else running
 
     def _give_up(self, caller: Caller | None) -> None:
-        now_s = monotonic()
-        self._given_up = {who: until_s for who, until_s in self._given_up.items() if until_s > now_s}
-        self._given_up[caller] = now_s + _GIVEN_UP_S
+        now = monotonic()
+        self._given_up = {who: until for who, until in self._given_up.items() if until > now}
+        self._given_up[caller] = now + _GIVEN_UP_S
 
 
 def shown(text: str, most: int = 500) -> str:
