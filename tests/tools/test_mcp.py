@@ -144,12 +144,12 @@ async def test_a_name_that_another_source_has_costs_that_tool_alone() -> None:
 
 async def test_a_process_gets_its_own_environment_and_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_OURS", "hush-hush")
-    async with Workbench([server("environment", env={"ITS_KEY": "its-own"})]) as bench:
+    async with Workbench([server("environment", env={"ITS_MODE": "its-own"})]) as bench:
         seen = json.loads((await bench.call("echo", {"n": 1})).text)
-    assert seen["ITS_KEY"] == "its-own"
+    assert seen["ITS_MODE"] == "its-own"
     assert "SECRET_OF_OURS" not in seen
     assert set(seen) <= {
-        "ITS_KEY",
+        "ITS_MODE",
         "PATH",
         "HOME",
         "LOGNAME",

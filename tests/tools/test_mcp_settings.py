@@ -15,6 +15,8 @@ from toolcrib.tools import load
 from toolcrib.workbench.config import load_sources
 from toolcrib.workbench.settings import SettingsError, read_settings
 
+from .raw_upstream import NEW, Asked, raw_upstream, tool, until
+
 SERVER = str(Path(__file__).with_name("mcp_server.py"))
 
 
@@ -120,3 +122,37 @@ async def test_references_in_a_clients_file_that_are_not_set_are_an_error(tmp_pa
     assert "NOT_SET_X" not in os.environ
     with pytest.raises(LoadError, match="NOT_SET_X is not set"):
         load(f"mcp:{tmp_path}/c.json#a")
+
+
+async def test_what_a_server_is_reached_by_is_shown_to_no_model_wherever_it_was_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hidden = [f"hush-hush-{number}" for number in range(5)]
+
+    async def says(asked: Asked) -> None:
+        await asked.result({"content": [{"type": "text", "text": asked.headers["authorization"]}]})
+
+    async def fails(asked: Asked) -> None:
+        error = {"code": -1, "message": f"Not for {asked.headers['authorization']}"}
+        await asked.body(json.dumps({"jsonrpc": "2.0", "id": asked.message["id"], "error": error}).encode())
+
+    listed = {"tools/list": {"tools": [tool("says"), tool("fails")]}}
+    monkeypatch.setenv("ITS_TOKEN", hidden[0])
+    file = tmp_path / "clients.json"
+    async with raw_upstream({**NEW, **listed, "tools/call says": says, "tools/call fails": fails}) as upstream:
+        headers = {"Authorization": "Bearer ${ITS_TOKEN}"}
+        file.write_text(json.dumps({"mcpServers": {"a": {"url": upstream.url, "headers": headers}}}))
+        keyed = MCPServer(url=f"{upstream.url}?api_key={hidden[1]}", headers={"Authorization": f"Bearer {hidden[2]}"})
+        for source in (f"mcp:{file}", keyed):
+            async with Workbench([source]) as bench:
+                await until(lambda bench=bench: bool(bench.specs()))  # type: ignore[misc]  # mypy takes it for untyped
+                shown = [await bench.call(name, {}) for name in ("says", "fails")]
+                assert [result.status for result in shown] == ["success", "error"]
+                assert all("[secret]" in result.text for result in shown)
+                assert not any(secret in f"{result.text} {bench.problems}" for secret in hidden for result in shown)
+    command = [sys.executable, "-S", SERVER, "fails", f"--api-key={hidden[3]}", "--token", hidden[4], "--port", "8080"]
+    async with Workbench([MCPServer(command=command)]) as bench:
+        await until(lambda: bool(bench.problems))
+        shown_of_it = f"{(await bench.call('echo', {'n': 1})).text} {bench.problems}"
+        assert not any(secret in shown_of_it for secret in hidden)
+        assert "--api-key=… --token … --port 8080" in shown_of_it

@@ -66,6 +66,11 @@ class MCPSource(MCPOffers, Source):
         self._sessions: CallerSessions | None = None
 
     @property
+    def secrets(self) -> Sequence[str]:
+        """What it is reached by and no model is shown, also where the server says it."""
+        return self.target.secrets
+
+    @property
     def state_key(self) -> str:
         return f"mcp:{self._id}"
 
@@ -130,7 +135,7 @@ class MCPSource(MCPOffers, Source):
 
     def _take(self, listed: Sequence[wire.Tool | Malformed]) -> None:
         """Offer what is *listed*. A definition that is as it was stays the tool that it is."""
-        begun_s = monotonic()
+        begun = monotonic()
         problems: list[LoadProblem] = []
         offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
         if len(listed) > TOOLS.most:
@@ -161,7 +166,7 @@ class MCPSource(MCPOffers, Source):
             if problem not in self.problems:
                 _log.warning("Not loaded: %s", problem)
         self._tools, self.problems = list(tools), problems
-        self._taken_s = monotonic() - begun_s
+        self._taken_s = monotonic() - begun
 
     def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None) -> AnyTool:
         sessions = self._sessions

@@ -68,7 +68,7 @@ class _Exchange:
         self._is_given_up = False
         self._limit: asyncio.Timeout | None = None
         self._resumed = 0
-        self._next_s = 0.0
+        self._next_due = 0.0
 
     def limit(self, within_s: float | None = None) -> asyncio.Timeout:
         """The bound of the next step, which `give_up` ends."""
@@ -87,8 +87,8 @@ class _Exchange:
         self._resumed += 1
         if self._is_given_up or (self.request_id and self._resumed > _MOST_RESUMED):
             raise httpx2.StreamError("The answer is not fetched again.")
-        await asyncio.sleep(self._next_s - monotonic())
-        self._next_s = monotonic() + min(_PAUSE_S * self._resumed, _LONGEST_PAUSE_S)
+        await asyncio.sleep(self._next_due - monotonic())
+        self._next_due = monotonic() + min(_PAUSE_S * self._resumed, _LONGEST_PAUSE_S)
 
 
 _exchange: ContextVar[_Exchange | None] = ContextVar("toolcrib_mcp_exchange", default=None)

@@ -344,7 +344,7 @@ class Session:
     async def _listen(self, client: Client, to: Sequence[ServerEvent], opened: asyncio.Event) -> None:
         failures = 0
         while not self._closing.is_set():
-            begun_s = monotonic()
+            begun = monotonic()
             try:
                 async with client.listen(
                     tools_list_changed=ToolsListChanged() in to,
@@ -363,7 +363,7 @@ class Session:
                 pass
             finally:
                 opened.set()
-            failures = 1 if monotonic() - begun_s > _LISTEN_AGAIN_S[-1] else failures + 1
+            failures = 1 if monotonic() - begun > _LISTEN_AGAIN_S[-1] else failures + 1
             await asyncio.sleep(_LISTEN_AGAIN_S[min(failures, len(_LISTEN_AGAIN_S)) - 1])
 
     async def _message(self, message: Any) -> None:

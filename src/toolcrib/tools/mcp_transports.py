@@ -17,6 +17,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCMessage, jsonrpc_message_adapter
 
+from .mcp_names import in_table, in_url, in_words, shown_url, shown_words
 from .mcp_wire import bounded
 
 MOST_BYTES = 16 * 1024**2
@@ -36,8 +37,13 @@ class Command:
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     folder: str | None = None
 
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What is not shown of it, and goes to no model."""
+        return [*in_words(self.command), *in_table(self.env)]
+
     def __str__(self) -> str:
-        return " ".join(self.command)
+        return shown_words(self.command)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +59,13 @@ class Address:
         """Whether its headers say who asks: then it is the same for all callers."""
         return any(name.lower() == "authorization" for name in self.headers)
 
+    @property
+    def secrets(self) -> Sequence[str]:
+        """What is not shown of it, and goes to no model."""
+        return [*in_url(self.url), *in_table(self.headers)]
+
     def __str__(self) -> str:
-        return self.url.partition("?")[0]  # many servers take a key in what follows
+        return shown_url(self.url)
 
 
 class LastWords:

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 
 from ..core import LoadError, SetupError, raise_missing_extra
 from ..schema.describe import closest_match, did_you_mean, display_name
+from .mcp_names import shown_url
 
 if TYPE_CHECKING:
     from .mcp import MCPSource
@@ -133,7 +134,7 @@ def remote_source(source: "str | MCPServer") -> "MCPSource":
         words = shlex.split(text)
     except ValueError:
         raise LoadError(f"'{display_name(text)}' is not a command: a quote in it is never closed.") from None
-    return command_source(words, name=text)
+    return command_source(words)
 
 
 def command_source(
@@ -245,7 +246,9 @@ def _of_table(file: Path, name: str) -> "MCPSource":
     if server.get("disabled") is True:
         raise LoadError(f"{place} is disabled there.")
     if isinstance(url := server.get("url", server.get("serverUrl")), str):
-        return url_source(_filled(url, place), headers=_texts(server, "headers", place), name=f"{name} ({url})")
+        return url_source(
+            _filled(url, place), headers=_texts(server, "headers", place), name=f"{name} ({shown_url(url)})"
+        )
     arguments = server.get("args", [])
     if not (isinstance(server.get("command"), str) and isinstance(arguments, list)):
         raise LoadError(f"{place} has neither a 'command' nor a 'url'.")

@@ -74,9 +74,17 @@ class CribRuntime(Startable):
         self.prompts = PromptList()
         self.limiter = limits if isinstance(limits := self.options["limits"], Limiter) else Limiter(limits)
         secrets = tuple(self.options["secrets"])
-        self.redaction = Redactor(secrets) if secrets or self.options["broker"] is not None else None
-        if self.redaction is not None:
-            redact_log(self.redaction)
+        redactor = Redactor(secrets)
+        redact_log(redactor)
+        self._sources = (
+            Sources((), self.registry, self.problems, self._replaced)
+            if isinstance(sources, Registry)
+            else Sources(sources, self.registry, self.problems, self._replaced, self.options["lock"])
+        )
+        of_sources = [each for source in self._sources.order() for each in getattr(source, "secrets", ())]
+        for secret in of_sources:
+            redactor.add(secret)
+        self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
         self.is_stopped = False
         self.recorders = self._given_recorders()
         self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
@@ -101,11 +109,6 @@ class CribRuntime(Startable):
         self._programs: dict[asyncio.AbstractEventLoop, Dependencies] = {}
         self._end_following: Callable[[], None] | None = None
         self._is_started = False
-        self._sources = (
-            Sources((), self.registry, self.problems, self._replaced)
-            if isinstance(sources, Registry)
-            else Sources(sources, self.registry, self.problems, self._replaced, self.options["lock"])
-        )
         self._own = {id(source) for source in self._sources.order()}
         self._unavailable: dict[int, LoadProblem] = {}
         self.lifespan = self.new_lifespan(self._is_in_use, self._source_changed, self._ended)
