@@ -31,6 +31,7 @@ from mcp.shared.exceptions import MCPError
 from ..core import Caller, OffersChange
 from ..workbench import Workbench
 from .callers import Callers
+from .sdk import closing_of, state_of
 
 _log = logging.getLogger("toolcrib")
 
@@ -59,8 +60,7 @@ class Changes:
 
     def add(self, session: ServerSession, bench: Workbench) -> None:
         """Notify *session*, which is of the caller of *bench*, of changes until its connection ends."""
-        state = session._connection.state  # pyright: ignore[reportPrivateUsage]
-        if state.setdefault(_ADDED, session) is not session:
+        if state_of(session).setdefault(_ADDED, session) is not session:
             return  # a client that says it twice is notified once
         self._sessions[session] = bench
 
@@ -70,7 +70,7 @@ class Changes:
                 await bench.offers.unfollow(uri)
 
         # The SDK hands its connection to nobody, and nothing else knows when it ends.
-        session._connection.exit_stack.push_async_callback(end)  # pyright: ignore[reportPrivateUsage]
+        closing_of(session).push_async_callback(end)
 
     async def subscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
         """Notify the connection of *session* when the resource at *uri* changes. Raises MCPError for too many."""
@@ -194,9 +194,7 @@ class _Streams:
 
 
 def _followed(session: ServerSession) -> set[str]:
-    # A session is that of one request. What lasts is its connection.
-    state = session._connection.state  # pyright: ignore[reportPrivateUsage]
-    followed: set[str] = state.setdefault(_FOLLOWED, set())
+    followed: set[str] = state_of(session).setdefault(_FOLLOWED, set())
     return followed
 
 

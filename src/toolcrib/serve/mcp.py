@@ -29,6 +29,7 @@ from .mcp_pages import page
 from .mcp_pending import State, instructions, sealing, settled, suspended
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
+from .sdk import require_members
 
 _Context = ServerRequestContext[Changes, Any]
 _Input = wire.CallToolRequestParams | wire.ReadResourceRequestParams | wire.GetPromptRequestParams
@@ -59,6 +60,7 @@ def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any
     """`server`, of the crib and the workbenches of *callers*."""
     from .. import __version__
 
+    require_members()
     crib = callers.crib
     handlers = _Handlers(crib, callers, "public" if callers.identify is local_caller else "private")
     pass_on_logs()

@@ -17,6 +17,7 @@ from pydantic import BaseModel
 
 from ..core import current_client, redacted
 from ..workbench import Workbench
+from .sdk import state_of
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
@@ -95,7 +96,7 @@ class ClientRequest:
     def log(self, record: logging.LogRecord) -> None:
         """Send *record* to the client, if it wants that. From any thread."""
         level = next((name for name, number in reversed(tuple(_LEVELS.items())) if number <= record.levelno), "debug")
-        least = self.session._connection.state.get(_LEVEL_KEY, "info")  # pyright: ignore[reportPrivateUsage]
+        least = state_of(self.session).get(_LEVEL_KEY, "info")
         if level not in self._allowed or (not self.is_modern and _LEVELS[level] < _LEVELS[least]):
             return
         text = redacted(record.getMessage(), self.bench.offers.redaction)
@@ -151,5 +152,5 @@ def pass_on_logs() -> None:
 
 async def set_level(context: ServerRequestContext[Any, Any], params: wire.SetLevelRequestParams) -> wire.EmptyResult:
     """Answer `logging/setLevel`, of the older era: which lines its connection is sent."""
-    context.session._connection.state[_LEVEL_KEY] = params.level  # pyright: ignore[reportPrivateUsage]
+    state_of(context.session)[_LEVEL_KEY] = params.level
     return wire.EmptyResult()

@@ -33,6 +33,7 @@ from starlette.responses import JSONResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from .messages import REQUEST_ID
+from .sdk import event_store_of, has_requests
 from .wire import header
 
 _KEPT_S = 60.0
@@ -86,7 +87,7 @@ class Sessions(StreamableHTTPSessionManager):
         transport = self._server_instances.get(session)
         if transport is None or self._session_owners.get(session) != _owner(scope):
             return None
-        events = transport._event_store  # pyright: ignore[reportPrivateUsage]
+        events = event_store_of(transport)
         return events if isinstance(events, SessionEvents) else None
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
@@ -106,8 +107,8 @@ def _owner(scope: Scope) -> AuthorizationContext | None:
 
 
 def _is_idle(transport: StreamableHTTPServerTransport) -> bool:
-    scope, requests = transport.idle_scope, transport._requests_in_flight  # pyright: ignore[reportPrivateUsage]
-    return scope is not None and not scope.cancel_called and not requests
+    scope = transport.idle_scope
+    return scope is not None and not scope.cancel_called and not has_requests(transport)
 
 
 @dataclass(frozen=True, slots=True)

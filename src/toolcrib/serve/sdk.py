@@ -1,0 +1,54 @@
+"""What is used of the official SDK that it does not call public: all of it, and nothing else, is named here.
+
+None of these members has a public counterpart. Where a release of the SDK has one no longer, no server is made, and the
+error names it.
+"""
+
+from contextlib import AsyncExitStack
+from importlib.metadata import version
+from typing import Any
+
+from mcp.server.session import ServerSession
+from mcp.server.streamable_http import EventStore, StreamableHTTPServerTransport
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+from ..core import SetupError
+
+MEMBERS: tuple[tuple[type[Any], str], ...] = (
+    (ServerSession, "_connection"),
+    (StreamableHTTPServerTransport, "_event_store"),
+    (StreamableHTTPServerTransport, "_requests_in_flight"),
+    (StreamableHTTPSessionManager, "_server_instances"),
+    (StreamableHTTPSessionManager, "_session_owners"),
+    (StreamableHTTPSessionManager, "_admit_session"),
+)
+"""The last three are of the class that `mcp_streams.Sessions` extends."""
+
+
+def require_members() -> None:
+    """Raise SetupError where the SDK lacks one of MEMBERS: a method, or what its instances are made with."""
+    for of, name in MEMBERS:
+        if not hasattr(of, name) and name not in of.__init__.__code__.co_names:
+            raise SetupError(
+                f"The MCP SDK {version('mcp')} has no '{of.__name__}.{name}', which a server needs. Install a version "
+                "that Toolcrib was tested with: pip install 'toolcrib[mcp]'."
+            )
+
+
+def state_of(session: ServerSession) -> dict[str, Any]:
+    """What lasts as long as the connection of *session*, which is of one request."""
+    return session._connection.state  # pyright: ignore[reportPrivateUsage]
+
+
+def closing_of(session: ServerSession) -> AsyncExitStack:
+    """What is run when the connection of *session* ends."""
+    return session._connection.exit_stack  # pyright: ignore[reportPrivateUsage]
+
+
+def event_store_of(transport: StreamableHTTPServerTransport) -> EventStore | None:
+    return transport._event_store  # pyright: ignore[reportPrivateUsage]
+
+
+def has_requests(transport: StreamableHTTPServerTransport) -> bool:
+    """Whether any request of this session is answered now."""
+    return bool(transport._requests_in_flight)  # pyright: ignore[reportPrivateUsage]
