@@ -1761,6 +1761,13 @@ async def test_a_server_gets_none_of_our_environment(monkeypatch: pytest.MonkeyP
     assert {"OF_OURS", "PYTEST_CURRENT_TEST"} & {*seen} == set()
 
 
+async def test_a_key_of_a_server_is_shown_to_no_model() -> None:
+    async with Workbench([_server("environment", ITS_KEY="hush-hush")]) as bench:
+        result = await bench.call("echo", {"n": 1})
+    assert '"ITS_KEY": "[secret]"' in result.text
+    assert "hush-hush" not in result.text
+
+
 async def test_a_document_that_is_saved_is_loaded_and_a_broken_one_keeps_its_tools(tmp_path: Path) -> None:
     file = tmp_path / "api.json"
     whole = _document(file, "api.example.com").read_text()
