@@ -78,7 +78,7 @@ class List(Generic[PageT, ItemT]):
         """*page*, as a server of *version* has sent it, without items that are malformed; these are noted."""
         listed = page.get(self.member)
         malformed: list[tuple[str, str]] = []
-        whole = {**page, **_HINTS}
+        whole: dict[str, Any] = {**page, **_HINTS}
         if isinstance(listed, list):
             whole[self.member] = listed[: self.most + 1]
             if self._problem(whole, version) is not None:
