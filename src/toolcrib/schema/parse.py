@@ -106,24 +106,24 @@ _SUSPICIOUS = re.compile(rb"\d[eE]|(?<!\d)\d{300}|[NI]")
 """Outside of strings: a number that may be infinite, or that is none."""
 
 
-def respelled(text: str | bytes) -> dict[str, set[str]]:
-    """Find the numbers in *text* (JSON that `read` accepts) that Python writes differently: its form → the originals.
+def respelled(text: str) -> dict[str, set[str]]:
+    """Find the numbers in *text* (JSON that `parse_json` accepts) that Python writes differently: its form → originals.
 
-    `1.50` is one: as text it would become `1.5`.
+    `1.50` is one: as text it would become `1.5`. No value is made of the rest: that would hold every thread.
     """
     found: dict[str, set[str]] = {}
-
-    def parser(number_type: type[float] | type[int]) -> Any:
-        def parse(original: str) -> float:
-            number = number_type(original)
-            if (written := repr(number)) != original:
-                found.setdefault(written, set()).add(original)
-            return number
-
-        return parse
-
-    json.loads(text, parse_float=parser(float), parse_int=parser(int))
+    for match in _NUMBERS.finditer(text):
+        original = match[1]
+        if original is None or original.isdigit():
+            continue
+        written = repr(float(original)) if _FRACTION.search(original) else original if original != "-0" else "0"
+        if written != original:
+            found.setdefault(written, set()).add(original)
     return found
+
+
+_NUMBERS = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|(-?[0-9][0-9.eE+-]*+)', re.DOTALL)
+_FRACTION = re.compile(r"[.eE]")
 
 
 def _encoded(text: str | bytes) -> bytes:
