@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretBytes, SecretStr
 
 from toolcrib import Caller, Context, File, Image, SetupError, Text, Tool, ToolError, Workbench, tool
 from toolcrib.testing import Cassette, CassetteError
@@ -304,10 +304,13 @@ def log_in(
     by_name: dict[str, SecretStr] | None = None,
     pair: tuple[SecretStr, int] | None = None,
     plain: Annotated[str, Field(json_schema_extra={"format": "password"})] = "",
+    key: SecretBytes = SecretBytes(b""),
 ) -> list[Any]:
     """Log in."""
+    named = File(b"", name=f"of {plain}.txt")
     basic = base64.b64encode(f"user:{plain}".encode()).decode()
-    return [f"logged in with {plain}, as {basic}", {"number": 12345}, File(f"the file has {plain}".encode())]
+    text = f"logged in with {plain}, as {basic}, {key.get_secret_value().decode()}"
+    return [text, {"number": 12345}, File(f"the file has {plain}".encode()), named]
 
 
 async def test_secrets_are_masked_wherever_the_schema_has_them_and_where_a_result_repeats_them(tmp_path: Path) -> None:
@@ -319,6 +322,7 @@ async def test_secrets_are_masked_wherever_the_schema_has_them_and_where_a_resul
         "by_name": {"a": "secret-4"},
         "pair": ["secret-5", 1],
         "plain": "secret-6",
+        "key": "secret-7",
     }
     texts: list[str] = []
     for _ in range(2):
@@ -336,6 +340,7 @@ async def test_secrets_are_masked_wherever_the_schema_has_them_and_where_a_resul
         "by_name": {"a": "[secret]"},
         "pair": ["[secret]", 1],
         "plain": "[secret]",
+        "key": "[secret]",
     }
     assert any(
         base64.b64decode(part["data"]) == b"the file has [secret]" for part in call["content"] if part["type"] == "file"

@@ -8,6 +8,7 @@ import difflib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -244,8 +245,10 @@ def _texts(value: Any) -> Iterator[str]:
     """The texts in a masked value that are long enough to be found again."""
     match value:
         case str():
-            if len(value) >= _LEAST_SECRET:
-                yield value
+            texts = [value]
+            with suppress(ValueError):  # bytes are in hex here, and a result may have them as text
+                texts.append(bytes.fromhex(value).decode())
+            yield from (text for text in texts if len(text) >= _LEAST_SECRET)
         case dict():
             for inner in value.values():
                 yield from _texts(inner)

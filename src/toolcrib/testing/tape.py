@@ -161,12 +161,16 @@ def _redacted_content(part: Content, redact: Callable[[str], str]) -> Content:
             return Data(redacted_json(part.json, redact))
         case _:
             data = content_to_dict(part)
+            shown = {name: redact(each) if name in _OF_A_FILE and each else each for name, each in data.items()}
             written = data.get("data")
             if isinstance(written, str) and redact(written) != written:
                 # Inside the bytes, so that what is left of them is base64.
                 inside = redact(base64.b64decode(written).decode("latin-1")).encode("latin-1")
-                return content_from_dict({**data, "data": base64.b64encode(inside).decode()})
-            return part
+                shown["data"] = base64.b64encode(inside).decode()
+            return part if shown == data else content_from_dict(shown)
+
+
+_OF_A_FILE = ("name", "media_type")
 
 
 def _error(data: Mapping[str, Any]) -> ToolError:
