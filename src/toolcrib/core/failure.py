@@ -82,7 +82,7 @@ _exceptions_of: Callable[[Any], tuple[BaseException, ...]] = vars(BaseExceptionG
 def readable(error: BaseException) -> BaseException:
     """*error*, or one that stands for it where its class lets nobody look at it."""
     try:
-        error.__class__, error.__traceback__, type(error).__name__
+        _ = error.__class__, error.__traceback__, type(error).__name__
     except Exception:
         return RuntimeError("an exception whose class raises when it is looked at")
     return error
