@@ -104,6 +104,16 @@ def test_a_required_source_that_cannot_be_loaded_is_an_error_and_any_other_is_le
         config_of(environ={})
 
 
+@pytest.mark.parametrize(
+    "written", ["mcp:https://ada:hunter2pass@127.0.0.1/mcp", "mcp:http://example.org/mcp?key=hunter2pass"]
+)
+def test_an_error_of_a_source_shows_no_key_of_it(folder: Path, written: str) -> None:
+    (folder / "toolcrib.toml").write_text(f'[[source]]\nfrom = "{written}"\nrequired = true\n')
+    with pytest.raises(LoadError, match=r"toolcrib.toml:1: mcp:https?://[\w.]+/mcp: ") as refused:
+        config_of(environ={})
+    assert "hunter2" not in str(refused.value)
+
+
 async def test_a_module_beside_the_settings_or_in_the_current_folder_is_a_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -136,6 +136,20 @@ async def test_a_source_that_exits_ends_no_loop(caplog: pytest.LogCaptureFixture
         await Workbench([remote]).start()
 
 
+async def test_a_source_that_cannot_list_its_tools_keeps_no_others_from_running() -> None:
+    class Mute(Remote):
+        def tools(self) -> Sequence[Callable[..., Any]]:
+            raise RuntimeError("nothing to list")
+
+    async with Workbench([add, Mute()]) as bench:
+        assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
+        assert [str(problem) for problem in bench.problems] == ["Mute: RuntimeError: nothing to list"]
+    mute = Mute()
+    mute.required = True
+    with pytest.raises(RuntimeError, match="nothing to list"):
+        Workbench([add, mute])
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_the_next_attempt_comes_after_a_second_and_each_later_one_after_twice_as_long(
     caplog: pytest.LogCaptureFixture,

@@ -114,6 +114,8 @@ port = 70_000
         "18: 'server.host': expected a valid string.",
         "19: 'server.port': expected at most 65535.",
     ]
+    for text in ('source = ["a.py"]', 'source = "a.py"', '[source]\nfrom = "a.py"'):
+        assert problems(text) == ['1: Each source is a table: [[source]], and below it from = "tools.py".']
 
 
 def test_an_invalid_rule_limit_or_rename_is_reported_with_its_line(problems: Problems) -> None:

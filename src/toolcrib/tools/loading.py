@@ -201,6 +201,7 @@ def offered_by(source: Any) -> list[Any]:
 
 
 def _load_object(source: Any) -> Loaded:
+    tools: list[AnyTool] = []
     try:
         source = from_elsewhere(_source_behind(source))
         tools = _tools_of(source)
@@ -208,6 +209,10 @@ def _load_object(source: Any) -> Loaded:
         if (place := place_of_error(source)) is not None:
             error.add_note(f"It is defined at {place}.")
         raise
+    except Exception:
+        # One that need not start need not list anything yet; whoever asks it again hears why.
+        if not is_source(source) or getattr(source, "required", True):
+            raise
     return Loaded(tools, source=source if is_source(source) and not isinstance(source, ObjectSource) else None)
 
 

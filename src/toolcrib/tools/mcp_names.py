@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 _SECRET = re.compile(r"key|token|secret|passw|auth(?!or(?!iz))|credential|cookie|bearer", re.IGNORECASE)
 _NAMED = re.compile(r"(-*[\w.-]+)(=|:\s*)(.+)", re.DOTALL)
+_USER = re.compile(r"(?<=//)[^/\s]*@")
 _LEAST = 6
 """Shorter values are no secrets, and are words of other texts."""
 
@@ -24,8 +25,8 @@ def in_url(url: str) -> list[str]:
 
 
 def shown_url(url: str) -> str:
-    """*url* without its query, in which many servers take a key."""
-    return url.partition("?")[0]
+    """*url* without its query, in which many servers take a key, and without a name and password."""
+    return _USER.sub("", url.partition("?")[0])
 
 
 def in_words(words: Sequence[str]) -> list[str]:

@@ -164,7 +164,7 @@ def url_source(
     *allow* are hosts and networks that may be reached by http, too. Raises LoadError for http to another computer.
     """
     source_of, transports = _mcp()
-    shown = display_name(re.sub(r"//[^/]*@", "//", url))
+    shown = display_name(shown_url(url))
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

@@ -14,6 +14,7 @@ from typing import Any
 from ..core import LoadError, ToolcribError, compile_globs
 from ..tools import Tool, load
 from ..tools.lock import LOCK, Lock, read_lock
+from ..tools.mcp_names import shown_words
 from ..tools.remote import is_remote, remote_names
 from .credentials import configured
 from .locked import accepted, lock_in
@@ -191,5 +192,6 @@ def _let_import(settings: Settings) -> None:
 
 def _placed(error: ToolcribError, source: NamedSource) -> str:
     message = str(error)
-    message = message if source.written in message else f"{source.written}: {message}"
+    shown = shown_words(source.written.split(" "))
+    message = message if shown in message else f"{shown}: {message}"
     return message if source.place is None else f"{source.place}: {message}"

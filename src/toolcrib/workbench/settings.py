@@ -254,6 +254,8 @@ class _Reader:
                     self._problems.append(SettingsProblem(variable, f"Expected {expected}."))
                 elif name in TAKES:
                     self._add(mistake.keys, option_error(name, kind(data[name])))
+                elif name == "source" and len(mistake.keys) <= 2:
+                    self._add(mistake.keys, 'Each source is a table: [[source]], and below it from = "tools.py".')
                 else:
                     self._add(mistake.keys, mistake.message)
             return None

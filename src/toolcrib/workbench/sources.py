@@ -67,7 +67,7 @@ class Sources:
                     listen = getattr(source, "on_change", None)
                     if listen is not None:
                         unlinks.append(listen(partial(self._changed, entry)))
-                if any(getattr(source, "required", True) for source in entry.dynamic):
+                if entry.is_required:
                     self._refresh_first(entry)
                     if entry.is_of_servers:
                         self._changed(entry)  # what it reports of its tools
@@ -88,15 +88,21 @@ class Sources:
         for problem in reading.problems:
             _log.warning("Not loaded: %s", problem)
         self._problems += reading.problems
+        failed: list[LoadProblem] = []
         try:
             entry.tools = loaded_from(entry.source).tools
         except UnknownToolError:
             # What a view names may be there only when its source is started.
             if not entry.dynamic:
                 raise
+        except Exception as error:
+            if entry.is_required or not entry.dynamic:
+                raise
+            failed.append(entry.problem_of(error))
+            _log.warning("Not loaded: %s", failed[0])
         for tool in entry.tools:
             self.registry.add(tool)
-        entry.problems = entry.problem_list()
+        entry.problems = [*entry.problem_list(), *failed]
         self._problems += entry.problems
         return entry
 
@@ -116,9 +122,8 @@ class Sources:
             try:
                 self._refresh(entry)
             except Exception as error:
-                reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
-                problems.append(LoadProblem(entry.name, reason))
-                _log.warning("The tools of %s stay as they were: %s", entry.name, reason)
+                problems.append(entry.problem_of(error))
+                _log.warning("The tools of %s stay as they were: %s", entry.name, problems[0].reason)
             for problem in entry.problems:
                 if problem in self._problems:
                     self._problems.remove(problem)
@@ -171,6 +176,16 @@ class _Entry:
     def is_of_servers(self) -> bool:
         """Whether its names are chosen elsewhere, and known only once it has started."""
         return any(getattr(source, "listed_at_start", False) for source in self.dynamic)
+
+    @property
+    def is_required(self) -> bool:
+        """Whether one of its sources that start is."""
+        return any(getattr(source, "required", True) for source in self.dynamic)
+
+    def problem_of(self, error: Exception) -> LoadProblem:
+        """Why its tools could not be listed."""
+        reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
+        return LoadProblem(self.name, reason)
 
     def problem_list(self) -> list[LoadProblem]:
         """The problems that sources report of themselves, and names that others have."""
