@@ -15,7 +15,10 @@ async def served(crib: Crib, *identify: Any, **options: Any) -> AsyncIterator[st
     ready: asyncio.Future[str] = asyncio.get_running_loop().create_future()
     serving = asyncio.create_task(serve_http(crib, *identify, port=0, ready=ready.set_result, **options))
     try:
-        yield await ready
+        await asyncio.wait([ready, serving], return_when=asyncio.FIRST_COMPLETED)
+        if not ready.done():
+            await serving
+        yield ready.result()
     finally:
         serving.cancel()
         await asyncio.wait([serving])

@@ -50,7 +50,7 @@ async def test_what_a_page_says_beside_its_items_is_read_once(era: Mapping[str, 
     async with connected({**era, "tools/list": page, "tools/call t1": text("fine")}) as (_, bench):
         assert await outcome(bench, "t1") == "fine"
         assert [problem.reason for problem in bench.problems] == [
-            "Tool 'none' is not defined as MCP says: inputSchema: Field required"
+            "Tool 'none' is not defined as MCP requires: inputSchema: Field required"
         ]
 
 

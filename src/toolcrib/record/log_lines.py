@@ -4,12 +4,15 @@ In the logs of tools (`context.log`) too, and in what is logged beside the messa
 those of `asyncio`, which reports there what nobody waited for: the exception of a task that a tool has started.
 """
 
+import functools
 import logging
+import threading
 import traceback
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from .redact import Redactor
+from .redact import Redactor, redacted_by
 
 _LOGS = tuple(
     map(logging.getLogger, ("toolcrib", "toolcrib.watch", "toolcrib.tool", "asyncio"))
@@ -19,51 +22,48 @@ _OWN = vars(logging.makeLogRecord({})).keys() - {"stack_info", "threadName", "pr
 _DEEPEST = 20
 
 
+_changing = threading.Lock()
+_redactors: tuple[weakref.ref[Redactor], ...] = ()
+
+
 def redact_log(redactor: Redactor) -> None:
     """Redact the secrets of *redactor* in the logs of Toolcrib and asyncio as long as it is in use."""
-    lines = _Lines(redactor)
+    global _redactors
+    with _changing:
+        _redactors = (*(each for each in _redactors if each() is not None), weakref.ref(redactor))
     for log in _LOGS:
-        log.addFilter(lines)
-        weakref.finalize(redactor, log.removeFilter, lines)
+        log.addFilter(_redact_line)  # once
 
 
-class _Lines(logging.Filter):
-    def __init__(self, redactor: Redactor) -> None:
-        super().__init__()
-        self._redactor = weakref.ref(redactor)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        redactor = self._redactor()
-        if redactor is None:
-            return True
-        try:
-            message = record.getMessage()
-            trace = "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info)).rstrip()
-        except Exception:
-            return True  # the handlers report it
-        if (shown := redactor.redact(message)) != message:
-            record.msg, record.args = shown, ()
-        if (shown := redactor.redact(trace)) != trace:
-            record.exc_text, record.exc_info = shown, None
-        for name in vars(record).keys() - _OWN:
-            setattr(record, name, _redacted(getattr(record, name), redactor))
-        return True
+def _redact_line(record: logging.LogRecord) -> bool:
+    used = [redactor for each in _redactors if (redactor := each()) is not None]
+    redact = functools.partial(redacted_by, used)
+    try:
+        message = record.getMessage()
+        trace = "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info)).rstrip()
+    except Exception:
+        return True  # the handlers report it
+    if (shown := redact(message)) != message:
+        record.msg, record.args = shown, ()
+    if (shown := redact(trace)) != trace:
+        record.exc_text, record.exc_info = shown, None
+    for name in vars(record).keys() - _OWN:
+        setattr(record, name, _redacted(getattr(record, name), redact))
+    return True
 
 
-def _redacted(value: Any, redactor: Redactor, depth: int = 0) -> Any:
+def _redacted(value: Any, redact: Callable[[str], str], depth: int = 0) -> Any:
     """*value* itself where no secret shows in it; else its parts without, or where it has none, its text."""
     if isinstance(value, str):
-        return redactor.redact(value)
+        return redact(value)
     try:
         text = repr(value)
     except Exception:
         return value  # whoever looks at it reports it
-    if (shown := redactor.redact(text)) == text:
+    if (shown := redact(text)) == text:
         return value
     if depth < _DEEPEST and type(value) is dict:
-        return {
-            _redacted(key, redactor, depth + 1): _redacted(each, redactor, depth + 1) for key, each in value.items()
-        }
+        return {_redacted(key, redact, depth + 1): _redacted(each, redact, depth + 1) for key, each in value.items()}
     if depth < _DEEPEST and type(value) in (list, tuple, set, frozenset):
-        return type(value)(_redacted(each, redactor, depth + 1) for each in value)
+        return type(value)(_redacted(each, redact, depth + 1) for each in value)
     return shown

@@ -80,11 +80,7 @@ class Redactor:
 
     def redact(self, text: str, /) -> str:
         """*text* with every known secret replaced by `[secret]`."""
-        if len(text) < self._shortest:
-            return text
-        data = text.encode(errors="surrogatepass")
-        spans = _spans(self._layers, data)
-        return _replaced(data, spans) if spans else text
+        return text if len(text) < self._shortest else _redacted(text, self._layers)
 
     def split(self, text: str, /) -> tuple[str, str]:
         """Text that goes out in pieces: its end, if that may be the beginning of a secret, and the rest, redacted.
@@ -114,6 +110,18 @@ class Redactor:
 
     def __repr__(self) -> str:
         return "<Redactor>"
+
+
+def redacted_by(redactors: Iterable[Redactor], text: str) -> str:
+    """*text* without the secrets of all *redactors*: of those that overlap, the longest is redacted whole."""
+    layers = (layer for each in redactors for layer in each._layers)  # pyright: ignore[reportPrivateUsage] - a friend
+    return _redacted(text, tuple(dict.fromkeys(layers)))
+
+
+def _redacted(text: str, layers: "Sequence[_Known]") -> str:
+    data = text.encode(errors="surrogatepass")
+    spans = _spans(layers, data)
+    return _replaced(data, spans) if spans else text
 
 
 def _require_secret(secret: object) -> None:

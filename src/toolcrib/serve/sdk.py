@@ -4,6 +4,7 @@ None of these members has a public counterpart. Where a release of the SDK has o
 error names it.
 """
 
+import inspect
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import Any
@@ -28,7 +29,9 @@ MEMBERS: tuple[tuple[type[Any], str], ...] = (
 def require_members() -> None:
     """Raise SetupError where the SDK lacks one of MEMBERS: a method, or what its instances are made with."""
     for of, name in MEMBERS:
-        if not hasattr(of, name) and name not in of.__init__.__code__.co_names:
+        begin = inspect.unwrap(of.__init__)
+        # Somebody else's, around that of the SDK, does not show what that makes.
+        if not hasattr(of, name) and begin.__module__ == of.__module__ and name not in begin.__code__.co_names:
             raise SetupError(
                 f"The MCP SDK {version('mcp')} has no '{of.__name__}.{name}', which a server needs. Install a version "
                 "that Toolcrib was tested with: pip install 'toolcrib[mcp]'."
