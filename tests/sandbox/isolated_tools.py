@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import date
 from decimal import Decimal
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
@@ -354,6 +355,7 @@ def give_up(how: str) -> None:
 
 @process()
 def tidy_in_a_thread(ctx: Context, path: str) -> None:
+    Path(f"{path}.begun").touch()
     while not ctx.cancellation.is_cancelled():
         time.sleep(0.001)
     with open(path, "w") as file:

@@ -108,10 +108,11 @@ async def test_a_cancelled_tool_in_a_thread_sees_it_and_tidies_up(tools: str, tm
         token = CancellationToken()
         call = Call("tidy_in_a_thread", {"path": str(tmp_path / "tidied")}, cancellation=token)
         task = asyncio.create_task(bench.call(call))
-        await asyncio.sleep(0.2)
-        token.cancel()
-        assert (await task).status == "error"
         async with asyncio.timeout(60):
+            while not (tmp_path / "tidied.begun").exists():
+                await asyncio.sleep(0.01)
+            token.cancel()
+            assert (await task).status == "error"
             while not (tmp_path / "tidied").exists():
                 await asyncio.sleep(0.01)
 
