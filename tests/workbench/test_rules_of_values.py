@@ -1,6 +1,7 @@
 """Rules over calls whose JSON is not what the tool gets: types that decode, normalize, or make one name of several."""
 
 import json
+from decimal import Decimal
 from pathlib import PurePosixPath
 from typing import Annotated, Any
 
@@ -82,6 +83,12 @@ async def test_a_rule_still_allows_what_a_type_decodes() -> None:
         (Trimmed, "/value/limits/a", {"limits": {" a": 5000}}),
         (dict[Lower, dict[int, int]], "/value/a/1", {"A": {"+1": 5000}}),
         (dict[int, int], "/value/1", {"1": 1, "01": 5000}),
+        (dict[Decimal, int], "/value/1", {"1.00": 5000}),
+        (dict[Decimal, int], "/value/1.00", {"1.00": 5000}),
+        (dict[Decimal, int], "/value/100", {"1e2": 5000}),
+        (dict[Decimal, int], "/value/1", {"1e999999": 1, "1.0": 5000}),
+        (dict[float, int], "/value/1", {"1.0": 5000}),
+        (dict[float, int], "/value/0", {"-0.0": 5000}),
         (dict[Lower, int], "/value/root", {"root": 1, "ROOT": 5000}),
         (
             Annotated[dict[str, int], AfterValidator(lambda found: dict(sorted(found.items())))],

@@ -28,6 +28,7 @@ factory made; for a person, with defaults, and with secrets masked; to be valida
 as text; or to be validated again, with those defaults that a factory made.
 """
 _VALUES = ("values", "bound")
+_MOST_PLACES = 400  # of the largest float, 309
 
 ABSENT: Any = object()
 MASK = "**********"
@@ -186,6 +187,8 @@ class Reading:
         inner = plan.get("values_schema", {"type": "any"})
         made: Mapping[str, Any] = {}
         if isinstance(value, Mapping):
+            if self._purpose in _VALUES:
+                value = {**value, **_by_shortest_names(value)}
             with suppress(ValueError):  # keys that JSON has no names for
                 made = {name_in_json(key): each for key, each in value.items()}
                 if made.keys() != document.keys() and self._purpose in _VALUES:
@@ -352,6 +355,17 @@ _NOT_TEXT = frozenset(
     | {"model", "dataclass", "named-tuple"}
 )
 """Types that, strictly, are not read from a string."""
+
+
+def _by_shortest_names(value: Mapping[Any, Any]) -> dict[str, Any]:
+    """What has a number as its key, which may be written in several ways, by its shortest name: `1` for `1.0`."""
+    numbers = ((Decimal(str(key)), each) for key, each in value.items() if isinstance(key, Decimal | float))
+    near = ((key, each) for key, each in numbers if key.is_finite() and abs(key.adjusted()) < _MOST_PLACES)
+    return {_shortest(format(key if key else Decimal(), "f")): each for key, each in near}
+
+
+def _shortest(number: str) -> str:
+    return number.rstrip("0").rstrip(".") if "." in number else number
 
 
 def _masked(outcomes: Sequence[Any]) -> Any:
