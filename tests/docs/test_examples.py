@@ -433,7 +433,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ignored = shutil.ignore_patterns(".venv", ".git", ".node", ".*_cache", "__pycache__", "dist", "build", "tests")
     shutil.copytree(ROOT, folder, ignore=ignored)
     (folder / "tests").mkdir()
-    for shared in ("conftest.py", "forks.py"):
+    for shared in ("conftest.py", "forks.py", "fuzz.py"):
         shutil.copy(ROOT / "tests" / shared, folder / "tests")
     (folder / "tests" / "test_it.py").write_text("from toolcrib import Workbench\n\ndef test_it(): Workbench([len])\n")
     return folder
