@@ -86,6 +86,7 @@ async def test_a_rule_still_allows_what_a_type_decodes() -> None:
         (dict[Decimal, int], "/value/1", {"1.00": 5000}),
         (dict[Decimal, int], "/value/1.00", {"1.00": 5000}),
         (dict[Decimal, int], "/value/100", {"1e2": 5000}),
+        (dict[Decimal, int], "/value/1", {"1": 5000, "2.0": 1}),
         (dict[Decimal, int], "/value/1", {"1e999999": 1, "1.0": 5000}),
         (dict[float, int], "/value/1", {"1.0": 5000}),
         (dict[float, int], "/value/0", {"-0.0": 5000}),
@@ -100,6 +101,12 @@ async def test_a_rule_still_allows_what_a_type_decodes() -> None:
 )
 async def test_a_member_is_found_by_the_key_that_the_tool_gets(kind: Any, pointer: str, sent: Any) -> None:
     assert await code_under(Rule(do="deny", where={pointer: {"gt": 100}}), kind, sent) == "denied"
+
+
+async def test_members_are_told_apart_where_their_keys_have_several_names() -> None:
+    for pointer, code in {"/value/1": "runs", "/value/2": "denied", "/value/2.0": "denied"}.items():
+        rule = Rule(do="deny", where={pointer: {"gt": 100}})
+        assert await code_under(rule, dict[Decimal, int], {"1": 5, "2.0": 5000}) == code
 
 
 class Order(BaseModel):

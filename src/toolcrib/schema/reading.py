@@ -187,12 +187,12 @@ class Reading:
         inner = plan.get("values_schema", {"type": "any"})
         made: Mapping[str, Any] = {}
         if isinstance(value, Mapping):
-            if self._purpose in _VALUES:
-                value = {**value, **_by_shortest_names(value)}
             with suppress(ValueError):  # keys that JSON has no names for
                 made = {name_in_json(key): each for key, each in value.items()}
-                if made.keys() != document.keys() and self._purpose in _VALUES:
-                    return written(value, strict=False)  # by the keys that their type, or a validator, has made
+                shortest = _by_shortest_names(value) if self._purpose in _VALUES else {}
+                beside = {name: each for name, each in shortest.items() if name not in made}
+                if (beside or made.keys() != document.keys()) and self._purpose in _VALUES:
+                    return written({**value, **beside}, strict=False)  # by the keys that their type has made
         if made.keys() != document.keys():
             made = dict(zip(document, made.values(), strict=True)) if len(made) == len(document) else {}
         return {
