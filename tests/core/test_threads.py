@@ -62,12 +62,7 @@ def test_work_that_ends_after_its_loop_is_dropped_and_keeps_no_loop(monkeypatch:
     del loop
     goes_on.set()
     # The thread that has ended the work begins the next one, so this one has been dropped by then.
-    for _ in range(200):
-        asyncio.run(_use(ended.set))
-        gc.collect()
-        if kept() is None:
-            break
-    assert kept() is None
+    require_dropped(kept, ended.set)
     assert ended.is_set()
     assert raised == []
 
@@ -97,8 +92,13 @@ def test_what_a_loop_never_took_keeps_no_loop() -> None:
     assert posted.wait(60), "the work has ended, and its loop does not run any more"
     loop.close()
     del loop
+    require_dropped(kept, begun.set)
+
+
+def require_dropped(kept: "weakref.ref[Any]", work: Callable[[], None]) -> None:
+    """Use the pool from other loops until nothing is left of the one that was *kept*."""
     for _ in range(200):
-        asyncio.run(_use(begun.set))
+        asyncio.run(_use(work))
         gc.collect()
         if kept() is None:
             break

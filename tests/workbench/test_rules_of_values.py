@@ -103,7 +103,7 @@ async def test_a_member_is_found_by_the_key_that_the_tool_gets(kind: Any, pointe
     assert await code_under(Rule(do="deny", where={pointer: {"gt": 100}}), kind, sent) == "denied"
 
 
-async def test_members_are_told_apart_where_their_keys_have_several_names() -> None:
+async def test_members_stay_distinct_where_their_keys_have_several_names() -> None:
     for pointer, code in {"/value/1": "runs", "/value/2": "denied", "/value/2.0": "denied"}.items():
         rule = Rule(do="deny", where={pointer: {"gt": 100}})
         assert await code_under(rule, dict[Decimal, int], {"1": 5, "2.0": 5000}) == code

@@ -14,13 +14,11 @@ from typing import Any
 
 from .redact import Redactor, redacted_by
 
-_LOGS = tuple(
-    map(logging.getLogger, ("toolcrib", "toolcrib.watch", "toolcrib.tool", "asyncio"))
-)  # a filter concerns no logs below
+# A filter concerns no logs below.
+_LOGS = tuple(map(logging.getLogger, ("toolcrib", "toolcrib.watch", "toolcrib.tool", "asyncio")))
 _OWN = vars(logging.makeLogRecord({})).keys() - {"stack_info", "threadName", "processName", "taskName"}
 """What every line has, and no text of a program."""
 _DEEPEST = 20
-
 
 _changing = threading.Lock()
 _redactors: tuple[weakref.ref[Redactor], ...] = ()

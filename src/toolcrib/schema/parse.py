@@ -78,7 +78,7 @@ def refuse_repeated_names(data: bytes) -> None:
         try:
             jiter.from_json(data, catch_duplicate_keys=True)
         except ValueError:
-            pass  # a name twice, whose place is said below, or what others may read
+            pass  # a repeated name, which is located below, or text that other parsers may accept
         else:
             return
     objects: list[set[bytes]] = []
