@@ -11,7 +11,7 @@ from mcp import Client, StdioServerParameters
 from report import BARE, FLOOR
 from servers import NAME
 
-from toolcrib import MCPServer, Workbench
+from toolcrib import MCPSource, Workbench
 
 _SERVER = [str(Path(__file__).with_name("servers.py")), "sdk", "4", "stdio"]
 _TEXT = '{"a": 1, "b": 2}'
@@ -22,7 +22,7 @@ async def calls() -> AsyncGenerator[Mapping[str, Loop]]:
     """The same server twice, over stdio: a process for each of the two."""
     name = NAME.format(0)
     server = StdioServerParameters(command=sys.executable, args=_SERVER)
-    async with Client(server) as client, Workbench([MCPServer(command=[sys.executable, *_SERVER])]) as bench:
+    async with Client(server) as client, Workbench([MCPSource(command=[sys.executable, *_SERVER])]) as bench:
 
         async def by_sdk(times: int) -> str:
             text = ""

@@ -47,7 +47,7 @@ from .tools import StatefulTool, Tool, tool
 if TYPE_CHECKING:
     from . import formats as formats
     from .tools import Permissions, openapi_source
-    from .tools.remote import MCPServer
+    from .tools.remote import MCPSource
     from .workbench import Crib, Registry, Workbench
 
 __version__ = "0.1.0"
@@ -75,7 +75,7 @@ __all__ = [
     "Image",
     "Input",
     "LoadError",
-    "MCPServer",
+    "MCPSource",
     "NameConflictError",
     "Pending",
     "Permissions",
@@ -111,7 +111,8 @@ __getattr__ = lazy_names(
         "Workbench": ".workbench",
         "Permissions": ".tools",
         "openapi_source": ".tools",
-        "MCPServer": ".tools.remote",
+        "MCPSource": ".tools.remote",
         "formats": ".formats",
     },
+    renamed={"MCPServer": "MCPSource"},
 )

@@ -176,7 +176,7 @@ async def test_a_result_that_was_kept_from_another_call_has_the_id_of_its_own() 
         return results[0]
 
     model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})] * 2}, "done"])
-    await Agent(model, Workbench([add], around=[cached])).run("Go.")
+    await Agent(model, Workbench([add], middleware=[cached])).run("Go.")
     assert message(model.requests[1]) == [("call_1", "3"), ("call_2", "3")]
 
 

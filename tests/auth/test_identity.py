@@ -232,7 +232,7 @@ async def arguments(world: World) -> None:
         world.see(await asyncio.to_thread(bench.call_sync, "read", {"profile": "ada"}))
 
 
-@door("Workbench.specs", "Workbench.check", "Workbench.would_ask", "Workbench.is_started")
+@door("Workbench.specs", "Workbench.check", "Workbench.needs_approval", "Workbench.is_started")
 async def profiles(world: World) -> None:
     for principal in ("bob", "ad_", "%", "ADA"):
         bench = world.crib.workbench(Caller(principal, "work", "t1"))
@@ -240,7 +240,7 @@ async def profiles(world: World) -> None:
             bench.specs(profiles=["work", "default", *filter(None, NAMES)])
         for profile in ("work", "default", *NAMES):
             world.see(await bench.call("read", {"profile": profile}), await bench.check("use", {"profile": profile}))
-            world.see(await bench.would_ask("use", {"profile": profile}), bench.is_started)
+            world.see(await bench.needs_approval("use", {"profile": profile}), bench.is_started)
 
 
 @door("Crib.workbench", "Workbench.caller")

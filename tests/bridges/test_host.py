@@ -186,9 +186,9 @@ async def test_a_denial_in_the_framework_is_an_answer_that_has_been_read() -> No
 
 async def test_whether_a_call_would_ask_never_raises() -> None:
     host = Host(Workbench([wipe], policy=asks))
-    asked = [await host.would_ask(None, "wipe", {"path": path}) for path in ("/", "/tmp")]
-    assert (asked, await host.would_ask(None, "wash", "{"), host.has_policy) == ([True, False], False, True)
-    assert not await Host(Crib([wipe]), lambda _: Caller(nobody=1)).would_ask(None, "wipe", None)  # type: ignore[arg-type]
+    asked = [await host.needs_approval(None, "wipe", {"path": path}) for path in ("/", "/tmp")]
+    assert (asked, await host.needs_approval(None, "wash", "{"), host.has_policy) == ([True, False], False, True)
+    assert not await Host(Crib([wipe]), lambda _: Caller(nobody=1)).needs_approval(None, "wipe", None)  # type: ignore[arg-type]
 
 
 async def test_a_name_that_providers_do_not_take_is_sent_as_another() -> None:

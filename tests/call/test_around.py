@@ -33,7 +33,7 @@ async def test_wrappers_see_the_call_in_order_and_may_answer_it_themselves() -> 
             kept[call.arguments] = await go_on()
         return kept[call.arguments]
 
-    bench = Workbench([add], caller=Caller("alice"), around=[note, keep], limits=[Limit(rate="1/h", wait_s=0)])
+    bench = Workbench([add], caller=Caller("alice"), middleware=[note, keep], limits=[Limit(rate="1/h", wait_s=0)])
     text = '{"a": 1, "b": 2}'
     assert [(await bench.call("add", text)).value for _ in range(3)] == [3, 3, 3], "what is kept costs no turn"
     assert seen == ["alice calls add", "asked", "add gave 3", *["alice calls add", "add gave 3"] * 2]
@@ -49,7 +49,7 @@ async def test_what_a_wrapper_raises_is_how_the_call_failed_and_is_recorded() ->
         raise raised.pop(0)
 
     log = CallLog()
-    bench = Workbench([add], around=[refuse], recorder=log)
+    bench = Workbench([add], middleware=[refuse], recorder=log)
     refused, failed = await bench.call(Call("add", id="one")), await bench.call(Call("add", id="two"))
     assert (refused.error and refused.error.code, refused.text, refused.call_id) == ("conflict", "not today", "one")
     assert failed.error is not None
@@ -74,7 +74,7 @@ async def test_a_wrapped_call_streams_and_can_be_cancelled() -> None:
     async def plain(tool: AnyTool, call: Call, caller: Caller, go_on: Next) -> Result[Any]:
         return await go_on()
 
-    bench = Workbench([count, wait], around=[plain])
+    bench = Workbench([count, wait], middleware=[plain])
     *events, result = [event async for event in bench.stream("count", {"up_to": 3})]
     assert isinstance(result, Result)
     assert (len(events), result.value) == (2, 2)

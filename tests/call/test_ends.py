@@ -309,7 +309,7 @@ async def test_middleware_that_returns_no_result_is_a_failure() -> None:
     async def lose(tool: Any, call: Any, caller: Any, go_on: Any) -> Any:
         await go_on()
 
-    result = await Workbench([give], around=[lose]).call("give")
+    result = await Workbench([give], middleware=[lose]).call("give")
     assert isinstance(result, Result)
     assert result.error is not None
     assert result.error.code == "failed"

@@ -12,9 +12,9 @@ import pytest
 
 from toolcrib import Call, CallLog, Context, DefinitionError, Result, SetupError, Tool, ToolError, Workbench, tool
 from toolcrib.core import CancellationToken, Emitted
-from toolcrib.workbench import Limit, Retries
+from toolcrib.workbench import Limit, Retry
 
-QUICK = [Retries(times=3, first_s=0.001)]
+QUICK = [Retry(times=3, first_s=0.001)]
 
 
 class Flaky:
@@ -130,9 +130,9 @@ async def test_what_a_tool_says_of_its_retries_goes_before_what_the_workbench_sa
         (1, QUICK, 2),
         (0, QUICK, 1),
         (None, QUICK, 4),
-        (None, [Retries("other", times=9), Retries("fl*", times=1, first_s=0), *QUICK], 2),
+        (None, [Retry("other", times=9), Retry("fl*", times=1, first_s=0), *QUICK], 2),
         (None, (), 1),
-        (None, [Retries("other", times=9)], 1),
+        (None, [Retry("other", times=9)], 1),
     ):
         flaky = Flaky(*(ToolError("busy", "lost") for _ in range(9)))
         await call(flaky, plans, idempotent=True, retries=retries)
@@ -142,7 +142,7 @@ async def test_what_a_tool_says_of_its_retries_goes_before_what_the_workbench_sa
 async def test_no_attempt_is_begun_that_could_not_begin_before_the_deadline() -> None:
     flaky = Flaky(*(ConnectionError() for _ in range(9)), ToolError("busy", "unavailable"))
     started = time.monotonic()
-    plans = [Retries(times=9, first_s=1e6, most_s=2e6)]
+    plans = [Retry(times=9, first_s=1e6, most_s=2e6)]
     result = await Workbench([Tool(flaky, name="flaky", idempotent=True)], retries=plans, timeout_s=60).call("flaky")
     assert result.error is not None
     assert result.error.code == "failed"
@@ -192,7 +192,7 @@ async def test_a_deadline_that_has_passed_is_the_end() -> None:
 
 
 async def test_giving_up_ends_the_pause_between_attempts() -> None:
-    plans = [Retries(times=1, first_s=0)]
+    plans = [Retry(times=1, first_s=0)]
     flaky = Flaky(ToolError("busy", "limited", details={"retry_after_s": 600}))
     bench = Workbench([Tool(flaky, name="flaky", idempotent=True)], retries=plans)
     token = CancellationToken()
@@ -279,7 +279,7 @@ async def test_pauses_double_up_to_the_longest_and_any_time_below_them_may_be_ch
 
     monkeypatch.setattr(random, "uniform", uniform)
     flaky = Flaky(*(ToolError("busy", "lost") for _ in range(9)))
-    result = await call(flaky, [Retries(times=4, first_s=0.001, most_s=0.005)], idempotent=True)
+    result = await call(flaky, [Retry(times=4, first_s=0.001, most_s=0.005)], idempotent=True)
     assert ranges == [(0, 0.001), (0, 0.002), (0, 0.004), (0, 0.005)]
     assert result.metadata["retries"] == [{"error": "lost", "after_s": 0.001}] * 4
 
@@ -287,11 +287,11 @@ async def test_pauses_double_up_to_the_longest_and_any_time_below_them_may_be_ch
 @pytest.mark.parametrize(("wrong", "name"), [({"times": -1}, "times"), ({"first_s": "soon"}, "first_s")])
 def test_retries_that_cannot_be_are_refused(wrong: dict[str, Any], name: str) -> None:
     with pytest.raises(SetupError, match=name):
-        Retries(**wrong)
+        Retry(**wrong)
 
 
 def test_retries_by_default() -> None:
-    assert repr(Retries()) == "Retries(tools='*', times=2, first_s=0.2, most_s=20.0)"
+    assert repr(Retry()) == "Retry(tools='*', times=2, first_s=0.2, most_s=20.0)"
 
 
 @pytest.mark.parametrize(("depth", "calls"), [(9, 2), (10, 1)])

@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import toolcrib
 from toolcrib import Context, Depends, Workbench, tool
-from toolcrib.call import Retries, pipeline
+from toolcrib.call import Retry, pipeline
 from toolcrib.record import CallLog
 from toolcrib.workbench import Limit, Rule, Rules
 
@@ -80,7 +80,7 @@ async def test_a_call_with_everything_switched_on_crosses_at_most_twenty() -> No
         policy=Rules([Rule(do="allow")]),
         secrets=["s3cret-key"],
         limits=[Limit(concurrency=2)],
-        retries=[Retries()],
+        retries=[Retry()],
         recorder=CallLog(),
     ) as bench:
         crossed = await borders(lambda: bench.call("full", '{"a": 1}'))

@@ -195,7 +195,7 @@ async def test_an_answer_that_nothing_waits_for_is_refused_with_the_reason_and_t
 
 async def test_what_has_expired_can_be_neither_answered_nor_used(bank: Bank) -> None:
     clock = Clock()
-    bench = bank.bench(clock=clock, pending_s=60)
+    bench = bank.bench(clock=clock, pending_timeout_s=60)
     late = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     assert late.expires_at == clock.now + timedelta(seconds=60)
     clock.now += timedelta(seconds=60)
@@ -213,7 +213,7 @@ async def test_what_has_expired_can_be_neither_answered_nor_used(bank: Bank) -> 
 @pytest.mark.parametrize("seen_by", ["an answer", "a list", "a call", "another workbench"])
 async def test_what_has_expired_stays_expired_when_the_clock_steps_back(bank: Bank, seen_by: str) -> None:
     clock, store = Clock(), MemoryPendings()
-    bench, other = (bank.bench(clock=clock, pending_s=60, pendings=store) for _ in range(2))
+    bench, other = (bank.bench(clock=clock, pending_timeout_s=60, pendings=store) for _ in range(2))
     unanswered = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     unused = waiting(await bench.call("pay", {"to": "eve", "amount": 6}))
     await bench.answer(unused.id, Approve(), by="alice")

@@ -407,7 +407,7 @@ def waits() -> Waits:
     def policy(spec: Any, arguments: Any, caller: Any) -> Ask:
         return Ask(others_only=True)
 
-    bench = Workbench([add], policy=policy, caller=Caller("ada"), pending_s=60, clock=lambda: clock[0])
+    bench = Workbench([add], policy=policy, caller=Caller("ada"), pending_timeout_s=60, clock=lambda: clock[0])
     return Waits(bench, clock)
 
 

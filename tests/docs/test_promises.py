@@ -43,7 +43,7 @@ from toolcrib import (
     Crib,
     Depends,
     LoadError,
-    MCPServer,
+    MCPSource,
     Permissions,
     Registry,
     Repair,
@@ -81,7 +81,7 @@ from toolcrib.store import DatabasePendings, Store
 from toolcrib.tools import load, openapi_source
 from toolcrib.tools.lock import LockedSource, definition_of
 from toolcrib.tools.watch_document import WatchedDocument
-from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retries, Rule, Rules, prefixed
+from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retry, Rule, Rules, prefixed
 
 from ..tools.repositories import Repository
 
@@ -898,7 +898,7 @@ async def test_only_a_tool_that_declares_it_can_be_repeated_is_tried_again() -> 
         tried.append("look")
         raise ConnectionError
 
-    bench = Workbench([Tool(send), Tool(look, read_only=True)], retries=[Retries(times=2, first_s=0)])
+    bench = Workbench([Tool(send), Tool(look, read_only=True)], retries=[Retry(times=2, first_s=0)])
     assert [(await bench.call(name)).status for name in ("send", "look")] == ["error", "error"]
     assert tried == ["send", "look", "look", "look"]
 
@@ -1701,7 +1701,7 @@ async def test_a_stopped_workbench_can_be_started_again() -> None:
 
 def _server(mode: str, **env: str) -> Any:
     script = str(Path(__file__).parents[1] / "tools" / "mcp_server.py")
-    source = MCPServer(command=[sys.executable, "-S", script, mode], env=env).source()
+    source = MCPSource(command=[sys.executable, "-S", script, mode], env=env).source()
     source.restart_after_s = 0.05
     return source
 
@@ -1734,7 +1734,7 @@ async def test_an_answer_of_a_server_that_cannot_be_read_is_an_error_at_once(tmp
     tools = {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]}
     says.write_text(json.dumps({"tools/list": tools, "tools/call": '{"jsonrpc":"2.0","id":ID,"result":null}'}))
     server = Path(__file__).parents[1] / "tools" / "scripted_server.py"
-    async with Workbench([MCPServer(command=[sys.executable, "-S", str(server), str(says)])]) as bench:
+    async with Workbench([MCPSource(command=[sys.executable, "-S", str(server), str(says)])]) as bench:
         result = await bench.call("t", {})
         assert result.error is not None
         assert result.error.code == "invalid_result"

@@ -19,7 +19,7 @@ import pytest
 
 from toolcrib.auth import OAuth2, Provider
 from toolcrib.bridges import FRAMEWORKS
-from toolcrib.call import Retries
+from toolcrib.call import Retry
 from toolcrib.formats.format import Format
 from toolcrib.schema.declared import Strict, doc_of
 from toolcrib.workbench.limits import Limit
@@ -48,7 +48,7 @@ HIDDEN = {
     "Workbench": ("invalidate", "ended"),
     "Store": ("use", "read", "write", "changes", "file", "pending_migrations", "has_sealed"),
 }
-DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retries, OAuth2, Provider)}
+DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retry, OAuth2, Provider)}
 
 _ENTRY = re.compile(
     r"^### (?P<name>[\w.]+)\n\n(?P<sentences>.*?)\n\n(?P<generated>(?:```pyi\n|\| ).*?)(?=^##|\Z)", re.M | re.S

@@ -370,7 +370,7 @@ async def test_who_calls_is_who_answers_and_sees_what_they_may() -> None:
 
 async def test_an_answer_that_comes_too_late_is_refused() -> None:
     now = [datetime(2026, 1, 31, tzinfo=UTC)]
-    async with client(policy=lambda *_: Ask("Sure?"), clock=lambda: now[0], pending_s=60) as api:
+    async with client(policy=lambda *_: Ask("Sure?"), clock=lambda: now[0], pending_timeout_s=60) as api:
         waiting = (await call(api, "drop", {"name": "x"})).json()["pending"]
         now[0] += timedelta(seconds=61)
         sent = await api.post(f"/api/pending/{waiting['id']}/answer", json={"kind": "approve"})

@@ -272,7 +272,7 @@ async def test_a_state_counts_for_its_caller_its_call_and_once(with_store: bool,
 
 
 async def test_a_state_that_has_expired_is_refused() -> None:
-    crib, dropped = dropping(pending_s=0.05)
+    crib, dropped = dropping(pending_timeout_s=0.05)
     async with crib, Client(server(crib), mode=MODERN, elicitation_callback=Person()) as client:
         state = (await rounds(client, "drop", {"n": 1})).request_state
         await asyncio.sleep(0.1)

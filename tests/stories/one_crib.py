@@ -21,7 +21,7 @@ from langgraph.types import Command
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from toolcrib import Approve, Caller, Crib, MCPServer, bridges, openapi_source, tool
+from toolcrib import Approve, Caller, Crib, MCPSource, bridges, openapi_source, tool
 from toolcrib.core import AnswerError
 from toolcrib.serve import serve_http
 from toolcrib.workbench import Rule, Rules
@@ -114,7 +114,7 @@ async def main() -> None:
     crib = Crib(
         [
             wipe,
-            MCPServer(command=[sys.executable, "server.py"]),
+            MCPSource(command=[sys.executable, "server.py"]),
             openapi_source(f"http://127.0.0.1:{stock.server_port}/api.json"),
             shout,
         ],

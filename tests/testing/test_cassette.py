@@ -72,7 +72,10 @@ def tools(service: Service) -> list[Any]:
 
 
 async def play(tools: list[Any], tape: Cassette) -> list[tuple[Any, ...]]:
-    async with Workbench(tools, around=[tape]) as bench, Workbench(tools, around=[tape], caller=Caller("ada")) as ada:
+    async with (
+        Workbench(tools, middleware=[tape]) as bench,
+        Workbench(tools, middleware=[tape], caller=Caller("ada")) as ada,
+    ):
         every = await bench.call_many(
             [
                 ("weather", '{"place": {"name": "Oslo", "tags": ["b", "a", "c"]}}'),
@@ -120,7 +123,7 @@ async def test_the_file_is_the_same_whatever_ran_first_and_has_no_secret(
         file = tmp_path / f"{turn}.json"
         service.asked = 0
         with Cassette(file, secrets=[SECRET]) as tape:
-            async with Workbench(tools[1:], around=[tape]) as bench:
+            async with Workbench(tools[1:], middleware=[tape]) as bench:
                 calls: list[tuple[str, Any]] = [
                     ("login", {"user": SECRET, "password": "pass-word-1"}),
                     ("fails", {"how": "b"}),
@@ -153,14 +156,14 @@ async def test_a_call_that_was_not_recorded_is_an_error_that_shows_the_nearest_o
 
     file = tmp_path / "calls.json"
     with Cassette(file) as tape:
-        async with Workbench([add], around=[tape]) as bench:
+        async with Workbench([add], middleware=[tape]) as bench:
             await bench.call(add, 1, 2)
             await bench.call(add, 40, 50)
     way_out = f"To record it again: Cassette('{file}', record=\"always\"), or delete the file."
     missing = f'{file} has no call add {{"a": 1, "b": 3}}. The nearest that it has is add {{"a": 1, "b": 2}}. {way_out}'
     again = f'{file} has add {{"a": 40, "b": 50}} once, and it was made once more. {way_out}'
     with pytest.raises(CassetteError) as raised, Cassette(file) as tape:
-        async with Workbench([add], around=[tape]) as bench:
+        async with Workbench([add], middleware=[tape]) as bench:
             results = [await bench.call("add", {"a": a, "b": b}) for a, b in ((1, 2), (1, 3), (40, 50), (40, 50))]
     assert [result.text for result in results] == ["3", missing, "90", again]
     assert results[1].error is not None
@@ -175,7 +178,7 @@ async def test_a_result_without_a_value_is_replayed(tmp_path: Path) -> None:
 
     for _ in range(2):
         with Cassette(tmp_path / "calls.json") as tape:
-            result = await Workbench([forget], around=[tape]).call("forget")
+            result = await Workbench([forget], middleware=[tape]).call("forget")
         assert (result.status, result.value, result.text) == ("success", None, "null")
     assert not tape.records
 
@@ -189,17 +192,17 @@ async def test_a_changed_schema_is_noticed(tmp_path: Path) -> None:
 
     file = tmp_path / "calls.json"
     with Cassette(file) as tape:
-        await Workbench([Tool(one, name="add")], around=[tape]).call("add", {"a": 1})
+        await Workbench([Tool(one, name="add")], middleware=[tape]).call("add", {"a": 1})
     changed = [Tool(other, name="add")]
     with (
         pytest.raises(CassetteError, match=r"is not the one that .* /input/properties/b differs"),
         Cassette(file) as tape,
     ):
-        await Workbench(changed, around=[tape]).call("add", {"a": 1})
+        await Workbench(changed, middleware=[tape]).call("add", {"a": 1})
     with Cassette(file, record="always") as tape:
-        assert (await Workbench(changed, around=[tape]).call("add", {"a": 1})).value == 3
+        assert (await Workbench(changed, middleware=[tape]).call("add", {"a": 1})).value == 3
     with Cassette(file) as tape:
-        assert (await Workbench(changed, around=[tape]).call("add", {"a": 1})).value == 3
+        assert (await Workbench(changed, middleware=[tape]).call("add", {"a": 1})).value == 3
 
 
 async def test_what_waits_is_recorded_when_it_has_run_and_a_broken_block_writes_nothing(tmp_path: Path) -> None:
@@ -210,11 +213,11 @@ async def test_what_waits_is_recorded_when_it_has_run_and_a_broken_block_writes_
 
     file = tmp_path / "calls.json"
     with pytest.raises(ZeroDivisionError), Cassette(file) as tape:
-        await Workbench([wipe], around=[tape]).call("wipe")
+        await Workbench([wipe], middleware=[tape]).call("wipe")
         raise ZeroDivisionError
     assert not file.exists()
     with Cassette(file) as tape:
-        result = await Workbench([wipe], around=[tape], policy=lambda *_: "ask").call("wipe")
+        result = await Workbench([wipe], middleware=[tape], policy=lambda *_: "ask").call("wipe")
     assert result.pending is not None
     assert json.loads(file.read_text())["calls"] == []
 
@@ -264,11 +267,11 @@ def count() -> int:
 
 @pytest.mark.parametrize("name", ["a/b"])
 def test_it(bench, cassette, name):
-    assert bench(count, around=[cassette]).call_sync("count").value == 1
+    assert bench(count, middleware=[cassette]).call_sync("count").value == 1
 
 
 def test_fails(bench, cassette):
-    bench(count, around=[cassette]).call_sync("count")
+    bench(count, middleware=[cassette]).call_sync("count")
     assert False
 """
 
@@ -327,7 +330,7 @@ async def test_secrets_are_masked_wherever_the_schema_has_them_and_where_a_resul
     texts: list[str] = []
     for _ in range(2):
         with Cassette(path, secrets=["12345"]) as tape:
-            result = await Workbench([log_in], around=[tape]).call("log_in", arguments)
+            result = await Workbench([log_in], middleware=[tape]).call("log_in", arguments)
             assert result.error is None
             texts.append(result.text)
     written = path.read_text()
@@ -355,7 +358,7 @@ async def test_members_whose_names_are_secrets_are_all_recorded(tmp_path: Path) 
     texts: list[str] = []
     for _ in range(2):
         with Cassette(tmp_path / "calls.json", secrets=["first-key", "second-key"]) as tape:
-            texts.append((await Workbench([find], around=[tape]).call("find", {})).text)
+            texts.append((await Workbench([find], middleware=[tape]).call("find", {})).text)
     (call,) = json.loads((tmp_path / "calls.json").read_text())["calls"]
     (part,) = call["content"]
     assert part["data"] == [{"[secret]": 1, "[secret] 2": 2}, {"[secret]": "[secret]"}]

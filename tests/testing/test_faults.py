@@ -9,7 +9,7 @@ import pytest
 
 from toolcrib import Emitted, Result, SetupError, Text, UnknownToolError, Workbench, tool
 from toolcrib.testing import Fault, Faults, InjectedFault, failing, garbled, late, oversized
-from toolcrib.workbench import Retries
+from toolcrib.workbench import Retry
 
 
 @tool(read_only=True)
@@ -84,7 +84,7 @@ async def test_a_tool_that_is_a_little_late_does_its_work() -> None:
 
 async def test_a_failing_tool_is_tried_again_as_any_other() -> None:
     faults = Faults({"search": failing().on(1, 2, 5), "read": failing(ValueError("the detail"))})
-    plan = Retries("*", times=2, first_s=0.001)
+    plan = Retry("*", times=2, first_s=0.001)
     async with Workbench([faults(*EVERY)], retries=[plan]) as bench:
         results = [await bench.call("search", {"query": "a"}) for _ in range(2)]
         plain = await bench.call("read", {"path": "a"})

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Image, Input, MCPServer, Progress, Workbench
+from toolcrib import Image, Input, MCPSource, Progress, Workbench
 
 from ..ports import free_port
 
@@ -42,10 +42,10 @@ def node(*arguments: str) -> list[str]:
 
 
 @pytest.fixture(params=["stdio", "http"])
-def everything(request: pytest.FixtureRequest, script: Callable[[str], str]) -> Iterator[MCPServer]:
+def everything(request: pytest.FixtureRequest, script: Callable[[str], str]) -> Iterator[MCPSource]:
     path = script("server-everything")
     if request.param == "stdio":
-        yield MCPServer(command=node(path, "stdio"))
+        yield MCPSource(command=node(path, "stdio"))
         return
     port = free_port()
     env = {"PORT": str(port), "PATH": "/usr/bin:/bin"}
@@ -55,11 +55,11 @@ def everything(request: pytest.FixtureRequest, script: Callable[[str], str]) -> 
         assert process.stdout is not None
         while "listening" not in process.stdout.readline().lower():
             assert process.poll() is None
-        yield MCPServer(url=f"http://127.0.0.1:{port}/mcp")
+        yield MCPSource(url=f"http://127.0.0.1:{port}/mcp")
         process.kill()
 
 
-async def test_everything(everything: MCPServer) -> None:
+async def test_everything(everything: MCPSource) -> None:
     async def answer(pending: Any) -> Any:
         return Input({"name": "Ann"})
 
@@ -88,7 +88,7 @@ async def test_everything(everything: MCPServer) -> None:
         assert await source.read_resource((await source.resources())[0].uri)
 
 
-async def test_everything_asks_the_caller(everything: MCPServer) -> None:
+async def test_everything_asks_the_caller(everything: MCPSource) -> None:
     async with Workbench([everything]) as bench:
         asks = [spec.name for spec in bench.specs() if "elicitation" in spec.name and "url" not in spec.name]
         waiting = await bench.call(asks[0], {})
@@ -99,7 +99,7 @@ async def test_everything_asks_the_caller(everything: MCPServer) -> None:
 
 
 async def test_filesystem(script: Callable[[str], str], tmp_path: Path) -> None:
-    async with Workbench([MCPServer(command=node(script("server-filesystem"), str(tmp_path)))]) as bench:
+    async with Workbench([MCPSource(command=node(script("server-filesystem"), str(tmp_path)))]) as bench:
         written = await bench.call("write_file", {"path": str(tmp_path / "a.txt"), "content": "hello"})
         assert written.error is None, written.text
         assert (tmp_path / "a.txt").read_text() == "hello"
@@ -112,7 +112,7 @@ async def test_filesystem(script: Callable[[str], str], tmp_path: Path) -> None:
 
 
 async def test_memory(script: Callable[[str], str], tmp_path: Path) -> None:
-    server = MCPServer(command=node(script("server-memory")), env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
+    server = MCPSource(command=node(script("server-memory")), env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
     entity = {"name": "lathe", "entityType": "machine", "observations": ["it turns"]}
     async with Workbench([server]) as bench:
         made = await bench.call("create_entities", {"entities": [entity]})

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, MCPServer, Workbench
+from toolcrib import LoadError, MCPSource, Workbench
 from toolcrib.tools import load
 from toolcrib.workbench.config import load_sources
 from toolcrib.workbench.settings import SettingsError, read_settings
@@ -73,12 +73,12 @@ def test_what_a_source_cannot_be(tmp_path: Path) -> None:
     ):
         with pytest.raises(SettingsError, match=why):
             settings(tmp_path, text)
-    for wrong in (MCPServer(), MCPServer(url="https://a/mcp", command=["x"])):
+    for wrong in (MCPSource(), MCPSource(url="https://a/mcp", command=["x"])):
         with pytest.raises(LoadError, match="An MCP server is"):
             load(wrong)
     with pytest.raises(LoadError, match="Use https"):
-        load(MCPServer(url="http://internal.example/mcp"))
-    assert load(MCPServer(url="http://internal.example/mcp", allow=["internal.example"])).source is not None
+        load(MCPSource(url="http://internal.example/mcp"))
+    assert load(MCPSource(url="http://internal.example/mcp", allow=["internal.example"])).source is not None
 
 
 async def test_a_clients_file_as_it_stands(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_what_a_server_is_reached_by_is_shown_to_no_model_wherever_it_was_
     async with raw_upstream({**NEW, **listed, "tools/call says": says, "tools/call fails": fails}) as upstream:
         headers = {"Authorization": "Bearer ${ITS_TOKEN}"}
         file.write_text(json.dumps({"mcpServers": {"a": {"url": upstream.url, "headers": headers}}}))
-        keyed = MCPServer(url=f"{upstream.url}?api_key={hidden[1]}", headers={"Authorization": f"Bearer {hidden[2]}"})
+        keyed = MCPSource(url=f"{upstream.url}?api_key={hidden[1]}", headers={"Authorization": f"Bearer {hidden[2]}"})
         for source in (f"mcp:{file}", keyed):
             async with Workbench([source]) as bench:
                 await until(lambda bench=bench: bool(bench.specs()))  # type: ignore[misc]  # mypy takes it for untyped
@@ -151,7 +151,7 @@ async def test_what_a_server_is_reached_by_is_shown_to_no_model_wherever_it_was_
                 assert all("[secret]" in result.text for result in shown)
                 assert not any(secret in f"{result.text} {bench.problems}" for secret in hidden for result in shown)
     command = [sys.executable, "-S", SERVER, "fails", f"--api-key={hidden[3]}", "--token", hidden[4], "--port", "8080"]
-    async with Workbench([MCPServer(command=command)]) as bench:
+    async with Workbench([MCPSource(command=command)]) as bench:
         await until(lambda: bool(bench.problems))
         shown_of_it = f"{(await bench.call('echo', {'n': 1})).text} {bench.problems}"
         assert not any(secret in shown_of_it for secret in hidden)

@@ -29,7 +29,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.dialects.swarm import IToolCallDto, ToolValue
-from toolcrib.workbench import Ask, Limit, Middleware, Next, Retries, Rule, Rules
+from toolcrib.workbench import Ask, Limit, Middleware, Next, Retry, Rule, Rules
 
 T = TypeVar("T")
 
@@ -221,10 +221,10 @@ async def timed(tool: object, call: Call, caller: Caller, go_on: Next, /) -> Res
 
 
 async def the_plugs_are_options_of_both(crib: Crib) -> None:
-    around: Middleware = timed
-    Workbench([add], recorder=CallLog(), policy=careful, broker=Keys(), around=[around], timeout_s=3)
+    middleware: Middleware = timed
+    Workbench([add], recorder=CallLog(), policy=careful, broker=Keys(), middleware=[middleware], timeout_s=3)
     Crib([add], recorder=Failures(), policy=Rules([Rule(do="ask", hint="destructive")]), limits=[Limit(concurrency=4)])
-    Crib([add], retries=[Retries("gh_*", times=3)])
+    Crib([add], retries=[Retry("gh_*", times=3)])
     assert_type(crib.workbench(Caller("alice")), Workbench)
     assert_type(Workbench.from_config("toolcrib.toml"), Workbench)
     assert_type(await crib.workbench().check(add, 1, 2), Result[dict[str, Any]])

@@ -98,11 +98,11 @@ async def test_a_workbench_with_a_database_can_be_entered_again(tmp_path: Path) 
 
 async def test_whether_a_call_would_ask_is_known_without_making_it() -> None:
     bench = Workbench([wipe], policy=asks)
-    assert await bench.would_ask("wipe", {"path": "/"}) == "approval"
-    assert await bench.would_ask(Call("wipe", '{"path": "/tmp"}')) is None
-    assert await bench.would_ask("wipe", {"pfad": 1}) is None
-    assert await bench.would_ask("wash") is None
-    assert await Workbench([wipe]).would_ask("wipe", {"path": "/"}) is None
+    assert await bench.needs_approval("wipe", {"path": "/"}) == "approval"
+    assert await bench.needs_approval(Call("wipe", '{"path": "/tmp"}')) is None
+    assert await bench.needs_approval("wipe", {"pfad": 1}) is None
+    assert await bench.needs_approval("wash") is None
+    assert await Workbench([wipe]).needs_approval("wipe", {"path": "/"}) is None
     assert events == [] and await bench.pendings() == []
 
 

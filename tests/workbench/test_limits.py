@@ -703,5 +703,5 @@ def test_what_is_no_limit_is_refused_by_the_workbench() -> None:
     for wrong in ([{"concurrency": 1}], [4], ["1/s"]):
         with pytest.raises(SetupError, match=r"limits are Limit values, as in limits=\[Limit"):
             Workbench([], limits=wrong)  # type: ignore[arg-type]
-    with pytest.raises(SetupError, match="retries are Retries values"):
+    with pytest.raises(SetupError, match="retries are Retry values"):
         Workbench([], retries=[3])  # type: ignore[list-item]

@@ -1,12 +1,13 @@
 """Options: declared once, and refused where they are not valid, with the way out."""
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, get_type_hints
 
 import pytest
 
-from toolcrib import SetupError
-from toolcrib.call import Retries
+from toolcrib import Crib, SetupError, Workbench
+from toolcrib.call import Retry
 from toolcrib.schema.declared import doc_of
 from toolcrib.workbench import Limit, Limiter
 from toolcrib.workbench.options import DEFAULTS, Options, require_options
@@ -28,14 +29,14 @@ def test_what_a_file_may_set_has_these_defaults() -> None:
         "repair": True,
         "show_errors": False,
         "max_result_chars": 20_000,
-        "pending_s": 900.0,
+        "pending_timeout_s": 900.0,
         "search": False,
     }
     assert require_options({"timeout_s": 0.5, "max_result_chars": 1000}, of="Crib")["timeout_s"] == 0.5
 
 
 def test_lists_become_tuples_and_a_limiter_stays_what_it_is() -> None:
-    limit, retries, limiter = Limit(concurrency=1), Retries(times=1), Limiter()
+    limit, retries, limiter = Limit(concurrency=1), Retry(times=1), Limiter()
     options = require_options({"limits": iter([limit]), "retries": [retries], "secrets": {"abcd"}}, of="Crib")
     assert (options["limits"], options["retries"], options["secrets"]) == ((limit,), (retries,), ("abcd",))
     assert require_options({"limits": limiter}, of="Crib")["limits"] is limiter
@@ -58,17 +59,17 @@ def test_a_result_is_shown_whole_for_0_as_for_none(everything: int | None) -> No
             {"timeout_s": "3"},
             "Crib: 'timeout_s' takes a number of seconds above 0 (without it there is no limit), not str.",
         ),
-        ({"pending_s": None}, "Crib: 'pending_s' takes a number of seconds above 0, not None."),
+        ({"pending_timeout_s": None}, "Crib: 'pending_timeout_s' takes a number of seconds above 0, not None."),
         ({"repair": 1}, "Crib: 'repair' takes a boolean, not int."),
         (
             {"max_result_chars": 5},
             "Crib: 'max_result_chars' takes a whole number of characters from 1000 on, or 0 to show everything.",
         ),
         ({"limits": [3]}, 'Crib: limits are Limit values, as in limits=[Limit("db_*", concurrency=4)], not int.'),
-        ({"retries": 3}, 'Crib: retries are Retries values, as in retries=[Retries("gh_*", times=3)], not int.'),
+        ({"retries": 3}, 'Crib: retries are Retry values, as in retries=[Retry("gh_*", times=3)], not int.'),
         ({"secrets": "abcd"}, "Crib: secrets are texts, as in secrets=[key], not str."),
         ({"secrets": [b"abcd"]}, "Crib: secrets are texts, as in secrets=[key], not bytes."),
-        ({"around": ["x"]}, "Crib: around are async functions, as in around=[cached], not str."),
+        ({"middleware": ["x"]}, "Crib: middleware are async functions, as in middleware=[cached], not str."),
         ({"policy": "allow"}, "Crib: 'policy' is a function, not str."),
         ({"ask": True}, "Crib: 'ask' is a function, not bool."),
         ({"variables": [1]}, "Crib: 'variables' is a mapping, not list."),
@@ -91,3 +92,19 @@ def test_no_message_quotes_a_value() -> None:
         with pytest.raises(SetupError) as refused:
             call()
         assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("use", "kind", "message"),
+    [
+        (lambda: Workbench(around=[]), SetupError, "the option 'around' is now 'middleware'"),  # type: ignore[call-arg]
+        (lambda: Crib(pending_s=1), SetupError, "the option 'pending_s' is now 'pending_timeout_s'"),  # type: ignore[call-arg]
+        (lambda: Workbench().would_ask, AttributeError, "It is now 'needs_approval'"),
+        (lambda: import_module("toolcrib").MCPServer, ImportError, "from toolcrib import MCPSource"),
+        (lambda: import_module("toolcrib.workbench").Retries, ImportError, "from toolcrib.workbench import Retry"),
+        (lambda: import_module("toolcrib.core").Retry, ImportError, "from toolcrib.core import RetryAdvice"),
+    ],
+)
+def test_a_name_of_before_names_the_new_one(use: Callable[[], Any], kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
+        use()

@@ -238,8 +238,8 @@ def run_at_once(work: Callable[[str], None]) -> None:
 def test_bounds_that_are_none_are_refused(name: str) -> None:
     with pytest.raises(SetupError, match="at least 1"):
         MemoryPendings(**{name: 0})
-    with pytest.raises(SetupError, match="pending_s"):
-        Workbench([], pending_s=0)
+    with pytest.raises(SetupError, match="pending_timeout_s"):
+        Workbench([], pending_timeout_s=0)
 
 
 async def test_workbenches_that_share_a_store_share_what_waits_and_nothing_else() -> None:

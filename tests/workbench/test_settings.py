@@ -17,7 +17,7 @@ import pytest
 from toolcrib import Tool, ToolcribError
 from toolcrib.schema.declared import doc_of
 from toolcrib.schema.toml import lines_of
-from toolcrib.workbench import Limit, Retries, Rule, Workbench
+from toolcrib.workbench import Limit, Retry, Rule, Workbench
 from toolcrib.workbench.config import with_deadlines
 from toolcrib.workbench.options import FileOptions
 from toolcrib.workbench.settings import (
@@ -266,7 +266,7 @@ def test_the_environment_overrides_the_file_and_arguments_override_both(read: Re
         "max_result_chars": None,
     }
     assert settings.options(timeout_s=4, repair=None) == options | {"timeout_s": 4}
-    assert settings.options({"timeout_s": 60, "pending_s": 5}) == options | {"pending_s": 5}
+    assert settings.options({"timeout_s": 60, "pending_timeout_s": 5}) == options | {"pending_timeout_s": 5}
 
 
 def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
@@ -275,7 +275,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "TOOLCRIB_REPAIR": "no",
         "TOOLCRIB_SHOW_ERRORS": "true",
         "TOOLCRIB_MAX_RESULT_CHARS": "5000",
-        "TOOLCRIB_PENDING_S": "7",
+        "TOOLCRIB_PENDING_TIMEOUT_S": "7",
         "TOOLCRIB_POLICY_DEFAULT": "deny",
         "TOOLCRIB_SERVER_HOST": "localhost",
         "TOOLCRIB_SERVER_PORT": "0",
@@ -306,7 +306,7 @@ def test_every_setting_that_is_one_value_has_a_variable(read: Read) -> None:
         "repair": False,
         "show_errors": True,
         "max_result_chars": 5000,
-        "pending_s": 7.0,
+        "pending_timeout_s": 7.0,
         "search": 50,
         "policy": {"default": "deny"},
         "server": {
@@ -468,7 +468,7 @@ def test_settings_in_pyproject_have_its_lines_and_tables(tmp_path: Path, monkeyp
 
 def test_rules_limits_retries_and_plain_options_are_declared_once() -> None:
     tables = schema()["$defs"]
-    for declared in (Rule, Limit, Retries):
+    for declared in (Rule, Limit, Retry):
         properties = tables[declared.__name__]["properties"]
         assert list(properties) == [one.name for one in fields(declared) if one.init]
         assert all(one["description"] for one in properties.values())

@@ -138,11 +138,11 @@ class Host:
         finally:
             self._turn.release(permit)
 
-    async def would_ask(self, context: Any, name: str, arguments: Arguments, *, accepts: Accepts = ANY) -> bool:
+    async def needs_approval(self, context: Any, name: str, arguments: Arguments, *, accepts: Accepts = ANY) -> bool:
         """Whether a person would have to approve a call. Never raises: what is wrong, the call tells the model."""
         try:
             bench = self.bench(context)
-            return await bench.would_ask(offer(bench.specs(), accepts).call("", name, arguments)) == "approval"
+            return await bench.needs_approval(offer(bench.specs(), accepts).call("", name, arguments)) == "approval"
         except Exception:
             return False
 

@@ -56,7 +56,7 @@ def _function_tool(host: Host, tool: Offered) -> FunctionTool:
         return _output(result)
 
     async def needs_approval(context: Any, arguments: dict[str, Any], call_id: str) -> bool:
-        return await host.would_ask(context, tool.name, arguments, accepts=RESPONSES)
+        return await host.needs_approval(context, tool.name, arguments, accepts=RESPONSES)
 
     return FunctionTool(
         name=tool.name,

@@ -5,9 +5,9 @@ from .events import EventQueue, EventStream, streamed
 from .execute import Bounded
 from .outcome import error_result
 from .pending import PendingCalls
-from .pipeline import check, reset, run, would_ask
+from .pipeline import check, needs_approval, reset, run
 from .retry import may_be_repeated
-from .runtime import Resources, Retries, Runtime
+from .runtime import Resources, Retry, Runtime
 
 __all__ = [
     "Bounded",
@@ -16,7 +16,7 @@ __all__ = [
     "EventStream",
     "PendingCalls",
     "Resources",
-    "Retries",
+    "Retry",
     "Runtime",
     "check",
     "error_result",
@@ -24,5 +24,5 @@ __all__ = [
     "reset",
     "run",
     "streamed",
-    "would_ask",
+    "needs_approval",
 ]

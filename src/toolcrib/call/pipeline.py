@@ -124,7 +124,7 @@ async def check(call: Call, runtime: Runtime, seen: Seen | None = None) -> Resul
     return Result(arguments, (), None, repairs + found, started_at, moment(), call.id, call.tool)
 
 
-async def would_ask(call: Call, runtime: Runtime) -> PendingKind | None:
+async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
     """What `run` would ask a person for before the work, by the policy; None also for what would not get so far."""
     seen = Seen()
     result = await check(call, runtime, seen)

@@ -27,7 +27,7 @@ from ..core import (
 )
 from .events import EventStream
 from .execute import Asked, Credentials, execute
-from .runtime import Retries, Runtime
+from .runtime import Retry, Runtime
 
 _log = logging.getLogger("toolcrib")
 
@@ -75,11 +75,11 @@ async def retry(
         arguments = copy.deepcopy(as_checked)
 
 
-def _plan(tool: Tool, runtime: Runtime) -> Retries:
+def _plan(tool: Tool, runtime: Runtime) -> Retry:
     for plan in runtime.retries or ():
         if plan.names.fullmatch(tool.spec.name):
             return plan
-    return Retries(times=0)
+    return Retry(times=0)
 
 
 def _is_too_late(deadline: Deadline | None, pause_s: float) -> bool:
@@ -110,7 +110,7 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
 
 
-def _pause_s(plan: Retries, number: int, error: Exception) -> float:
+def _pause_s(plan: Retry, number: int, error: Exception) -> float:
     # "Full jitter": calls that failed together do not come back together.
     pause_s = random.uniform(0, min(plan.most_s, plan.first_s * 2.0**number))  # noqa: S311 - nothing is guarded by it
     asked_s = error.details.get("retry_after_s") if isinstance(error, ToolError) else None

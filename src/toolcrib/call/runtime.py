@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Retries:
+class Retry:
     """How often a failed call of *tools* (patterns of their names) is made again, and when. Data.
 
     The n-th new attempt comes after a random time of up to `first_s * 2**n` seconds, and of up to *most_s*; later
@@ -96,7 +96,7 @@ class Runtime:
     policy: Policy | None = None
     broker: Broker | None = None
     timeout_s: float | None = None
-    retries: Sequence[Retries] | None = None
+    retries: Sequence[Retry] | None = None
     redaction: Redaction | None = None
     recorders: Sequence[Recorder] = ()
     start_recorders: Sequence[Recorder] = ()

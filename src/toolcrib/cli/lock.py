@@ -13,7 +13,7 @@ from ..tools.address import DOCUMENT, GitSource, is_git_address, parse_git_addre
 from ..tools.content import content_hash
 from ..tools.git import fetch
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
-from ..tools.remote import MCPServer, is_remote
+from ..tools.remote import MCPSource, is_remote
 from ..workbench.config import lock_file
 from ..workbench.named_source import NamedSource
 from ..workbench.settings import Settings
@@ -114,10 +114,10 @@ async def _connect(loaded: Loaded) -> None:
 
 
 def _pin(
-    source: str | MCPServer, old: LockedSource | None, key: str
-) -> tuple[str | GitSource | MCPServer, LockedSource]:
+    source: str | MCPSource, old: LockedSource | None, key: str
+) -> tuple[str | GitSource | MCPSource, LockedSource]:
     """*source* for `load`, and its entry without tools: as *old* has it, or as it is now."""
-    if isinstance(source, MCPServer) or is_remote(source):
+    if isinstance(source, MCPSource) or is_remote(source):
         return source, LockedSource(key)
     if is_git_address(source):
         address = parse_git_address(source)

@@ -32,7 +32,7 @@ from .errors import (
     DefinitionError,
     LoadError,
     NameConflictError,
-    Retry,
+    RetryAdvice,
     SetupError,
     StoreError,
     ToolcribError,
@@ -196,7 +196,7 @@ __all__ = [
     "Result",
     "ResultHandles",
     "ResultStore",
-    "Retry",
+    "RetryAdvice",
     "Scope",
     "Semaphore",
     "SemaphoreFull",
@@ -271,4 +271,5 @@ __getattr__ = lazy_names(
         ),
         ".offers",
     ),
+    renamed={"Retry": "RetryAdvice"},
 )

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final, Literal, NoReturn, Self
 
-Retry = Literal["changed", "later", "never"]
+RetryAdvice = Literal["changed", "later", "never"]
 AnswerProblem = Literal["unknown", "expired", "replayed", "foreign", "invalid"]
 
-CODES: Final[Mapping[str, Retry]] = {
+CODES: Final[Mapping[str, RetryAdvice]] = {
     "unknown_tool": "changed",
     "invalid_arguments": "changed",
     "unauthorized": "later",
@@ -97,7 +97,7 @@ class ToolError(Exception):
 
     message: str
     code: str = "failed"
-    retry: Retry = "later"
+    retry: RetryAdvice = "later"
     details: Mapping[str, Any] = MappingProxyType({})
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -111,7 +111,7 @@ class ToolError(Exception):
         message: str,
         code: str = "failed",
         *,
-        retry: Retry | None = None,
+        retry: RetryAdvice | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(message)
@@ -134,7 +134,7 @@ class ToolError(Exception):
         return {**data, "details": dict(self.details)} if self.details else data
 
 
-def _restore(message: str, code: str, retry: Retry, details: Mapping[str, Any]) -> ToolError:
+def _restore(message: str, code: str, retry: RetryAdvice, details: Mapping[str, Any]) -> ToolError:
     return ToolError(message, code, retry=retry, details=details)
 
 

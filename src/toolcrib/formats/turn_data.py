@@ -13,7 +13,7 @@ from ..core import (
     PendingKind,
     Repair,
     Result,
-    Retry,
+    RetryAdvice,
     ToolError,
     content_from_dict,
     content_to_dict,
@@ -182,5 +182,5 @@ def _error(error: Mapping[str, Any], where: str) -> ToolError:
     code = require(error, "code", str, where)
     if code not in CODES:
         raise ValueError(f"{where}.code: '{code[:40]}' is not an error code. The codes are: {', '.join(CODES)}.")
-    retry: Retry = _one_of(error, "retry", get_args(Retry), where)
+    retry: RetryAdvice = _one_of(error, "retry", get_args(RetryAdvice), where)
     return ToolError(require(error, "message", str, where), code, retry=retry, details=error.get("details"))

@@ -96,7 +96,7 @@ def sealing(crib: Crib, name: str) -> RequestStateBoundary:
 
     With the keys of the crib's store, where there is one: then any process of the server can go on with a call.
     """
-    store, ttl = crib.options["store"], float(crib.options["pending_s"])
+    store, ttl = crib.options["store"], float(crib.options["pending_timeout_s"])
     if store is None:
         security = RequestStateSecurity.ephemeral(ttl=ttl)
     else:

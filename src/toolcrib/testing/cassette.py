@@ -48,7 +48,7 @@ class Cassette:
     """The calls of a workbench, recorded in a JSON file or replayed from it.
 
         with Cassette("calls.json") as tape:
-            bench = Workbench([search], around=[tape])
+            bench = Workbench([search], middleware=[tape])
 
     Without the file, calls are made and recorded; with it, they are answered from it: no tool runs, no policy is asked
     and nothing is approved. The same call made twice has two results, in their order. A call that is not in the file,

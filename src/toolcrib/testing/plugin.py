@@ -37,7 +37,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator["MakeBench"]:
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest) -> Iterator["Cassette"]:
-    """The cassette of this test, for `bench(add, around=[cassette])`: its calls, recorded once and then replayed.
+    """The cassette of this test, for `bench(add, middleware=[cassette])`: its calls, recorded once and then replayed.
 
     It is in `cassettes/`, beside the file of the test. `pytest --record-cassettes=always` records it again.
     """

@@ -23,7 +23,7 @@ from .address import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_
 from .content import content_hash
 from .function import Tool
 from .modules import LoadProblem
-from .remote import MCPServer, is_remote
+from .remote import MCPSource, is_remote
 
 LOCK = "toolcrib.lock"
 
@@ -116,7 +116,7 @@ class Lock:
     file: Path
     sources: Mapping[str, LockedSource] = field(default_factory=dict[str, LockedSource])
 
-    def key(self, source: str | MCPServer) -> str:
+    def key(self, source: str | MCPSource) -> str:
         """*source*, as it was written for the current folder, as the text by which it is found here."""
         if isinstance(source, str) and is_git_address(source):
             address = parse_git_address(source)
@@ -126,19 +126,19 @@ class Lock:
         if isinstance(source, str) and source.startswith(DOCUMENT):
             where = source.removeprefix(DOCUMENT)
             return source if "://" in where else DOCUMENT + self.key(where)
-        if isinstance(source, MCPServer) or is_remote(source):
+        if isinstance(source, MCPSource) or is_remote(source):
             return f"mcp:{str(source).removeprefix('mcp:')}"
         return self._relative(source) if Path(source).expanduser().exists() else source
 
-    def find(self, source: str | MCPServer) -> LockedSource | None:
+    def find(self, source: str | MCPSource) -> LockedSource | None:
         return self.sources.get(self.key(source))
 
-    def pinned(self, source: str | MCPServer) -> str | GitSource | MCPServer:
+    def pinned(self, source: str | MCPSource) -> str | GitSource | MCPSource:
         """*source* as it was locked, for `load`.
 
         Raises LoadError for an address that was not locked, and for what has other content than it had then.
         """
-        if isinstance(source, MCPServer) or is_remote(source):
+        if isinstance(source, MCPSource) or is_remote(source):
             return source
         locked = self.find(source)
         if is_git_address(source):

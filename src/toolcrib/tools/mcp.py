@@ -38,7 +38,7 @@ Held = Callable[[Sequence[AnyTool]], tuple[Sequence[AnyTool], Sequence[LoadProbl
 _log = logging.getLogger("toolcrib.mcp")
 
 
-class MCPSource(MCPOffers, Source):
+class MCPUpstream(MCPOffers, Source):
     """The tools of an MCP server at *target*: a Command that is started, or an Address of Streamable HTTP.
 
     Its tools are known once it has started. It speaks both eras of the protocol, follows changes of its lists, and is
@@ -111,7 +111,7 @@ class MCPSource(MCPOffers, Source):
         return self.name
 
     def __repr__(self) -> str:
-        return f"<MCPSource {self.name}>"
+        return f"<MCPUpstream {self.name}>"
 
     # Tools
 

@@ -22,7 +22,7 @@ from ..schema.describe import closest_match, did_you_mean, display_name
 from .mcp_names import shown_url
 
 if TYPE_CHECKING:
-    from .mcp import MCPSource
+    from .mcp import MCPUpstream
 
 FORMS = "mcp:https://HOST/mcp, 'mcp:COMMAND ARGUMENT...' or mcp:FILE.json#NAME of a file with 'mcpServers'"
 
@@ -35,7 +35,7 @@ _MOST_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MCPServer:
+class MCPSource:
     """An MCP server as a source: a *command* that is started, by words, or the *url* of one that runs.
 
     A command gets *env* beside PATH, HOME and the like, and *folder* as its current one; a URL gets *headers* with each
@@ -54,11 +54,11 @@ class MCPServer:
     def __str__(self) -> str:
         return f"{_PREFIX}{self.url or shlex.join(self.command)}"
 
-    def source(self) -> "MCPSource":
+    def source(self) -> "MCPUpstream":
         """The source, which connects when it starts. Raises LoadError."""
         if bool(self.url) == bool(self.command) or isinstance(self.command, str):
             raise LoadError(
-                "An MCP server is MCPServer(command=['npx', '-y', 'server']) or MCPServer(url='https://...')."
+                "An MCP server is MCPSource(command=['npx', '-y', 'server']) or MCPSource(url='https://...')."
             )
         if self.url:
             made = url_source(self.url, headers=self.headers, allow=self.allow)
@@ -70,7 +70,7 @@ class MCPServer:
 
 def is_remote(source: object) -> bool:
     """Whether *source* is an MCP server, or text that names one, or a file with several."""
-    if isinstance(source, MCPServer):
+    if isinstance(source, MCPSource):
         return True
     if not isinstance(source, str) or source.startswith("git+"):
         return False
@@ -113,9 +113,9 @@ def placed(source: str, folder: Path) -> str:
     return f"{_PREFIX}{folder / Path(path).expanduser()}{hash_}{name}"
 
 
-def remote_source(source: "str | MCPServer") -> "MCPSource":
+def remote_source(source: "str | MCPSource") -> "MCPUpstream":
     """The MCP server that *source* names. Raises LoadError."""
-    if isinstance(source, MCPServer):
+    if isinstance(source, MCPSource):
         return source.source()
     text = source.removeprefix(_PREFIX).strip()
     if not text:
@@ -143,7 +143,7 @@ def command_source(
     env: Mapping[str, str] | None = None,
     folder: str | None = None,
     name: str | None = None,
-) -> "MCPSource":
+) -> "MCPUpstream":
     """The MCP server that *command* starts, with *env* in its environment, in *folder*."""
     source_of, transports = _mcp()
     if not command or not all(isinstance(word, str) and "\0" not in word for word in command) or not command[0]:
@@ -158,7 +158,7 @@ def url_source(
     headers: Mapping[str, str] | None = None,
     allow: Sequence[str] = (),
     name: str | None = None,
-) -> "MCPSource":
+) -> "MCPUpstream":
     """The MCP server at *url*, which whoever runs this has named: so its host may be a private one.
 
     *allow* are hosts and networks that may be reached by http, too. Raises LoadError for http to another computer.
@@ -190,10 +190,10 @@ _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 def _mcp() -> tuple[Any, Any]:
     try:
         from . import mcp_transports
-        from .mcp import MCPSource
+        from .mcp import MCPUpstream
     except ModuleNotFoundError as missing:
         raise_missing_extra(missing, "MCP servers need", "mcp")
-    return MCPSource, mcp_transports
+    return MCPUpstream, mcp_transports
 
 
 def _is_private(host: str) -> bool:
@@ -237,7 +237,7 @@ def _servers(file: Path) -> dict[str, Any]:
     return table
 
 
-def _of_table(file: Path, name: str) -> "MCPSource":
+def _of_table(file: Path, name: str) -> "MCPUpstream":
     servers = _servers(file)
     if name not in servers:
         hint = did_you_mean(closest_match(name, list(servers)))

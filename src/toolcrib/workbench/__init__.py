@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from ..call import Retries
+from ..call import Retry
 from ..core import Ask, Middleware, Next, PendingStore, Policy, PromptMessage, ResultStore, StoredPending, StoredResult
 from ..core.lazy import lazy_names
 from .crib import Crib
@@ -35,7 +35,7 @@ __all__ = [
     "Registry",
     "ResourceList",
     "ResultStore",
-    "Retries",
+    "Retry",
     "Rule",
     "Rules",
     "StoredPending",
@@ -54,5 +54,7 @@ __all__ = [
 
 # Not every program needs these, and `import toolcrib` is for all of them.
 __getattr__ = lazy_names(
-    __name__, {"MemoryResults": ".results", "Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"}
+    __name__,
+    {"MemoryResults": ".results", "Rule": ".rules", "Rules": ".rules", "rules_from_data": ".rules"},
+    renamed={"Retries": "Retry"},
 )

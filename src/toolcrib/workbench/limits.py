@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from annotated_doc import Doc
 from annotated_types import Ge
 
-from ..call import Retries
+from ..call import Retry
 from ..core import (
     Call,
     Caller,
@@ -227,11 +227,11 @@ def limits_from_data(data: Any) -> list[Limit]:
     return from_rows(Limit, data, of="limit")
 
 
-def retries_from_data(data: Any) -> list[Retries]:
+def retries_from_data(data: Any) -> list[Retry]:
     """Retries from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
     from ..schema.declared import from_rows
 
-    return from_rows(Retries, data, of="retry")
+    return from_rows(Retry, data, of="retry")
 
 
 def _rate(rate: str) -> tuple[int, float]:

@@ -8,7 +8,7 @@ from ..tools import LoadProblem, Permissions
 from ..tools.loading import Loaded
 from ..tools.lock import Lock, LockedSource, read_lock
 from ..tools.permissions import Permitted
-from ..tools.remote import MCPServer
+from ..tools.remote import MCPSource
 from .views import View
 
 
@@ -30,7 +30,7 @@ def pinned(source: Any, lock: Lock) -> tuple[Any, LockedSource | None]:
         given, permissions = source.source, source.permissions
     if isinstance(given, Path):
         given = str(given)
-    if not isinstance(given, str | MCPServer) or hasattr(given, "__toolcrib__"):
+    if not isinstance(given, str | MCPSource) or hasattr(given, "__toolcrib__"):
         return source, None
     return permissions.to(lock.pinned(given)), lock.find(given)
 

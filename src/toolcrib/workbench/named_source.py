@@ -8,7 +8,7 @@ from typing import Any
 
 from ..tools import Permissions
 from ..tools.address import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
-from ..tools.remote import MCPServer, is_remote, placed
+from ..tools.remote import MCPSource, is_remote, placed
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +19,7 @@ class NamedSource:
     """
 
     written: str
-    source: str | MCPServer
+    source: str | MCPSource
     place: str | None = None
     line: int | None = None
     view: Callable[[Any], Any] = lambda source: source

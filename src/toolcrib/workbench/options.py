@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 from annotated_doc import Doc
 from annotated_types import Ge, Gt
 
-from ..call import Retries
+from ..call import Retry
 from ..core import (
     RESULT_CHARS,
     Asker,
@@ -60,7 +60,7 @@ class FileOptions(TypedDict, total=False):
             "under a handle, for the tool `read_result`. 0 shows everything, and so does `toolcrib call` by default."
         ),
     ]
-    pending_s: Annotated[
+    pending_timeout_s: Annotated[
         Seconds, Doc("How long a call waits for its answer, and how long an answer is valid, in seconds.")
     ]
     search: Annotated[
@@ -80,10 +80,10 @@ class Options(FileOptions, total=False):
         Doc("How many calls run at a time, and how often. A Limiter counts for all workbenches that share it."),
     ]
     retries: Annotated[
-        Iterable[Retries],
+        Iterable[Retry],
         Doc("How failed calls are made again, of tools that can be repeated. The first that matches a tool applies."),
     ]
-    around: Annotated[
+    middleware: Annotated[
         Iterable[Middleware],
         Doc("Middleware around whole calls, the first outermost. Limits are inside it, so what it answers costs none."),
     ]
@@ -163,11 +163,11 @@ DEFAULTS: Options = {
     "repair": True,
     "show_errors": False,
     "max_result_chars": RESULT_CHARS,
-    "pending_s": 900.0,
+    "pending_timeout_s": 900.0,
     "search": False,
     "limits": (),
     "retries": (),
-    "around": (),
+    "middleware": (),
     "policy": None,
     "broker": None,
     "secrets": (),
@@ -192,19 +192,22 @@ TAKES = {
     "repair": "a boolean",
     "show_errors": "a boolean",
     "max_result_chars": f"a whole number of characters from {LEAST_RESULT_CHARS} on, or 0 to show everything",
-    "pending_s": "a number of seconds above 0",
+    "pending_timeout_s": "a number of seconds above 0",
     "search": "true or false, or a whole number of tools from 1 on",
 }
 """What the options of FileOptions take, for errors."""
+
+RENAMED = {"around": "middleware", "pending_s": "pending_timeout_s"}
+"""Names of before 0.2, and today's."""
 
 _FUNCTIONS = ("policy", "error_message", "ask", "may_answer", "embed", "clock")
 _MAPPINGS = ("overrides", "variables")
 _LISTS: dict[str, tuple[type, str]] = {
     "limits": (Limit, 'Limit values, as in limits=[Limit("db_*", concurrency=4)]'),
-    "retries": (Retries, 'Retries values, as in retries=[Retries("gh_*", times=3)]'),
+    "retries": (Retry, 'Retry values, as in retries=[Retry("gh_*", times=3)]'),
     "secrets": (str, "texts, as in secrets=[key]"),
     "always_shown": (str, 'patterns of tool names, as in always_shown=["db_*"]'),
-    "around": (Callable, "async functions, as in around=[cached]"),  # type: ignore[dict-item]
+    "middleware": (Callable, "async functions, as in middleware=[cached]"),  # type: ignore[dict-item]
 }
 
 
@@ -258,6 +261,8 @@ def require_plain(options: Mapping[str, Any], of: str) -> None:
 
 def _require_names(options: Mapping[str, Any], of: str) -> None:
     unknown = next((name for name in options if name not in DEFAULTS), None)
+    if unknown in RENAMED:
+        raise SetupError(f"{of}: the option '{unknown}' is now '{RENAMED[unknown]}'.")
     if unknown is not None:
         from ..schema import closest_match, did_you_mean
 

@@ -96,7 +96,7 @@ class CribRuntime(Startable):
             store=self._pending_store(),
             ask=self.options["ask"],
             may_answer=self.options["may_answer"],
-            within=timedelta(seconds=self.options["pending_s"]),
+            within=timedelta(seconds=self.options["pending_timeout_s"]),
             clock=self.options["clock"],
             redaction=self.redaction,
         )
@@ -130,14 +130,14 @@ class CribRuntime(Startable):
     ) -> Runtime:
         """What the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
         options, recorders = self.options, self.recorders
-        around = tuple(options["around"])
+        middleware = tuple(options["middleware"])
         redaction = self._redactor_for(caller)
         return Runtime(
             pending=replace(self.pending, ask=ask or self.pending.ask, redaction=redaction),
             resources=self.executors,
             caller=caller,
-            middleware=(*around, self.limiter.middleware()),
-            wraps_all=bool(around or self.limiter.limits),
+            middleware=(*middleware, self.limiter.middleware()),
+            wraps_all=bool(middleware or self.limiter.limits),
             repair=options["repair"],
             policy=self._rules or options["policy"],
             broker=options["broker"],

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from ..call import Retries
+from ..call import Retry
 from ..core import LoadError, SetupError, ToolcribError
 from ..record import Redactor
 from ..schema.declared import Keys, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_path
 from ..schema.document import kind
 from ..schema.toml import lines_of, parse_toml
-from ..tools.remote import MCPServer
+from ..tools.remote import MCPSource
 from .limits import Limit
 from .named_source import NamedSource, path_or_module
 from .options import TAKES, FileOptions, option_error
@@ -76,7 +76,7 @@ class Settings:
     values: File = field(default_factory=File.model_construct, repr=False)
     rules: Rules = field(default_factory=lambda: Rules(()), repr=False)
     limits: tuple[Limit, ...] = ()
-    retries: tuple[Retries, ...] = ()
+    retries: tuple[Retry, ...] = ()
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], repr=False)
     named_secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
@@ -200,7 +200,7 @@ class _Reader:
             values=values,
             rules=Rules(self._made("rule", values.rule, Rule), default=values.policy.default),
             limits=tuple(self._made("limit", values.limit, Limit)),
-            retries=tuple(self._made("retry", values.retry, Retries)),
+            retries=tuple(self._made("retry", values.retry, Retry)),
             variables=self._resolved(values.variables, ("variables",)),
             clients=self._clients(values),
             named_secrets=self._named_secrets(values),
@@ -300,9 +300,9 @@ class _Reader:
                 )
         return tuple(made)
 
-    def _server(self, written: str | MCPServer, number: int, values: File) -> MCPServer | None:
+    def _server(self, written: str | MCPSource, number: int, values: File) -> MCPSource | None:
         """*written* with what its references resolve to, where it is a server."""
-        if not isinstance(written, MCPServer):
+        if not isinstance(written, MCPSource):
             return None
         return replace(
             written,

@@ -1,6 +1,6 @@
 """What `toolcrib.toml` may contain: its tables, the options that are plain values, and the variables for single values.
 
-`[[rule]]`, `[[limit]]` and `[[retry]]` are declared by the classes Rule, Limit and Retries.
+`[[rule]]`, `[[limit]]` and `[[retry]]` are declared by the classes Rule, Limit and Retry.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from typing import Any, Literal, get_origin
 from pydantic import Field, create_model
 from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, SettingsConfigDict
 
-from ..call import Retries
+from ..call import Retry
 from ..core import Do, SetupError
 from ..schema.declared import Strict, fields_of, model_from_name, schema_of
 from ..tools import Permissions
-from ..tools.remote import MCPServer, is_remote
+from ..tools.remote import MCPSource, is_remote
 from .limits import Limit
 from .options import DEFAULTS, FileOptions, Seconds
 from .rules import Hint, Names, Rule
@@ -103,12 +103,12 @@ class SourceTable(Strict):
     )
     prefix: str | None = Field(default=None, min_length=1, description="Put before each name, as in 'gh_'.")
 
-    def is_required(self, source: str | MCPServer) -> bool:
+    def is_required(self, source: str | MCPSource) -> bool:
         """What `required` says; where it says nothing, whether the tools of *source* are known without connecting."""
         return self.required and ("required" in self.model_fields_set or not is_remote(source))
 
     @property
-    def written(self) -> str | MCPServer:
+    def written(self) -> str | MCPSource:
         """What is to be loaded, as it is written: references are not resolved. Raises SetupError."""
         if sum(map(bool, (self.where, self.command, self.url))) != 1:
             raise SetupError("A [[source]] has one of 'from', 'command' and 'url'.")
@@ -116,7 +116,7 @@ class SourceTable(Strict):
             raise SetupError("In a [[source]], 'headers' are for a 'url', and 'env' is for a 'command'.")
         if self.where:
             return self.where
-        return MCPServer(command=self.command, url=self.url, headers=self.headers, env=self.env)
+        return MCPSource(command=self.command, url=self.url, headers=self.headers, env=self.env)
 
     def permissions(self, folder: Path) -> Permissions:
         """What its tools may have; mounts are relative to *folder*. Raises SetupError."""
@@ -252,7 +252,7 @@ class File(create_model("Options", __base__=BaseSettings, **fields_of(FileOption
     limit: list[model_from_name(Limit)] = Field(  # type: ignore[valid-type]
         default_factory=list, description="How many calls run at a time, and how often."
     )
-    retry: list[model_from_name(Retries)] = Field(  # type: ignore[valid-type]
+    retry: list[model_from_name(Retry)] = Field(  # type: ignore[valid-type]
         default_factory=list, description="Which failed calls are made again."
     )
     deadline: list[DeadlineTable] = Field(

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
 
-from ..call import EventStream, Runtime, check, error_result, run, streamed, would_ask
+from ..call import EventStream, Runtime, check, error_result, needs_approval, run, streamed
 from ..core import (
     Answer,
     Call,
@@ -161,10 +161,14 @@ class Workbench(Startable):
         self._require_open()
         return await check(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
-    async def would_ask(self, tool: Any, /, *args: Any, **kwargs: Any) -> PendingKind | None:
+    async def needs_approval(self, tool: Any, /, *args: Any, **kwargs: Any) -> PendingKind | None:
         """What the policy would ask a person for, were the call made: "approval", or None. Answers do not count."""
         self._require_open()
-        return await would_ask(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
+        return await needs_approval(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
+
+    def __getattr__(self, name: str) -> Any:
+        now = " It is now 'needs_approval'." if name == "would_ask" else ""  # until 0.2
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'.{now}", name=name, obj=self)
 
     async def call_many(
         self,

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pydantic_core
 
-from ...core import Audio, File, Image, Retry, ToolError
+from ...core import Audio, File, Image, RetryAdvice, ToolError
 from .operation import is_json
 
 _SHOWN_CHARS = 1000
@@ -19,7 +19,7 @@ _MOST_HEADER = 2000
 _CHARSET = re.compile(r"utf-(8|16|32)(le|be)?|us-ascii|(iso-8859|windows|cp|koi8|euc|shift|gb|big)[a-z0-9_-]{1,12}")
 _MOST_WAIT_S = 24 * 3600.0
 
-_ERRORS: Mapping[int, tuple[str, Retry | None]] = {
+_ERRORS: Mapping[int, tuple[str, RetryAdvice | None]] = {
     400: ("invalid_arguments", None),
     401: ("unauthorized", None),
     403: ("denied", None),
