@@ -5,7 +5,6 @@ from .canonical import display_arguments, to_json_values
 from .dereference import inlined
 from .describe import closest_match, did_you_mean, display_name
 from .docstring import Doc, read_docstring
-from .document import SchemaNames, schema_names
 from .elicitation import Elicitation
 from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
@@ -17,6 +16,7 @@ from .serialize import has_no_schema, read_back, return_serializer, serialize_an
 from .signature import EMPTY, Parameter, Signature, read_signature, returns_awaitable, unwrap_partials
 from .to_model import model_from_schema
 from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
+from .view import SchemaNames, SchemaView
 from .written import written
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Parameter",
     "RawArguments",
     "SchemaNames",
+    "SchemaView",
     "Signature",
     "accepted_names",
     "arguments_check",
@@ -53,7 +54,6 @@ __all__ = [
     "require_schema",
     "return_serializer",
     "returns_awaitable",
-    "schema_names",
     "read_back",
     "serialize_any",
     "to_json_values",

@@ -134,11 +134,11 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> dict[str, Any]:
     """*schema*, made sure that the function can take every argument it lets through."""
-    from ..schema import schema_names
+    from ..schema import SchemaView
 
     takes = {parameter.name for parameter in signature.parameters if parameter.kind is not _VAR_KEYWORD}
     takes_any = any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters)
-    names = schema_names(schema)
+    names = SchemaView(schema).names
     lost = [name for name in names.known if name in signature.hidden or not (takes_any or name in takes)]
     if lost:
         raise DefinitionError(
@@ -164,7 +164,7 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
             f"{label}: parameters= lets other arguments through, and the function cannot take them. "
             'Let the function take **arguments, or set "additionalProperties" to false.'
         )
-    return {**schema, "unevaluatedProperties" if names.composed else "additionalProperties": False}
+    return {**schema, "unevaluatedProperties" if names.is_composed else "additionalProperties": False}
 
 
 def protecting(hidden: frozenset[str], check_as: Callable[[str], Check], tool: str) -> Check:

@@ -1,0 +1,389 @@
+"""A JSON Schema 2020-12 as its readers need it: messages, repair, rules, forms and the command ask this one class.
+
+    view = SchemaView(spec.input_schema)
+    for name, member in view.members.items():
+        print(name, name in view.required, [sorted(form.kinds) for form in member.alternatives])
+
+A view is one place of a schema. Its own keywords are in `schema`; what its `$ref`s and unions lead to, in
+`alternatives`: a reader that only looks at those sees neither. Asking only for validity at each place stays linear
+where listing every error of every branch of nested unions doubles with each level.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, unquote
+
+import jsonschema_rs
+
+from .json_schema_validator import Validator
+
+KINDS = ("null", "boolean", "integer", "number", "string", "array", "object")
+"""The JSON types."""
+
+UNIONS = ("anyOf", "oneOf")
+
+MAX_REFERENCES = 32
+"""How many references may lead on from one to the next."""
+
+_BASE = "urn:toolcrib:arguments"
+_ONE = frozenset(
+    {"additionalProperties", "items", "not", "if", "then", "else", "contains", "propertyNames", "contentSchema"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
+_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+# `dependencies` is of older drafts: jsonschema-rs checks it. Some of what it names are lists of names.
+_NAMED = frozenset(("$defs", "definitions", "dependencies", "dependentSchemas", "patternProperties", "properties"))
+
+
+class SchemaView:
+    """One place of a JSON Schema. Two views of the same place are the same object, so they can be kept in sets.
+
+    *schema* is the whole schema; this view is its root. *formats*: `format` is judged too.
+    """
+
+    pointer: str
+    """Where it is: a JSON pointer (RFC 6901), "" for the root."""
+    schema: Mapping[str, Any]
+    """Its own keywords; empty where there are none, or where it is just true or false."""
+    is_false: bool
+    """Whether no value at all is valid here."""
+
+    def __init__(
+        self, schema: Any, *, formats: bool = False, _document: "_Document | None" = None, _pointer: str = ""
+    ) -> None:
+        if _document is None:
+            _document = _Document(schema, formats)
+            _document.views[""] = self
+            schema = _document.root
+        self._document, self.pointer = _document, _pointer
+        self.schema = schema if isinstance(schema, Mapping) else {}
+        self.is_false = schema is False
+
+    def __repr__(self) -> str:
+        return f"<SchemaView '{self.pointer}': {self.schema or not self.is_false}>"
+
+    # -- where things are ------------------------------------------------------------------------------------------
+
+    def at(self, *steps: str | int) -> "SchemaView":
+        """Return the place at *steps* below this one; an empty view where there is none."""
+        return self._document.view(self.pointer + pointer(steps))
+
+    @property
+    def root(self) -> "SchemaView":
+        """The whole schema."""
+        return self._document.view("")
+
+    @property
+    def is_walkable(self) -> bool:
+        """Whether pointers mean what they seem to: not where a part has an `$id` of its own."""
+        return self._document.is_walkable
+
+    @property
+    def target(self) -> "SchemaView | None":
+        """Where its `$ref` leads, if that is in this schema."""
+        return self._document.place(self.schema.get("$ref"))
+
+    @property
+    def leads_out(self) -> bool:
+        """Whether it has a reference that is not followed: to another schema, an anchor, or a `$dynamicRef`."""
+        return "$dynamicRef" in self.schema or ("$ref" in self.schema and self.target is None)
+
+    @cached_property
+    def chain(self) -> "Sequence[SchemaView]":
+        """This place, where its `$ref` leads, and so on; what stands beside a `$ref` stays behind."""
+        views: list[SchemaView] = [self]
+        while (target := views[-1].target) is not None and target not in views and len(views) < MAX_REFERENCES:
+            views.append(target)
+        return views
+
+    @property
+    def resolved(self) -> "SchemaView":
+        """Where its references lead in the end."""
+        return self.chain[-1]
+
+    def branches(self, keyword: str) -> "list[SchemaView]":
+        """Return what *keyword* lists here (`anyOf`, `oneOf`, `allOf`, `prefixItems`)."""
+        listed = self.schema.get(keyword)
+        return [self.at(keyword, index) for index in range(len(listed))] if isinstance(listed, list) else []
+
+    @cached_property
+    def alternatives(self) -> "Sequence[SchemaView]":
+        """What a value may be here: references, unions and a single `allOf` followed, each place once.
+
+        A place that is none of these is its own alternative; so is one with keywords of its own beside a union.
+        """
+        leaves: dict[SchemaView, None] = {}
+        seen: set[SchemaView] = set()
+
+        def add(view: SchemaView) -> None:
+            view = view.resolved
+            if view in seen:
+                return
+            seen.add(view)
+            inner = view._listed
+            for branch in inner or ():
+                add(branch)
+            if not inner:
+                leaves[view] = None
+
+        add(self)
+        return tuple(leaves)
+
+    @property
+    def _listed(self) -> "list[SchemaView]":
+        """What it is one of, if that is all that it says."""
+        listed = [self.branches(keyword) for keyword in (*UNIONS, "allOf") if keyword in self.schema]
+        is_all = len(listed) == 1 and self.schema.keys().isdisjoint(("type", "properties", "enum", "const", "items"))
+        return listed[0] if is_all and ("allOf" not in self.schema or len(listed[0]) == 1) else []
+
+    def inside(self) -> "Iterator[tuple[str, SchemaView]]":
+        """Return the schemas directly inside, each with the keyword it stands under."""
+        for keyword, value in self.schema.items():
+            if keyword in _ONE:
+                yield keyword, self.at(keyword)
+            elif keyword in _LISTS or keyword in _NAMED:
+                yield from ((keyword, self.at(keyword, step)) for step in _steps(value))
+
+    def rebuilt(self, change: "Callable[[SchemaView], Any]") -> dict[str, Any]:
+        """Return its keywords, with *change* of each schema directly inside in the place of that."""
+        schema = dict(self.schema)
+        for keyword, value in self.schema.items():
+            if keyword in _ONE:
+                schema[keyword] = change(self.at(keyword))
+            elif keyword in _LISTS:
+                schema[keyword] = [change(self.at(keyword, index)) for index in _steps(value)]
+            elif keyword in _NAMED:
+                schema[keyword] = {name: change(self.at(keyword, name)) for name in _steps(value)}
+        return schema
+
+    def reach(self) -> "set[SchemaView]":
+        """Return the places inside this one, and those that references lead to; itself only if it contains itself."""
+        seen: set[SchemaView] = set()
+        waiting = [self]
+        while waiting:
+            view = waiting.pop()
+            onward = [inner for keyword, inner in view.inside() if keyword not in ("$defs", "definitions")]
+            onward += [target] if (target := view.target) is not None else []
+            waiting += [place for place in onward if place not in seen]
+            seen.update(onward)
+        return seen
+
+    @cached_property
+    def is_recursive(self) -> bool:
+        """Whether it contains itself."""
+        return self in self.reach()
+
+    # -- what is there ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def kinds(self) -> frozenset[str]:
+        """The JSON types that it names itself, by `type`, `enum` or `const`; none where it names none."""
+        named = self.schema.get("type")
+        if named is not None:
+            return frozenset([named] if isinstance(named, str) else named)
+        return frozenset(map(kind, self.constants or ()))
+
+    def admits_kind_of(self, value: Any) -> bool:
+        """Whether a value of this JSON type may be valid here."""
+        of, kinds = kind(value), self.kinds
+        is_whole = of == "number" and "integer" in kinds and value.is_integer()
+        return not kinds or of in kinds or (of == "integer" and "number" in kinds) or is_whole
+
+    @cached_property
+    def constants(self) -> Sequence[Any] | None:
+        """The only values that are valid here, if it lists them."""
+        listed = [self.schema["const"]] if "const" in self.schema else self.schema.get("enum")
+        return listed if isinstance(listed, list) else None
+
+    @cached_property
+    def choices(self) -> list[Any]:
+        """The values that are listed as valid, by one of its alternatives or another."""
+        return [choice for view in self.alternatives for choice in view.constants or ()]
+
+    @cached_property
+    def members(self) -> "Mapping[str, SchemaView]":
+        """The members that an object lists, by name."""
+        return {name: self.at("properties", name) for name in self.schema.get("properties", ())}
+
+    @cached_property
+    def required(self) -> Sequence[str]:
+        """The names of the members that an object has to have."""
+        return tuple(self.schema.get("required", ()))
+
+    @cached_property
+    def names(self) -> "SchemaNames":
+        """The names of members here and in all that applies to the same value: references, `allOf`, unions."""
+        self.__dict__["names"] = SchemaNames()  # of what leads back to itself
+        parts = [view.names for view in (self.target, *self.branches("allOf")) if view is not None]
+        required = frozenset(self.required).union(*(part.required for part in parts))
+        for keyword in UNIONS:
+            if branches := [branch.names for branch in self.branches(keyword)]:
+                required |= frozenset.intersection(*(branch.required for branch in branches))
+                parts += branches
+        known = dict.fromkeys([*self.members, *(name for part in parts for name in part.known)])
+        closing = [self.schema.get(word, False) for word in ("additionalProperties", "unevaluatedProperties")]
+        admits_others = bool(self.schema.get("patternProperties")) or any(others is not False for others in closing)
+        return SchemaNames(
+            tuple(known), required, admits_others or any(part.others for part in parts), is_composed=bool(parts)
+        )
+
+    @property
+    def additional(self) -> "SchemaView | None":
+        """Members that are not listed; None where that is not said: then they are allowed."""
+        return self.at("additionalProperties") if "additionalProperties" in self.schema else None
+
+    def member(self, name: str) -> "list[SchemaView]":
+        """Return the places that speak of the member *name*: none where that is not said."""
+        patterns = [
+            pattern for pattern in self.schema.get("patternProperties", ()) if self._document.fits(name, pattern)
+        ]
+        views = [self.at("properties", name)] if name in self.schema.get("properties", ()) else []
+        views += [self.at("patternProperties", pattern) for pattern in patterns]
+        return views or [view for view in [self.additional] if view is not None]
+
+    def item(self, index: int) -> "SchemaView":
+        """Return the place of the item at *index*."""
+        is_first = index < len(self.schema.get("prefixItems", ()))
+        return self.at("prefixItems", index) if is_first else self.at("items")
+
+    # -- what is valid ---------------------------------------------------------------------------------------------
+
+    def is_valid(self, value: Any, *, formats: bool | None = None) -> bool:
+        """Return whether *value* is valid here. Where that cannot be decided for a part, the whole decides: True."""
+        return self._document.is_valid(value, ("", self.pointer), lambda: {"$ref": self._reference}, formats)
+
+    def satisfies(self, value: Any, keyword: str) -> bool:
+        """Return whether *value* satisfies one keyword of this place, the others aside."""
+        return self._document.is_valid(value, (keyword, self.pointer), lambda: {keyword: self.schema[keyword]})
+
+    def wrong_items(self, items: Sequence[Any]) -> Iterator[int]:
+        """Return the indexes of *items* that are not valid here, found by halves: of many items most are valid."""
+        ranges = [(0, len(items))]
+        while ranges:
+            start, stop = ranges.pop()
+            part = items[start:stop]
+            if self._document.is_valid(part, ("items of", self.pointer), lambda: {"items": {"$ref": self._reference}}):
+                continue
+            if stop - start == 1:
+                yield start
+            else:
+                middle = (start + stop) // 2
+                ranges += [(middle, stop), (start, middle)]
+
+    @property
+    def _reference(self) -> str:
+        return f"{self._document.base}#{quote(self.pointer, safe='/~')}"
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaNames:
+    """The names of an object's members: those *known*, those *required* in any case, whether it admits *others*.
+
+    *is_composed* where parts have names too, which `additionalProperties` does not see.
+    """
+
+    known: tuple[str, ...] = ()
+    required: frozenset[str] = frozenset()
+    others: bool = False
+    is_composed: bool = False
+
+
+class _Document:
+    """What the views of one schema share: its text, and the validators of its places, each made when it is needed."""
+
+    def __init__(self, schema: Mapping[str, Any], formats: bool) -> None:
+        identity = schema.get("$id")
+        self.root = root = {key: value for key, value in schema.items() if key not in ("$id", "$schema")}
+        self.base = identity.partition("#")[0] if isinstance(identity, str) and ":" in identity else _BASE
+        self.is_walkable = not any(map(_has_identity, root.values()))
+        self.views: dict[str, SchemaView] = {}
+        self._formats = formats
+        self._registry: jsonschema_rs.Registry | None = None
+        self._validators: dict[tuple[str, str, bool], Validator | None] = {}
+
+    def view(self, pointer: str) -> SchemaView:
+        view = self.views.get(pointer)
+        if view is None:
+            view = self.views[pointer] = SchemaView(self._part(pointer), _document=self, _pointer=pointer)
+        return view
+
+    def _part(self, pointer: str) -> Any:
+        part: Any = self.root
+        for step in steps(pointer):
+            if isinstance(part, list):
+                part = part[int(step)] if step.isdecimal() and int(step) < len(part) else None
+            else:
+                part = part.get(step) if isinstance(part, Mapping) else None
+        return part
+
+    def place(self, reference: Any) -> SchemaView | None:
+        """Return where a `$ref` leads, if that is a place of this schema."""
+        if not isinstance(reference, str):
+            return None
+        base, _, fragment = reference.partition("#")
+        fragment = unquote(fragment)
+        if base not in ("", self.base) or (fragment and fragment[0] != "/"):
+            return None
+        return self.view(fragment) if isinstance(self._part(fragment), Mapping | bool) else None
+
+    def fits(self, name: str, pattern: str) -> bool:
+        return self.is_valid(name, ("pattern", pattern), lambda: {"pattern": pattern})
+
+    def is_valid(
+        self, value: Any, key: tuple[str, str], schema: Callable[[], dict[str, Any]], formats: bool | None = None
+    ) -> bool:
+        """Return whether *value* is valid under *schema*, of which the validator is kept by *key*."""
+        full_key = *key, self._formats if formats is None else formats
+        if full_key not in self._validators:
+            self._validators[full_key] = self._validator(schema(), full_key[2])
+        validator = self._validators[full_key]
+        return validator is None or validator.is_valid(value)
+
+    def _validator(self, schema: dict[str, Any], formats: bool) -> Validator | None:
+        try:
+            if self._registry is None:
+                self._registry = jsonschema_rs.Registry([(self.base, self.root)])
+            return Validator(schema, registry=self._registry, validate_formats=formats, offline=True, mask="the value")
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
+            return None
+
+
+def _steps(value: Any) -> Iterable[str | int]:
+    return range(len(value)) if isinstance(value, list) else tuple(value)
+
+
+def _has_identity(part: Any) -> bool:
+    if isinstance(part, dict):
+        return isinstance(part.get("$id"), str) or any(map(_has_identity, part.values()))
+    return isinstance(part, list) and any(map(_has_identity, part))
+
+
+def pointer(path: Iterable[str | int]) -> str:
+    """Return *path* as a JSON pointer (RFC 6901)."""
+    return "".join("/" + str(step).replace("~", "~0").replace("/", "~1") for step in path)
+
+
+def steps(pointer: str) -> list[str]:
+    """Return the steps of a JSON pointer."""
+    return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
+
+
+def kind(value: Any) -> str:
+    """Return the JSON type of a decoded value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
