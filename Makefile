@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 SOURCES := examples
 
-.PHONY: run demo test test-all check bench fmt clean
+.PHONY: run demo test test-all nightly check bench fmt clean
 
 run: $(READY)  ## the MCP server on the example tools
 	@$(BIN)/toolcrib serve $(SOURCES)
@@ -17,16 +17,20 @@ demo: $(READY)  ## transcripts: the official MCP client calls the example tools;
 
 test: $(READY)  ## what every change must pass
 	@$(BIN)/python -m compileall -q src  # tests start many processes, some of which write no bytecode
-	@$(BIN)/python -m pytest -m "not full" -n 6 --dist worksteal
+	@$(BIN)/python -m pytest -m "not full and not nightly" -n 6 --dist worksteal
 
-test-all: $(READY) check  ## the rest: node clients, wheels in clean environments, type checkers; at most sixty minutes
-	@$(BIN)/python -m pytest -m full
+test-all: $(READY)  ## the rest: browsers, PostgreSQL, node clients, frameworks, wheels in clean environments
+	@$(BIN)/python -m pytest -m "full and not nightly" -n 2 --dist loadgroup
 
-check: $(READY)  ## style, types, floors
+nightly: $(READY)  ## long fuzzers, storms, many kills, version matrices, mutants
+	@$(BIN)/python -m pytest -m nightly
+
+check: $(READY)  ## style, types, floors, the budgets of the house
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/pyright
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python scripts/house.py
 
 bench: $(READY)  ## side by side with peers; writes benchmarks/results.md; then ten minutes of clients
 	@$(BIN)/python benchmarks/run.py

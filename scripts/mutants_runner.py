@@ -70,7 +70,15 @@ def _run(request: dict[str, Any], answer: Path, folder: str) -> int:
         signal.alarm(int(request["limit_s"]) + 1)
         probing = "log" in request
         plugins = [_Probes(Path(request["log"]), answer)] if probing else []
-        options = ["-q", "-p", "no:cacheprovider", "--assert=plain", f"--basetemp={folder}/tests", "-m", "not full"]
+        options = [
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            "--assert=plain",
+            f"--basetemp={folder}/tests",
+            "-m",
+            "not full and not nightly",
+        ]
         return int(pytest.main([*options, *([] if probing else ["-x"]), *request["tests"]], plugins=plugins))
     except BaseException:  # pytest raises for warnings that come after the last test, as for an unawaited coroutine
         return 1

@@ -5,9 +5,11 @@ The last line of a run counts what ran, and what was skipped and why.
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
@@ -35,9 +37,26 @@ settings.register_profile(
 )
 settings.load_profile("same")
 
-# The command stores what waits and was granted in the user's data folder: here, in one of each test process.
-_data_folder = tempfile.TemporaryDirectory(prefix="toolcrib-data-")
-os.environ["XDG_DATA_HOME"] = _data_folder.name
+# Tests see nothing of the user's: a home of each test process, where settings, stores and caches of the command are.
+# What installs packages keeps the user's caches.
+_user_home = Path.home()
+for _variable, _cache in (("UV_CACHE_DIR", "uv"), ("PIP_CACHE_DIR", "pip"), ("npm_config_cache", "npm")):
+    os.environ.setdefault(_variable, str(_user_home / ".cache" / _cache))
+for _variable in [name for name in os.environ if name.startswith(("TOOLCRIB_", "POCKET_"))]:
+    del os.environ[_variable]
+_home = tempfile.TemporaryDirectory(prefix="toolcrib-home-", ignore_cleanup_errors=True)
+os.environ["HOME"] = _home.name
+for _variable, _folder in (
+    ("CONFIG", ".config"),
+    ("DATA", ".local/share"),
+    ("STATE", ".local/state"),
+    ("CACHE", ".cache"),
+):
+    os.environ[f"XDG_{_variable}_HOME"] = f"{_home.name}/{_folder}"
+
+# A script that runs the tests in the background ignores SIGINT, and so would every process that a test interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN and threading.current_thread() is threading.main_thread():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_configure(config: pytest.Config) -> None:

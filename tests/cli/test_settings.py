@@ -149,7 +149,7 @@ def test_options_on_calls_take_what_the_file_takes(toolcrib: Run, folder: Path) 
     assert (len(toolcrib("call", "long.py", "text").stdout), len(preview) <= 1001) == (5001, True)
     for option, value, takes in (
         ("--max-result-chars", "5", "a whole number of characters from 1000 on, or 0 to show everything."),
-        ("--pending", "0", "a number of seconds above 0."),
+        ("--pending-timeout", "0", "a number of seconds above 0."),
     ):
         refused = toolcrib("call", "long.py", "text", option, value)
         assert (refused.returncode, refused.stderr) == (
