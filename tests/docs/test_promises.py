@@ -80,7 +80,7 @@ from toolcrib.serve.keys import AccessKeys
 from toolcrib.store import DatabasePendings, Store
 from toolcrib.tools import load, openapi_source
 from toolcrib.tools.lock import LockedSource, definition_of
-from toolcrib.tools.watch_document import WatchedDocument
+from toolcrib.tools.watch import WatchedDocument
 from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retry, Rule, Rules, prefixed
 
 from ..tools.repositories import Repository

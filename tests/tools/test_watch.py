@@ -169,17 +169,6 @@ def test_of_a_file_with_a_bad_tool_at_first_the_others_are_there(file: Path) -> 
     assert (names(watched), problems(watched)[0].partition(": ")[0]) == (["add"], f"{file}:10")
 
 
-def test_two_tools_of_one_name_in_a_file_are_refused(file: Path) -> None:
-    watched = Watched(file)
-    (before,) = watched.tools()
-    file.write_text(ADD + ADD.replace("def add", "def other").replace("@tool", '@tool(name="add")'))
-    watched.look()
-    assert watched.tools() == [before]
-    assert problems(watched) == [
-        f"{file}:11: 'add' is also the name of the tool at {file}:4. Give one another name: @tool(name=\"...\")."
-    ]
-
-
 def test_a_file_that_is_broken_at_first_is_loaded_when_it_is_repaired(file: Path) -> None:
     file.write_text("def (:\n")
     watched = Watched(file)
@@ -326,38 +315,6 @@ def test_a_package_that_is_missing_is_imported_once_it_is_there(file: Path) -> N
     package.mkdir()
     (package / "__init__.py").write_text("VALUE = 1\n")
     assert watched.look() == Change((file,), added=("answer",))
-
-
-def test_a_name_that_another_file_has_is_refused_until_it_is_free(tmp_path: Path) -> None:
-    folder = tmp_path.resolve()
-    (folder / "a.py").write_text(ADD)
-    (folder / "b.py").write_text(PAIR.partition("@tool\ndef add")[0] + "\n\n@tool\ndef double(): ...\n")
-    watched = Watched(folder)
-    assert names(watched) == ["add", "double"]
-    (folder / "b.py").write_text(ADD)
-    watched.look()
-    assert names(watched) == ["add", "double"]
-    assert problems(watched) == [
-        f"{folder}/b.py:4: 'add' is also the name of the tool at {folder}/a.py:4. Give one another name: "
-        '@tool(name="...").'
-    ]
-    # Moved: what was refused before is let in when the other file gives the name up.
-    (folder / "a.py").write_text(ADD.replace("def add", "def plus"))
-    watched.look()
-    assert (names(watched), problems(watched)) == (["plus", "add"], [])
-
-
-def test_two_names_that_differ_in_dashes_only_are_one(tmp_path: Path) -> None:
-    folder = tmp_path.resolve()
-    (folder / "a.py").write_text(ADD.replace("@tool", '@tool(name="a_b")'))
-    watched = Watched(folder)
-    (folder / "b.py").write_text(ADD.replace("@tool", '@tool(name="a-b")'))
-    watched.look()
-    assert names(watched) == ["a_b"]
-    assert (
-        f"is also the name of the tool at {folder}/a.py:4 (there 'a_b', which differs only in - and _). Give"
-        in problems(watched)[0]
-    )
 
 
 # While it runs
@@ -532,3 +489,18 @@ async def test_worker_processes_are_started_again_with_what_is_saved(file: Path)
         file.write_text("def (:\n")
         await until(lambda: bool(bench.problems))
         assert await called(bench, "answer") == 42
+
+
+async def test_a_name_that_another_file_of_the_folder_has_keeps_the_old_tools_and_names_both_places(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path.resolve()
+    (folder / "a.py").write_text(ADD)
+    (folder / "b.py").write_text(ADD.replace("def add", "def plus"))
+    async with Workbench([Watched(folder, settle_s=0.05)]) as bench:
+        (folder / "b.py").write_text(ADD.replace("@tool", '@tool(name="add")'))
+        await until(lambda: bool(bench.problems))
+        assert [spec.name for spec in bench.specs()] == ["add", "plus"]
+        assert f"'add' ({folder}/b.py:4) cannot be put in: there is a tool 'add' ({folder}/a.py:4)." in str(
+            bench.problems[0]
+        )

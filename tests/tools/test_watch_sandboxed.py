@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib import Workbench
 from toolcrib.tools import Permissions
-from toolcrib.tools.watch_sandboxed import WatchedSandboxed
+from toolcrib.tools.watch import WatchedSandboxed
 
 from .tool_folders import module, tool_files
 

@@ -198,14 +198,14 @@ def _followed(source: Any, named: "NamedSource") -> Any:
         if is_remote(source) or not document.is_file():
             return source
         from ..tools.openapi import openapi_source
-        from ..tools.watch_document import WatchedDocument
+        from ..tools.watch import WatchedDocument
 
         read = partial(openapi_source, document, permissions=named.permissions, **named.openapi)
         return WatchedDocument(document, read)
     file, colon, _ = str(source).rpartition(":")
     path = Path(file if colon and file.endswith(".py") and not Path(source).exists() else source)
     if webassembly_in(path) and path.exists():
-        from ..tools.watch_sandboxed import WatchedSandboxed
+        from ..tools.watch import WatchedSandboxed
 
         return WatchedSandboxed(path, named.permissions)
     return Watched(source) if path.is_dir() or (path.suffix == ".py" and path.exists()) else source

@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Workbench
 from toolcrib.cli.sources import open_sources, settings_of
 from toolcrib.tools import openapi_source
-from toolcrib.tools.watch_document import WatchedDocument
+from toolcrib.tools.watch import WatchedDocument
 
 HEAD = "openapi: 3.1.0\ninfo: { title: Parts, version: '1' }\nservers: [{ url: https://api.example.com }]\npaths:\n"
 OK = "{ responses: { '200': { description: ok } } }"
