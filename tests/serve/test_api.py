@@ -412,12 +412,11 @@ async def test_a_large_result_is_read_whole_and_in_parts_by_its_caller_alone() -
             "total": 1000,
             "text": '[{"row":2},{"row":3}]',
         }
-        assert await part("by=items&offset=2&limit=2") == items
+        assert await part("offset=2&limit=2") == items
         assert (await part("pointer=/7/row"))["text"] == "7"
-        assert (await part("by=characters&limit=9"))["text"] == '[{"row":0'
-        assert (await part("by=items&offset=0&limit=1"))["text"] == '[{"row":0}]'
+        assert (await part("offset=0&limit=1"))["text"] == '[{"row":0}]'
         assert (await part("offset=999999999999999"))["text"] == "[]"
-        refused = "by=words offset=-1 offset=1000000000000000 offset=x limit=0 limit= pointer=/x pointer=x size=1"
+        refused = "by=items offset=-1 offset=1000000000000000 offset=x limit=0 limit= pointer=/x pointer=x size=1"
         for query in refused.split():
             answer = await api.get(f"{url}?{query}")
             assert (answer.status_code, conforms(answer, "Problem", document)) == (422, True), query
@@ -434,11 +433,11 @@ async def test_a_part_of_a_result_is_bounded_and_says_how_to_read_on() -> None:
     async with client(long, max_result_chars=1000) as api:
         document = (await api.get("/api/openapi.json")).json()
         url = f"/api/results/{(await call(api, 'long')).json()['metadata']['handle']}"
-        by_item = await api.get(f"{url}?by=items")
+        by_item = await api.get(f"{url}?limit=100")
         assert conforms(by_item, "StoredResult", document)
         assert "rest" in by_item.json()
-        assert "rest" not in (await api.get(f"{url}?by=items&offset=1")).json()
-        by_character = (await api.get(f"{url}?pointer=/0&by=characters&limit=300000")).json()
+        assert "rest" not in (await api.get(f"{url}?offset=1")).json()
+        by_character = (await api.get(f"{url}?pointer=/0&limit=300000")).json()
         assert (by_character["end"], len(by_character["text"])) == (262_144, 262_144)
 
 

@@ -16,8 +16,7 @@ from starlette.routing import BaseRoute, Route
 from ..core import AnswerError, Pending, ToolError, in_thread, is_handle
 from ..schema.parse import JSONError, parse_json
 from ..workbench import Workbench
-from ..workbench.read_result import UNITS, cut
-from ..workbench.slices import LONG_CHARS, ResultContent
+from ..workbench.read_result import LONG_CHARS, ResultContent, read_part
 from .api_calls import CallEndpoint, bench_for
 from .api_document import document
 from .callers import Callers
@@ -149,17 +148,14 @@ async def _json_object(request: Request) -> dict[str, Any]:
 def _part(request: Request) -> Any:
     """What cuts the part of a result that the query asks for; None where it asks for all. Raises Refused."""
     query = request.query_params
-    if unknown := [name for name in query if name not in ("pointer", "by", "offset", "limit")]:
-        raise Refused(422, "Invalid query", f"There is no parameter '{unknown[0][:40]}': pointer, by, offset, limit.")
+    if unknown := [name for name in query if name not in ("pointer", "offset", "limit")]:
+        raise Refused(422, "Invalid query", f"There is no parameter '{unknown[0][:40]}': pointer, offset, limit.")
     if not query:
         return None
-    by = query.get("by")
-    if by is not None and by not in UNITS:
-        raise Refused(422, "Invalid query", f"'by' is one of: {', '.join(UNITS)}.")
     offset, limit = _number(query.get("offset", "0"), "offset", 0), None
     with suppress(KeyError):
         limit = _number(query["limit"], "limit", 1)
-    return partial(cut, pointer=query.get("pointer", ""), by=by, offset=offset, limit=limit, room=_PART_CHARS)
+    return partial(read_part, pointer=query.get("pointer", ""), offset=offset, limit=limit, room=_PART_CHARS)
 
 
 def _number(text: str, name: str, least: int) -> int:

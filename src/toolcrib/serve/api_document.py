@@ -226,8 +226,13 @@ _PATHS: _Object = {
             "parameters": [
                 _path("handle", "The handle of the result, from its metadata."),
                 _query("pointer", "A JSON pointer (RFC 6901) to the part to read.", type="string"),
-                _query("by", "What offset and limit count.", enum=["characters", "lines", "bytes", "items"]),
-                _query("offset", "How many to skip.", type="integer", minimum=0, maximum=10**15 - 1),
+                _query(
+                    "offset",
+                    "How many items, bytes or characters to skip.",
+                    type="integer",
+                    minimum=0,
+                    maximum=10**15 - 1,
+                ),
                 _query("limit", "How many to return at most.", type="integer", minimum=1, maximum=10**15 - 1),
             ],
             "responses": _answer("The result, or the part.", _ref("StoredResult")),

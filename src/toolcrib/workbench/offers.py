@@ -6,6 +6,7 @@ A source that fails, or is slow to answer, costs what it offers, and nothing els
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, urlencode
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RESULT_TEMPLATE = "toolcrib://results/{handle}{?offset,limit,pointer}"
-PART_CHARS = 20_000
+DEFAULT_PART_CHARS = 20_000
 """How much of a large result is read at once, unless a limit is given; then at most 1,048,576 characters."""
 
 _WAIT_S = 10.0
@@ -151,35 +152,28 @@ class Offers:
         return done
 
     async def _part_of_result(self, uri: str, part: Mapping[str, str]) -> ResourceContent:
-        from . import slices  # brings pydantic
+        from .read_result import LONG_CHARS, read_part  # brings pydantic
 
         content = await self._tools.results.view(part["handle"])
+        pointer, limit = part.get("pointer", ""), part.get("limit", str(DEFAULT_PART_CHARS))
         try:
-            offset, limit = int(part.get("offset", "0")), int(part.get("limit", str(PART_CHARS)))
-            if offset < 0 or limit < 1:
+            offset, size = int(part.get("offset", "0")), min(int(limit), LONG_CHARS)
+            if offset < 0 or size < 1:
                 raise ValueError
         except ValueError:
             raise ToolError("offset and limit are numbers: from 0 and from 1 on.", "invalid_arguments") from None
-        limit, pointer = min(limit, slices.LONG_CHARS), part.get("pointer", "")
+        # Twice as much room as *size*, since the limit is in bytes, and base64 needs a third more characters.
+        read = partial(read_part, content, pointer=pointer, offset=offset, limit=size, room=2 * size, by_items=False)
+        cut = await in_thread(read) if len(content.text) > LONG_CHARS else read()
+        data: str | bytes = cut.text
+        is_whole = offset == 0 and cut.end == cut.total
+        media_type: str | None = "application/json" if is_whole and content.looks_like_json else "text/plain"
         if content.data is not None:
-            if pointer:
-                raise ToolError("There is no JSON at a pointer: the result is not text.", "invalid_arguments")
-            end, total = min(offset + limit, len(content.data)), len(content.data)
-            data: str | bytes = content.data[offset:end]
+            data = content.data[cut.start : cut.end]
             media_type = next((each.media_type for each in content.whole() if not isinstance(each, Text | Data)), None)
-        else:
-
-            def cut() -> slices.Slice:
-                text = slices.as_text(content.at(pointer)) if pointer else content.text
-                return slices.characters(text, offset, limit)
-
-            found = await in_thread(cut) if len(content.text) > slices.LONG_CHARS else cut()
-            data, end, total = found.text, found.end, found.total
-            whole = offset == 0 and end == total
-            media_type = "application/json" if whole and content.looks_like_json else "text/plain"
-        meta: dict[str, Any] = {"toolcrib/offset": min(offset, total), "toolcrib/end": end, "toolcrib/total": total}
-        if end < total:
-            following = result_uri(part["handle"], offset=end, limit=part.get("limit"), pointer=pointer)
+        meta: dict[str, Any] = {"toolcrib/offset": cut.start, "toolcrib/end": cut.end, "toolcrib/total": cut.total}
+        if cut.end < cut.total:
+            following = result_uri(part["handle"], offset=cut.end, limit=part.get("limit"), pointer=pointer)
             meta["toolcrib/next"] = following
         return ResourceContent(uri=uri, data=data, media_type=media_type, meta=meta)
 

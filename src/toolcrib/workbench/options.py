@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 else:
     Store = Any  # it needs an extra, and those who read the annotations below do not
 
-LEAST_RESULT_CHARS = 1000
+MIN_RESULT_CHARS = 1000
 """The least room that a preview of a large result needs."""
 
 Seconds = Annotated[float, Gt(0)]
@@ -54,7 +54,7 @@ class FileOptions(TypedDict, total=False):
     repair: Annotated[bool, Doc("Whether arguments are repaired where the schema allows only one reading.")]
     show_errors: Annotated[bool, Doc("Whether models see the text of exceptions. For development.")]
     max_result_chars: Annotated[
-        Literal[0] | Annotated[int, Ge(LEAST_RESULT_CHARS)] | None,
+        Literal[0] | Annotated[int, Ge(MIN_RESULT_CHARS)] | None,
         Doc(
             "How many characters of a result are shown. Of a larger one there is a preview, and the whole is stored "
             "under a handle, for the tool `read_result`. 0 shows everything, and so does `toolcrib call` by default."
@@ -191,7 +191,7 @@ TAKES = {
     "timeout_s": "a number of seconds above 0 (without it there is no limit)",
     "repair": "a boolean",
     "show_errors": "a boolean",
-    "max_result_chars": f"a whole number of characters from {LEAST_RESULT_CHARS} on, or 0 to show everything",
+    "max_result_chars": f"a whole number of characters from {MIN_RESULT_CHARS} on, or 0 to show everything",
     "pending_timeout_s": "a number of seconds above 0",
     "search": "true or false, or a whole number of tools from 1 on",
 }

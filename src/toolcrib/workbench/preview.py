@@ -3,33 +3,25 @@
 A preview is never longer than the room that it gets. This file does no I/O.
 """
 
+from collections.abc import Iterable
 from itertools import islice
 from typing import Any
 
 from ..core import ToolError
 from ..schema import display_name
-from .slices import ResultContent, item_json, kind_of
+from .read_result import ResultContent, as_json, kind_of
 
 _ITEMS_EXAMINED = 100
 _KEYS_SHOWN = 30
-_MAX_PARSED_CHARS = 32 * 1024 * 1024
 _KINDS = {dict: "objects", list: "lists", str: "strings", bool: "booleans", int: "numbers", float: "numbers"}
 
 
 def preview(content: ResultContent, *, room: int, handle: str | None, reader: str | None, beside: bool = False) -> str:
-    """The preview, of at most *room* characters. *reader* is the tool that reads *handle*; None without one.
+    """Return the preview, of at most *room* characters. *reader* is the tool that reads *handle*; None without one.
 
     *beside* where images and files are shown beside it.
     """
-    try:
-        return _preview(content, _value(content), room, handle, reader, beside)
-    except ValueError:  # a part that was not JSON after all
-        return _preview(content, None, room, handle, reader, beside)
-
-
-def _preview(
-    content: ResultContent, value: Any, room: int, handle: str | None, reader: str | None, beside: bool
-) -> str:
+    value = _value(content)
     intro = _intro(content.text, 0 if beside else content.data_bytes, value, handle, reader, room // 3)
     room_left = room - len(intro) - 1
     body = _first_and_last_items(value, room_left) if isinstance(value, list) else None
@@ -37,7 +29,7 @@ def _preview(
 
 
 def shortened(text: str, room: int) -> str:
-    """Both ends of a text, cut where a line, a word or a JSON value ends, if there is such a place near."""
+    """Return both ends of a text, cut where a line, a word or a JSON value ends, if there is such a place near."""
     if len(text) <= room:
         return text
     body_room = max(room - 60, 0)  # for the words between
@@ -66,11 +58,9 @@ def _intro(text: str, data_bytes: int, value: Any, handle: str | None, reader: s
 
 
 def _value(content: ResultContent) -> Any:
-    if not content.looks_like_json or len(content.text) > _MAX_PARSED_CHARS:
-        return None
     try:
-        return content.value()
-    except ToolError:
+        return content.value if content.looks_like_json else None
+    except ToolError:  # it was not JSON after all
         return None
 
 
@@ -102,10 +92,10 @@ def _listed(names: list[str]) -> str:
 
 
 def _first_and_last_items(items: list[Any], room: int) -> str | None:
-    """Whole items from both ends of a list; None where they are too large for that."""
+    """Return whole items from both ends of a list; None where they are too large for that."""
     room -= 120  # for the words between
-    head = _fitting(items, range(len(items)), room * 2 // 3)
-    tail = _fitting(items, range(len(items) - 1, len(head) - 1, -1), room - sum(len(item) + 2 for item in head))[::-1]
+    head = _fitting(items, room * 2 // 3)
+    tail = _fitting(reversed(items[len(head) :]), room - sum(len(item) + 2 for item in head))[::-1]
     if not head or not tail:
         return None
     left_out = len(items) - len(head) - len(tail)
@@ -113,10 +103,10 @@ def _first_and_last_items(items: list[Any], room: int) -> str | None:
     return "\n".join(["[" + ",\n".join(head) + ",", between, ",\n".join(tail) + "]"])
 
 
-def _fitting(items: list[Any], order: range, room: int) -> list[str]:
+def _fitting(items: Iterable[Any], room: int) -> list[str]:
+    """Return the first of *items* as JSON, as many as have *room*."""
     shown: list[str] = []
-    for index in order:
-        item = item_json(items, None, index)
+    for item in map(as_json, items):
         room -= len(item) + 2
         if room < 0:
             break
@@ -125,7 +115,7 @@ def _fitting(items: list[Any], order: range, room: int) -> list[str]:
 
 
 def _cut_end(text: str) -> str:
-    """*text* without what follows the last line end, comma or space in its last quarter."""
+    """Return *text* without what follows the last line end, comma or space in its last quarter."""
     for mark in ("\n", ",", " "):
         at = text.rfind(mark, len(text) * 3 // 4)
         if at >= 0:

@@ -1,159 +1,362 @@
-"""The tool that reads stored results: slices, pages, JSON pointers, searches. What it returns is bounded itself."""
+"""What can be read of a stored result, and the tool that reads it: a part at a time, at a JSON pointer, or by a search.
 
-from collections.abc import Awaitable, Callable
-from functools import partial
-from typing import Annotated, Any, Literal, get_args
+Known secrets are redacted before anything is cut. What the tool returns is bounded itself.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import islice
+from typing import Annotated, Any
 
 from pydantic import Field
+from pydantic_core import from_json, to_json
 
-from ..core import RESULT_CHARS, Semaphore, Text, Tool, ToolError, in_thread
+from ..core import (
+    RESULT_CHARS,
+    Content,
+    Data,
+    Redaction,
+    Text,
+    Tool,
+    ToolError,
+    in_thread,
+    redacted_content,
+)
+from ..schema import closest_match, did_you_mean, display_name
 from ..tools import Tool as FunctionTool
-from . import slices
-from .slices import ResultContent, Slice
-from .text_search import Matches, search
 
-Unit = Literal["characters", "lines", "bytes", "items"]
-UNITS: tuple[Unit, ...] = get_args(Unit)
+LONG_CHARS = 1024 * 1024
+"""Longer results are read in a thread, so that the event loop is free meanwhile."""
 
+MAX_JSON_CHARS = 32 * 1024 * 1024
+"""Longer results are text only: parsing them would hold up all other threads for a second or more."""
+
+MAX_PATTERN_CHARS = 1000
 _HEADER_CHARS = 600
-"""Room for the line above what was read."""
+_DEFAULT_MATCHES = 50
+_MATCH_CONTEXT_CHARS = 100
+_NAMES_SHOWN = 20
+_TEXT_TYPES = re.compile(r"text/|application/(json|xml|octet-stream|[\w.-]+\+(json|xml))\b")
 
-_CONCURRENT_SEARCHES = 2
-_MATCHES = 50
-_CHARS_BEFORE, _MATCH_CHARS, _CHARS_AFTER = 80, 200, 120
+
+class ResultContent:
+    """The content of a result as it can be read, with known secrets redacted."""
+
+    def __init__(self, content: Sequence[Content], redaction: Redaction | None) -> None:
+        self._redaction = redaction
+        self._original = tuple(content)
+        self._parts = tuple(redacted_content(_decoded(part), redaction) for part in content)
+        self.text = "\n".join(part.text for part in self._parts)
+
+    @property
+    def data(self) -> bytes | None:
+        """The bytes of a single image or file that is not text."""
+        only = self._parts[0] if len(self._parts) == 1 else None
+        return None if only is None or isinstance(only, Text | Data) else only.data
+
+    @property
+    def data_bytes(self) -> int:
+        """The size of all images and files that are not text."""
+        return sum(len(part.data) for part in self._parts if not isinstance(part, Text | Data))
+
+    @property
+    def looks_like_json(self) -> bool:
+        """Whether the content is one text that is JSON by its first and last character."""
+        match self._parts:
+            case (Data(text),):
+                return len(text) <= MAX_JSON_CHARS
+            case (Text(text),):
+                is_enclosed = text[:1] in ("{", "[") and text.rstrip()[-1:] in ("}", "]")
+                return is_enclosed and len(text) <= MAX_JSON_CHARS
+            case _:
+                return False
+
+    def whole(self) -> tuple[Content, ...]:
+        """Return all parts, files as files."""
+        return tuple(redacted_content(part, self._redaction) for part in self._original)
+
+    @cached_property
+    def value(self) -> Any:
+        """The JSON value: one text is parsed as JSON; several parts are a list. Raises ToolError."""
+        match self._parts:
+            case (Data() | Text() as part,):
+                return _parsed(part.text)
+            case (_,):
+                raise _not_json()
+            case parts:
+                return [_parsed(part.json) if isinstance(part, Data) else part.text for part in parts]
+
+    def at(self, pointer: str) -> Any:
+        """Return the value at *pointer* (RFC 6901). Raises ToolError with the part of it that leads somewhere."""
+        if pointer and not pointer.startswith("/"):
+            raise ToolError(
+                f"'{display_name(pointer)}' is not a JSON pointer: one begins with '/', as in /rows/0/name.",
+                "invalid_arguments",
+            )
+        value, walked = self.value, ""
+        for token in pointer.split("/")[1:]:
+            if re.search(r"~(?![01])", token):
+                raise ToolError(
+                    f"'{display_name(pointer)}' is not a JSON pointer: in a name, write '~' as '~0' and '/' as '~1'.",
+                    "invalid_arguments",
+                )
+            value = _member(value, token.replace("~1", "/").replace("~0", "~"), walked)
+            walked += "/" + token
+        return value
+
+    def json_text(self, pointer: str) -> str:
+        """Return the value at *pointer* as JSON text; a text without a pointer is a string. Raises ToolError."""
+        match self._parts:
+            case (Data(text),) if not pointer:
+                _parsed(text)  # text that is not JSON could add other arguments to those that it is put into
+                return text
+            case (Text(text),) if not pointer:
+                return as_json(text)
+            case _:
+                return as_json(self.at(pointer))
+
+    def base64(self) -> str | None:
+        """Return the bytes of a single image or file, text or not, in base64."""
+        only = self._original[0] if len(self._original) == 1 else None
+        return None if only is None or isinstance(only, Text | Data) else only.base64
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of something: `text`, from `start` up to `end` of `total`, counted in `unit`.
+
+    `rest` is how to read the whole of a single item that did not fit; then `text` is its beginning.
+    """
+
+    text: str
+    start: int
+    end: int
+    total: int
+    unit: str
+    rest: str | None = None
+
+
+def read_part(
+    content: ResultContent, *, pointer: str, offset: int, limit: int | None, room: int, by_items: bool = True
+) -> Part:
+    """Return what is at *pointer*, from *offset* on: at most *limit*, and at most *room* characters. Raises ToolError.
+
+    Both count the items of a list, if *by_items*, the bytes of an image or file, and else characters.
+    """
+    if content.data is not None:
+        if pointer:
+            raise _binary()
+        start, end, total = _bounds(offset, min(limit or room, room * 3 // 4), len(content.data))
+        return Part(base64.b64encode(content.data[start:end]).decode(), start, end, total, "bytes in base64")
+    text = content.text
+    if pointer or (by_items and content.looks_like_json):
+        try:
+            value = content.at(pointer)
+        except ToolError:
+            if pointer:
+                raise
+        else:
+            if by_items and isinstance(value, list):
+                return _items(value, offset, limit or len(value), room, pointer)
+            text = as_text(value) if pointer else text
+    start, end, total = _bounds(offset, min(limit or room, room), len(text))
+    return Part(text[start:end], start, end, total, "characters")
+
+
+def _items(value: list[Any], offset: int, limit: int, room: int, pointer: str) -> Part:
+    start, last, total = _bounds(offset, limit, len(value))
+    shown: list[str] = []
+    room_left = room - 2
+    for index in range(start, last):
+        item = as_json(value[index])
+        room_left -= len(item) + 1
+        if room_left < 0 and not shown:
+            place = f"{pointer[:200]}/{index}"
+            rest = f"it has {len(item)} characters of JSON; read it with the pointer '{place}'"
+            return Part(item[:room], start, start + 1, total, "items", rest)
+        if room_left < 0:
+            break
+        shown.append(item)
+    return Part(f"[{','.join(shown)}]", start, start + len(shown), total, "items")
 
 
 def read_result(find: Callable[[str], Awaitable[ResultContent]], *, name: str, limit_chars: int) -> Tool:
-    """The tool called *name* that reads the results that *find* returns for their handles."""
-    searches = Semaphore(_CONCURRENT_SEARCHES)
+    """Return the tool called *name* that reads the results that *find* returns for their handles."""
     room = min(limit_chars, RESULT_CHARS) - _HEADER_CHARS
 
     async def read(
         handle: str,
         offset: Annotated[int, Field(ge=0)] = 0,
         limit: Annotated[int, Field(ge=1)] | None = None,
-        by: Unit | None = None,
         pointer: str = "",
-        search: str | None = None,
-        regex: bool = False,
+        search: Annotated[str, Field(min_length=1, max_length=MAX_PATTERN_CHARS)] | None = None,
     ) -> Any:
         """Read a result that was too large to be shown whole, a part at a time.
 
-        Without a search, this returns a slice and the offset of the next one. With a search, it returns the places
-        where the text was found.
+        Without a search, this returns a part and the offset of the next one. With a search, it returns the places
+        where the text occurs.
 
         Args:
             handle: The handle, as in the preview of the result.
-            offset: How many characters, lines, bytes, items or matches to skip.
+            offset: How many items of a list, characters of anything else, or matches of a search to skip.
             limit: How many to return at most; as many as fit if left out.
-            by: What offset and limit count; if left out, items of a list and characters of anything else.
             pointer: A JSON pointer (RFC 6901) to the part to read, as in /rows/0/name; the whole if empty.
             search: Text to look for, as it is, case-sensitive.
-            regex: Whether the search is a regular expression; ^ and $ match at lines, (?i) ignores case.
         """
         content = await find(handle)
-        if search is not None:
-            turn = await searches.acquire()
-            try:
-                return await _search(content, pointer, search, regex, offset, limit, room)
-            finally:
-                searches.release(turn)
-        work = partial(cut, content, pointer, by, offset, limit, room)
-        part = await in_thread(work) if len(content.text) > slices.LONG_CHARS else work()
-        return [Text(f"[{_header(part, pointer)}]"), Text(part.text)]
+        if search is None:
+            work = partial(_page, content, pointer, offset, limit, room)
+        else:
+            work = partial(_search, content, pointer, search, offset, limit or _DEFAULT_MATCHES, room)
+        header, text = await in_thread(work) if len(content.text) > LONG_CHARS else work()
+        return [Text(f"[{header}]"), Text(text)]
 
     return FunctionTool(read, name=name, title="Read a large result", read_only=True, idempotent=True, open_world=False)
 
 
-def cut(content: ResultContent, pointer: str, by: Unit | None, offset: int, limit: int | None, room: int) -> Slice:
-    """The part of *content* at *pointer*, from *offset* on, at most *limit* and what has *room*. Raises ToolError."""
-    if content.data is not None:
-        if pointer or by not in (None, "bytes"):
-            raise _binary()
-        return slices.base64_bytes(content.data, offset, min(limit or room, room * 3 // 4))
-    text = content.text
-    if pointer or by == "items" or (by is None and content.looks_like_json):
-        try:
-            value = content.at(pointer)
-        except ToolError:
-            if pointer or by == "items":
-                raise
-        else:
-            if by == "items" and not isinstance(value, list | dict):
-                raise ToolError(
-                    f"There are no items in {slices.kind_of(value)}. Read it by characters or lines.",
-                    "invalid_arguments",
-                )
-            if by == "items" or (by is None and isinstance(value, list)):
-                return slices.items(value, offset, limit or len(value), room, pointer=pointer)
-            text = slices.as_text(value) if pointer else text
-    if by == "lines":
-        return content.lines(text, offset, limit or len(text), room)
-    if by == "bytes":
-        return content.utf8_bytes(text, offset, min(limit or room, room))
-    return slices.characters(text, offset, min(limit or room, room))
-
-
-def _header(part: Slice, pointer: str) -> str:
+def _page(content: ResultContent, pointer: str, offset: int, limit: int | None, room: int) -> tuple[str, str]:
+    part = read_part(content, pointer=pointer, offset=offset, limit=limit, room=room)
     at = "" if not pointer else f" at '{pointer[:100]}{'…' if len(pointer) > 100 else ''}'"
     if part.start == part.end:
-        return f"Nothing is there: the {part.unit}{at} end at {part.total}."
+        return f"Nothing is there: the {part.unit}{at} end at {part.total}.", part.text
     header = f"{part.unit} {part.start} to {part.end - 1} of {part.total}{at}"
     if part.rest is not None:
         header += f"; only the first {len(part.text)} characters of it are shown: {part.rest}"
-    return header + (f"; the next: offset {part.end}" if part.end < part.total else "; the end")
+    return header + (f"; the next: offset {part.end}" if part.end < part.total else "; the end"), part.text
 
 
-async def _search(
-    content: ResultContent, pointer: str, pattern: str, regex: bool, offset: int, limit: int | None, room: int
-) -> list[Text]:
+def _search(content: ResultContent, pointer: str, pattern: str, offset: int, limit: int, room: int) -> tuple[str, str]:
+    """Return a line for each place of *pattern* after the first *offset*, with the text around it."""
     if content.data is not None:
         raise _binary()
-    value = await in_thread(lambda: content.at(pointer)) if pointer else None
-    text = slices.as_text(value) if pointer else content.text
-    is_json = not isinstance(value, str) if pointer else content.looks_like_json
-    matches = await search(
-        text, pattern, regex=regex, is_json=is_json, skip=min(offset, 10**9), limit=min(limit or _MATCHES, 1000)
-    )
-    shown: list[str] = []
-    for line in _match_lines(text, matches, pointer):
+    text = as_text(content.at(pointer)) if pointer else content.text
+    total = text.count(pattern)
+    lines: list[str] = []
+    # Beyond the last match there is nothing to skip to; islice takes no larger numbers.
+    for at in islice(_places(text, pattern), min(offset, total), min(offset, total) + min(limit, total)):
+        start = max(text.rfind("\n", 0, at) + 1, at - _MATCH_CONTEXT_CHARS)
+        match_end = at + len(pattern)
+        line_end = text.find("\n", match_end)
+        end = min(len(text) if line_end < 0 else line_end, match_end + _MATCH_CONTEXT_CHARS)
+        before = "…" if start > 0 and text[start - 1] != "\n" else ""
+        after = "…" if end < len(text) and text[end] != "\n" else ""
+        line = f"offset {at}: {before}{text[start:end]}{after}"
         room -= len(line) + 1
         if room < 0:
             break
-        shown.append(line)
-    total = f"at least {matches.total}" if matches.more else str(matches.total)
-    if not shown:
-        beyond = f", none from offset {offset} on" if matches.total else ""
-        return [Text(f"[Found {total} times{beyond}.]"), Text("")]
-    end = offset + len(shown)
-    following = f"the next: offset {end}" if end < matches.total else "the end"
-    header = f"[matches {offset} to {end - 1} of {total}; {following}; offsets are of characters]"
-    return [Text(header), Text("\n".join(shown))]
+        lines.append(line)
+    if not lines:
+        return f"Found {total} times{f', none from offset {offset} on' if total else ''}.", ""
+    last = offset + len(lines)
+    following = f"the next: offset {last}" if last < total else "the end"
+    header = f"matches {offset} to {last - 1} of {total}; {following}; offsets below are of characters"
+    return header, "\n".join(lines)
 
 
-def _match_lines(text: str, matches: Matches, pointer: str) -> list[str]:
-    """A line for each match: where it is, and the text around it."""
-    shown: list[str] = []
-    line, counted = 0, 0
-    for (at, match_end), relative in zip(matches.spans, matches.pointers, strict=True):
-        line += text.count("\n", counted, at)
-        counted = at
-        start = max(text.rfind("\n", 0, at) + 1, at - _CHARS_BEFORE)
-        end = min(match_end, at + _MATCH_CHARS)
-        if end == match_end:
-            line_end = text.find("\n", match_end)
-            end = min(len(text) if line_end < 0 else line_end, end + _CHARS_AFTER)
-        place = f"offset {at}" + (f", line {line}" if "\n" in text else "")
-        if relative is not None:
-            place += f", pointer {pointer}{relative}"[:300]
-        before = "…" if start > 0 and text[start - 1] != "\n" else ""
-        after = "…" if end < len(text) and text[end] != "\n" else ""
-        shown.append(f"{place}: {before}{text[start:end]}{after}")
-    return shown
+def _places(text: str, pattern: str) -> Iterator[int]:
+    at = text.find(pattern)
+    while at >= 0:
+        yield at
+        at = text.find(pattern, at + len(pattern))
+
+
+def escaped(name: str) -> str:
+    """Return a name as a JSON pointer has it."""
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def as_text(value: Any) -> str:
+    """Return a JSON value as text to read: a string as it is, anything else as JSON."""
+    return value if isinstance(value, str) else as_json(value)
+
+
+def as_json(value: Any) -> str:
+    """Return a JSON value as JSON text."""
+    try:
+        return to_json(value).decode()
+    except ValueError:
+        return json.dumps(value)  # half of a surrogate pair is in it
+
+
+def kind_of(value: Any) -> str:
+    """Describe a JSON value by its kind and size."""
+    match value:
+        case dict():
+            return f"an object with {_count(len(value), 'key')}"
+        case list():
+            return f"a list of {_count(len(value), 'item')}"
+        case str():
+            return f"a string of {_count(len(value), 'character')}"
+        case None:
+            return "null"
+        case bool():
+            return "a boolean"
+        case _:
+            return "a number"
+
+
+def _member(value: Any, name: str, walked: str) -> Any:
+    where = f"'{display_name(walked)}'" if walked else "the result"
+    if isinstance(value, dict):
+        if name in value:
+            return value[name]
+        hint = did_you_mean(closest_match(name, value))
+        names = ", ".join(display_name(key) for key in list(value)[:_NAMES_SHOWN])
+        more = ", …" if len(value) > _NAMES_SHOWN else ""
+        message = f"There is no '{display_name(name)}' in {where}.{hint} It has: {names or 'nothing'}{more}."
+    elif isinstance(value, list):
+        if re.fullmatch(r"0|[1-9][0-9]{0,15}", name) and int(name) < len(value):
+            return value[int(name)]
+        has = f"its items are 0 to {len(value) - 1}" if value else "it is empty"
+        message = f"There is no item '{display_name(name)}' in {where}, which is a list: {has}."
+    else:
+        message = f"The pointer goes on after {where}, which is {kind_of(value)}."
+    raise ToolError(message, "invalid_arguments")
+
+
+def _bounds(offset: int, limit: int, total: int) -> tuple[int, int, int]:
+    start = min(offset, total)
+    return start, min(start + limit, total), total
+
+
+def _decoded(part: Content) -> Content:
+    """Return a file of text as its text."""
+    if isinstance(part, Text | Data) or not _TEXT_TYPES.match(part.media_type):
+        return part
+    try:
+        text = part.data.decode()
+    except UnicodeDecodeError:
+        return part
+    return part if "\0" in text else Text(text)
+
+
+def _parsed(text: str) -> Any:
+    if len(text) > MAX_JSON_CHARS:
+        raise ToolError(
+            f"The result is too large to be read as JSON: it has {len(text)} characters. Read it without a pointer.",
+            "too_large",
+        )
+    try:
+        return from_json(text)
+    except (ValueError, RecursionError):
+        raise _not_json() from None
+
+
+def _not_json() -> ToolError:
+    message = "The result is not valid JSON, so it has no JSON pointers. Read it by offset and limit."
+    return ToolError(message, "invalid_arguments")
 
 
 def _binary() -> ToolError:
     return ToolError(
-        'The result is an image or a file, and not text. Read its bytes, in base64, with by "bytes".',
+        "The result is an image or a file, and not text. Read its bytes, in base64, by offset and limit.",
         "invalid_arguments",
     )
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,6 +1,6 @@
 """Large results: bounded when they are shown, stored whole, and put in where an argument has their handle.
 
-A result is stored as it may be shown, with known secrets redacted, so no way of reading it in pieces brings one back.
+A result is stored with known secrets redacted, so no way of reading it in pieces brings one back.
 """
 
 import json
@@ -39,19 +39,18 @@ from ..core import (
 )
 from ..schema import display_name, object_members
 from ..schema.parse import LIMIT_BYTES
-from .options import LEAST_RESULT_CHARS
+from .options import MIN_RESULT_CHARS
 from .preview import preview, shortened
-from .read_result import read_result
-from .slices import LONG_CHARS, ResultContent, as_json, escaped
+from .read_result import LONG_CHARS, ResultContent, as_json, escaped, read_result
 
 if TYPE_CHECKING:
     from .registry import Registry
 
 _log = logging.getLogger("toolcrib")
 
-LIMIT_FILE_BYTES = 1024 * 1024
-LIMIT_BINARY_BYTES = 4 * 1024 * 1024
-"""How many bytes of files may be shown, and of images, sound and files in all: of an image a model sees no bytes."""
+MAX_FILE_BYTES = 1024 * 1024
+MAX_BINARY_BYTES = 4 * 1024 * 1024
+"""The limits for files, and for images, sound and files together."""
 
 _READERS = ("read_result", "toolcrib_read_result")
 
@@ -59,9 +58,8 @@ _READERS = ("read_result", "toolcrib_read_result")
 class MemoryResults:
     """Stores results in memory: of each principal at most *max_count* and *max_bytes*, each for *max_age_s* seconds.
 
-    What was not used for the longest time makes room for what is new of the same principal. Of all principals together
-    there are at most *max_total_bytes*; nobody makes room for somebody else, so when these are full, what is new is not
-    stored. *clock* is in seconds.
+    A principal's least recently used results make room for their new ones. All principals together have
+    *max_total_bytes*; when these are full, new results of other principals are not stored. *clock* is in seconds.
     """
 
     def __init__(
@@ -83,26 +81,28 @@ class MemoryResults:
         self._max_total_bytes = max_total_bytes
         self._clock = clock
         self._lock = threading.Lock()
-        self._entries: OrderedDict[str, tuple[StoredResult, int, float]] = (
-            OrderedDict()
-        )  # with size, and expiry on the clock
+        # By handle, the least recently used first: the result, its size, and when it expires on the clock.
+        self._entries: OrderedDict[str, tuple[StoredResult, int, float]] = OrderedDict()
         self._bytes = 0
 
     async def store(self, stored: StoredResult, /) -> bool:
         size = stored.size_bytes
         with self._lock:
             self._drop_expired()
-            # The one that was not used for the longest time is the first.
-            own = [(one.handle, of) for one, of, _ in self._entries.values() if one.principal == stored.principal]
-            own_bytes = sum(of for _, of in own)
+            own = {
+                handle: own_size
+                for handle, (result, own_size, _) in self._entries.items()
+                if result.principal == stored.principal
+            }
+            own_bytes = sum(own.values())
             room = min(self._max_bytes, self._max_total_bytes - self._bytes + own_bytes) - size
             if room < 0:
                 return False
-            for dropped, (handle, of) in enumerate(own):
+            for dropped, (handle, own_size) in enumerate(own.items()):
                 if len(own) - dropped < self._max_count and own_bytes <= room:
                     break
                 self._drop(handle)
-                own_bytes -= of
+                own_bytes -= own_size
             self._entries[stored.handle] = (stored, size, self._clock() + self._max_age_s)
             self._bytes += size
         return True
@@ -110,18 +110,18 @@ class MemoryResults:
     async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
         with self._lock:
             self._drop_expired()
-            if handle not in self._entries:
-                return None
-            found, _, _ = self._entries[handle]
-            if (found.principal, found.thread) != (principal, thread):
+            result = self._entries[handle][0] if handle in self._entries else None
+            if result is None or (result.principal, result.thread) != (principal, thread):
                 return None
             self._entries.move_to_end(handle)
-            return found
+            return result
 
     async def holds(self, principal: str, thread: str, /) -> bool:
         with self._lock:
             self._drop_expired()
-            return any((one.principal, one.thread) == (principal, thread) for one, _, _ in self._entries.values())
+            return any(
+                (result.principal, result.thread) == (principal, thread) for result, *_ in self._entries.values()
+            )
 
     def clear(self) -> None:
         """Forget everything."""
@@ -137,7 +137,7 @@ class MemoryResults:
 
     def _drop_expired(self) -> None:
         now = self._clock()
-        for handle in [handle for handle, (_, _, until) in self._entries.items() if until <= now]:
+        for handle in [handle for handle, (_, _, expires_at) in self._entries.items() if expires_at <= now]:
             self._drop(handle)
 
     def _drop(self, handle: str) -> None:
@@ -148,7 +148,8 @@ class MemoryResults:
 class Results:
     """The large results of one workbench, for its calls and for its tool `read_result`.
 
-    *limit_chars* None bounds nothing; handles are resolved all the same. *store* None means memory of its own.
+    *limit_chars* None bounds nothing; handles are resolved all the same. *store* None is a store in memory, which
+    `forget` clears.
     """
 
     def __init__(
@@ -170,7 +171,7 @@ class Results:
             store = self._own = MemoryResults()
         self._store: ResultStore = store
         self._readers: dict[str, Tool] = {}
-        # The last long one, so that each page need not find its place again.
+        # The last long one, parsed, for the next page: its handle, the version of the redaction, and the content.
         self._viewed: tuple[str, object, ResultContent] | None = None
 
     # For a call
@@ -181,7 +182,7 @@ class Results:
         size = sum(len(part.text) + 1 for part in content) - 1
         file_bytes = sum(len(part.data) for part in content if isinstance(part, File))
         data_bytes = file_bytes + sum(len(part.data) for part in content if isinstance(part, Image | Audio))
-        data_fits = file_bytes <= LIMIT_FILE_BYTES and data_bytes <= LIMIT_BINARY_BYTES
+        data_fits = file_bytes <= MAX_FILE_BYTES and data_bytes <= MAX_BINARY_BYTES
         if size <= limit and (data_fits or limit == sys.maxsize):
             return
         handle = await self._put(content, tool)
@@ -192,7 +193,7 @@ class Results:
         # Images and files that are not too large stay beside the preview, if there is room for it.
         beside = [part for part in content if data_fits and isinstance(part, Image | Audio | File)]
         room = limit - sum(len(part.text) + 1 for part in beside)
-        if room < LEAST_RESULT_CHARS:
+        if room < MIN_RESULT_CHARS:
             beside, room = [], limit
         whole = ResultContent(content, self._redaction)
         show = partial(preview, whole, room=room, handle=handle, reader=self.reader_name(), beside=bool(beside))
@@ -239,39 +240,38 @@ class Results:
     # For read_result
 
     async def view(self, handle: str) -> ResultContent:
-        """The result under *handle*. Raises ToolError, the same for one that is unknown, expired or another's."""
+        """Return the result under *handle*. Raises ToolError, the same if it is unknown, expired or another's."""
         try:
-            found = await self._store.find(handle, self._caller.principal, self._caller.thread)
+            stored = await self._store.find(handle, self._caller.principal, self._caller.thread)
         except Exception as error:
             log_failure("The store of results could not be read", error, self._redaction)
             raise ToolError("Stored results cannot be read at the moment. Try again later.", "unavailable") from None
-        version = None if self._redaction is None else self._redaction.version
-        known = self._viewed
-        self._viewed = None
-        if found is None:
+        known, self._viewed = self._viewed, None
+        if stored is None:
             raise ToolError(
                 "There is no result under this handle: it is misspelled, or the result is no longer stored. Copy it "
                 "exactly, or call the tool that returned it once more.",
                 "unavailable",
                 retry="changed",
             )
-        if found.size_bytes <= LONG_CHARS:
-            return ResultContent(found.content, self._redaction)
+        if stored.size_bytes <= LONG_CHARS:
+            return ResultContent(stored.content, self._redaction)
+        version = None if self._redaction is None else self._redaction.version
         if known is None or known[:2] != (handle, version):
-            known = handle, version, await in_thread(partial(ResultContent, found.content, self._redaction))
+            known = handle, version, await in_thread(partial(ResultContent, stored.content, self._redaction))
         self._viewed = known
         return known[2]
 
     # For the workbench
 
     def reader_name(self) -> str | None:
-        """The name of the tool that reads results: where a tool of the user has the first name, the second."""
+        """Return the name of the tool that reads results: the second, if a tool of the user has the first."""
         # To many models and providers, names that differ only in `-` and `_` are one.
         taken = self._registry.find
         return next((name for name in _READERS if not (taken(name) or taken(name.replace("_", "-")))), None)
 
     def reader(self, name: str | None = None) -> Tool | None:
-        """The tool that reads results, if *name* is its name."""
+        """Return the tool that reads results, if *name* is its name."""
         own = self.reader_name()
         if own is None or (name is not None and name != own):
             return None
@@ -280,7 +280,7 @@ class Results:
         return self._readers[own]
 
     async def start(self) -> None:
-        """See whether a store that others share already has something for this caller."""
+        """Look whether a shared store already has results for this caller."""
         if self._own is None:
             try:
                 self.issued = self.issued or await self._store.holds(self._caller.principal, self._caller.thread)
@@ -288,14 +288,14 @@ class Results:
                 log_failure("The store of results could not be read", error, self._redaction)
 
     def forget(self) -> None:
-        """Forget what was stored here; the host's store is left alone."""
+        """Clear the store, unless it is the host's."""
         self._viewed = None
         if self._own is not None:
             self._own.clear()
             self.issued = False
 
     async def _put(self, content: tuple[Content, ...], tool: str) -> str | None:
-        """The handle under which *content* is stored, None where it cannot be."""
+        """Store *content*. Returns its handle, None where it cannot be stored."""
         stored = StoredResult(
             new_handle(), self._caller.principal, self._caller.thread, tool, content, datetime.now(UTC)
         )
@@ -307,7 +307,7 @@ class Results:
             return None
 
     async def _value(self, tool: Tool, name: str, reference: Mapping[str, Any], schema: Any) -> str:
-        """The JSON text that a reference stands for."""
+        """Return the JSON text that a reference stands for."""
         pointer = reference.get("pointer", "")
         try:
             if not isinstance(pointer, str):
@@ -334,7 +334,7 @@ class Results:
 
 
 def _text_with_handles(arguments: Any) -> str | None:
-    """Arguments as JSON text, if there may be handles in them."""
+    """Return arguments as JSON text, if there may be handles in them."""
     if isinstance(arguments, str):
         return arguments if HANDLE_PREFIX in arguments else None
     if isinstance(arguments, bytes | bytearray | memoryview):
@@ -362,7 +362,7 @@ def _is_reference(value: Any) -> TypeGuard[Mapping[str, Any]]:
 
 
 def _parsed_reference(text: str) -> Any:
-    """The reference that was sent as text; None where *text* is not one."""
+    """Return the reference that was sent as text; None where *text* is not one."""
     if HANDLE_PREFIX not in text or not text.lstrip().startswith("{"):
         return None
     try:
