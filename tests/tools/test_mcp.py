@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -14,8 +13,9 @@ import pytest
 
 from toolcrib import Call, Input, LoadError, Text, Workbench, tool
 from toolcrib.core import OffersChange
-from toolcrib.tools import load, mcp_transports
-from toolcrib.tools.mcp_transports import Command, LastWords, process
+from toolcrib.tools import load
+from toolcrib.tools.mcp.process import StderrTail, process
+from toolcrib.tools.mcp.targets import Command
 from toolcrib.tools.remote import command_source, remote_source, url_source
 from toolcrib.workbench import prefixed
 
@@ -176,7 +176,7 @@ async def test_no_process_is_left_by_a_session_that_is_cancelled_again_while_it_
 
     async def hold() -> None:
         command = Command((sys.executable, "-S", SERVER, "slow"), {}, None)
-        async with process(command, lambda: None, LastWords()):
+        async with process(command, lambda: None, StderrTail()):
             while not started:
                 await asyncio.sleep(0.01)  # until it runs our program
                 with suppress(IndexError):
@@ -191,25 +191,6 @@ async def test_no_process_is_left_by_a_session_that_is_cancelled_again_while_it_
     await asyncio.wait([task])
     (pid,) = started
     await until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
-
-
-def test_how_a_killed_process_ended_is_known_also_where_its_loop_ends_at_once() -> None:
-    children: list[asyncio.subprocess.Process] = []
-
-    async def leave() -> None:
-        child = await asyncio.create_subprocess_exec(
-            "sleep", "60", stdin=asyncio.subprocess.PIPE, start_new_session=True
-        )
-        children.append(child)
-        ending = asyncio.create_task(mcp_transports._end(child))
-        for _ in range(2):
-            await asyncio.sleep(0)
-            ending.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await ending
-
-    asyncio.run(leave())
-    assert [child.returncode for child in children] == [-signal.SIGKILL]
 
 
 def _child_of(pid: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 
 from toolcrib import Call, Workbench
-from toolcrib.tools import mcp_http
+from toolcrib.tools.mcp import http
 
 from .raw_upstream import EVENTS, NEW, OLD, Answer, Asked, connected, never, text, until
 
@@ -70,7 +70,7 @@ async def test_what_a_server_says_itself_is_not_asked_for_without_a_pause() -> N
 
 
 async def test_the_answer_to_a_request_is_fetched_again_only_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_http, "_MOST_RESUMED", 5)
+    monkeypatch.setattr(http, "MAX_RESUMED", 5)
     async with connected({**NEW, "tools/call again": again_and_again, "GET": again_and_again}) as (upstream, bench):
         assert await code_of(bench, "again") == "lost"
         assert len(upstream.seen("GET")) == 5

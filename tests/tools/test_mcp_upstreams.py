@@ -10,7 +10,7 @@ import pytest
 from toolcrib import Call, Caller, Crib, Input, Pending, ToolError, Workbench
 from toolcrib.core import Answer as Answered
 from toolcrib.core import OffersChange
-from toolcrib.tools import mcp_offers, mcp_running
+from toolcrib.tools.mcp import offers, questions
 from toolcrib.tools.remote import url_source
 
 from .raw_upstream import ANY, EVENTS, NEW, OLD, Answer, Asked, connected, never, raw_upstream, text, tool, until
@@ -55,7 +55,7 @@ async def test_what_a_page_says_beside_its_items_is_read_once(era: Mapping[str, 
 
 
 async def test_a_server_that_lists_slowly_keeps_nobody_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mcp_offers, "PATIENCE_S", 0.1)
+    monkeypatch.setattr(offers, "LIST_TIMEOUT_S", 0.1)
     may_answer, is_asked = asyncio.Event(), asyncio.Event()
     may_answer.set()
     listed = [{"uri": "slow:1", "name": "one"}]
@@ -209,7 +209,7 @@ async def test_after_a_time_questions_are_asked_again_where_a_call_of_another_wa
         await alice.call(Call("hangs", {}, timeout_s=0.2))
         assert await outcome(bob, "asks") == "nobody"  # it may be asked for Alice
         assert await outcome(alice, "asks") == "alice"
-        monkeypatch.setattr(mcp_running, "_GIVEN_UP_S", 0.0)
+        monkeypatch.setattr(questions, "_GIVEN_UP_S", 0.0)
         await alice.call(Call("hangs", {}, timeout_s=0.2))
         assert await outcome(bob, "asks") == "bob"
 

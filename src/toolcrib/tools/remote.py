@@ -1,4 +1,4 @@
-"""Sources that are elsewhere, from text: `mcp:URL`, a URL, `mcp:COMMAND`, and a file with a client's `mcpServers`.
+"""MCP servers as text and as values: `mcp:URL`, a URL, `mcp:COMMAND`, and a file with a client's `mcpServers`.
 
     https://host/mcp    mcp:https://host/mcp    "mcp:npx -y server"    "npx -y server"    mcp:servers.json#NAME
 
@@ -19,19 +19,20 @@ from urllib.parse import urlsplit
 
 from ..core import LoadError, SetupError, raise_missing_extra
 from ..schema.describe import closest_match, did_you_mean, display_name
-from .mcp_names import shown_url
+from .mcp.targets import Address, Command, shown_url
 
 if TYPE_CHECKING:
-    from .mcp import MCPUpstream
+    from .mcp.source import MCPUpstream
 
 FORMS = "mcp:https://HOST/mcp, 'mcp:COMMAND ARGUMENT...' or mcp:FILE.json#NAME of a file with 'mcpServers'"
 
 _PREFIX = "mcp:"
 _URL = re.compile(r"https?://", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_HEADER = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _TABLES = ("mcpServers", "servers")
 _ENDPOINTS = ("/mcp", "/mcp/", "/sse")
-_MOST_BYTES = 1024**2
+_MAX_BYTES = 1024**2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,35 +56,36 @@ class MCPSource:
         return f"{_PREFIX}{self.url or shlex.join(self.command)}"
 
     def source(self) -> "MCPUpstream":
-        """The source, which connects when it starts. Raises LoadError."""
+        """Return the source, which connects when it starts. Raises LoadError."""
         if bool(self.url) == bool(self.command) or isinstance(self.command, str):
             raise LoadError(
                 "An MCP server is MCPSource(command=['npx', '-y', 'server']) or MCPSource(url='https://...')."
             )
         if self.url:
-            made = url_source(self.url, headers=self.headers, allow=self.allow)
+            source = url_source(self.url, headers=self.headers, allow=self.allow)
         else:
-            made = command_source(self.command, env=self.env, folder=self.folder)
-        made.required = self.required
-        return made
+            source = command_source(self.command, env=self.env, folder=self.folder)
+        source.required = self.required
+        return source
+
+
+# Text that names a server
 
 
 def is_remote(source: object) -> bool:
-    """Whether *source* is an MCP server, or text that names one, or a file with several."""
+    """Return whether *source* is an MCP server, or text that names one, or a file with several."""
     if isinstance(source, MCPSource):
         return True
     if not isinstance(source, str) or source.startswith("git+"):
         return False
-    return (
-        source.startswith(_PREFIX)
-        or _URL.match(source) is not None
-        or (source.endswith(".json") and has_servers(Path(source)))
-        or _is_command(source)
-    )
+    if source.startswith(_PREFIX) or _URL.match(source) or (source.endswith(".json") and has_servers(Path(source))):
+        return True
+    program, space, _ = source.strip().partition(" ")
+    return bool(space) and not Path(source).exists() and shutil.which(program) is not None
 
 
 def answers_with_document(source: object) -> bool:
-    """Whether *source* is a URL that has an OpenAPI document: any other is one of an MCP server.
+    """Return whether *source* is a URL that has an OpenAPI document: any other is one of an MCP server.
 
     So it is asked, for a few seconds at most, but for one that ends as those of MCP servers do.
     """
@@ -97,24 +99,19 @@ def answers_with_document(source: object) -> bool:
 
 
 def remote_names(source: str) -> list[str]:
-    """*source*, or where it is a file with servers, the text for each of them. Raises LoadError."""
-    file, hash_, _ = source.removeprefix(_PREFIX).rpartition("#")
-    path = source.removeprefix(_PREFIX)
-    if (hash_ and file.endswith(".json")) or not path.endswith(".json") or _URL.match(path):
-        return [source]
-    return [f"{_PREFIX}{path}#{name}" for name in _servers(Path(path))]
+    """Return *source*, or where it is a file with servers, the text for each of them. Raises LoadError."""
+    file, name = _in_file(source)
+    return [source] if file is None or name else [f"{_PREFIX}{file}#{name}" for name in _servers(Path(file))]
 
 
 def placed(source: str, folder: Path) -> str:
-    """*source* with the file that it names, if it does, as a path from *folder*."""
-    path, hash_, name = source.removeprefix(_PREFIX).partition("#")
-    if not path.endswith(".json") or _URL.match(path) or " " in path:
-        return source
-    return f"{_PREFIX}{folder / Path(path).expanduser()}{hash_}{name}"
+    """Return *source* with the file that it names, if it does, as a path from *folder*."""
+    file, name = _in_file(source)
+    return source if file is None else f"{_PREFIX}{folder / Path(file).expanduser()}{name and '#'}{name}"
 
 
 def remote_source(source: "str | MCPSource") -> "MCPUpstream":
-    """The MCP server that *source* names. Raises LoadError."""
+    """Return the MCP server that *source* names. Raises LoadError."""
     if isinstance(source, MCPSource):
         return source.source()
     text = source.removeprefix(_PREFIX).strip()
@@ -122,19 +119,26 @@ def remote_source(source: "str | MCPSource") -> "MCPUpstream":
         raise LoadError(f"'{source}' does not name an MCP server: {FORMS}.")
     if _URL.match(text):
         return url_source(text)
-    file, hash_, name = text.rpartition("#")
-    if hash_ and file.endswith(".json"):
-        return _of_table(Path(file), name)
-    if text.endswith(".json") and " " not in text:
+    file, name = _in_file(text)
+    if file is not None:
         names = remote_names(source)
-        if len(names) == 1:
-            return remote_source(names[0])
-        raise LoadError(f"{text} has {len(names)} servers, each a source of its own: {', '.join(names)}.")
+        if not name and len(names) > 1:
+            raise LoadError(f"{text} has {len(names)} servers, each a source of its own: {', '.join(names)}.")
+        return _of_table(Path(file), name or names[0].rpartition("#")[2])
     try:
         words = shlex.split(text)
     except ValueError:
         raise LoadError(f"'{display_name(text)}' is not a command: a quote in it is never closed.") from None
     return command_source(words)
+
+
+def _in_file(source: str) -> tuple[str | None, str]:
+    """Return the file of a client that *source* names, if it does, and the name of a server in it, or ""."""
+    path, _, name = source.removeprefix(_PREFIX).partition("#")
+    return (None, "") if not path.endswith(".json") or _URL.match(path) or " " in path else (path, name)
+
+
+# Sources
 
 
 def command_source(
@@ -144,12 +148,10 @@ def command_source(
     folder: str | None = None,
     name: str | None = None,
 ) -> "MCPUpstream":
-    """The MCP server that *command* starts, with *env* in its environment, in *folder*."""
-    source_of, transports = _mcp()
+    """Return the MCP server that *command* starts, with *env* in its environment, in *folder*."""
     if not command or not all(isinstance(word, str) and "\0" not in word for word in command) or not command[0]:
         raise LoadError("A command is a list of words, the first of them the program: ['npx', '-y', 'server'].")
-    target = transports.Command(tuple(command), dict(env or {}), folder)
-    return source_of(target, name=name)  # type: ignore[no-any-return]
+    return _upstream(Command(tuple(command), dict(env or {}), folder), name)
 
 
 def url_source(
@@ -159,11 +161,10 @@ def url_source(
     allow: Sequence[str] = (),
     name: str | None = None,
 ) -> "MCPUpstream":
-    """The MCP server at *url*, which whoever runs this has named: so its host may be a private one.
+    """Return the MCP server at *url*, which the operator has named: so its host may be a private one.
 
     *allow* are hosts and networks that may be reached by http, too. Raises LoadError for http to another computer.
     """
-    source_of, transports = _mcp()
     shown = display_name(shown_url(url))
     try:
         parts = urlsplit(url)
@@ -178,22 +179,17 @@ def url_source(
             f'your own network, allow it in the settings: [net] allow = ["{host}"].'
         )
     for key, value in (headers or {}).items():
-        if not (_TOKEN.fullmatch(key) and value.isascii() and value.isprintable()):
+        if not (_HEADER.fullmatch(key) and value.isascii() and value.isprintable()):
             raise LoadError(f"'{shown}': '{display_name(key)}' is not a header that can be sent.")
-    target = transports.Address(url, dict(headers or {}), (host, *allow))
-    return source_of(target, name=name)  # type: ignore[no-any-return]
+    return _upstream(Address(url, dict(headers or {}), (host, *allow)), name)
 
 
-_TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-
-
-def _mcp() -> tuple[Any, Any]:
+def _upstream(target: Command | Address, name: str | None) -> "MCPUpstream":
     try:
-        from . import mcp_transports
-        from .mcp import MCPUpstream
+        from .mcp.source import MCPUpstream
     except ModuleNotFoundError as missing:
         raise_missing_extra(missing, "MCP servers need", "mcp")
-    return MCPUpstream, mcp_transports
+    return MCPUpstream(target, name=name)
 
 
 def _is_private(host: str) -> bool:
@@ -203,17 +199,11 @@ def _is_private(host: str) -> bool:
         return host == "localhost"
 
 
-def _is_command(text: str) -> bool:
-    """Whether *text* has several words, and the first is a program that is installed here."""
-    program, space, _ = text.strip().partition(" ")
-    return bool(space) and not Path(text).exists() and shutil.which(program) is not None
-
-
 # A client's file
 
 
 def has_servers(file: Path) -> bool:
-    """Whether *file* can be read, and has a table of servers."""
+    """Return whether *file* can be read, and has a table of servers."""
     try:
         return bool(_servers(file))
     except LoadError:
@@ -221,18 +211,18 @@ def has_servers(file: Path) -> bool:
 
 
 def _servers(file: Path) -> dict[str, Any]:
-    """The table of servers in *file*, as Claude, Cursor and VS Code have it. Raises LoadError."""
+    """Return the table of servers in *file*, as Claude, Cursor and VS Code have it. Raises LoadError."""
     try:
         with file.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
+            content = opened.read(_MAX_BYTES + 1)
     except OSError as error:
         raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
     try:
-        data = json.loads(content) if len(content) <= _MOST_BYTES else None
+        data = json.loads(content) if len(content) <= _MAX_BYTES else None
     except (ValueError, RecursionError):
         data = None
     table = next((data[name] for name in _TABLES if name in data), None) if isinstance(data, dict) else None
-    if not isinstance(table, dict) or not all(isinstance(one, dict) for one in table.values()):
+    if not isinstance(table, dict) or not all(isinstance(server, dict) for server in table.values()):
         raise LoadError(f'{file} has no table of MCP servers: {{"mcpServers": {{"NAME": {{"command": ...}}}}}}.')
     return table
 
@@ -246,20 +236,14 @@ def _of_table(file: Path, name: str) -> "MCPUpstream":
     if server.get("disabled") is True:
         raise LoadError(f"{place} is disabled there.")
     if isinstance(url := server.get("url", server.get("serverUrl")), str):
-        return url_source(
-            _filled(url, place), headers=_texts(server, "headers", place), name=f"{name} ({shown_url(url)})"
-        )
-    arguments = server.get("args", [])
+        headers = _texts(server, "headers", place)
+        return url_source(_filled(url, place), headers=headers, name=f"{name} ({shown_url(url)})")
+    arguments, folder = server.get("args", []), server.get("cwd")
     if not (isinstance(server.get("command"), str) and isinstance(arguments, list)):
         raise LoadError(f"{place} has neither a 'command' nor a 'url'.")
     words = [_filled(word, place) for word in (server["command"], *arguments)]
-    folder = server.get("cwd")
-    return command_source(
-        words,
-        env=_texts(server, "env", place),
-        folder=folder if isinstance(folder, str) else None,
-        name=name,
-    )
+    folder = folder if isinstance(folder, str) else None
+    return command_source(words, env=_texts(server, "env", place), folder=folder, name=name)
 
 
 def _texts(server: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
@@ -270,11 +254,11 @@ def _texts(server: Mapping[str, Any], key: str, place: str) -> dict[str, str]:
 
 
 def _filled(text: Any, place: str) -> str:
-    """*text* with `${NAME}` replaced by the variable of that name. Raises LoadError where it is not set."""
+    """Return *text* with `${NAME}` replaced by the variable of that name. Raises LoadError where it is not set."""
 
-    def value(found: re.Match[str]) -> str:
-        if (set_to := os.environ.get(found[1])) is None:
-            raise LoadError(f"{place}: the variable {found[1]} is not set.")
-        return set_to
+    def value(reference: re.Match[str]) -> str:
+        if (text := os.environ.get(reference[1])) is None:
+            raise LoadError(f"{place}: the variable {reference[1]} is not set.")
+        return text
 
     return _REFERENCE.sub(value, str(text))

@@ -14,7 +14,7 @@ from typing import Any
 from ..core import LoadError, ToolcribError, compile_globs
 from ..tools import Tool, load
 from ..tools.lock import LOCK, Lock, read_lock
-from ..tools.mcp_names import shown_words
+from ..tools.mcp.targets import shown_words
 from ..tools.remote import is_remote, remote_names
 from .credentials import configured
 from .locked import accepted, lock_in

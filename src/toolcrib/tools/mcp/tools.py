@@ -13,7 +13,7 @@ from typing import Any
 import mcp_types as wire
 import pydantic_core
 
-from ..core import (
+from ...core import (
     Audio,
     Auth,
     Content,
@@ -28,29 +28,27 @@ from ..core import (
     ToolError,
     ToolSpec,
 )
-from ..schema.json_schema_validator import Validator, validator
-from .from_schema import from_work
-from .function import Tool
+from ...schema.json_schema_validator import Validator, validator
+from ..from_schema import from_work
+from ..function import Tool
 
-_LONGEST_NAME = 256
-_LONGEST_DESCRIPTION = 16 * 1024
-_LONGEST_SCHEMA = 256 * 1024
-_LONGEST_META = 64 * 1024
-LONGEST_TITLE = 200
+_MAX_NAME = 256
+_MAX_DESCRIPTION = 16 * 1024
+_MAX_SCHEMA = 256 * 1024
+_MAX_META = 64 * 1024
+MAX_TITLE = 200
 MEDIA_TYPE = re.compile(r"[\w.+-]{1,100}/[\w.+-]{1,100}(?:; ?[\w.+-]{1,100}=[\w.+-]{1,100})*", re.ASCII)
 
 RemoteCall = Callable[[str, dict[str, Any], Context], Any]
 
 
 def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = None) -> Tool[..., Any]:
-    """The Tool that *definition* describes, whose work is *call*. Raises LoadError where it cannot be one."""
+    """Return the Tool that *definition* describes, whose work is *call*. Raises LoadError where it cannot be one."""
     name = definition.name
-    if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-        raise LoadError(
-            f"A name of a tool has 1 to {_LONGEST_NAME} characters that are printed; {name[:64]!r} has not."
-        )
+    if not name or len(name) > _MAX_NAME or not name.isprintable():
+        raise LoadError(f"A name of a tool has 1 to {_MAX_NAME} characters that are printed; {name[:64]!r} has not.")
     for schema in (definition.input_schema, definition.output_schema):
-        if schema is not None and len(json.dumps(schema)) > _LONGEST_SCHEMA:
+        if schema is not None and len(json.dumps(schema)) > _MAX_SCHEMA:
             raise LoadError(f"Tool '{name}': its schema is too large.")
     output = definition.output_schema
     is_wrapped = _is_wrapped(output)
@@ -58,14 +56,14 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
         name=name,
         description=bounded(definition.description or ""),
         input_schema=definition.input_schema,
-        output_schema=_of_value(output) if is_wrapped else output,
-        title=bounded(definition.title or "", LONGEST_TITLE) or None,
+        output_schema=_of_value(output) if output is not None and is_wrapped else output,
+        title=bounded(definition.title or "", MAX_TITLE) or None,
         hints=_hints(definition.annotations),
         auth=auth,
     )
     try:
         accepts = None if output is None else validator(output, formats=False)
-        made = from_work(
+        return from_work(
             spec,
             functools.partial(_work, name, accepts, is_wrapped, call),
             encode=_encode,
@@ -76,29 +74,24 @@ def tool_of(definition: wire.Tool, server: str, call: RemoteCall, auth: Auth = N
         raise LoadError(str(error).replace("parameters=", "its input schema")) from None
     except Exception as error:
         raise LoadError(f"Tool '{name}': its output schema is not a JSON Schema ({type(error).__name__}).") from None
-    return made
 
 
 def _is_wrapped(output: Mapping[str, Any] | None) -> bool:
-    """Whether a server says by this schema that it puts values into an object, as FastMCP does."""
-    if output is None or output.get(_WRAPPED) is not True:
+    """Return whether a server says by this schema that it puts values into an object, as FastMCP does."""
+    if output is None or output.get("x-fastmcp-wrap-result") is not True:
         return False
     properties = output.get("properties")
     return isinstance(properties, dict) and [*properties] == ["result"] and isinstance(properties["result"], dict)
 
 
-def _of_value(output: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The schema of the value that the object of *output* has."""
-    assert output is not None
+def _of_value(output: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the schema of the value that the object of *output* has."""
     definitions = {key: output[key] for key in ("$schema", "$defs", "definitions") if key in output}
     return {**definitions, **output["properties"]["result"]}
 
 
-_WRAPPED = "x-fastmcp-wrap-result"
-
-
 def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None, *, is_wrapped: bool = False) -> Any:
-    """What *result* says: the structured content, else its parts. Raises ToolError.
+    """Return what *result* says: the structured content, else its parts. Raises ToolError.
 
     Structured content comes alone where the rest is text, which repeats it; where it *is_wrapped*, what is in it.
     """
@@ -113,19 +106,12 @@ def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None, 
     if has_structure:
         others = [part for part in parts if not isinstance(part, Text)]
         structured: Any = result.structured_content
-        if is_wrapped or (accepts is None and _says_wrapped(result)):
-            structured = structured["result"] if _is_alone(structured) else structured
+        marker: Any = (result.meta or {}).get("fastmcp")
+        says_wrapped = accepts is None and isinstance(marker, dict) and marker.get("wrap_result") is True
+        if (is_wrapped or says_wrapped) and isinstance(structured, dict) and [*structured] == ["result"]:
+            structured = structured["result"]
         return [Data(_encode(name)(structured)), *others] if others else structured
     return parts[0] if len(parts) == 1 else parts or None
-
-
-def _is_alone(structured: Any) -> bool:
-    return isinstance(structured, dict) and [*structured] == ["result"]
-
-
-def _says_wrapped(result: wire.CallToolResult) -> bool:
-    marker: Any = (result.meta or {}).get("fastmcp")
-    return isinstance(marker, dict) and marker.get("wrap_result") is True
 
 
 async def _work(
@@ -148,7 +134,7 @@ def _encode(name: str) -> Callable[[Any], str]:
 
 
 def content_of_block(name: str, block: wire.ContentBlock) -> Content:
-    """*block* as content; *name* is the tool that it comes from. Raises ToolError."""
+    """Return *block* as content; *name* is the tool that it comes from. Raises ToolError."""
     try:
         match block:
             case wire.TextContent():
@@ -181,8 +167,8 @@ def _media_type(text: str) -> str:
     return text
 
 
-def bounded(text: str, most: int = _LONGEST_DESCRIPTION) -> str:
-    return text if len(text) <= most else f"{text[:most]}…"
+def bounded(text: str, limit: int = _MAX_DESCRIPTION) -> str:
+    return text if len(text) <= limit else f"{text[:limit]}…"
 
 
 def _hints(annotations: wire.ToolAnnotations | None) -> Hints:
@@ -197,6 +183,6 @@ def _hints(annotations: wire.ToolAnnotations | None) -> Hints:
 
 
 def meta_of(item: Any) -> Mapping[str, Any]:
-    """What a definition says beside what core has: annotations and icons, unless they are very large."""
-    found = item.model_dump(mode="json", by_alias=True, exclude_none=True, include={"annotations", "icons"})
-    return found if len(json.dumps(found)) <= _LONGEST_META else {}
+    """Return what a definition says beside what core has: annotations and icons, unless they are very large."""
+    meta = item.model_dump(mode="json", by_alias=True, exclude_none=True, include={"annotations", "icons"})
+    return meta if len(json.dumps(meta)) <= _MAX_META else {}

@@ -1,14 +1,13 @@
 """What goes between the SDK and a server, message by message, bounded: a server must not make us hold ever more.
 
-A request of the server is a task here until it is answered, so only so many are taken at a time. That a call was given
-up is sent in the background: whoever gave it up has no time to wait for it. Pages of lists are repaired on their way.
+A request of the server is a task here until it is answered, so only so many are taken at a time. Pages of lists are
+repaired on their way. That a call was given up is sent in the background: the SDK would hold its caller for that long.
 """
 
 import asyncio
 import logging
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from types import TracebackType
 from typing import Any, Self
 
 import anyio
@@ -18,42 +17,45 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCNotification, JSONRPCRequest, JSONRPCResponse, RequestId
 from mcp_types.version import LATEST_HANDSHAKE_VERSION
 
-from .mcp_lists import LISTS, List
+from .lists import LISTS, List
 
-_MOST_UNANSWERED = 50
+MAX_UNANSWERED = 50
 """How many requests a server may have here at once."""
-_CANCEL_S = 5.0
+_CANCEL_TIMEOUT_S = 5.0
 
 _log = logging.getLogger("toolcrib.mcp")
 
 
 @contextmanager
 def bounded(streams: tuple[Any, Any], on_given_up: Callable[[RequestId], None] = lambda _: None) -> Generator[Any]:
-    """*streams* of a transport, for the SDK: what it reads, and what it writes to.
+    """Wrap *streams* of a transport, what the SDK reads and what it writes to.
 
-    *on_given_up* is called with the id of a request of ours for whose answer nobody waits any more.
+    *on_given_up* is called with the id of a request of ours whose answer is not awaited any more.
     """
-    received, to_send = streams
-    state = _State()
-    outgoing = _Outgoing(to_send, state, on_given_up)
+    unanswered: set[RequestId] = set()
+    lists: dict[RequestId, tuple[List[Any, Any], str]] = {}
+    incoming = _Incoming(streams[0], unanswered, lists)
+    outgoing = _Outgoing(streams[1], unanswered, lists)
+    outgoing.on_given_up = on_given_up
     try:
-        yield _Incoming(received, state), outgoing
+        yield incoming, outgoing
     finally:
-        outgoing.end()
-
-
-class _State:
-    def __init__(self) -> None:
-        self.unanswered: set[RequestId] = set()
-        """The requests of the server."""
-        self.lists: dict[RequestId, tuple[List[Any, Any], str]] = {}
-        """Our own for lists, and in which version of the protocol they are asked for."""
+        for task in outgoing.cancelling:
+            task.cancel()
 
 
 class _Stream:
-    def __init__(self, inner: Any, state: _State) -> None:
-        self._inner = inner
-        self._state = state
+    """A stream around *inner*.
+
+    *unanswered* are the requests of the server; *lists* our own for lists, each with the version of the protocol.
+    """
+
+    def __init__(
+        self, inner: Any, unanswered: set[RequestId], lists: dict[RequestId, tuple[List[Any, Any], str]]
+    ) -> None:
+        self._inner, self._unanswered, self._lists = inner, unanswered, lists
+        self.cancelling: set[asyncio.Task[None]] = set()
+        self.on_given_up: Callable[[RequestId], None] = lambda _: None
 
     async def aclose(self) -> None:
         await self._inner.aclose()
@@ -62,11 +64,8 @@ class _Stream:
         await self._inner.__aenter__()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, raised: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        left: bool | None = await self._inner.__aexit__(kind, raised, trace)
-        return left
+    async def __aexit__(self, *raised: Any) -> None:
+        await self._inner.__aexit__(*raised)
 
 
 class _Incoming(_Stream):
@@ -87,20 +86,19 @@ class _Incoming(_Stream):
                 return item
 
     def _is_taken(self, message: JSONRPCMessage) -> bool:
-        unanswered, lists = self._state.unanswered, self._state.lists
         match message:
-            case JSONRPCResponse() if lists and (asked := lists.pop(coerce_request_id(message.id), None)) is not None:
-                message.result = asked[0].repaired(message.result, asked[1])
+            case JSONRPCResponse() if (of := self._lists.pop(coerce_request_id(message.id), None)) is not None:
+                message.result = of[0].repaired(message.result, of[1])
             case JSONRPCError(id=int() | str() as request_id):
-                lists.pop(coerce_request_id(request_id), None)
+                self._lists.pop(coerce_request_id(request_id), None)
             case JSONRPCRequest():
-                if message.id in unanswered or len(unanswered) >= _MOST_UNANSWERED:
+                if message.id in self._unanswered or len(self._unanswered) >= MAX_UNANSWERED:
                     _log.debug("A request of an MCP server is not answered: too many are open, or one with its id is")
                     return False
-                unanswered.add(message.id)
+                self._unanswered.add(message.id)
             case JSONRPCNotification(method="notifications/cancelled"):
                 if (ended := as_request_id((message.params or {}).get("requestId"))) is not None:
-                    unanswered.discard(ended)
+                    self._unanswered.discard(ended)
             case _:
                 pass
         return True
@@ -115,11 +113,6 @@ class _Incoming(_Stream):
 class _Outgoing(_Stream):
     """What is sent to the server."""
 
-    def __init__(self, inner: Any, state: _State, on_given_up: Callable[[RequestId], None]) -> None:
-        super().__init__(inner, state)
-        self._on_given_up = on_given_up
-        self._cancelling: set[asyncio.Task[None]] = set()
-
     async def send(self, item: SessionMessage) -> None:
         message = item.message
         match message:
@@ -127,33 +120,25 @@ class _Outgoing(_Stream):
                 if (of := LISTS.get(message.method)) is not None:
                     headers = getattr(item.metadata, "headers", None) or {}
                     version = headers.get(MCP_PROTOCOL_VERSION_HEADER, LATEST_HANDSHAKE_VERSION)
-                    self._state.lists[message.id] = of, version
+                    self._lists[message.id] = of, version
                 await self._inner.send(item)
-            case JSONRPCNotification(method="notifications/cancelled"):
-                assert message.params is not None
-                await self._cancel(item, message.params["requestId"])
-            case JSONRPCNotification():
-                await self._inner.send(item)
+            case JSONRPCNotification(method="notifications/cancelled", params={"requestId": int() | str() as given_up}):
+                self.on_given_up(given_up)
+                self._lists.pop(given_up, None)
+                task = asyncio.ensure_future(self._send_soon(item))
+                self.cancelling.add(task)
+                task.add_done_callback(self.cancelling.discard)
+                await asyncio.sleep(0)  # mostly, it is sent now, before what comes next
             case JSONRPCResponse() | JSONRPCError():
                 try:
                     await self._inner.send(item)
                 finally:
                     if message.id is not None:
-                        self._state.unanswered.discard(message.id)
-
-    async def _cancel(self, item: SessionMessage, request_id: RequestId) -> None:
-        self._on_given_up(request_id)
-        self._state.lists.pop(request_id, None)
-        task = asyncio.ensure_future(self._send_soon(item))
-        self._cancelling.add(task)
-        task.add_done_callback(self._cancelling.discard)
-        await asyncio.sleep(0)  # mostly, it is sent now, before what comes next
+                        self._unanswered.discard(message.id)
+            case _:
+                await self._inner.send(item)
 
     async def _send_soon(self, item: SessionMessage) -> None:
         with suppress(TimeoutError, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            async with asyncio.timeout(_CANCEL_S):
+            async with asyncio.timeout(_CANCEL_TIMEOUT_S):
                 await self._inner.send(item)
-
-    def end(self) -> None:
-        for task in self._cancelling:
-            task.cancel()

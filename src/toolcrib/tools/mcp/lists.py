@@ -13,16 +13,16 @@ import pydantic_core
 from mcp_types.methods import validate_server_result
 from pydantic import BaseModel, ValidationError
 
-from ..core import ToolError
-from ..schema.describe import display_name
+from ...core import ToolError
+from ...schema.describe import display_name
 
 ItemT = TypeVar("ItemT", bound=BaseModel)
 
-_MOST_PAGES = 200
-_MOST_BYTES = 32 * 1024**2
+_MAX_PAGES = 200
+_MAX_BYTES = 32 * 1024**2
 """How large all pages of a list may be together."""
 _NOTE = "toolcrib/page"
-_HINTS = {"ttlMs": 0, "cacheScope": "private"}
+_HINTS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 
 
 class Page(Protocol):
@@ -51,50 +51,45 @@ class List(Generic[PageT, ItemT]):
     page: type[PageT]
     member: str
     items: Callable[[PageT], list[ItemT]]
-    most: int
+    max_items: int
 
     async def read(self, ask: Callable[[wire.PaginatedRequestParams], Awaitable[PageT]]) -> list[ItemT | Malformed]:
-        """What *ask* returns for each page, of which the first with more than `most` items in all is the last.
+        """Return the items of what *ask* returns for each page.
 
-        So is one without a cursor for the next, or with one that is empty or was there before. Raises what *ask*
-        raises, and ToolError `too_large`.
+        The first page with more than `max_items` items in all is the last; so is one without a cursor for the next,
+        or with one that was there before. Raises what *ask* raises, and ToolError `too_large`.
         """
-        found: list[ItemT | Malformed] = []
+        items: list[ItemT | Malformed] = []
         cursors: set[str] = set()
         cursor: str | None = None
         size = 0
-        for _ in range(_MOST_PAGES):
+        for _ in range(_MAX_PAGES):
             page = await ask(wire.PaginatedRequestParams(cursor=cursor))
             note = page.meta[_NOTE]
-            found += [*self.items(page), *(Malformed(*each) for each in note["malformed"])]
-            if not page.next_cursor or page.next_cursor in cursors or len(found) > self.most:
-                return found
+            items += [*self.items(page), *(Malformed(*item) for item in note["malformed"])]
+            if not page.next_cursor or page.next_cursor in cursors or len(items) > self.max_items:
+                return items
             cursors.add(cursor := page.next_cursor)
-            if (size := size + note["size"]) > _MOST_BYTES:
-                raise ToolError(f"A list has more than {_MOST_BYTES} bytes.", "too_large")
-        raise ToolError(f"A list has more than {_MOST_PAGES} pages.", "too_large")
+            if (size := size + note["size"]) > _MAX_BYTES:
+                break
+        raise ToolError(f"A list has more than {_MAX_PAGES} pages or {_MAX_BYTES} bytes.", "too_large")
 
     def repaired(self, page: Mapping[str, Any], version: str) -> dict[str, Any]:
-        """*page*, as a server of *version* has sent it, without items that are malformed; these are noted."""
+        """Return *page*, as a server of *version* has sent it, without items that are malformed; these are noted."""
         listed = page.get(self.member)
         malformed: list[tuple[str, str]] = []
-        whole: dict[str, Any] = {**page, **_HINTS}
+        whole: dict[str, Any] = {**page, "ttlMs": 0, "cacheScope": "private"}
         if isinstance(listed, list):
-            whole[self.member] = listed[: self.most + 1]
+            items = whole[self.member] = listed[: self.max_items + 1]
             if self._problem(whole, version) is not None:
-                bare = {"resultType": "complete", **_HINTS}  # what else a page has is not read for each of its items
-                kept = []
-                for each in whole[self.member]:
-                    if (problem := self._problem({**bare, self.member: [each]}, version)) is None:
-                        kept.append(each)
-                    else:
-                        known = each.get("name", each.get("uri")) if isinstance(each, dict) else None
-                        malformed.append((display_name(str(known)), problem))
-                whole[self.member] = kept
+                # What else the page has is not read again for each of its items.
+                problems = [self._problem({**_HINTS, self.member: [item]}, version) for item in items]
+                whole[self.member] = [item for item, problem in zip(items, problems, strict=True) if problem is None]
+                malformed = [(_name(item), problem) for item, problem in zip(items, problems, strict=True) if problem]
         note = {"malformed": malformed, "size": len(pydantic_core.to_json(page))}
         meta = page.get("_meta")
         # What else is wrong is for the SDK to refuse.
-        return {**whole, "_meta": {**meta, _NOTE: note} if isinstance(meta, dict) else {_NOTE: note}}
+        return {**whole, "_meta": {**(meta if isinstance(meta, dict) else {}), _NOTE: note}}
 
     def _problem(self, page: Mapping[str, Any], version: str) -> str | None:
         try:
@@ -105,6 +100,10 @@ class List(Generic[PageT, ItemT]):
             place = ".".join(map(str, first["loc"][2:])) or "it"
             return f"{display_name(place)}: {first['msg'][:200]}"
         return None
+
+
+def _name(item: Any) -> str:
+    return display_name(str(item.get("name", item.get("uri")) if isinstance(item, dict) else None))
 
 
 TOOLS = List("tools/list", wire.ListToolsResult, "tools", lambda page: page.tools, 2000)
@@ -118,5 +117,5 @@ TEMPLATES = List(
 )
 PROMPTS = List("prompts/list", wire.ListPromptsResult, "prompts", lambda page: page.prompts, 10_000)
 
-LISTS: Mapping[str, List[Any, Any]] = {each.method: each for each in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
+LISTS: Mapping[str, List[Any, Any]] = {of.method: of for of in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
 """The lists by their methods."""

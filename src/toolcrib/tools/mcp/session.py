@@ -5,8 +5,8 @@ The task is its own because the SDK cancels the task that has opened a session w
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from importlib.metadata import version
 from time import monotonic
 from typing import Any, TypeVar
@@ -26,21 +26,23 @@ from mcp.shared.subscriptions import (
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import TypeAdapter, ValidationError
 
-from ..core import Context, LoadError, ToolError, create_lasting_task
-from .mcp_http import HTTP_FAILED, http
-from .mcp_lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ItemT, Malformed
-from .mcp_running import MOST_QUESTIONS, RunningCall, RunningCalls, shown
-from .mcp_transports import Address, Command, LastWords, process
+from ...core import Context, LoadError, ToolError, create_lasting_task
+from .http import HTTP_FAILED, http
+from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ItemT, List, Malformed
+from .process import StderrTail, process
+from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
+from .targets import Address, Command
 
 R = TypeVar("R")
 
 _CALL_RESULT: TypeAdapter[wire.CallToolResult | wire.InputRequiredResult] = TypeAdapter(
     wire.CallToolResult | wire.InputRequiredResult
 )
-_MOST_ROUNDS = 10
-_OPENED_S = 10.0
-_LISTED_S = 60.0
-_LISTEN_AGAIN_S = (1.0, 5.0, 30.0)
+_MAX_ROUNDS = 10
+_LIST_TIMEOUT_S = 60.0
+_LISTEN_TIMEOUT_S = 10.0
+_CLOSE_TIMEOUT_S = 10.0
+_LISTEN_INTERVALS_S = (1.0, 5.0, 30.0)
 
 _log = logging.getLogger("toolcrib.mcp")
 
@@ -50,6 +52,16 @@ class NeedsLogin(LoadError):
 
     def __init__(self, message: str, status: int, challenge: str) -> None:
         super().__init__(message)
+        self.status = status
+        self.challenge = challenge
+
+
+class Refused(ToolError):
+    """The server refused who asked: with *status* 401 or 403, and its *challenge* (RFC 6750, RFC 9728)."""
+
+    def __init__(self, server: str, status: int, challenge: str) -> None:
+        reason = "the credentials are not valid there" if status == 401 else "more has to be granted"
+        super().__init__(f"'{server}' refused the call: {reason}.", "unauthorized")
         self.status = status
         self.challenge = challenge
 
@@ -74,7 +86,7 @@ class Session:
         self._authorization = authorization
         self._client: Client | None = None
         self._closing = asyncio.Event()
-        self._last_words = LastWords()
+        self._stderr = StderrTail()
         self._refusal: tuple[int, str] | None = None
         self._running = RunningCalls()
         self._followed: frozenset[str] = frozenset()
@@ -82,8 +94,13 @@ class Session:
         self._following: asyncio.Task[None] | None = None
         self._task: asyncio.Task[None] | None = None
 
+    def __str__(self) -> str:
+        return str(self._target)
+
+    # Its life
+
     async def open(self) -> None:
-        """Until it is open. Raises NeedsLogin, and LoadError with what failed."""
+        """Wait until it is open. Raises NeedsLogin, and LoadError with what failed."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = create_lasting_task(self._live(opened))
         try:
@@ -94,48 +111,110 @@ class Session:
 
     async def close(self) -> None:
         self._closing.set()
-        if self._task is not None and self._client is None:
+        if self._task is None:
+            return
+        if self._client is None:
             self._task.cancel()  # it is still being opened: nothing there waits for the end
-        if self._task is not None and not self._task.done():
-            with suppress(TimeoutError):
-                async with asyncio.timeout(10.0):
-                    await asyncio.wait({self._task})
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        await asyncio.wait({self._task}, timeout=_CLOSE_TIMEOUT_S)
+        self._task.cancel()
+        await asyncio.wait({self._task})
+
+    async def _live(self, opened: "asyncio.Future[None]") -> None:
+        """Hold the session open until `close`, or until it breaks."""
+        if isinstance(self._target, Command):
+            streams = process(self._target, self._note_end, self._stderr)
+        else:
+            streams = http(self._target, self._authorization, self._note_refusal)
+        client = Client(
+            streams,
+            mode="auto",
+            cache=None,
+            elicitation_callback=self._elicit,
+            message_handler=self._receive,
+            client_info=wire.Implementation(name="toolcrib", version=version("toolcrib")),
+        )
+        try:
+            async with client:
+                self._client = client
+                opened.set_result(None)
+                self._listen_to_lists(client)
+                try:
+                    await self._closing.wait()
+                finally:
+                    self._client = None
+                    for task in self._listening:
+                        task.cancel()
+                    await asyncio.gather(*self._listening, return_exceptions=True)
+        except BaseException as error:
+            if not opened.done():
+                opened.set_exception(self._open_error(error))
+                opened.exception()  # retrieved, also when no caller waits any more
+            elif not self._closing.is_set():
+                _log.warning("The session with '%s' broke: %s", self, type(error).__name__)
+            if isinstance(error, asyncio.CancelledError) and self._closing.is_set():
+                raise
+        if not self._closing.is_set():
+            self._on_lost()
+
+    def _note_refusal(self, status: int, challenge: str) -> None:
+        self._refusal = status, challenge
+
+    def _note_end(self) -> None:
+        """Report the end of a process that writes no more."""
+        if self._client is not None and not self._closing.is_set():
+            self._on_lost()
+
+    def _open_error(self, error: BaseException) -> LoadError:
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        words = f" It last wrote: {self._stderr.line}" if self._stderr.line else ""
+        if isinstance(error, MCPError):
+            if self._refusal is not None:
+                return NeedsLogin("it needs a login", *self._refusal)
+            reason = "it ended" if error.code == wire.CONNECTION_CLOSED else one_line(error.message)
+            return LoadError(f"{reason}.{words}")
+        if isinstance(error, FileNotFoundError | PermissionError) and isinstance(self._target, Command):
+            return LoadError(f"there is no command '{self._target.command[0]}'.")
+        return LoadError(f"it cannot be connected to ({type(error).__name__}).{words}")
+
+    # Requests
+
+    @property
+    def _open(self) -> Client:
+        if self._client is None:
+            raise ToolError(f"The session with '{self}' is not open.", "unavailable")
+        return self._client
 
     @property
     def capabilities(self) -> wire.ServerCapabilities:
         return self._open.server_capabilities
 
     async def tools(self) -> list[wire.Tool | Malformed]:
-        """Its tools, from all pages; one more than it may have at most."""
-        return await self._listed(TOOLS.read(lambda page: self._open.session.list_tools(params=page)))
+        """Return its tools, from all pages; one more than it may have at most."""
+        return await self._list(TOOLS, self._open.session.list_tools)
 
     async def resources(self) -> list[wire.Resource]:
-        read = RESOURCES.read(lambda page: self._open.session.list_resources(params=page))
-        return self._well_formed(await self._listed(read))
+        return self._well_formed(await self._list(RESOURCES, self._open.session.list_resources))
 
     async def resource_templates(self) -> list[wire.ResourceTemplate]:
-        read = TEMPLATES.read(lambda page: self._open.session.list_resource_templates(params=page))
-        return self._well_formed(await self._listed(read))
+        return self._well_formed(await self._list(TEMPLATES, self._open.session.list_resource_templates))
 
     async def prompts(self) -> list[wire.Prompt]:
-        read = PROMPTS.read(lambda page: self._open.session.list_prompts(params=page))
-        return self._well_formed(await self._listed(read))
+        return self._well_formed(await self._list(PROMPTS, self._open.session.list_prompts))
 
     async def read_resource(self, uri: str) -> wire.ReadResourceResult:
-        with self._running.other():
-            return await self._asked(self._open.read_resource(uri))
+        with self._running.run(None):
+            return await self._answer(self._open.read_resource(uri))
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
-        with self._running.other():
-            return await self._asked(self._open.get_prompt(name, dict(arguments)))
+        with self._running.run(None):
+            return await self._answer(self._open.get_prompt(name, dict(arguments)))
 
     async def call(self, name: str, arguments: dict[str, Any], context: Context) -> wire.CallToolResult:
-        """The result of a call. What the server asks meanwhile, the caller is asked."""
+        """Return the result of a call. What the server asks meanwhile, the caller is asked."""
         running = RunningCall(context, str(self._target))
         try:
-            with self._running.call(running):
+            with self._running.run(running):
                 result = await self._call(name, arguments, running)
         except ToolError:
             running.require_answers()
@@ -147,114 +226,64 @@ class Session:
         responses: dict[str, Any] | None = None
         state: str | None = None
         asked_before = 0
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(_MAX_ROUNDS):
             params = wire.CallToolRequestParams(
                 name=name, arguments=arguments, input_responses=responses, request_state=state
             )
-            request = wire.CallToolRequest(params=params)
             try:
                 # Not by the SDK's `call_tool`: it would check the result with patterns that never come to an end.
                 result = await self._open.session.send_request(
-                    request, _CALL_RESULT, progress_callback=running.progress
+                    wire.CallToolRequest(params=params), _CALL_RESULT, progress_callback=running.progress
                 )
             except MCPError as error:
                 if error.code == wire.HEADER_MISMATCH and state is None and not running.has_listed:
                     running.has_listed = True
                     await self.tools()  # its schema says which arguments are sent as headers
-                    continue
-                if error.code == wire.URL_ELICITATION_REQUIRED and not running.has_visited:
+                elif error.code == wire.URL_ELICITATION_REQUIRED and not running.has_visited:
                     running.has_visited = True
                     await running.visit(error.error.data)
-                    continue
-                raise self._failure(error) from None
+                else:
+                    raise self._failure(error) from None
+                continue
             except ValidationError:
-                raise ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result") from None
+                raise self._invalid() from None
             if isinstance(result, wire.CallToolResult):
                 return result
             requests = result.input_requests or {}
-            if len(requests) > MOST_QUESTIONS:
-                raise ToolError(f"'{self}' asks more than {MOST_QUESTIONS} questions at once.", "failed")
+            if len(requests) > MAX_QUESTIONS:
+                raise ToolError(f"'{self}' asks more than {MAX_QUESTIONS} questions at once.", "failed")
             # A name that was used before is another question now.
-            responses = {key: await running.answer(f"{asked_before}:{key}", one) for key, one in requests.items()}
+            responses = {key: await running.answer(f"{asked_before}:{key}", of) for key, of in requests.items()}
             state, asked_before = result.request_state, asked_before + 1
         raise ToolError(f"'{self}' asks again and again, and never answers.", "failed")
 
-    def __str__(self) -> str:
-        return str(self._target)
-
-    # Inside
-
-    @property
-    def _open(self) -> Client:
-        if self._client is None:
-            raise ToolError(f"The session with '{self}' is not open.", "unavailable")
-        return self._client
-
-    async def _live(self, opened: "asyncio.Future[None]") -> None:
+    async def _list(self, of: List[Any, ItemT], ask: Callable[..., Awaitable[Any]]) -> list[ItemT | Malformed]:
         try:
-            async with self._streams() as streams:
-                client = Client(
-                    streams,
-                    mode="auto",
-                    cache=None,
-                    elicitation_callback=self._elicited,
-                    message_handler=self._message,
-                    client_info=wire.Implementation(name="toolcrib", version=version("toolcrib")),
-                )
-                async with client:
-                    self._client = client
-                    opened.set_result(None)
-                    self._listen_to_lists(client)
-                    try:
-                        await self._closing.wait()
-                    finally:
-                        self._client = None
-                        for task in self._listening:
-                            task.cancel()
-                        await asyncio.gather(*self._listening, return_exceptions=True)
-        except BaseException as error:
-            if not opened.done():
-                opened.set_exception(self._problem(error))
-                opened.exception()  # retrieved, also when nobody waits any more
-            elif not self._closing.is_set():
-                _log.warning("The session with '%s' broke: %s", self, type(error).__name__)
-            if isinstance(error, asyncio.CancelledError) and self._closing.is_set():
-                raise
-        if not self._closing.is_set():
-            self._on_lost()
+            async with asyncio.timeout(_LIST_TIMEOUT_S):
+                return await self._answer(of.read(lambda page: ask(params=page)))
+        except TimeoutError:
+            raise ToolError(f"'{self}' did not list what it has in time.", "timeout") from None
 
-    @asynccontextmanager
-    async def _streams(self) -> AsyncGenerator[Any]:
-        """A transport for the SDK, which enters and leaves it itself."""
-        if isinstance(self._target, Command):
-            yield process(self._target, self._on_end, self._last_words)
-        else:
-            yield http(self._target, self._authorization, self._note_refusal)
+    def _well_formed(self, listed: Sequence[ItemT | Malformed]) -> list[ItemT]:
+        for item in listed:
+            if isinstance(item, Malformed):
+                _log.warning("Not passed on: what '%s' lists as '%s': %s", self, item.name, item.reason)
+        return [item for item in listed if not isinstance(item, Malformed)]
 
-    def _note_refusal(self, status: int, challenge: str) -> None:
-        self._refusal = status, challenge
+    async def _answer(self, request: Awaitable[R]) -> R:
+        try:
+            return await request
+        except MCPError as error:
+            raise self._failure(error) from None
+        except ValidationError:
+            raise self._invalid() from None
 
-    def _on_end(self) -> None:
-        """The process writes no more."""
-        if self._client is not None and not self._closing.is_set():
-            self._on_lost()
-
-    def _problem(self, error: BaseException) -> LoadError:
-        while isinstance(error, BaseExceptionGroup):
-            error = error.exceptions[0]
-        words = f" It last wrote: {self._last_words.line}" if self._last_words.line else ""
-        if isinstance(error, MCPError):
-            if self._refusal is not None:
-                return NeedsLogin("it needs a login", *self._refusal)
-            reason = "it ended" if error.code == wire.CONNECTION_CLOSED else shown(error.message)
-            return LoadError(f"{reason}.{words}")
-        if isinstance(error, FileNotFoundError | PermissionError) and isinstance(self._target, Command):
-            return LoadError(f"there is no command '{self._target.command[0]}'.")
-        return LoadError(f"it cannot be connected to ({type(error).__name__}).{words}")
+    def _invalid(self) -> ToolError:
+        return ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result")
 
     def _failure(self, error: MCPError) -> ToolError:
-        """What a request failed by, for the model."""
-        data, message = error.error.data, shown(error.message)
+        """Return what a request failed by, for the model."""
+        data, message = error.error.data, one_line(error.message)
         match error.code:
             case wire.CONNECTION_CLOSED:
                 return ToolError(f"The session with '{self}' ended before it answered.", "lost")
@@ -275,32 +304,11 @@ class Session:
                 self._on_lost()
                 return ToolError(f"'{self}' speaks another version now. Try again.", "unavailable")
             case wire.PARSE_ERROR:
-                return ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result")
+                return self._invalid()
             case wire.INVALID_PARAMS:
                 return ToolError(f"'{self}' refused the arguments: {message}", "invalid_arguments")
             case _:
                 return ToolError(f"'{self}' failed: {message}", "failed")
-
-    async def _asked(self, request: Awaitable[R]) -> R:
-        try:
-            return await request
-        except MCPError as error:
-            raise self._failure(error) from None
-        except ValidationError:
-            raise ToolError(f"'{self}' did not answer as MCP requires.", "invalid_result") from None
-
-    async def _listed(self, read: Awaitable[R]) -> R:
-        try:
-            async with asyncio.timeout(_LISTED_S):
-                return await self._asked(read)
-        except TimeoutError:
-            raise ToolError(f"'{self}' did not list what it has in time.", "timeout") from None
-
-    def _well_formed(self, listed: Sequence[ItemT | Malformed]) -> list[ItemT]:
-        for each in listed:
-            if isinstance(each, Malformed):
-                _log.warning("Not passed on: what '%s' lists as '%s': %s", self, each.name, each.reason)
-        return [each for each in listed if not isinstance(each, Malformed)]
 
     # What the server says by itself
 
@@ -313,27 +321,32 @@ class Session:
                 opened = asyncio.Event()
                 self._following = self._start_listening(client, [ResourceUpdated(uri) for uri in sorted(uris)], opened)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_OPENED_S):
+                    async with asyncio.timeout(_LISTEN_TIMEOUT_S):
                         await opened.wait()
             if last is not None:
                 last.cancel()  # only now, so that nothing is missed between
         elif (offered := self.capabilities.resources) is not None and offered.subscribe:
+            request: wire.SubscribeRequest | wire.UnsubscribeRequest
             for uri in before - uris:
                 self._followed -= {uri}
-                await self._asked(client.session.send_request(_unsubscribe(uri), wire.EmptyResult))
+                request = wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri))
+                await self._answer(client.session.send_request(request, wire.EmptyResult))
             for uri in uris - before:
-                await self._asked(client.session.send_request(_subscribe(uri), wire.EmptyResult))
+                request = wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri))
+                await self._answer(client.session.send_request(request, wire.EmptyResult))
                 self._followed |= {uri}
 
     def _listen_to_lists(self, client: Client) -> None:
-        """Of a server of the newer era: follow its lists, those that it says it reports."""
+        """Follow the lists of a server of the newer era, those that it says it reports."""
         of = self.capabilities
-        reported: list[ServerEvent] = []
-        reported += [ToolsListChanged()] if of.tools and of.tools.list_changed else []
-        reported += [ResourcesListChanged()] if of.resources and of.resources.list_changed else []
-        reported += [PromptsListChanged()] if of.prompts and of.prompts.list_changed else []
-        if reported and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
-            self._start_listening(client, reported, asyncio.Event())
+        lists = (
+            (of.tools, ToolsListChanged()),
+            (of.resources, ResourcesListChanged()),
+            (of.prompts, PromptsListChanged()),
+        )
+        events: list[ServerEvent] = [event for offered, event in lists if offered and offered.list_changed]
+        if events and client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+            self._start_listening(client, events, asyncio.Event())
 
     def _start_listening(self, client: Client, to: Sequence[ServerEvent], opened: asyncio.Event) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._listen(client, to, opened))
@@ -363,10 +376,10 @@ class Session:
                 pass
             finally:
                 opened.set()
-            failures = 1 if monotonic() - begun > _LISTEN_AGAIN_S[-1] else failures + 1
-            await asyncio.sleep(_LISTEN_AGAIN_S[min(failures, len(_LISTEN_AGAIN_S)) - 1])
+            failures = 1 if monotonic() - begun > _LISTEN_INTERVALS_S[-1] else failures + 1
+            await asyncio.sleep(_LISTEN_INTERVALS_S[min(failures, len(_LISTEN_INTERVALS_S)) - 1])
 
-    async def _message(self, message: Any) -> None:
+    async def _receive(self, message: Any) -> None:
         match message:
             case wire.ToolListChangedNotification():
                 self._on_change(ToolsListChanged())
@@ -379,29 +392,11 @@ class Session:
             case _:
                 pass
 
-    async def _elicited(
+    async def _elicit(
         self, context: ClientRequestContext, params: wire.ElicitRequestParams
     ) -> wire.ElicitResult | wire.ErrorData:
-        """Of the older era, and where a resource or a prompt asks something."""
-        if (running := self._running.asked()) is None:
+        """Answer a question of the older era, or one of a resource or a prompt."""
+        if (running := self._running.asking()) is None:
             reason = "This question cannot be attributed: several calls run, or none, or one of another was given up."
             return wire.ErrorData(code=wire.INVALID_REQUEST, message=reason)
         return await running.elicited(params)
-
-
-def _subscribe(uri: str) -> wire.SubscribeRequest:
-    return wire.SubscribeRequest(params=wire.SubscribeRequestParams(uri=uri))
-
-
-def _unsubscribe(uri: str) -> wire.UnsubscribeRequest:
-    return wire.UnsubscribeRequest(params=wire.UnsubscribeRequestParams(uri=uri))
-
-
-class Refused(ToolError):
-    """The server refused who asked: with *status* 401 or 403, and its *challenge* (RFC 6750, RFC 9728)."""
-
-    def __init__(self, server: str, status: int, challenge: str) -> None:
-        reason = "the credentials are not valid there" if status == 401 else "more has to be granted"
-        super().__init__(f"'{server}' refused the call: {reason}.", "unauthorized")
-        self.status = status
-        self.challenge = challenge

@@ -1,0 +1,216 @@
+"""The resources and prompts of an MCP server, as core has them, and how their changes are passed on."""
+
+import asyncio
+import base64
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Literal
+
+import mcp_types as wire
+from mcp.shared.subscriptions import PromptsListChanged, ResourceUpdated, ServerEvent
+
+from ...core import (
+    Caller,
+    OffersChange,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    Resource,
+    ResourceContent,
+    ResourceTemplate,
+    ToolError,
+    create_lasting_task,
+)
+from ...schema.describe import display_name
+from .lists import PROMPTS, RESOURCES, TEMPLATES
+from .session import Session
+from .tools import MAX_TITLE, MEDIA_TYPE, bounded, content_of_block, meta_of
+
+LIST_TIMEOUT_S = 2.0
+"""How long a caller waits for a list."""
+_MAX_URI = 8192
+
+
+class MCPOffers:
+    """What one session offers beside tools. `_reached` is that session; None where it offers this caller nothing.
+
+    A server that is slow to list it keeps no caller waiting: there is what it listed last, and a change when that is
+    new.
+    """
+
+    def __init__(self) -> None:
+        self._followed: Counter[str] = Counter()
+        self._known: dict[str, Sequence[Any]] = {}
+        self._listing: dict[str, asyncio.Task[Sequence[Any]]] = {}
+
+    @abstractmethod
+    async def _reached(self) -> Session | None: ...
+
+    @abstractmethod
+    def _report(self, change: ServerEvent | Literal["resources", "prompts"]) -> None:
+        """Report a change of resources or prompts to those who are offered them."""
+
+    def _end_listing(self) -> None:
+        for task in self._listing.values():
+            task.cancel()
+
+    # Lists
+
+    async def resources(self) -> Sequence[Resource]:
+        return await self._last("resources", "resources", self._list_resources)
+
+    async def resource_templates(self) -> Sequence[ResourceTemplate]:
+        return await self._last("templates", "resources", self._list_templates)
+
+    async def prompts(self) -> Sequence[Prompt]:
+        return await self._last("prompts", "prompts", self._list_prompts)
+
+    async def _last(
+        self,
+        name: str,
+        kind: Literal["resources", "prompts"],
+        read: Callable[[], Coroutine[Any, Any, Sequence[Any]]],
+    ) -> Sequence[Any]:
+        """Return what *read* returns, or where that takes long, what it returned last. Raises as *read* does."""
+        if name in self._listing:
+            return self._known.get(name, ())
+        task = create_lasting_task(read())
+        try:
+            await asyncio.wait({task}, timeout=LIST_TIMEOUT_S)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if task.done():
+            self._known[name] = task.result()
+            return self._known[name]
+
+        def note(late: asyncio.Task[Sequence[Any]]) -> None:
+            del self._listing[name]
+            if not late.cancelled() and late.exception() is None and late.result() != self._known.get(name, ()):
+                self._known[name] = late.result()
+                self._report(kind)
+
+        self._listing[name] = task
+        task.add_done_callback(note)
+        return self._known.get(name, ())
+
+    async def _list_resources(self) -> Sequence[Resource]:
+        session = await self._reached()
+        if session is None or session.capabilities.resources is None:
+            return []
+        listed = (await session.resources())[: RESOURCES.max_items]
+        return [
+            Resource(uri=item.uri, **_about(item), media_type=_media_type(item.mime_type), size_bytes=item.size)
+            for item in listed
+            if _is_plain(item.uri)
+        ]
+
+    async def _list_templates(self) -> Sequence[ResourceTemplate]:
+        session = await self._reached()
+        if session is None or session.capabilities.resources is None:
+            return []
+        return [
+            ResourceTemplate(uri_template=item.uri_template, **_about(item), media_type=_media_type(item.mime_type))
+            for item in (await session.resource_templates())[: TEMPLATES.max_items]
+            if _is_plain(item.uri_template)
+        ]
+
+    async def _list_prompts(self) -> Sequence[Prompt]:
+        session = await self._reached()
+        if session is None or session.capabilities.prompts is None:
+            return []
+        return [
+            Prompt(**_about(item), arguments=tuple(map(_argument, item.arguments or ())))
+            for item in (await session.prompts())[: PROMPTS.max_items]
+            if _is_plain(item.name)
+        ]
+
+    # One by one
+
+    async def read_resource(self, uri: str, /) -> Sequence[ResourceContent]:
+        session = await self._reached()
+        if session is None:
+            raise ToolError(f"There is no resource at '{display_name(uri)}' for this caller.", "unknown_tool")
+        try:
+            result = await session.read_resource(uri)
+        except ToolError as error:
+            unknown = error.code in ("invalid_arguments", "failed")
+            raise (ToolError(error.message, "unknown_tool") if unknown else error) from None
+        return [_content(part) for part in result.contents]
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str], /) -> Sequence[PromptMessage]:
+        session = await self._reached()
+        if session is None:
+            raise ToolError(f"There is no prompt '{display_name(name)}' for this caller.", "unknown_tool")
+        result = await session.get_prompt(name, arguments)
+        return [PromptMessage(message.role, content_of_block(name, message.content)) for message in result.messages]
+
+    # Updates
+
+    async def follow_resource(self, uri: str, /) -> None:
+        """Report updates of the resource at *uri*, until `unfollow_resource` was called as often. Raises ToolError."""
+        self._followed[uri] += 1
+        if self._followed[uri] == 1:
+            try:
+                await self._follow_all()
+            except BaseException:
+                self._forget(uri)
+                raise
+
+    async def unfollow_resource(self, uri: str, /) -> None:
+        self._forget(uri)
+        if uri not in self._followed:
+            await self._follow_all()
+
+    def _forget(self, uri: str) -> None:
+        self._followed[uri] -= 1
+        if self._followed[uri] <= 0:
+            del self._followed[uri]
+
+    async def _follow_all(self) -> None:
+        """Have the session report what is followed, which a new session does not know of."""
+        session = await self._reached()
+        if session is not None and session.capabilities.resources is not None:
+            await session.follow(frozenset(self._followed))
+
+
+def offers_change(change: ServerEvent | Literal["resources", "prompts"], caller: Caller | None = None) -> OffersChange:
+    """Return *change*, of resources or prompts, as core has it."""
+    if isinstance(change, ResourceUpdated):
+        return OffersChange("resources", change.uri, caller)
+    is_prompts = change == "prompts" or isinstance(change, PromptsListChanged)
+    return OffersChange("prompts" if is_prompts else "resources", None, caller)
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether something can be asked for by *name*; what a server names otherwise is left out."""
+    return 0 < len(name) <= _MAX_URI and name.isprintable()
+
+
+def _media_type(text: str | None) -> str | None:
+    return text if text is not None and MEDIA_TYPE.fullmatch(text) else None
+
+
+def _about(item: wire.Resource | wire.ResourceTemplate | wire.Prompt) -> dict[str, Any]:
+    return {
+        "name": bounded(item.name, MAX_TITLE),
+        "title": bounded(item.title or "", MAX_TITLE) or None,
+        "description": bounded(item.description or "") or None,
+        "meta": meta_of(item),
+    }
+
+
+def _argument(item: wire.PromptArgument) -> PromptArgument:
+    description = bounded(item.description or "") or None
+    return PromptArgument(name=item.name, description=description, required=bool(item.required))
+
+
+def _content(part: wire.TextResourceContents | wire.BlobResourceContents) -> ResourceContent:
+    if isinstance(part, wire.TextResourceContents):
+        return ResourceContent(uri=part.uri, data=part.text, media_type=_media_type(part.mime_type))
+    try:
+        data = base64.b64decode(part.blob, validate=True)
+    except ValueError:
+        raise ToolError(f"What was read at '{display_name(part.uri)}' is not valid.", "invalid_result") from None
+    return ResourceContent(uri=part.uri, data=data, media_type=_media_type(part.mime_type))

@@ -1,0 +1,150 @@
+"""A call of an MCP server while it runs: its progress, and what the server asks the caller meanwhile."""
+
+import asyncio
+import json
+from collections.abc import Generator
+from contextlib import contextmanager
+from math import isfinite
+from time import monotonic
+from typing import Any
+from urllib.parse import urlsplit
+
+import mcp_types as wire
+from pydantic import ValidationError
+
+from ...core import Caller, Context, DefinitionError, Suspended, ToolError
+
+MAX_QUESTIONS = 20
+"""How many a server may ask of one call at once."""
+_MAX_TEXT, _MAX_FORM, _MAX_KEY = 2000, 64 * 1024, 150
+_GIVEN_UP_S = 60.0
+"""How long a server may still work, and ask, for what was given up."""
+
+
+class RunningCall:
+    """A call that runs, and what its caller is asked meanwhile."""
+
+    def __init__(self, context: Context, server: str) -> None:
+        self.caller = context.caller
+        self._context = context
+        self._server = server
+        self._questions = 0
+        self._pending: Suspended | None = None
+        self._error: ToolError | None = None
+        self.has_listed = self.has_visited = False
+
+    async def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if isfinite(progress):  # others are not JSON
+            total = total if total is not None and isfinite(total) else None
+            self._context.progress(progress, total, None if message is None else one_line(message, 200))
+
+    async def answer(self, key: str, question: wire.InputRequest) -> wire.ElicitResult:
+        """Return the answer to what a result of the newer era asks for. Raises Suspended where it comes later."""
+        if not isinstance(question, wire.ElicitRequest) or len(key) > _MAX_KEY:
+            raise self._failure("asks for what is not offered")
+        return await self._ask(key, question.params)
+
+    async def elicited(self, params: wire.ElicitRequestParams) -> wire.ElicitResult:
+        """Return the answer of the older era, for which the server waits. Where it comes later, the call ends so."""
+        self._questions += 1
+        try:
+            return await self._ask(str(self._questions), params)
+        except Suspended as suspended:
+            self._pending = suspended
+        except ToolError as error:
+            self._error = error
+        return wire.ElicitResult(action="cancel")
+
+    def require_answers(self) -> None:
+        """Raise what a question of this call ended with."""
+        if self._pending is not None:
+            raise self._pending
+        if self._error is not None:
+            raise self._error
+
+    async def visit(self, data: Any) -> None:
+        """Have the caller open the addresses that a server needs them to have been at (error -32042)."""
+        elicitations = data.get("elicitations") if isinstance(data, dict) else None
+        for number, item in enumerate(elicitations[:MAX_QUESTIONS] if isinstance(elicitations, list) else ()):
+            try:
+                params = wire.ElicitRequestURLParams.model_validate(item)
+            except ValidationError:
+                continue
+            if (await self._ask(f"url-{number}", params)).action != "accept":
+                raise ToolError(f"What '{self._server}' needs was declined.", "denied")
+
+    async def _ask(self, key: str, params: wire.ElicitRequestParams) -> wire.ElicitResult:
+        message = f"{self._server} asks: {one_line(params.message, _MAX_TEXT)}"
+        schema: Any = {"type": "object", "properties": {}}
+        if isinstance(params, wire.ElicitRequestURLParams):
+            if not _is_web_address(params.url):
+                raise self._failure("names an address that is not one of the web")
+            message = f"{message}\nOpen this address: {params.url}"
+        else:
+            schema = params.requested_schema
+        properties: Any = schema.get("properties", {})
+        is_form = isinstance(properties, dict) and all(isinstance(member, dict) for member in properties.values())
+        if not is_form or len(json.dumps(schema)) > _MAX_FORM:
+            raise self._failure("asks for what no form can ask for")
+        try:
+            value: Any = await self._context.ask(f"mcp:{key}", schema, message)
+        except DefinitionError:
+            raise self._failure("asks for what no form can ask for") from None
+        except ToolError as error:
+            if error.code != "denied":
+                raise
+            return wire.ElicitResult(action="decline")
+        if isinstance(params, wire.ElicitRequestURLParams):
+            return wire.ElicitResult(action="accept")
+        defaults = {name: member["default"] for name, member in properties.items() if "default" in member}
+        return wire.ElicitResult(action="accept", content={**defaults, **value})
+
+    def _failure(self, what: str) -> ToolError:
+        return ToolError(f"'{self._server}' {what}.", "failed")
+
+
+def _is_web_address(url: str) -> bool:
+    """Return whether a person can be sent to *url*: a name before the host would look like the host."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return False
+    is_web = parts.scheme in ("http", "https") and bool(parts.hostname) and "@" not in parts.netloc
+    return is_web and url.isprintable() and " " not in url and len(url) <= _MAX_TEXT
+
+
+class RunningCalls:
+    """What runs in one session. A server of the older era does not say for which call it asks something."""
+
+    def __init__(self) -> None:
+        self._running: list[RunningCall | None] = []
+        self._given_up: dict[Caller | None, float] = {}
+        """Whose requests were given up, and until when the server may still work on them, and ask."""
+
+    @contextmanager
+    def run(self, call: RunningCall | None) -> Generator[None]:
+        """Note what runs in the block: a *call*, or None for a resource or prompt, whose reader cannot be asked."""
+        self._running.append(call)
+        try:
+            yield
+        except asyncio.CancelledError:
+            now = monotonic()
+            self._given_up = {who: until for who, until in self._given_up.items() if until > now}
+            self._given_up[None if call is None else call.caller] = now + _GIVEN_UP_S
+            raise
+        finally:
+            self._running.remove(call)
+
+    def asking(self) -> RunningCall | None:
+        """Return the call for which the server asks: None where it is not the only one, or may be for another."""
+        call = self._running[0] if len(self._running) == 1 else None
+        if call is None:
+            return None
+        now = monotonic()
+        is_other = any(until > now and who != call.caller for who, until in self._given_up.items())
+        return None if is_other else call
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """Return *text* of a server, on few lines and without what is not printed."""
+    return "".join(c if c.isprintable() or c == "\n" else " " for c in text[:limit]).strip().rstrip(".")
