@@ -15,7 +15,9 @@ from toolcrib import AnswerError, Approve, Caller, CancellationToken, Context, D
 from toolcrib.agent import Agent, CallFinished, CallStarted, Outcome, ScriptedModel
 from toolcrib.core import answer_from
 from toolcrib.formats import Reply, Results, Usage
-from toolcrib.workbench import Ask, MemoryPendings
+from toolcrib.workbench import Ask, Stores
+
+from ..doubled import doubled
 
 done: list[str] = []
 
@@ -63,7 +65,7 @@ def asks(spec: Any, _arguments: Any, _caller: Any) -> Any:
 
 def bench(*tools: Any, **options: Any) -> Workbench:
     """A workbench with a memory of its own, as another process has."""
-    return Workbench(tools or [delete, wipe, look, ship], **{"policy": asks, **options})
+    return doubled(tools or [delete, wipe, look, ship], **{"policy": asks, **options})
 
 
 def call(name: str, **arguments: Any) -> dict[str, Any]:
@@ -117,12 +119,15 @@ async def test_a_run_that_waits_ends_after_the_other_calls_of_its_turn() -> None
 
 @pytest.mark.parametrize("same_process", [True, False])
 async def test_an_answer_lets_the_call_run_and_the_run_go_on(same_process: bool) -> None:
-    shared = MemoryPendings() if same_process else None
+    shared = Stores() if same_process else None
     waits = await pended(
-        call("delete", path="a"), call("look", path="b"), call("wipe", path="c"), at=bench(pendings=shared)
+        call("delete", path="a"),
+        call("look", path="b"),
+        call("wipe", path="c"),
+        at=bench(store=shared),
     )
     first, second = waits.pendings
-    agent, model = elsewhere(pendings=shared)
+    agent, model = elsewhere(store=shared)
 
     outcome = await agent.resume(stored(waits), {first.id: Approve(), second.id: Deny("too much")}, by="ada")
 
@@ -164,13 +169,13 @@ async def test_answers_may_be_json(answer: dict[str, Any], text: str) -> None:
 
 @pytest.mark.parametrize("same_process", [True, False])
 async def test_a_tool_with_several_questions_gets_its_answers_one_resume_after_the_other(same_process: bool) -> None:
-    shared = MemoryPendings() if same_process else None
+    shared = Stores() if same_process else None
     key = None if same_process else KEY
 
     def here() -> Agent:
-        return elsewhere(key=key, pendings=shared, policy=lambda *_: "ask")[0]
+        return elsewhere(key=key, store=shared, policy=lambda *_: "ask")[0]
 
-    waits = await pended(call("ship", item="the lathe"), at=bench(policy=lambda *_: "ask", pendings=shared), key=key)
+    waits = await pended(call("ship", item="the lathe"), at=bench(policy=lambda *_: "ask", store=shared), key=key)
     waits = await here().resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     assert waits.pendings[0].message == "Where shall the lathe go?"
     waits = await here().resume(stored(waits), {waits.pendings[0].id: {"kind": "input", "value": "Oslo"}}, by="bob")
@@ -182,7 +187,7 @@ async def test_a_tool_with_several_questions_gets_its_answers_one_resume_after_t
 
 async def test_answers_are_kept_in_a_state_that_is_signed_and_in_no_other() -> None:
     for key, has_answers in ((KEY, True), (None, False)):
-        options: dict[str, Any] = {} if key else {"pendings": MemoryPendings()}
+        options: dict[str, Any] = {} if key else {"store": Stores()}
         waits = await pended(call("ship", item="the lathe"), at=bench(**options), key=key)
         answers = {waits.pendings[0].id: Input("Oslo")}
         waits = await elsewhere(key=key, **options)[0].resume(stored(waits), answers, by="ada")
@@ -248,19 +253,19 @@ async def test_one_approval_lets_one_of_two_equal_calls_run() -> None:
 
 
 async def test_an_approval_counts_once_where_the_store_is_shared() -> None:
-    shared = MemoryPendings()
-    waits = await pended(call("delete", path="a"), at=bench(pendings=shared))
+    shared = Stores()
+    waits = await pended(call("delete", path="a"), at=bench(store=shared))
     state, answers = stored(waits), {waits.pendings[0].id: Approve()}
-    assert (await elsewhere(pendings=shared)[0].resume(state, answers, by="ada")).status == "done"
+    assert (await elsewhere(store=shared)[0].resume(state, answers, by="ada")).status == "done"
     with pytest.raises(AnswerError) as raised:
-        await elsewhere(pendings=shared)[0].resume(state, answers, by="ada")
+        await elsewhere(store=shared)[0].resume(state, answers, by="ada")
     assert raised.value.reason == "replayed"
     assert done == ["deleted a"]
 
 
 async def test_an_approval_given_so_far_counts_once_where_the_store_is_shared() -> None:
-    shared = MemoryPendings()
-    at = bench(pendings=shared, policy=lambda *_: "ask")
+    shared = Stores()
+    at = bench(store=shared, policy=lambda *_: "ask")
     agent = Agent(ScriptedModel(["Done."] * 9), at, state_key=KEY)
     waits = await pended(call("ship", item="the lathe"), at=at, key=KEY)
     waits = await agent.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
@@ -354,8 +359,8 @@ def another_digest(state: Any, digest: str) -> None:
 @pytest.mark.parametrize("same_process", [True, False])
 @pytest.mark.parametrize("tamper", [another_path, another_tool, another_digest])
 async def test_a_state_that_was_changed_lends_its_approval_to_no_other_call(tamper: Any, same_process: bool) -> None:
-    shared = MemoryPendings() if same_process else None
-    waits = await pended(call("delete", path="a"), at=bench(pendings=shared), key=None)
+    shared = Stores() if same_process else None
+    waits = await pended(call("delete", path="a"), at=bench(store=shared), key=None)
     state = stored(waits)
     if tamper is another_digest:
         # With the right digest for the call that was put in; but what was shown, and approved, is the harmless one.
@@ -364,7 +369,7 @@ async def test_a_state_that_was_changed_lends_its_approval_to_no_other_call(tamp
     else:
         tamper(state)
 
-    agent, model = elsewhere(key=None, pendings=shared)
+    agent, model = elsewhere(key=None, store=shared)
     try:
         outcome = await agent.resume(state, {waits.pendings[0].id: Approve()}, by="ada")
     except AnswerError as error:
@@ -400,25 +405,25 @@ async def test_a_state_that_is_not_signed_lends_no_approval_in_another_process()
 
 
 async def test_a_shared_store_shows_what_an_answer_was_given_to() -> None:
-    shared = MemoryPendings()
-    waits = await pended(call("delete", path="a"), at=bench(pendings=shared), key=None)
+    shared = Stores()
+    waits = await pended(call("delete", path="a"), at=bench(store=shared), key=None)
     state, other = stored(waits), await pended(call("delete", path="/etc/passwd"))
     everything_about_it(state, other.pendings[0].digest)
     with pytest.raises(AnswerError, match="is not what the state shows"):
-        await elsewhere(key=None, pendings=shared)[0].resume(state, {waits.pendings[0].id: Approve()}, by="ada")
+        await elsewhere(key=None, store=shared)[0].resume(state, {waits.pendings[0].id: Approve()}, by="ada")
     # Nor is it used where it was given first: it is for the call that was shown.
-    await bench(pendings=shared).answer(waits.pendings[0].id, Approve(), by="ada")
-    outcome = await elsewhere(key=None, pendings=shared)[0].resume(state)
+    await bench(store=shared).answer(waits.pendings[0].id, Approve(), by="ada")
+    outcome = await elsewhere(key=None, store=shared)[0].resume(state)
     assert (outcome.status, done) == ("pending", [])
 
 
 @pytest.mark.parametrize("same_process", [True, False])
 async def test_arguments_shown_falsely_are_not_approved(same_process: bool) -> None:
-    shared = MemoryPendings() if same_process else None
-    waits = await pended(call("delete", path="/etc"), at=bench(pendings=shared), key=None)
+    shared = Stores() if same_process else None
+    waits = await pended(call("delete", path="/etc"), at=bench(store=shared), key=None)
     state = stored(waits)
     state["turns"][2]["results"][0]["pending"]["arguments"] = '{"path": "a"}'
-    agent, _ = elsewhere(key=None, pendings=shared)
+    agent, _ = elsewhere(key=None, store=shared)
     if same_process:
         with pytest.raises(AnswerError, match="is not what the state shows") as raised:
             await agent.resume(state, {waits.pendings[0].id: Approve()}, by="ada")
@@ -461,10 +466,10 @@ async def test_what_the_policy_says_now_holds() -> None:
 
 @pytest.mark.parametrize("same_process", [True, False])
 async def test_an_answer_that_does_not_count_is_refused_before_anything_runs(same_process: bool) -> None:
-    shared = MemoryPendings() if same_process else None
+    shared = Stores() if same_process else None
     now = datetime(2026, 11, 2, tzinfo=UTC)
     options: dict[str, Any] = {
-        "pendings": shared,
+        "store": shared,
         "clock": lambda: now,
         "may_answer": lambda _pending, by: by != "mallory",
     }
@@ -658,7 +663,7 @@ async def streamed(agent: Agent, *args: Any, **options: Any) -> list[Any]:
 
 @pytest.mark.parametrize("shared", [False, True])
 async def test_a_resumed_run_can_be_streamed_and_each_call_starts_and_ends_once(shared: bool) -> None:
-    options: dict[str, Any] = {"pendings": MemoryPendings()} if shared else {}
+    options: dict[str, Any] = {"store": Stores()} if shared else {}
     waits = await pended(
         call("delete", path="a"), call("delete", path="b"), call("look", path="c"), at=bench(**options)
     )

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from toolcrib import Approve, CallLog, Pending, Result, Tool, Workbench
-from toolcrib.workbench import MemoryPendings, Rule, Rules
+from toolcrib.workbench import Rule, Rules, Stores
 
 
 class Order(BaseModel):
@@ -335,20 +335,20 @@ def work(x: Annotated[int, AfterValidator(twice)]) -> int:
     "changed", [BODY, BODY.replace("x + 1", "x - 1"), BODY.replace("x * 2", "x * 3"), BODY.replace("+ 1", "+ 2")]
 )
 async def test_an_approval_is_for_the_code_that_was_there(changed: str) -> None:
-    store = MemoryPendings()
-    bench = Workbench([made(BODY)], policy=ask, pendings=store)
+    store = Stores()
+    bench = Workbench([made(BODY)], policy=ask, store=store)
     await bench.answer(waiting(await bench.call("work", {"x": 1})).id, Approve(), by="alice")
-    result = await Workbench([made(changed)], policy=ask, pendings=store).call("work", {"x": 1})
+    result = await Workbench([made(changed)], policy=ask, store=store).call("work", {"x": 1})
     assert result.status == ("success" if changed == BODY else "pending")
 
 
 async def test_an_approval_of_a_tool_from_a_file_is_for_the_file_as_it_was(tmp_path: Path) -> None:
-    store, file = MemoryPendings(), tmp_path / "tools.py"
+    store, file = Stores(), tmp_path / "tools.py"
     file.write_text("from toolcrib import tool\nLIMIT = 1\n@tool\ndef work(x: int) -> int:\n    return x + LIMIT\n")
-    bench = Workbench([file], policy=ask, pendings=store)
+    bench = Workbench([file], policy=ask, store=store)
     await bench.answer(waiting(await bench.call("work", {"x": 1})).id, Approve(), by="alice")
     file.write_text(file.read_text().replace("LIMIT = 1", "LIMIT = 2"))
-    assert (await Workbench([file], policy=ask, pendings=store).call("work", {"x": 1})).status == "pending"
+    assert (await Workbench([file], policy=ask, store=store).call("work", {"x": 1})).status == "pending"
 
 
 def test_the_identity_of_code_is_the_same_in_another_process() -> None:

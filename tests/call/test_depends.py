@@ -11,6 +11,8 @@ import pytest
 
 from toolcrib import Caller, Context, Depends, SetupError, Workbench, tool
 
+from ..doubled import doubled
+
 events: list[str] = []
 
 
@@ -171,12 +173,12 @@ async def test_overrides_take_the_place_of_providers_nested_ones_too() -> None:
     def fake_settings() -> str:
         return "fake settings"
 
-    async with Workbench([query], overrides={get_settings: fake_settings}) as bench:
+    async with doubled([query], overrides={get_settings: fake_settings}) as bench:
         await bench.call("query", {"sql": "a"})
     assert "open pool with fake settings" in events
 
     events.clear()
-    async with Workbench([query], overrides={get_pool: lambda: Pool("fake")}) as bench:
+    async with doubled([query], overrides={get_pool: lambda: Pool("fake")}) as bench:
         result = await bench.call("query", {"sql": "a"})
         assert result.value == "a in transaction on fake, fake"
 
@@ -203,13 +205,13 @@ async def test_an_override_finds_its_provider_in_a_file_that_was_loaded_by_its_p
         name = "fake"
 
     replaced = {provider: lambda: "fake" for provider in (bank_tools.connect, bank_tools.cached)}
-    async with Workbench([str(tmp_path / "bank_tools.py")], overrides={**replaced, bank_tools.Settings: Fake}) as bench:
+    async with doubled([str(tmp_path / "bank_tools.py")], overrides={**replaced, bank_tools.Settings: Fake}) as bench:
         assert (await bench.call("pay")).value == "fake fake fake one other"
-    async with Workbench([bank_tools], overrides={**replaced, bank_tools.one: lambda: "fake"}) as bench:
+    async with doubled([bank_tools], overrides={**replaced, bank_tools.one: lambda: "fake"}) as bench:
         assert (await bench.call("pay")).value == "fake real fake fake other"
     # A function that is made anew in each module cannot be told from the others: better an error than the wrong one.
     with pytest.raises(SetupError, match=r"No tool uses the provider 'made\.<locals>\.provide'"):
-        await Workbench([str(tmp_path / "bank_tools.py")], overrides={bank_tools.one: lambda: "fake"}).start()
+        await doubled([str(tmp_path / "bank_tools.py")], overrides={bank_tools.one: lambda: "fake"}).start()
     del sys.modules["bank_tools"]
 
 
@@ -222,15 +224,15 @@ async def test_an_override_that_no_tool_uses_is_an_error() -> None:
 
     overrides = {get_settings: fake, unused: fake}
     with pytest.raises(SetupError, match=r"No tool uses the provider .*unused' of 'overrides'"):
-        await Workbench([query], overrides=overrides).start()
+        await doubled([query], overrides=overrides).start()
 
     # What only a replacement needs is used, and so is what a replacement makes needless.
     def fake_pool(name: Annotated[str, Depends(unused)]) -> Pool:
         return Pool(name)
 
-    async with Workbench([query], overrides={get_pool: fake_pool, unused: fake}) as bench:
+    async with doubled([query], overrides={get_pool: fake_pool, unused: fake}) as bench:
         assert (await bench.call("query", {"sql": "a"})).value == "a in transaction on fake, fake"
-    async with Workbench([query], overrides={get_pool: lambda: Pool("fake"), get_settings: fake}) as bench:
+    async with doubled([query], overrides={get_pool: lambda: Pool("fake"), get_settings: fake}) as bench:
         assert (await bench.call("query", {"sql": "a"})).value == "a in transaction on fake, fake"
 
 

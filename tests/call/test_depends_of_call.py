@@ -24,6 +24,7 @@ from toolcrib import (
 )
 
 from .. import fuzz
+from ..doubled import doubled
 
 WAIT_S = 60.0
 
@@ -175,7 +176,7 @@ async def test_an_override_of_another_kind_is_opened_where_it_belongs() -> None:
     def count(db: Annotated[sqlite3.Connection, Depends(real, scope="call")]) -> int:
         return db.execute("SELECT count(*) FROM parts").fetchone()[0]  # type: ignore[no-any-return]
 
-    async with Workbench([count], overrides={real: connect}) as bench:
+    async with doubled([count], overrides={real: connect}) as bench:
         assert (await bench.call("count")).value == 0
 
 

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, Field, SecretStr
 from toolcrib import Approve, Context, Input, Workbench, tool
 from toolcrib.record import CallLog
 from toolcrib.store import DatabasePendings, Store
-from toolcrib.workbench import MemoryPendings, PendingStore
+from toolcrib.workbench import MemoryPendings, PendingStore, Stores
 
 ran: list[Any] = []
 
@@ -50,7 +50,7 @@ def order(lines: list[Line], note: Note | str, key: UUID = Field(default_factory
 
 
 def bench(source: Any, pendings: PendingStore, **options: Any) -> Workbench:
-    return Workbench([source], policy=lambda *_: "ask", pendings=pendings, **options)
+    return Workbench([source], policy=lambda *_: "ask", store=Stores(pendings=pendings), **options)
 
 
 CALL = {"lines": [{"sku": "a"}, {"sku": "b"}], "note": {"text": "hi"}}

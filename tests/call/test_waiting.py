@@ -33,7 +33,9 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import CancellationToken
-from toolcrib.workbench import Ask, MemoryPendings, Rule, Rules
+from toolcrib.workbench import Ask, Rule, Rules, Stores
+
+from ..doubled import doubled
 
 
 def always_ask(*_: Any) -> str:
@@ -66,7 +68,7 @@ class Bank:
         return tool(destructive=True)(pay)
 
     def bench(self, **options: Any) -> Workbench:
-        return Workbench([self.tool()], **{"policy": always_ask, **options})
+        return doubled([self.tool()], **{"policy": always_ask, **options})
 
 
 @pytest.fixture
@@ -212,8 +214,8 @@ async def test_what_has_expired_can_be_neither_answered_nor_used(bank: Bank) -> 
 
 @pytest.mark.parametrize("seen_by", ["an answer", "a list", "a call", "another workbench"])
 async def test_what_has_expired_stays_expired_when_the_clock_steps_back(bank: Bank, seen_by: str) -> None:
-    clock, store = Clock(), MemoryPendings()
-    bench, other = (bank.bench(clock=clock, pending_timeout_s=60, pendings=store) for _ in range(2))
+    clock, store = Clock(), Stores()
+    bench, other = (bank.bench(clock=clock, pending_timeout_s=60, store=store) for _ in range(2))
     unanswered = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     unused = waiting(await bench.call("pay", {"to": "eve", "amount": 6}))
     await bench.answer(unused.id, Approve(), by="alice")
@@ -423,7 +425,7 @@ def test_an_answer_for_one_digest_never_runs_another(
             made.append((*asked[:part], other[part], *asked[part + 1 :]))
 
     async def scenario() -> None:
-        store, ran = MemoryPendings(), []
+        store, ran = Stores(), []
 
         def bench(call: tuple[Any, ...]) -> tuple[Workbench, str, dict[str, Any]]:
             principal, thread, name, definition, arguments = call
@@ -433,7 +435,7 @@ def test_an_answer_for_one_digest_never_runs_another(
 
             caller = Caller(principal, thread=thread)
             made = Tool(work, name=name, **definition)
-            return Workbench([made], caller=caller, policy=always_ask, pendings=store), name, arguments
+            return Workbench([made], caller=caller, policy=always_ask, store=store), name, arguments
 
         first, name, arguments = bench(asked)
         pending = waiting(await first.call(name, arguments))
@@ -451,11 +453,11 @@ def test_an_answer_for_one_digest_never_runs_another(
 
 
 async def test_another_profile_or_need_of_credentials_asks_anew(bank: Bank) -> None:
-    store = MemoryPendings()
-    bench = bank.bench(caller=Caller("bob", "work"), pendings=store)
+    store = Stores()
+    bench = bank.bench(caller=Caller("bob", "work"), store=store)
     pending = waiting(await bench.call("pay", {"to": "eve", "amount": 5}))
     await bench.answer(pending.id, Approve(), by="alice")
-    other = bank.bench(caller=Caller("bob", "home"), pendings=store)
+    other = bank.bench(caller=Caller("bob", "home"), store=store)
     assert waiting(await other.call("pay", {"to": "eve", "amount": 5})).id != pending.id
 
     @tool(destructive=True, auth=ToolAuth("bank"))
@@ -463,7 +465,7 @@ async def test_another_profile_or_need_of_credentials_asks_anew(bank: Bank) -> N
         """Pay somebody."""
         return "paid"
 
-    changed = Workbench([pay], caller=Caller("bob", "work"), pendings=store, policy=always_ask)
+    changed = Workbench([pay], caller=Caller("bob", "work"), store=store, policy=always_ask)
     assert waiting(await changed.call("pay", {"to": "eve", "amount": 5})).id != pending.id
 
 
@@ -625,15 +627,15 @@ async def test_what_only_the_type_knows_is_checked_too_here_and_in_another_proce
     async def pick(ctx: Context) -> int:
         return await ctx.ask("n", Annotated[int, AfterValidator(_even)], "An even number?")  # type: ignore[arg-type]
 
-    store = MemoryPendings()
-    bench = Workbench([pick], pendings=store)
+    store = Stores()
+    bench = Workbench([pick], store=store)
     pending = waiting(await bench.call("pick"))
     assert (await refusal(bench, pending.id, Input(3))) == (
         "invalid",
         f"'{pending.id}' waits for something else. The answer: it is odd.",
     )
     # Another workbench knows the JSON Schema only; what it let through is asked anew.
-    await Workbench([pick], pendings=store).answer(pending.id, Input(3), by="alice")
+    await Workbench([pick], store=store).answer(pending.id, Input(3), by="alice")
     again = waiting(await bench.call("pick"))
     assert (again.id != pending.id, again.message) == (True, "The answer: it is odd.\nAn even number?")
     await bench.answer(again.id, Input(4), by="alice")

@@ -44,6 +44,8 @@ from toolcrib.core import CODES, AnswerProblem, CancellationToken
 from toolcrib.sandbox import Limits, Processes
 from toolcrib.workbench import Ask, Limit, Limiter
 
+from ..doubled import doubled
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 SECTIONS = {
     found["code"]: found["text"]
@@ -258,7 +260,7 @@ async def failed() -> Result[Any]:
 async def limited() -> Result[Any]:
     """The message says when to come again, and then there is room."""
     now = [0.0]
-    bench = Workbench([add], limits=Limiter([Limit(rate="1/min", wait_s=0)], clock=lambda: now[0]))
+    bench = doubled([add], limits=Limiter([Limit(rate="1/min", wait_s=0)], clock=lambda: now[0]))
     assert (await bench.call("add", {"a": 1, "b": 2})).status == "success"
     result = await bench.call("add", {"a": 1, "b": 2})
     message = error_message(result, "limited")
@@ -318,7 +320,7 @@ async def lost() -> Result[Any]:
 
 async def trapped() -> Result[Any]:
     processes = Processes(limits=Limits(memory_bytes=512 * 2**20))
-    async with processes, Workbench([Tool(hoard, isolation="process")], processes=processes) as bench:
+    async with processes, doubled([Tool(hoard, isolation="process")], processes=processes) as bench:
         message = error_message(await bench.call("hoard", {"mebibytes": 4096}), "trapped")
         assert message == "Tool 'hoard' needed more memory than it may have (512 MiB). Ask for less."
         return await bench.call("hoard", {"mebibytes": 1})
@@ -407,7 +409,7 @@ def waits() -> Waits:
     def policy(spec: Any, arguments: Any, caller: Any) -> Ask:
         return Ask(others_only=True)
 
-    bench = Workbench([add], policy=policy, caller=Caller("ada"), pending_timeout_s=60, clock=lambda: clock[0])
+    bench = doubled([add], policy=policy, caller=Caller("ada"), pending_timeout_s=60, clock=lambda: clock[0])
     return Waits(bench, clock)
 
 

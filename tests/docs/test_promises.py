@@ -77,11 +77,11 @@ from toolcrib.record import DatabaseCalls, Spans
 from toolcrib.serve import AuthenticationError, Authenticator, Form, Sample, ask_client, serve_http, server
 from toolcrib.serve.callers import Callers
 from toolcrib.serve.keys import AccessKeys
-from toolcrib.store import DatabasePendings, Store
+from toolcrib.store import Store
 from toolcrib.tools import load, openapi_source
 from toolcrib.tools.lock import LockedSource, definition_of
 from toolcrib.tools.watch import WatchedDocument
-from toolcrib.workbench import Limit, MemoryPendings, MemoryResults, Retry, Rule, Rules, prefixed
+from toolcrib.workbench import Limit, Retry, Rule, Rules, Stores, prefixed
 
 from ..tools.repositories import Repository
 
@@ -166,11 +166,11 @@ async def test_an_approval_runs_one_call_once_with_the_arguments_that_were_appro
     def pay(amount: int) -> None:
         ran.append(amount)
 
-    store = MemoryPendings()
+    store = Stores()
 
     def bench(principal: str = "ada", thread: str = "a") -> Workbench:
         caller = Caller(principal, thread=thread)
-        return Workbench([pay], policy=lambda spec, arguments, caller: "ask", pendings=store, caller=caller)
+        return Workbench([pay], policy=lambda spec, arguments, caller: "ask", store=store, caller=caller)
 
     waits = (await bench().call("pay", '{"amount": 5}')).pending
     assert waits is not None
@@ -191,7 +191,7 @@ async def test_a_made_default_runs_as_it_was_shown(tmp_path: Path) -> None:
     shown: list[str] = []
     for _ in range(3):  # a call and its answer, each in a process of its own
         store = Store(tmp_path / "store.db")
-        async with Workbench([pay], policy=lambda *_: "ask", pendings=DatabasePendings(store)) as bench:
+        async with Workbench([pay], policy=lambda *_: "ask", store=store) as bench:
             pending = (await bench.call("pay", {"amount": 5})).pending
             if pending is not None:
                 shown.append(json.loads(pending.arguments)["key"])
@@ -581,9 +581,9 @@ async def test_a_large_result_is_bounded_and_all_of_it_can_be_read_by_whom_it_is
     def read() -> str:
         return whole
 
-    store = MemoryResults()
+    store = Stores()
     ada, thread, bob = (
-        Workbench([read], results=store, caller=caller)
+        Workbench([read], store=store, caller=caller)
         for caller in (Caller("ada"), Caller("ada", thread="other"), Caller("bob"))
     )
     result = await ada.call("read")

@@ -18,6 +18,7 @@ from toolcrib import Call, Result, Workbench
 from toolcrib.sandbox import Processes, WorkerGone, Workers
 
 from .. import fuzz
+from ..doubled import doubled
 from .family import family
 
 Lives = Callable[..., Awaitable[bool]]
@@ -189,7 +190,7 @@ async def chaos(bench: Workbench, calls: int, *, every_s: float) -> Counter[str]
 
 @pytest.mark.parametrize("calls", [200, pytest.param(1000, marks=pytest.mark.full)])
 async def test_workers_killed_at_random_under_many_calls(tools: str, calls: int) -> None:
-    async with Processes(size=4) as processes, Workbench([tools], processes=processes) as bench:
+    async with Processes(size=4) as processes, doubled([tools], processes=processes) as bench:
         ended = await chaos(bench, calls, every_s=0.4)
     assert set(ended) <= {"success", "lost"}
     assert ended.total() == calls

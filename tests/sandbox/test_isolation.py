@@ -34,6 +34,8 @@ from toolcrib import (
 from toolcrib.core import CancellationToken, Emitted, Progress
 from toolcrib.sandbox import Limits, Processes
 
+from ..doubled import doubled
+
 SECRET = "hunter2-secret"
 Lives = Callable[..., Awaitable[bool]]
 
@@ -203,9 +205,9 @@ async def test_an_override_that_can_be_imported_holds_in_the_worker(tmp_path: Pa
         patch.syspath_prepend(tmp_path)
         import overridden_tools as given  # type: ignore[import-not-found]
 
-        async with Workbench([given.use], overrides={given.real: given.double}) as bench:
+        async with doubled([given.use], overrides={given.real: given.double}) as bench:
             assert (await bench.call("use")).value == "double"
-        async with Workbench([given.use], overrides={given.real: lambda: "local"}) as bench:
+        async with doubled([given.use], overrides={given.real: lambda: "local"}) as bench:
             result = await bench.call("use")
             assert result.error is not None
             assert (result.error.code, "the override of 'real' cannot be sent" in result.text) == ("unavailable", True)
@@ -226,7 +228,7 @@ async def test_workbenches_may_share_workers(tools: str) -> None:
     async with Processes(size=2) as processes:
         pids: set[int] = set()
         for name in ("alice", "bob"):
-            async with Workbench([tools], caller=Caller(name), processes=processes) as bench:
+            async with doubled([tools], caller=Caller(name), processes=processes) as bench:
                 pids.add((await bench.call("pid")).unwrap())
         assert len(pids) == 1
 
@@ -320,7 +322,7 @@ async def test_memory_over_the_cap_is_an_error_with_clear_words(tools: str) -> N
 async def test_output_over_the_cap_is_too_large(tools: str) -> None:
     async with (
         Processes(limits=Limits(output_bytes=100_000)) as processes,
-        Workbench([tools], processes=processes) as bench,
+        doubled([tools], processes=processes) as bench,
     ):
         pids = [(await bench.call("pid")).unwrap()]
         for name in ("much", "emit_much"):
@@ -343,7 +345,7 @@ async def test_a_file_that_cannot_be_imported_any_more_is_unavailable(
         file.write_text(tool_text.format(10))
         assert (await bench.call("f", {"a": 1})).value == 2, "a worker keeps what it has imported"
         processes = bench.crib.executors.get(Processes)
-        async with Workbench([file], processes=processes) as reloaded:
+        async with doubled([file], processes=processes) as reloaded:
             assert (await reloaded.call("f", {"a": 1})).value == 11
         processes.forget()
         await asyncio.sleep(0)
@@ -411,7 +413,7 @@ async def test_an_import_that_does_not_end_is_given_up(tmp_path: Path, caplog: p
         "import sys, time\nfrom toolcrib import tool\nif 'guard' in sys.argv[0]: time.sleep(60)\n"
         "@tool(isolation='process')\ndef never() -> None: ...\n"
     )
-    async with Processes(limits=Limits(start_s=1.5)) as processes, Workbench([file], processes=processes) as bench:
+    async with Processes(limits=Limits(start_s=1.5)) as processes, doubled([file], processes=processes) as bench:
         result = await bench.call("never")
         assert result.error is not None
         assert result.error.code == "unavailable"
@@ -434,7 +436,7 @@ async def test_a_tool_that_a_new_worker_cannot_load_is_not_tried_with_another(
 
 
 async def test_waiting_for_a_turn_is_in_the_deadline(tools: str) -> None:
-    async with Processes(size=1) as processes, Workbench([tools], processes=processes) as bench:
+    async with Processes(size=1) as processes, doubled([tools], processes=processes) as bench:
         await bench.call("pid")
         busy = asyncio.create_task(bench.call("nap", {"seconds": 1}))
         await asyncio.sleep(0)

@@ -9,6 +9,8 @@ from toolcrib import Call, Context, Result, Workbench, tool
 from toolcrib.sandbox import Processes
 from toolcrib.workbench import Limit
 
+from ..doubled import doubled
+
 
 @pytest.mark.parametrize("given", [None, {}, {"tenant": 7, "path": ["a", {"b": None}], "text": "\u00e9"}])
 async def test_the_data_of_a_call_is_what_it_is_in_process(tools: str, given: Any) -> None:
@@ -31,7 +33,7 @@ async def test_the_deadline_of_a_calling_tool_holds_while_a_worker_starts(tools:
         results.append(await bench.call(Call("pid", timeout_s=30)))
         return "done"
 
-    async with Workbench([outer, tools], processes=(processes := Processes(size=1))) as bench:
+    async with doubled([outer, tools], processes=(processes := Processes(size=1))) as bench:
         began = asyncio.get_running_loop().time()
         result = await bench.call(Call("outer", timeout_s=0.05))
         assert result.error is not None
@@ -43,7 +45,7 @@ async def test_the_deadline_of_a_calling_tool_holds_while_a_worker_starts(tools:
 
 
 async def test_calls_that_wait_for_a_worker_when_the_bench_stops_are_lost_and_not_broken(tools: str) -> None:
-    bench = Workbench([tools], processes=(processes := Processes(size=1)))
+    bench = doubled([tools], processes=(processes := Processes(size=1)))
     await bench.start()
     calls = [asyncio.create_task(bench.call(Call("spin"))) for _ in range(3)]
     await asyncio.sleep(1)
@@ -63,7 +65,7 @@ async def test_permits_are_free_only_when_a_killed_worker_is_gone(tools: str) ->
 
 
 async def test_a_cancellation_that_comes_late_cancels_no_other_call(tools: str) -> None:
-    async with Processes(size=1) as processes, Workbench([tools], processes=processes) as bench:
+    async with Processes(size=1) as processes, doubled([tools], processes=processes) as bench:
         await bench.call("pid")
         (worker,) = processes.pool()._idle
         await worker.send({"do": "cancel", "call": -1})  # before any other, and while another runs

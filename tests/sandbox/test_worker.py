@@ -23,6 +23,7 @@ from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.printed import PrintedOutput
 from toolcrib.sandbox.processes import _sendable
 
+from ..doubled import doubled
 from .family import family
 
 Lives = Callable[..., Awaitable[bool]]
@@ -32,7 +33,7 @@ async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str
     limit = 3 * 2**30
     async with (
         Processes(limits=Limits(memory_bytes=limit)) as processes,
-        Workbench([tools], processes=processes) as bench,
+        doubled([tools], processes=processes) as bench,
     ):
         facts = (await bench.call("process_facts")).unwrap()
         assert len(family()) == 3, "two guards and the worker itself"
@@ -50,7 +51,7 @@ async def test_a_tool_has_no_file_and_no_signal_handler_of_its_guards(tools: str
 async def test_without_a_limit_the_memory_of_a_worker_is_that_of_its_host(tools: str) -> None:
     async with (
         Processes(limits=Limits(memory_bytes=None)) as processes,
-        Workbench([tools], processes=processes) as bench,
+        doubled([tools], processes=processes) as bench,
     ):
         facts = (await bench.call("process_facts")).unwrap()
         assert facts["memory"] == [*resource.getrlimit(resource.RLIMIT_AS)]
@@ -129,7 +130,7 @@ async def test_a_line_that_is_too_large_for_the_log_costs_the_line_alone(
     tools: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     limits = Limits(output_bytes=50_000)
-    async with Processes(limits=limits) as processes, Workbench([tools], processes=processes) as bench:
+    async with Processes(limits=limits) as processes, doubled([tools], processes=processes) as bench:
         with caplog.at_level(logging.INFO):
             assert (await bench.call("log_a_line", {"size": 100_000})).value == "logged"
             assert "--- Logging error ---" in caplog.messages, "what is missing is reported, as logging does"
@@ -256,13 +257,13 @@ async def test_a_worker_that_served_many_callers_with_secrets_is_replaced(tools:
     pids: list[int] = []
     async with Processes(size=1) as processes:
         for number in range(18):
-            async with Workbench([tools], processes=processes, secrets=[f"secret-{number}"]) as bench:
+            async with doubled([tools], processes=processes, secrets=[f"secret-{number}"]) as bench:
                 pids.append((await bench.call("pid")).unwrap())
     assert list(Counter(pids).values()) == [17, 1]
 
 
 async def test_a_call_survives_any_number_of_workers_that_died_while_idle(tools: str, lives: Lives) -> None:
-    async with Processes(size=5) as processes, Workbench([tools], processes=processes) as bench:
+    async with Processes(size=5) as processes, doubled([tools], processes=processes) as bench:
         await asyncio.gather(*(bench.call("nap", {"seconds": 0.5}) for _ in range(5)))
         idle = family()
         assert len(idle) == 15, "two guards and the worker itself, of each"
@@ -279,7 +280,7 @@ async def test_a_call_survives_any_number_of_workers_that_die_once_it_has_asked_
     tools: str, tool: str, arguments: dict[str, Any]
 ) -> None:
     """Workers that do not know the tool yet, and workers that do."""
-    async with Processes(size=4) as processes, Workbench([tools], processes=processes) as bench:
+    async with Processes(size=4) as processes, doubled([tools], processes=processes) as bench:
         await asyncio.gather(*(bench.call("nap", {"seconds": 0.5 + number / 5}) for number in range(4)))
         guards = [pid for pid in family() if len([*descendants(pid)]) == 2]
         pids = [[*descendants(guard)][-1] for guard in sorted(guards)]  # in the order in which they were given back

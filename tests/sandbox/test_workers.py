@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Workbench
 from toolcrib.sandbox import Limits, Processes, TooLarge, WorkerGone, Workers
 
+from ..doubled import doubled
 from .family import family
 
 Lives = Callable[..., Awaitable[bool]]
@@ -403,7 +403,7 @@ async def test_a_pool_that_is_abandoned_starts_no_worker(pool: Pool) -> None:
 
 
 async def test_who_serves_while_workers_are_forgotten_serves_to_its_end(tools: str) -> None:
-    async with Processes() as processes, Workbench([tools], processes=processes) as bench:
+    async with Processes() as processes, doubled([tools], processes=processes) as bench:
         await bench.call("pid")
         busy = asyncio.create_task(bench.call("nap", {"seconds": 0.5}))
         await asyncio.sleep(0.1)
@@ -415,7 +415,7 @@ def test_workers_of_a_loop_that_has_ended_are_forgotten_too(tools: str) -> None:
     processes = Processes()
 
     async def use() -> list[int]:
-        await Workbench([tools], processes=processes).call("pid")
+        await doubled([tools], processes=processes).call("pid")
         return family()
 
     pids = asyncio.run(use())
@@ -434,7 +434,7 @@ async def test_a_guard_that_is_asked_to_end_waits_for_what_it_kills(pool: Pool) 
 
 def test_a_worker_that_serves_on_a_loop_that_has_ended_ends_when_its_processes_are_closed(tools: str) -> None:
     processes = Processes()
-    bench = Workbench([tools], processes=processes)
+    bench = doubled([tools], processes=processes)
     loop = asyncio.new_event_loop()
     loop.run_until_complete(bench.call("pid"))
     serving = loop.create_task(bench.call("nap", {"seconds": 60}))  # held, and never cancelled

@@ -26,6 +26,7 @@ from toolcrib import (
 )
 from toolcrib.record import CallLog
 from toolcrib.serve import asgi_app
+from toolcrib.testing import doubles
 from toolcrib.tools.from_schema import from_work
 from toolcrib.workbench import Ask, Limit
 
@@ -78,12 +79,11 @@ def drop(name: str) -> str:
 
 
 @asynccontextmanager
-async def client(*sources: Any, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
+async def client(*sources: Any, clock: Any = None, **options: Any) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an application, as who its header `user` says."""
-    app = asgi_app(
-        Crib([add, prices, count, rows, fail, odd_parts, drop, *sources], **options),
-        lambda headers: Caller(headers["user"]),
-    )
+    with doubles(clock=clock):
+        crib = Crib([add, prices, count, rows, fail, odd_parts, drop, *sources], **options)
+    app = asgi_app(crib, lambda headers: Caller(headers["user"]))
     async with (
         app.lifespan(),
         httpx2.AsyncClient(

@@ -172,7 +172,7 @@ async def test_what_waits_survives_a_restart_and_an_approval_is_used_once(make_s
 
     def bench() -> Workbench:
         rules = Rules([Rule(tools="pay", do="ask")])
-        return Workbench([pay], policy=rules, pendings=DatabasePendings(make_store()), caller=Caller("bob"))
+        return Workbench([pay], policy=rules, store=make_store(), caller=Caller("bob"))
 
     before, after, other = bench(), bench(), bench()
     waits = (await before.call("pay", {"to": "ann"})).pending
@@ -282,7 +282,7 @@ async def test_a_store_that_fails_is_how_the_call_ends(store: Store) -> None:
     def pay(to: str) -> str:
         return "paid"
 
-    bench = Workbench([pay], policy=Rules([Rule(tools="pay", do="ask")]), pendings=DatabasePendings(store))
+    bench = Workbench([pay], policy=Rules([Rule(tools="pay", do="ask")]), store=store)
     await bench.call("pay", {"to": "ann"})
     await execute(store, "DROP TABLE toolcrib_pendings")
     result = await bench.call("pay", {"to": "canary"})

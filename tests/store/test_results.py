@@ -125,7 +125,7 @@ async def test_a_handle_works_after_a_restart(make_store: MakeStore) -> None:
         return list(range(100_000))
 
     def bench(principal: str) -> Workbench:
-        return Workbench([numbers], results=DatabaseResults(make_store()), caller=Caller(principal, thread="t"))
+        return Workbench([numbers], store=make_store(), caller=Caller(principal, thread="t"))
 
     handle = (await bench("bob").call("numbers")).metadata["handle"]
     after = bench("bob")

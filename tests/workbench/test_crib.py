@@ -39,6 +39,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import Credential
+from toolcrib.testing import doubles
 from toolcrib.workbench import Ask, Limit
 
 from .. import fuzz
@@ -363,7 +364,9 @@ async def test_a_workbench_alone_is_its_own_program() -> None:
 
 
 async def test_overrides_hold_for_the_program_too() -> None:
-    async with Crib([use], overrides={of_program: lambda: "other"}) as crib:
+    with doubles(overrides={of_program: lambda: "other"}):
+        crib = Crib([use])
+    async with crib:
         assert await value(crib.workbench(), "use") == ["other", "session in other", "call"]
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from toolcrib import Approve, Caller, Deny, Input, Pending, SetupError, ToolError, Workbench, tool
 from toolcrib.core import PendingStore, StoredPending
-from toolcrib.workbench import MemoryPendings
+from toolcrib.workbench import MemoryPendings, Stores
 
 NOW = datetime.fromtimestamp(1000, UTC)
 
@@ -251,7 +251,7 @@ async def test_workbenches_that_share_a_store_share_what_waits_and_nothing_else(
 
     store = MemoryPendings()
     benches = {
-        name: Workbench([pay], caller=Caller(name), policy=lambda *_: "ask", pendings=store)
+        name: Workbench([pay], caller=Caller(name), policy=lambda *_: "ask", store=Stores(pendings=store))
         for name in ("bob", "alice", "eve")
     }
     result = await benches["bob"].call("pay", {"amount": 5})

@@ -31,7 +31,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import EPOCH, Ask, CallRecord, Recorder, Repair, StoredResult, ToolSpec
-from toolcrib.workbench import MemoryResults
+from toolcrib.workbench import MemoryResults, Stores
 
 
 class Row(BaseModel):
@@ -124,7 +124,7 @@ async def test_a_two_megabyte_result_is_bounded_and_the_rest_can_be_reached() ->
 
 async def test_a_small_result_is_shown_as_it_is_and_nothing_is_kept() -> None:
     store = MemoryResults()
-    async with Workbench([say, find_rows], results=store) as bench:
+    async with Workbench([say, find_rows], store=Stores(results=store)) as bench:
         result = await bench.call("say", {"text": "x" * 20_000})
         assert (result.text, result.metadata) == ("x" * 20_000, {})
         assert (await bench.call("find_rows", {"n": 2})).content == (
@@ -427,7 +427,7 @@ async def test_a_handle_is_of_use_only_to_the_same_principal_and_thread() -> Non
 
     def bench(principal: str, thread: str, profile: str = "default") -> Workbench:
         caller = Caller(principal=principal, thread=thread, profile=profile)
-        return Workbench(registry, caller=caller, results=store)
+        return Workbench(registry, caller=caller, store=Stores(results=store))
 
     handle = await handle_of(bench("alice", "one"))
     unknown = {"handle": "result_" + "x" * 43}
@@ -568,7 +568,7 @@ def test_a_store_without_room_is_refused(wrong: dict[str, Any]) -> None:
 
 
 async def test_a_result_too_large_to_be_kept_is_previewed_all_the_same() -> None:
-    async with Workbench([say], results=MemoryResults(max_bytes=1000)) as bench:
+    async with Workbench([say], store=Stores(results=MemoryResults(max_bytes=1000))) as bench:
         result = await bench.call("say", {"text": "word ", "times": 10_000})
         assert "The rest could not be stored: ask for less.]" in result.text
         assert result.metadata == {"size_chars": 50_000}
@@ -589,7 +589,7 @@ class BrokenStore:
 
 
 async def test_a_broken_store_does_not_undo_what_a_tool_has_done(caplog: pytest.LogCaptureFixture) -> None:
-    async with Workbench([say], results=BrokenStore()) as bench:
+    async with Workbench([say], store=Stores(results=BrokenStore())) as bench:
         result = await bench.call("say", {"text": "word ", "times": 10_000})
         assert (result.status, result.metadata) == ("success", {"size_chars": 50_000})
         error = await refusal(bench, "read_result", {"handle": "result_x"})
@@ -773,7 +773,7 @@ async def test_files_are_handed_on_where_base64_is_taken() -> None:
         assert "The result is an image or a file, and this argument takes none." in error.message
     store = MemoryResults()
     await store.store(StoredResult("result_f", "local", "default", "t", (File(data[:300_000]),), EPOCH))
-    async with Workbench([measure], results=store) as bench:
+    async with Workbench([measure], store=Stores(results=store)) as bench:
         assert (await bench.call("measure", {"data": {"handle": "result_f"}})).value == 300_000
 
 

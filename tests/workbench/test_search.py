@@ -11,6 +11,7 @@ import pytest
 
 from toolcrib import Caller, Crib, SetupError, Source, ToolAuth, ToolSpec, Workbench, formats, tool
 from toolcrib.agent import Agent, Request, ScriptedModel
+from toolcrib.workbench import Search
 from toolcrib.workbench.search import ToolIndex, words_in
 
 
@@ -62,7 +63,7 @@ async def found(bench: Workbench, query: str, **more: Any) -> list[str]:
 
 
 async def test_a_model_is_shown_the_search_and_then_what_it_found() -> None:
-    async with Workbench(TOOLS, search=True, always_shown=["fore*"]) as bench:
+    async with Workbench(TOOLS, search=Search(always_shown=["fore*"])) as bench:
         assert names(bench.specs()) == ["find_tools", "forecast"]
         finder = bench.specs()[0]
         assert (finder.hints.read_only, sorted(finder.input_schema["properties"])) == (True, ["limit", "query"])
@@ -211,11 +212,11 @@ async def test_an_embedding_finds_what_has_other_words(is_async: bool) -> None:
         await asyncio.sleep(0)
         return embed(texts)
 
-    async with Workbench(TOOLS, search=True, embed=embed_later if is_async else embed) as bench:
+    async with Workbench(TOOLS, search=Search(embed=embed_later if is_async else embed)) as bench:
         assert (await found(bench, "write a letter"))[0] == "send_email"
         assert (await found(bench, "letter"))[0] == "send_email"
     assert list(map(len, embedded)) == [5, 1, 1]  # the tools once
-    async with Workbench(TOOLS, search=True, embed=lambda texts: [[float("nan")]] * len(texts)) as bench:
+    async with Workbench(TOOLS, search=Search(embed=lambda texts: [[float("nan")]] * len(texts))) as bench:
         result = await bench.call("find_tools", {"query": "letter"})
         assert result.error is not None
 
@@ -234,7 +235,7 @@ async def test_what_is_found_has_the_argument_for_the_profile() -> None:
 
 
 async def test_providers_that_search_get_all_tools_and_their_own_flag() -> None:
-    async with Workbench(TOOLS, search=True, always_shown=["forecast"]) as bench:
+    async with Workbench(TOOLS, search=Search(always_shown=["forecast"])) as bench:
         specs = bench.specs(deferred=True)
         assert [spec.name for spec in specs if not spec.deferred] == ["forecast"]
         claude = formats.anthropic.tools(specs)
@@ -257,14 +258,17 @@ async def test_providers_that_search_get_all_tools_and_their_own_flag() -> None:
 
 
 def test_wrong_options_and_a_missing_package_are_named() -> None:
-    for options, message in [
-        ({"search": 0}, "'search' takes true or false, or a whole number of tools from 1 on"),
-        ({"search": "yes"}, "'search' takes true or false, or a whole number of tools from 1 on, not str"),
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"above": -1}, "'above' is a whole number of tools"),
         ({"always_shown": "db_*"}, "always_shown are patterns of tool names"),
         ({"embed": 7}, "'embed' is a function, not int"),
-    ]:
+    ]
+    for options, message in wrong:
         with pytest.raises(SetupError, match=message):
-            Workbench(TOOLS, **options)  # type: ignore[arg-type]
+            Search(**options)
+    for option in (0, "yes"):
+        with pytest.raises(SetupError, match="'search' takes true or false, or a whole number of tools from 1 on"):
+            Workbench(TOOLS, search=option)  # type: ignore[arg-type]
     program = """
 import sys
 sys.modules["bm25s"] = None

@@ -94,7 +94,7 @@ class Server:
             interrupts.run(
                 serve_http(
                     opened.crib,
-                    configured_identify(settings, opened.crib.options["store"]),
+                    configured_identify(settings, opened.crib.database),
                     host=self.host or at.host,
                     port=at.port if self.port is None else self.port,
                     base_url=at.public_base_url,

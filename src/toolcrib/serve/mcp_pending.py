@@ -96,7 +96,7 @@ def sealing(crib: Crib, name: str) -> RequestStateBoundary:
 
     With the keys of the crib's store, where there is one: then any process of the server can go on with a call.
     """
-    store, ttl = crib.options["store"], float(crib.options["pending_timeout_s"])
+    store, ttl = crib.database, float(crib.options["pending_timeout_s"])
     if store is None:
         security = RequestStateSecurity.ephemeral(ttl=ttl)
     else:
@@ -192,7 +192,7 @@ def instructions(pending: Pending, crib: Crib) -> str:
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     somebody = "Somebody else than the caller" if pending.others_only else "A person"
-    way = "with `toolcrib pending`" if crib.options["store"] is not None else "through the operator of this server"
+    way = "with `toolcrib pending`" if crib.database is not None else "through the operator of this server"
     match pending.kind:
         case "authorization":
             place = f"open {pending.url}" if pending.url else "grant it"

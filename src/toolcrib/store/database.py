@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -39,6 +39,10 @@ from .keys import VARIABLE, Keys, KeySource, environment_keys, key_file
 from .rows import decode_bytes
 from .schema import Schema, Sealed, migrate, missing
 from .tables import STORE
+
+if TYPE_CHECKING:
+    from .pendings import DatabasePendings
+    from .results import DatabaseResults
 
 T = TypeVar("T")
 
@@ -82,6 +86,20 @@ class Store:
     def file(self) -> Path | None:
         """The SQLite file; None for a database of another kind."""
         return Path(self._url.database or "") if self._is_sqlite else None
+
+    @cached_property
+    def pendings(self) -> "DatabasePendings":
+        """What calls wait for, in this database."""
+        from .pendings import DatabasePendings
+
+        return DatabasePendings(self)
+
+    @cached_property
+    def results(self) -> "DatabaseResults":
+        """Large results, in this database."""
+        from .results import DatabaseResults
+
+        return DatabaseResults(self)
 
     @property
     def _is_sqlite(self) -> bool:

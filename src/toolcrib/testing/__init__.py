@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from ..core.lazy import lazy_names
 from .bench import Bench, MakeBench
 from .cassette import Cassette, CassetteError
+from .doubles import doubles
 from .faults import Fault, Faults, InjectedFault, failing, garbled, late, oversized
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = [
     "InjectedFault",
     "MakeBench",
     "ScriptedModel",
+    "doubles",
     "failing",
     "garbled",
     "late",

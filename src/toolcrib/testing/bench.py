@@ -3,11 +3,13 @@
 This file does not import pytest.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
 from typing import Any, Unpack
 
 from ..core import Caller
 from ..workbench import Options, Registry, Workbench
+from .doubles import doubles
 
 
 class Bench(Workbench):
@@ -37,15 +39,23 @@ class MakeBench:
     def __init__(self) -> None:
         self._benches: list[Bench] = []
 
-    def __call__(self, *sources: Any, caller: Caller | None = None, **options: Unpack[Options]) -> Bench:
-        """A bench of *sources*: `bench(add, "tools.py")`, `bench([add])`, or one Registry.
+    def __call__(
+        self,
+        *sources: Any,
+        caller: Caller | None = None,
+        overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
+        clock: Callable[[], datetime] | None = None,
+        **options: Unpack[Options],
+    ) -> Bench:
+        """Make a bench of *sources*: `bench(add, "tools.py")`, `bench([add])`, or one Registry.
 
-        It starts itself at the first call. Raises as Workbench does.
+        It starts itself at the first call. *overrides* and *clock* are those of `doubles`. Raises as Workbench does.
         """
         first = sources[0] if len(sources) == 1 else None
         tools: Iterable[Any] = first if isinstance(first, list | tuple | Registry) else sources
         options.setdefault("show_errors", True)
-        return self.bench(tools, caller, **options)
+        with doubles(overrides=overrides, clock=clock):
+            return self.bench(tools, caller, **options)
 
     def bench(self, sources: Any, caller: Caller | None, **options: Unpack[Options]) -> Bench:
         made = Bench(sources, self, caller=caller, **options)

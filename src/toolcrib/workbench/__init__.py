@@ -7,10 +7,11 @@ from ..core import Ask, Middleware, Next, PendingStore, Policy, PromptMessage, R
 from ..core.lazy import lazy_names
 from .crib import Crib
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
-from .options import Options
+from .options import Options, Stores
 from .pendings import MemoryPendings
 from .registry import Registry
 from .resources import PromptList, ResourceList
+from .search import Search
 from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Workbench
 
@@ -38,8 +39,10 @@ __all__ = [
     "Retry",
     "Rule",
     "Rules",
+    "Search",
     "StoredPending",
     "StoredResult",
+    "Stores",
     "View",
     "Workbench",
     "filtered",

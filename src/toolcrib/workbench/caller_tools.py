@@ -65,8 +65,8 @@ class CallerTools:
         self._allowed: tuple[Sequence[ToolSpec], Sequence[ToolSpec]] | None = None
         """All tools as they were last listed, and those that the policy does not hide from the caller."""
         self.search: ToolSearch | None = None
-        if crib.options["search"]:
-            self.search = ToolSearch(crib.registry, crib.index, crib.options, every=self.every, present=present)
+        if crib.search is not None:
+            self.search = ToolSearch(crib.registry, crib.index, crib.search, visible=self.every, present=present)
 
     def reopen(self) -> None:
         """After the stop of `lifespan`, begin anew: what is opened for the caller is opened again."""

@@ -4,8 +4,9 @@ Both constructors unpack them. Those that are plain values are also keys of `too
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, cast
 
@@ -28,7 +29,8 @@ from ..core import (
 )
 from ..sandbox import Processes
 from .limits import Limit, Limiter
-from .search import Embed, require_search
+from .pendings import MemoryPendings
+from .search import Search, require_search
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -41,9 +43,37 @@ MIN_RESULT_CHARS = 1000
 Seconds = Annotated[float, Gt(0)]
 
 
-class FileOptions(TypedDict, total=False):
-    """The options that a file and the environment can set, too."""
+class Stores:
+    """The stores of a crib one by one, for `store=`: *pendings* for what waits, *results* for large results.
 
+    Each is in memory unless given. Workbenches with the same store share what is in it.
+    """
+
+    def __init__(self, *, pendings: PendingStore | None = None, results: ResultStore | None = None) -> None:
+        from .results import MemoryResults  # brings pydantic: with the first crib, and not with the package
+
+        self.pendings: PendingStore = MemoryPendings() if pendings is None else pendings
+        self.results: ResultStore = MemoryResults() if results is None else results
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Doubles:
+    """What tests put in the place of parts of a crib: providers, the time by which what waits expires, and workers."""
+
+    overrides: Mapping[Callable[..., Any], Callable[..., Any]] = field(default_factory=dict[Any, Any])
+    clock: Callable[[], datetime] = _now
+    processes: Processes | None = None
+
+
+DOUBLES: ContextVar[Doubles | None] = ContextVar("toolcrib_doubles", default=None)
+"""The doubles of cribs that are made in this context: see `toolcrib.testing.doubles`."""
+
+
+class _PlainOptions(TypedDict, total=False):
     timeout_s: Annotated[
         Seconds | None,
         Doc(
@@ -63,18 +93,24 @@ class FileOptions(TypedDict, total=False):
     pending_timeout_s: Annotated[
         Seconds, Doc("How long a call waits for its answer, and how long an answer is valid, in seconds.")
     ]
-    search: Annotated[
-        bool | Annotated[int, Ge(1)],
-        Doc(
-            "Whether models are shown the tool `find_tools` in place of all tools; a number: where there are more "
-            "tools than that."
-        ),
-    ]
 
 
-class Options(FileOptions, total=False):
+_SEARCH = Doc(
+    "Whether models are shown the tool `find_tools` in place of all tools; a number: where there are more tools than "
+    "that."
+)
+
+
+class FileOptions(_PlainOptions, total=False):
+    """The options that a file and the environment can set, too."""
+
+    search: Annotated[bool | Annotated[int, Ge(1)], _SEARCH]
+
+
+class Options(_PlainOptions, total=False):
     """All options."""
 
+    search: Annotated[bool | int | Search, _SEARCH]
     limits: Annotated[
         Limiter | Iterable[Limit],
         Doc("How many calls run at a time, and how often. A Limiter counts for all workbenches that share it."),
@@ -104,14 +140,7 @@ class Options(FileOptions, total=False):
         ),
     ]
     error_message: Annotated[ErrorMessage | None, Doc("Changes the message of an error before a model sees it.")]
-    overrides: Annotated[
-        Mapping[Callable[..., Any], Callable[..., Any]] | None, Doc("Providers in place of others, as in tests.")
-    ]
     variables: Annotated[Mapping[str, Any] | None, Doc("What tools find in `Context.variables`.")]
-    results: Annotated[
-        ResultStore | None,
-        Doc("The store of large results; in memory by default. Those who share it share handles, for the same caller."),
-    ]
     ask: Annotated[
         Asker | None,
         Doc(
@@ -123,30 +152,12 @@ class Options(FileOptions, total=False):
         MayAnswer | None,
         Doc("Who may answer a pending call. By default anybody, but not the caller where the policy excludes them."),
     ]
-    pendings: Annotated[
-        PendingStore | None,
-        Doc("The store of pending calls; in memory by default. Those who share it share what waits."),
-    ]
     store: Annotated[
-        Store | str | Path | None,
+        Store | Stores | str | Path | None,
         Doc(
-            "A database, or the path or URL of one, for what waits, for large results and for the call log, where "
-            "`pendings`, `results` and `recorder` are not given: "
-            "what is in it survives a restart, and is shared by all processes that use it."
+            "Where what waits, large results and the call log are stored: a database, or the path or URL of one, or "
+            "`Stores`. In memory by default. A database survives a restart, and is shared by all processes that use it."
         ),
-    ]
-    processes: Annotated[
-        Processes | None,
-        Doc(
-            'Where tools with `isolation="process"` run; its own by default. Whoever made one that is shared closes it.'
-        ),
-    ]
-    always_shown: Annotated[
-        Iterable[str], Doc("Patterns of the names of tools that models are shown without a search, as in 'db_*'.")
-    ]
-    embed: Annotated[
-        Embed | None,
-        Doc("Makes vectors of texts, plain or async: tools are then searched by meaning, too, and not by words alone."),
     ]
     lock: Annotated[
         str | Path | None,
@@ -155,7 +166,6 @@ class Options(FileOptions, total=False):
             "out, and addresses that are not in it are refused. `from_config` takes the one beside the settings."
         ),
     ]
-    clock: Annotated[Callable[[], datetime], Doc("The time by which pending calls expire, as an aware datetime.")]
 
 
 DEFAULTS: Options = {
@@ -173,18 +183,11 @@ DEFAULTS: Options = {
     "secrets": (),
     "recorder": None,
     "error_message": None,
-    "overrides": None,
     "variables": None,
-    "results": None,
     "ask": None,
     "may_answer": None,
-    "pendings": None,
     "store": None,
-    "processes": None,
-    "always_shown": (),
-    "embed": None,
     "lock": None,
-    "clock": partial(datetime.now, UTC),
 }
 
 TAKES = {
@@ -197,16 +200,23 @@ TAKES = {
 }
 """What the options of FileOptions take, for errors."""
 
-RENAMED = {"around": "middleware", "pending_s": "pending_timeout_s"}
+RENAMED = {
+    "around": "middleware",
+    "pending_s": "pending_timeout_s",
+    "pendings": "store=Stores(pendings=...)",
+    "results": "store=Stores(results=...)",
+    "always_shown": "search=Search(always_shown=...)",
+    "embed": "search=Search(embed=...)",
+    "overrides": "toolcrib.testing.doubles(overrides=...)",
+    "clock": "toolcrib.testing.doubles(clock=...)",
+}
 """Names of before 0.2, and today's."""
 
-_FUNCTIONS = ("policy", "error_message", "ask", "may_answer", "embed", "clock")
-_MAPPINGS = ("overrides", "variables")
+_FUNCTIONS = ("policy", "error_message", "ask", "may_answer")
 _LISTS: dict[str, tuple[type, str]] = {
     "limits": (Limit, 'Limit values, as in limits=[Limit("db_*", concurrency=4)]'),
     "retries": (Retry, 'Retry values, as in retries=[Retry("gh_*", times=3)]'),
     "secrets": (str, "texts, as in secrets=[key]"),
-    "always_shown": (str, 'patterns of tool names, as in always_shown=["db_*"]'),
     "middleware": (Callable, "async functions, as in middleware=[cached]"),  # type: ignore[dict-item]
 }
 
@@ -220,14 +230,21 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
     _require_names(options, of)
     checked = {**DEFAULTS, **options}
     plain = {name: options[name] for name in FileOptions.__annotations__ if name in options}
+    if isinstance(options.get("search"), Search):
+        del plain["search"]
     if any(value is not DEFAULTS[name] for name, value in plain.items()):  # type: ignore[literal-required]
         require_plain(plain, of)
     for name in _FUNCTIONS:
         if checked[name] is not None and not callable(checked[name]):
             raise SetupError(f"{of}: '{name}' is a function, not {type(checked[name]).__name__}.")
-    for name in _MAPPINGS:
-        if checked[name] is not None and not isinstance(checked[name], Mapping):
-            raise SetupError(f"{of}: '{name}' is a mapping, not {type(checked[name]).__name__}.")
+    if not isinstance(checked["variables"], Mapping | None):
+        raise SetupError(f"{of}: 'variables' is a mapping, not {type(checked['variables']).__name__}.")
+    store = checked["store"]
+    if not (isinstance(store, str | Path | None) or (hasattr(store, "pendings") and hasattr(store, "results"))):
+        raise SetupError(
+            f"{of}: 'store' is a path, a URL, a Store, or Stores(pendings=..., results=...), "
+            f"not {type(store).__name__}."
+        )
     for name, (kind, expected) in _LISTS.items():
         if not (name == "limits" and isinstance(checked[name], Limiter)):
             checked[name] = _listed(checked[name], kind, f"{of}: {name} are {expected}")

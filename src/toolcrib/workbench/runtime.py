@@ -9,10 +9,10 @@ from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..call import PendingCalls, Resources, Runtime
-from ..core import Asker, Caller, PendingStore, Recorder, ResultStore, SetupError, ToolcribError, log_failure
+from ..core import Asker, Caller, Recorder, SetupError, ToolcribError, log_failure
 from ..record import Redactor
 from ..record.log_lines import redact_log
 from ..sandbox import Processes
@@ -21,13 +21,15 @@ from . import state
 from .credentials import Credentials
 from .lifespan import Lifespan, close_on_each_loop, name_of
 from .limits import Limiter
-from .options import require_options
-from .pendings import MemoryPendings
+from .options import DOUBLES, Doubles, Stores, require_options
 from .registry import Registry
 from .resources import PromptList, ResourceList
-from .search import SharedIndex
+from .search import Search, SharedIndex
 from .sources import Sources
 from .sync import Startable
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 _log = logging.getLogger("toolcrib")
 
@@ -59,16 +61,18 @@ class CribRuntime(Startable):
         self.options: Mapping[str, Any] = {**require_options(options, of=of)}
         self._own_store: Any = None
         if isinstance(store := self.options["store"], str | Path):
-            from ..store import Store
+            from ..store import Store as Database
 
-            self._own_store = Store(store)
-            self.options = {**self.options, "store": self._own_store}
+            store = self._own_store = Database(store)
+            self.options = {**self.options, "store": store}
+        self.store: Any = Stores() if store is None else store
         self.problems: list[LoadProblem] = []
         self.registry = sources if isinstance(sources, Registry) else Registry()
         policy = self.options["policy"]
         self._rules = None if (guarded := getattr(policy, "guarded", None)) is None else guarded(self.registry.specs)
         self._rule_problems: list[LoadProblem] = []
-        self._overrides = Replacements(self.options["overrides"] or {})
+        doubles = DOUBLES.get() or Doubles()
+        self._overrides = Replacements(doubles.overrides)
         self.executors = Resources()
         self.resources = ResourceList()
         self.prompts = PromptList()
@@ -86,23 +90,23 @@ class CribRuntime(Startable):
             redactor.add(secret)
         self.redaction = redactor if secrets or of_sources or self.options["broker"] is not None else None
         self.is_stopped = False
-        self.recorders = self._given_recorders()
+        self.recorders = self._recorders()
         self._redactors: weakref.WeakValueDictionary[str, Redactor] = weakref.WeakValueDictionary()
         self._given: dict[str, Redactor] = {}  # of the principals to whom secrets were given out
-        self._processes = self.options["processes"]
+        self._processes = doubles.processes
         if self._processes is not None:
             self.executors.set(Processes, self._processes)
         self.pending = PendingCalls(
-            store=self._pending_store(),
+            store=self.store.pendings,
             ask=self.options["ask"],
             may_answer=self.options["may_answer"],
             within=timedelta(seconds=self.options["pending_timeout_s"]),
-            clock=self.options["clock"],
+            clock=doubles.clock,
             redaction=self.redaction,
         )
         self.credentials = Credentials(self.options["broker"], self.pending)
-        self.index = SharedIndex(self.options["embed"])
-        self._results = self.options["results"]
+        self.search = Search.of(self.options["search"])
+        self.index = SharedIndex(None if self.search is None else self.search.embed)
         self._lock = threading.Lock()
         self._views: weakref.WeakSet[Any] = weakref.WeakSet()
         self._busy: dict[CallerView, None] = {}  # in order: those that have something to close
@@ -157,36 +161,18 @@ class CribRuntime(Startable):
             **parts,
         )
 
-    def result_store(self) -> ResultStore:
-        """Where workbenches share large results."""
-        from .results import MemoryResults  # brings pydantic: with the first crib, and not with the package
+    @property
+    def database(self) -> "Store | None":
+        """The database among the options, if there is one."""
+        return self.store if hasattr(self.store, "transact") else None
 
-        if self._results is None:
-            database = self.options["store"]
-            with self._lock:
-                if self._results is None and database is not None:
-                    from ..store import DatabaseResults
-
-                    self._results = DatabaseResults(database)
-                self._results = self._results or MemoryResults()
-        store: ResultStore = self._results
-        return store
-
-    def _given_recorders(self) -> tuple[Recorder, ...]:
-        given, database = self.options["recorder"], self.options["store"]
-        if given is None and database is not None:
+    def _recorders(self) -> tuple[Recorder, ...]:
+        recorders: tuple[Recorder, ...] | None = self.options["recorder"]
+        if recorders is None and self.database is not None:
             from ..record import DatabaseCalls
 
-            return (DatabaseCalls(database),)
-        return given or ()
-
-    def _pending_store(self) -> PendingStore:
-        given, database = self.options["pendings"], self.options["store"]
-        if given is None and database is not None:
-            from ..store import DatabasePendings
-
-            return DatabasePendings(database)
-        return MemoryPendings() if given is None else given
+            return (DatabaseCalls(self.database),)
+        return recorders or ()
 
     def add_view(self, view: CallerView) -> None:
         with self._lock:

@@ -8,7 +8,7 @@ too: what is searched is what the caller may see.
 import math
 import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isawaitable
@@ -25,11 +25,11 @@ FINDERS = ("find_tools", "toolcrib_find_tools")
 Embed = Callable[[Sequence[str]], Sequence[Sequence[float]] | Awaitable[Sequence[Sequence[float]]]]
 """Vectors of texts, one for each; plain or async."""
 
-_MOST_FOUND = 100
-_MOST_CHARS = 20_000
+MAX_FOUND = 100
+MAX_CHARS = 20_000
 _DEPTH = 4
 _FUSION = 60
-"""The constant of reciprocal rank fusion: how little the first ranks stand out."""
+"""The constant of reciprocal rank fusion: the higher, the less the first ranks stand out."""
 _NAME_WEIGHT = 3
 _BOUNDARY = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _WORD = re.compile(r"[^\W_]+")
@@ -42,8 +42,37 @@ _STOP = frozenset(
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """How models find tools, for `search=`: by the tool `find_tools`, in place of all tools. Raises SetupError."""
+
+    above: int = 0
+    """All tools are shown as long as there are not more than this."""
+    always_shown: Iterable[str] = ()
+    """Patterns of the names of tools that are shown without a search, as in 'db_*'."""
+    embed: Embed | None = None
+    """Makes vectors of texts, plain or async: tools are then searched by meaning, too, and not by words alone."""
+
+    def __post_init__(self) -> None:
+        shown = [self.always_shown] if isinstance(self.always_shown, str) else list(self.always_shown)
+        if type(self.above) is not int or self.above < 0:
+            raise SetupError("Search: 'above' is a whole number of tools.")
+        if isinstance(self.always_shown, str) or not all(isinstance(pattern, str) for pattern in shown):
+            raise SetupError('Search: always_shown are patterns of tool names, as in always_shown=["db_*"].')
+        if self.embed is not None and not callable(self.embed):
+            raise SetupError(f"Search: 'embed' is a function, not {type(self.embed).__name__}.")
+        object.__setattr__(self, "always_shown", tuple(shown))
+
+    @classmethod
+    def of(cls, option: "bool | int | Search") -> "Search | None":
+        """Return what the option `search` stands for; None for no search."""
+        if isinstance(option, Search):
+            return option
+        return cls(above=0 if option is True else option) if option else None
+
+
 def require_search() -> None:
-    """Raises SetupError where the library that ranks is missing."""
+    """Raise SetupError if the library that ranks is missing."""
     if find_spec("bm25s") is None:
         raise SetupError("Searching tools needs the package 'bm25s', which is missing: pip install 'toolcrib[search]'")
 
@@ -104,26 +133,23 @@ class SharedIndex:
 
 
 class ToolSearch:
-    """What one caller is shown, and finds. *options* are those of the crib, with `search` and `always_shown`.
-
-    *every* returns all that the caller may see; *present* is how it is shown to them.
-    """
+    """What one caller is shown, and finds: of what *visible* returns, as *present* presents it."""
 
     def __init__(
         self,
         registry: "Registry",
         index: SharedIndex,
-        options: Mapping[str, Any],
+        search: Search,
         *,
-        every: Callable[[], Sequence[ToolSpec]],
+        visible: Callable[[], Sequence[ToolSpec]],
         present: Callable[[Sequence[ToolSpec]], Sequence[ToolSpec]],
     ) -> None:
-        above, always = options["search"], options["always_shown"]
         self._registry = registry
         self._index = index
-        self._above = 0 if above is True else above
+        self._above = search.above
+        always = tuple(search.always_shown)
         self._always = compile_globs(always, of="always_shown") if always else None
-        self._every = every
+        self._visible = visible
         self._present = present
         self._found: dict[str, None] = {}
         self._shown: tuple[Sequence[ToolSpec], int, Sequence[ToolSpec]] | None = None
@@ -189,7 +215,7 @@ class ToolSearch:
                 query: What the tool is to do, in words that its name, description or parameters may have.
                 limit: How many to return at most.
             """
-            visible = {spec.name: spec for spec in self._every()}
+            visible = {spec.name: spec for spec in self._visible()}
             found: list[ToolSpec] = []
             for spec in await self._index.ranked(query, self._registry.specs()):
                 if spec.name in visible:
@@ -205,14 +231,14 @@ class ToolSearch:
         for name in names:
             self._found.pop(name, None)
             self._found[name] = None
-            while len(self._found) > _MOST_FOUND:
+            while len(self._found) > MAX_FOUND:
                 del self._found[next(iter(self._found))]
         self._changes += 1
 
 
 def words_in(text: str) -> list[str]:
     """The words of *text* as they are compared: parts of names apart, in lower case, without plurals."""
-    words = _WORD.findall(_BOUNDARY.sub(" ", text[:_MOST_CHARS]))
+    words = _WORD.findall(_BOUNDARY.sub(" ", text[:MAX_CHARS]))
     return [_stem(word) for each in words if (word := each.casefold()) not in _STOP]
 
 

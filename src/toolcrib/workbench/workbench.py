@@ -85,7 +85,7 @@ class Workbench(Startable):
             self.crib.registry,
             caller=caller,
             limit_chars=self.crib.options["max_result_chars"],
-            store=self.crib.options["results"] if is_alone else self.crib.result_store(),
+            store=None if is_alone else self.crib.store.results,
             redaction=self._runtime.redaction,
         )
         self.offers = Offers(self.crib, self._tools, caller, self._runtime.redact_also)
