@@ -1,22 +1,21 @@
-"""What a Pocket's calls are authorized by: its PocketAuth, for the thread and the profile of the caller."""
+"""The broker of a Pocket's calls: they are authorized by its PocketAuth, for the thread and profile of the caller."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable
-from typing import Any, Self
+from typing import Any
 
 from ...core import Broker, Call, Caller, Credential, Pending, Requirement, SetupError, ToolError
-from .auth import secrets_of
-from .auth.context import AuthContext
+from .auth import AuthContext, secrets_of
 from .config import config
-from .pocket_auth import PocketAuth, needs_callback
-from .server import start_callback_server
+from .pocket_auth import PocketAuth
+from .server import needs_callback, start_callback_server
 from .tool import Tool
 
 _URL = re.compile(r"https?://\S+")
-_LEAST_SECRET = 4
+MIN_SECRET_CHARS = 4
 """A shorter one would be found in ordinary words, so it cannot be redacted."""
 
 
@@ -27,24 +26,14 @@ class PocketCredential(Credential):
     envs: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     texts: Sequence[str] = field(default=(), repr=False)
 
-    @classmethod
-    def of(cls, provider: str, context: AuthContext) -> Self:
-        return cls(
-            provider,
-            context.access_token,
-            expires_at=context.expires_at,
-            envs=context.to_dict(),
-            texts=secrets_of(context),
-        )
-
     @property
     def secrets(self) -> tuple[str, ...]:
-        return tuple(text for text in self.texts if len(text) >= _LEAST_SECRET)
+        return tuple(text for text in self.texts if len(text) >= MIN_SECRET_CHARS)
 
 
 @dataclass(frozen=True, slots=True)
 class PendingGrant(Pending):
-    """What a call waits for, with the *text* that hyperpocket gives for it."""
+    """A grant that a call waits for, with the *text* that hyperpocket gives for it."""
 
     text: str = ""
 
@@ -59,7 +48,7 @@ class PocketBroker(Broker):
     async def authorize(
         self, _: Sequence[Requirement], caller: Caller, call: Call, /
     ) -> Sequence[Credential] | Pending:
-        """What PocketAuth gives: a context, as a credential, or the text with the URL of the grant that is missing."""
+        """Return PocketAuth's context as a credential, or the grant that is missing, with the URL."""
         tool = self._tool_of(call.tool)
         answer: Any = self._auth.invoke(tool, thread_id=caller.thread, profile=caller.profile, wait=False)
         answer = await answer if isawaitable(answer) else answer
@@ -67,7 +56,11 @@ class PocketBroker(Broker):
             return ()
         if isinstance(answer, AuthContext):
             assert tool.auth is not None
-            return (PocketCredential.of(str(tool.auth.auth_provider or tool.auth.auth_handler), answer),)
+            provider = str(tool.auth.auth_provider or tool.auth.auth_handler)
+            envs, texts = answer.to_dict(), secrets_of(answer)
+            return (
+                PocketCredential(provider, answer.access_token, expires_at=answer.expires_at, envs=envs, texts=texts),
+            )
         self.require_callback_server(answer)
         url = _URL.search(answer)
         return PendingGrant(
@@ -85,9 +78,8 @@ class PocketBroker(Broker):
 
     def require_callback_server(self, text: str) -> None:
         """Start the callback server where the URL in *text* leads back to it. Raises ToolError where it cannot."""
-        if not needs_callback(text):
-            return
         try:
-            start_callback_server(self)
+            if needs_callback(text):
+                start_callback_server(self)
         except SetupError as error:
             raise ToolError(str(error), "unavailable") from None

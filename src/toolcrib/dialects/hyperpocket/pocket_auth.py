@@ -1,4 +1,4 @@
-"""`hyperpocket.pocket_auth`: who has granted what, in which thread and profile, and what is done about it."""
+"""`hyperpocket.pocket_auth`: the grants of each thread and profile, and how they are asked for, completed and refreshed."""
 
 import asyncio
 import enum
@@ -7,22 +7,21 @@ from contextlib import suppress
 from secrets import token_urlsafe
 from time import monotonic
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from ...core import SetupError, ToolError
-from .auth import AuthContext, AuthHandlerInterface, AuthProvider
-from .auth._handlers import OAuth2Handler
+from .auth import AuthContext, AuthHandlerInterface, AuthProvider, OAuth2Handler
 from .auth.schema import AuthenticateRequest
 from .config import config
 from .futures import FutureData, FutureStore
 from .futures.futurestore import RefusedError
+from .server import needs_callback, start_callback_server
 from .session import open_storage
 from .session.interface import BaseSessionValue, SessionStorageInterface
 
 if TYPE_CHECKING:
     from .tool import Tool, ToolAuth
 
-_Where = tuple[AuthProvider, str, str]
+_Place = tuple[AuthProvider, str, str]
 
 
 class AuthState(enum.Enum):
@@ -60,11 +59,11 @@ class PocketAuth:
 
         if use_prebuilt_handlers is None:
             use_prebuilt_handlers = config().auth.use_prebuilt_auth
-        # Given ones first: where several are the default of a provider, theirs is.
-        made = [given() if isinstance(given, type) else given for given in handlers or ()]
-        prebuilt = [handler() for handler in PREBUILT_AUTH_HANDLERS] if use_prebuilt_handlers else []
-        self.handlers = {handler.name: handler for handler in made}
-        self.handlers |= {handler.name: handler for handler in prebuilt if handler.name not in self.handlers}
+        # The program's come first: theirs is the default where several are the default of a provider.
+        own = [handler() if isinstance(handler, type) else handler for handler in handlers or ()]
+        self.handlers = {handler.name: handler for handler in own}
+        for kind in PREBUILT_AUTH_HANDLERS if use_prebuilt_handlers else ():
+            self.handlers.setdefault(kind.name, kind())
         self.session_storage = open_storage(config().session) if session_storage is None else session_storage
         self._tasks: set[asyncio.Task[AuthContext]] = set()
 
@@ -75,36 +74,36 @@ class PocketAuth:
         profile: str = "default",
         wait: bool = True,
     ) -> AuthContext | str | None:
-        """The context that a tool needs, of this thread and profile; None for one that needs none.
+        """Return the context that a tool needs, of this thread and profile; None for one that needs none.
 
-        Where nothing is granted yet, this waits for a person, with a server for the callback; with *wait* False, it
-        gives the text with the URL. Raises ToolError where nothing was granted: the next call asks again.
+        While nothing is granted, wait for a person, with a server for the callback; with *wait* False, return the text
+        with the URL. Raises ToolError where nothing was granted: the next call asks again.
         """
         auth: Any = getattr(tool_or_auth, "auth", tool_or_auth)
         if auth is None or auth.auth_provider is None:
             return None
-        which = (auth.auth_handler, auth.auth_provider)
+        handler = (auth.auth_handler, auth.auth_provider)
         try:
-            auth_req = self.make_request(auth.scopes, *which)
+            auth_req = self.make_request(auth.scopes, *handler)
         except SetupError as error:
             raise ToolError(str(error), "unauthorized") from None
+        about = (auth_req, *handler, thread_id, profile)
         while True:
             try:
-                text = await self.prepare(auth_req, *which, thread_id, profile)
+                text = await self.prepare(*about)
                 if text is not None:
                     if not wait:
                         return text
-                    _start_callback_server(text)
-                context = await self.authenticate_async(auth_req, *which, thread_id, profile)
+                    if needs_callback(text):
+                        start_callback_server()
+                context = await self.authenticate_async(*about)
             except RefreshError:
                 continue  # its session has ended: a person is asked again
-            except RefusedError as error:
-                raise ToolError(f"{error} Call the tool again to be asked.", "unauthorized") from None
             except Exception as error:
                 raise _as_tool_error(error) from None
-            if await self.check(auth_req, *which, thread_id, profile) is not AuthState.DO_AUTH:
+            if await self.check(*about) is not AuthState.DO_AUTH:
                 return context
-            # What was granted in the meantime was for fewer scopes.
+            # A grant for fewer scopes came in the meantime, so the missing ones are asked for.
 
     def make_request(
         self,
@@ -113,7 +112,7 @@ class PocketAuth:
         auth_provider: AuthProvider | None = None,
         **kwargs: Any,
     ) -> AuthenticateRequest:
-        """What a grant is asked for with, as its handler makes it."""
+        """Return the request for a grant, as its handler makes it."""
         return self.find_handler_instance(auth_handler_name, auth_provider).make_request(auth_scopes, **kwargs)
 
     async def check(
@@ -126,7 +125,7 @@ class PocketAuth:
         *args: Any,
         **kwargs: Any,
     ) -> AuthState:
-        """What the session needs before it can be used for *auth_req*."""
+        """Return what the session needs before it can be used for *auth_req*."""
         handler = self.find_handler_instance(auth_handler_name, auth_provider)
         session = self.session_storage.get(handler.provider(), thread_id, profile)
         return await self.get_session_state(session, auth_req)
@@ -135,12 +134,16 @@ class PocketAuth:
     async def get_session_state(
         session: BaseSessionValue | None, auth_req: AuthenticateRequest | None = None
     ) -> AuthState:
-        """What *session* needs before it can be used for *auth_req*, or at all."""
-        if session is None or _is_over(session):
+        """Return what *session* needs before it can be used for *auth_req*, or at all."""
+        if session is None:
             return AuthState.NO_SESSION
         if session.auth_resolve_uid:
-            begun = FutureStore.get_future(session.auth_resolve_uid)
-            return AuthState.RESOLVED if begun is not None and begun.future.done() else AuthState.PENDING_RESOLVE
+            pending = FutureStore.get_future(session.auth_resolve_uid)
+            if pending is None:
+                return AuthState.PENDING_RESOLVE
+            if pending.future.done():
+                return AuthState.RESOLVED
+            return AuthState.PENDING_RESOLVE if _left_s(pending) > 0 else AuthState.NO_SESSION
         if auth_req is not None and not session.is_auth_applicable(session.auth_provider_name, auth_req):
             return AuthState.DO_AUTH
         return AuthState.DO_REFRESH if session.is_near_expires() else AuthState.SKIP_AUTH
@@ -154,9 +157,9 @@ class PocketAuth:
         profile: str = "default",
         **kwargs: Any,
     ) -> str | None:
-        """The text with the URL where a person grants it; None where there is nothing to ask for.
+        """Return the text with the URL where a person grants it; None where there is nothing to ask for.
 
-        Asked again while that is pending, it is the same; for more scopes it has another URL, under the same uid.
+        The text is the same while the grant is pending; for more scopes it has another URL, under the same uid.
         """
         handler = self.find_handler_instance(auth_handler_name, auth_provider)
         provider = handler.provider()
@@ -170,20 +173,12 @@ class PocketAuth:
             if state is AuthState.NO_SESSION and session is not None:
                 self.delete_session(provider, thread_id, profile)
                 session = None
-            known = () if session is None else session.auth_scopes or ()
-            scopes = sorted({*handler.recommended_scopes(), *(auth_req.auth_scopes or ()), *known})
+            old_scopes = () if session is None else session.auth_scopes or ()
+            scopes = sorted({*handler.recommended_scopes(), *(auth_req.auth_scopes or ()), *old_scopes})
             uid = (session.auth_resolve_uid if session is not None else None) or token_urlsafe(32)
-            asked = auth_req.model_copy(update={"auth_scopes": scopes})
-            text = handler.prepare(asked, thread_id, profile, uid, **kwargs)
-            self.session_storage.set(
-                auth_provider=provider,
-                thread_id=thread_id,
-                profile=profile,
-                auth_scopes=scopes,
-                auth_resolve_uid=uid,
-                auth_context=None,
-                is_auth_scope_universal=handler.scoped,
-            )
+            request = auth_req.model_copy(update={"auth_scopes": scopes})
+            text = handler.prepare(request, thread_id, profile, uid, **kwargs)
+            self._store((provider, thread_id, profile), scopes, handler.scoped, uid=uid)
             return text
 
     async def authenticate_async(
@@ -195,16 +190,16 @@ class PocketAuth:
         profile: str = "default",
         **kwargs: Any,
     ) -> AuthContext:
-        """The context of a session that was prepared: waits while it is pending, and refreshes it near its end.
+        """Return the context of a session that was prepared: wait while it is pending, refresh it near its end.
 
-        Raises RuntimeError where it was not prepared, or cannot be refreshed; TimeoutError where nobody grants it in
+        Raises RuntimeError where it was not prepared, or cannot be refreshed; TimeoutError where no person grants it in
         time; and what its handler raises. Then the session has ended, and the next `prepare` asks again.
         """
         handler = self.find_handler_instance(auth_handler_name, auth_provider)
-        where = (handler.provider(), thread_id, profile)
-        await self._wait(where)
+        place = (handler.provider(), thread_id, profile)
+        await self._wait(place)
         # It goes on when the caller gives up: a code or a refresh token may be spent by then.
-        task = asyncio.ensure_future(self._complete(handler, auth_req, where, kwargs))
+        task = asyncio.ensure_future(self._complete(handler, auth_req, place, kwargs))
         self._tasks.add(task)
         task.add_done_callback(self._forget)
         return await asyncio.shield(task)
@@ -212,14 +207,14 @@ class PocketAuth:
     def get_auth_context(
         self, auth_provider: AuthProvider, thread_id: str = "default", profile: str = "default", **kwargs: Any
     ) -> AuthContext | None:
-        """The context of an active session. None where there is no session, or while it is pending."""
+        """Return the context of an active session. None where there is no session, or while it is pending."""
         session = self.session_storage.get(auth_provider, thread_id, profile, **kwargs)
         return None if session is None else session.auth_context
 
     async def list_session_state(
         self, thread_id: str, auth_provider: AuthProvider | None = None
     ) -> list[dict[str, Any]]:
-        """The provider, scopes and state of each session of exactly this thread."""
+        """Return the provider, scopes and state of each session of exactly this thread."""
         sessions = self.session_storage.get_by_thread_id(thread_id=thread_id, auth_provider=auth_provider)
         return [
             {
@@ -231,7 +226,7 @@ class PocketAuth:
         ]
 
     def delete_session(self, auth_provider: AuthProvider, thread_id: str = "default", profile: str = "default") -> bool:
-        """Whether there was a session, which is gone now, and with it the URL that it may have waited for."""
+        """Delete a session, and the URL that it may have waited for. False where there was none."""
         session = self.session_storage.get(auth_provider, thread_id, profile)
         if session is not None and session.auth_resolve_uid:
             with suppress(ValueError):
@@ -242,7 +237,7 @@ class PocketAuth:
     def find_handler_instance(
         self, name: str | None = None, auth_provider: AuthProvider | None = None
     ) -> AuthHandlerInterface:
-        """The handler *name*, or the default one of *auth_provider*. Raises KeyError, or ValueError without either."""
+        """Return the handler *name*, or the default one of *auth_provider*. Raises KeyError, or ValueError for neither."""
         if name:
             return self.handlers[name]
         if auth_provider is not None:
@@ -253,45 +248,45 @@ class PocketAuth:
 
     # One session
 
-    async def _wait(self, where: _Where) -> None:
+    async def _wait(self, place: _Place) -> None:
         """Wait until the grant of a pending session is done. Raises TimeoutError, and the session has ended."""
-        session = self.session_storage.get(*where)
-        begun = None if session is None else FutureStore.get_future(session.auth_resolve_uid or "")
-        if session is None or begun is None:
+        session = self.session_storage.get(*place)
+        pending = None if session is None else FutureStore.get_future(session.auth_resolve_uid or "")
+        if session is None or pending is None:
             return
         try:
-            async with asyncio.timeout(_left_s(begun)):
-                with suppress(RefusedError):  # whoever completes it is told
-                    await begun.future
+            async with asyncio.timeout(_left_s(pending)):
+                with suppress(RefusedError):  # `_complete` raises it
+                    await pending.future
         except TimeoutError:
-            self._end(session, where)
-            raise TimeoutError(f"Nobody granted access to {where[0].name} in time.") from None
+            self._end(session, place)
+            raise TimeoutError(f"Nobody granted access to {place[0].name} in time.") from None
 
     async def _complete(
-        self, handler: AuthHandlerInterface, auth_req: AuthenticateRequest, where: _Where, options: Mapping[str, Any]
+        self, handler: AuthHandlerInterface, auth_req: AuthenticateRequest, place: _Place, options: Mapping[str, Any]
     ) -> AuthContext:
-        async with self.session_storage.alone(*where):
-            session = self.session_storage.get(*where)
+        async with self.session_storage.alone(*place):
+            session = self.session_storage.get(*place)
             state = await self.get_session_state(session, auth_req)
             if session is None or state in (AuthState.NO_SESSION, AuthState.DO_AUTH):
-                raise RuntimeError(f"The session of {where[0].name} is in the state '{state.value}': prepare it first.")
+                raise RuntimeError(f"The session of {place[0].name} is in the state '{state.value}': prepare it first.")
             if state is AuthState.SKIP_AUTH and session.auth_context is not None:
-                found: AuthContext = session.auth_context
-                return found
+                context: AuthContext = session.auth_context
+                return context
             if state is not AuthState.PENDING_RESOLVE:
-                return await self._grant(handler, auth_req, where, session, options)
-        # Without a future, its handler waits by itself: nobody else has to wait for that.
-        return await self._grant(handler, auth_req, where, session, options)
+                return await self._grant(handler, auth_req, place, session, options)
+        # The handler waits for a future of its own, so it must not hold the session meanwhile.
+        return await self._grant(handler, auth_req, place, session, options)
 
     async def _grant(
         self,
         handler: AuthHandlerInterface,
         auth_req: AuthenticateRequest,
-        where: _Where,
+        place: _Place,
         session: BaseSessionValue,
         options: Mapping[str, Any],
     ) -> AuthContext:
-        """A new context of *session*, stored. Where that fails, the session has ended."""
+        """Return a new context of *session*, stored. Where that fails, the session has ended."""
         uid = session.auth_resolve_uid
         try:
             async with asyncio.timeout(config().auth_timeout_s):
@@ -301,64 +296,58 @@ class PocketAuth:
                     assert session.auth_context is not None
                     context = await handler.refresh(auth_req=auth_req, context=session.auth_context, **options)
         except Exception as error:
-            self._end(session, where)
+            self._end(session, place)
             if uid:
                 raise
             raise RefreshError("Failed to refresh the token. Please re-authenticate.") from error
-        current = self.session_storage.get(*where)
+        current = self.session_storage.get(*place)
         if current is None or current.auth_resolve_uid != uid:
-            raise RefusedError(f"The session of {where[0].name} was deleted.")
-        self.session_storage.set(
-            auth_provider=where[0],
-            thread_id=where[1],
-            profile=where[2],
-            auth_scopes=sorted(current.auth_scopes or ()),
-            auth_resolve_uid=None,
-            auth_context=context,
-            is_auth_scope_universal=session.scoped,
-        )
+            raise RefusedError(f"The session of {place[0].name} was deleted.")
+        self._store(place, sorted(current.auth_scopes or ()), session.scoped, context=context)
         FutureStore.delete_future(uid)
         return context
 
-    def _end(self, session: BaseSessionValue, where: _Where) -> None:
+    def _store(
+        self,
+        place: _Place,
+        scopes: list[str],
+        is_scoped: bool,
+        *,
+        uid: str | None = None,
+        context: AuthContext | None = None,
+    ) -> None:
+        provider, thread_id, profile = place
+        self.session_storage.set(
+            auth_provider=provider,
+            thread_id=thread_id,
+            profile=profile,
+            auth_scopes=scopes,
+            auth_resolve_uid=uid,
+            auth_context=context,
+            is_auth_scope_universal=is_scoped,
+        )
+
+    def _end(self, session: BaseSessionValue, place: _Place) -> None:
         """Delete *session*, unless another one is in its place by now."""
-        if self.session_storage.get(*where) == session:
-            self.delete_session(*where)
+        if self.session_storage.get(*place) == session:
+            self.delete_session(*place)
         FutureStore.delete_future(session.auth_resolve_uid)
 
     def _forget(self, task: "asyncio.Task[AuthContext]") -> None:
         self._tasks.discard(task)
         if not task.cancelled():
-            task.exception()  # where nobody waits for it any more, it is no news
+            task.exception()  # asyncio logs what is never looked at
 
 
-def _start_callback_server(text: str) -> None:
-    if needs_callback(text):
-        from .server import start_callback_server
-
-        start_callback_server()
-
-
-def needs_callback(text: str) -> bool:
-    """Whether the URL in *text* leads to the callback server, now or when something is granted."""
-    return config().public_base_url in unquote(text)
-
-
-def _is_over(session: BaseSessionValue) -> bool:
-    """Whether nobody has granted what *session* waits for in time."""
-    begun = FutureStore.get_future(session.auth_resolve_uid or "")
-    return begun is not None and not begun.future.done() and _left_s(begun) <= 0
-
-
-def _left_s(begun: FutureData) -> float:
-    return max(0.0, begun.created_at + config().auth_timeout_s - monotonic())
+def _left_s(pending: FutureData) -> float:
+    return max(0.0, pending.created_at + config().auth_timeout_s - monotonic())
 
 
 def _as_tool_error(error: Exception) -> Exception:
-    """*error* of a handler for a model: a provider's refusal as that; what is somebody else's stays as it is."""
+    """Return a refusal, of a person or a provider, as an error for a model, and any other *error* as it is."""
     from ...auth import FlowError
 
-    if not isinstance(error, FlowError):
+    if not isinstance(error, FlowError | RefusedError):
         return error
-    code = "unavailable" if error.error in ("unreachable", "malformed") else "unauthorized"
-    return ToolError(f"{error} Call the tool again to be asked.", code)
+    is_down = isinstance(error, FlowError) and error.error in ("unreachable", "malformed")
+    return ToolError(f"{error} Call the tool again to be asked.", "unavailable" if is_down else "unauthorized")

@@ -1,17 +1,20 @@
 """`hyperpocket.server`: the pages on loopback that providers send people back to, and that take keys.
 
-Started when a grant needs them, once for the program. A page is found by a state that nobody guesses; it sends nobody
-anywhere.
+A grant that needs them starts them, once for the program. A page is found by a state that cannot be guessed, and it
+redirects nowhere.
 """
 
 import logging
 import ssl
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from html import escape
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 from weakref import WeakSet
 
 from ...core import SetupError
@@ -21,8 +24,9 @@ from .futures import CallbackCode, FutureStore
 _log = logging.getLogger("toolcrib")
 
 _HOST = "127.0.0.1"
-_MOST_BYTES = 64 * 1024
+_MAX_BODY_BYTES = 64 * 1024
 _TIMEOUT_S = 10
+_POLL_INTERVAL_S = 0.05
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "Referrer-Policy": "no-referrer",  # the state is in the address
@@ -33,6 +37,8 @@ _PAGE = '<!doctype html><html lang="en"><meta charset="utf-8"><title>{0}</title>
 _FORM = """<form method="post" action="submit"><input type="hidden" name="state" value="{state}">{fields}
 <p><button>Save</button></p></form>"""
 _FIELD = '<p><label>{label} <input type="{kind}" name="{name}" autocomplete="off" required></label></p>'
+_SUCCESS = _PAGE.format("success", "<p>You can close this window, and go on.</p>")
+_UNKNOWN = "failed: this is not known, or has expired. Call the tool again."
 _FIELDS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
     "token": (("token", "Token", "password"),),
     "basic": (("username", "User name", "text"), ("password", "Password", "password")),
@@ -41,19 +47,24 @@ _FIELDS: Mapping[str, tuple[tuple[str, str, str], ...]] = {
 """The forms: the name, label and type of each of their fields."""
 
 _lock = threading.Lock()
-_running: "list[ThreadingHTTPServer]" = []
+_running: list[ThreadingHTTPServer] = []
 _users: "WeakSet[object]" = WeakSet()
 
 
-class _Program: ...
+class _Program:
+    """The user of a server that no Pocket has started."""
 
 
 _PROGRAM = _Program()
-"""Uses the server where nobody else does who would end."""
+
+
+def needs_callback(text: str) -> bool:
+    """Check whether the URL in *text* leads to the callback server, now or after a grant."""
+    return config().public_base_url in unquote(text)
 
 
 def start_callback_server(user: object = _PROGRAM) -> None:
-    """Start the server, unless it runs, for *user*. Raises SetupError for a port that cannot be listened on."""
+    """Start the server, unless it runs, for *user*. Raises SetupError for a port that is taken."""
     with _lock:
         _users.add(user)
         if _running:
@@ -70,7 +81,7 @@ def start_callback_server(user: object = _PROGRAM) -> None:
 
 
 def stop_callback_server(user: object = _PROGRAM) -> None:
-    """Stop the server, if it runs and nobody but *user* uses it."""
+    """Stop the server, if it runs and only *user* uses it."""
     with _lock:
         _users.discard(user)
         if not _users:
@@ -90,7 +101,7 @@ class _Server(ThreadingHTTPServer):
     context: ssl.SSLContext | None = None
 
     def finish_request(self, request: Any, client_address: Any) -> None:
-        # In the thread of the request, so that a slow handshake holds up nobody else.
+        # This runs in the thread of the request, so a slow handshake delays no other.
         request.settimeout(_TIMEOUT_S)
         if self.context is not None:
             request = self.context.wrap_socket(request, server_side=True)
@@ -109,7 +120,8 @@ def _listen(port: int, context: ssl.SSLContext | None = None) -> ThreadingHTTPSe
             "another: POCKET_INTERNAL_SERVER_PORT, or POCKET_PUBLIC_SERVER_PORT for the address in their browser."
         ) from None
     server.context = context
-    threading.Thread(target=server.serve_forever, args=(0.05,), name=f"hyperpocket-{port}", daemon=True).start()
+    name = f"hyperpocket-{port}"
+    threading.Thread(target=server.serve_forever, args=(_POLL_INTERVAL_S,), name=name, daemon=True).start()
     return server
 
 
@@ -152,11 +164,11 @@ class _Pages(BaseHTTPRequestHandler):
 
     def _fields(self) -> Mapping[str, str]:
         size = self.headers.get("Content-Length", "")
-        if not size.isdigit() or int(size) > _MOST_BYTES:
+        if not size.isdigit() or int(size) > _MAX_BODY_BYTES:
             raise _Refused("That is too large.", 413)
         return _texts(self.rfile.read(int(size)).decode(errors="replace"))
 
-    def _answer(self, page: Any) -> None:
+    def _answer(self, page: Callable[[], str]) -> None:
         try:
             body, status = page(), 200
         except _Refused as refused:
@@ -176,85 +188,69 @@ def _texts(query: str) -> Mapping[str, str]:
 
 
 def _came_back(query: Mapping[str, str]) -> str:
-    """What a provider has sent somebody back with, handed to whoever waits for it."""
+    """Hand what a provider has sent a person back with to the grant that waits for it."""
     state, value = query.get("state", ""), query.get("code") or query.get("token")
-    _require_waiting(state)
+    _require_pending(state)
     if "error" in query or not value:
         reason = (query.get("error_description") or query.get("error") or "nothing was granted")[:200].rstrip(".")
         FutureStore.reject_future(state, f"{reason}.")
         raise _Refused(f"failed: {reason}")
-    _resolve(state, CallbackCode(value, query) if "code" in query else value)
-    return _PAGE.format("success", "<p>You can close this window, and go on.</p>")
+    return _resolve(state, CallbackCode(value, query) if "code" in query else value)
 
 
 def _form(query: Mapping[str, str]) -> str:
     state = query.get("state", "")
-    about = _require_waiting(state)
+    data = _require_pending(state)
     fields = "".join(
-        _FIELD.format(name=name, label=label, kind=kind) for name, label, kind in _FIELDS[about.get("form", "token")]
+        _FIELD.format(name=name, label=label, kind=kind) for name, label, kind in _FIELDS[data.get("form", "token")]
     )
-    title = about.get("title")
+    title = data.get("title")
     text = f"Tools need your credentials for {title}." if title else "Tools need your credentials."
     return _PAGE.format(escape(text), _FORM.format(state=escape(state), fields=fields))
 
 
 def _submitted(fields: Mapping[str, str]) -> str:
     state = fields.get("state", "")
-    names = [name for name, _, _ in _FIELDS[_require_waiting(state).get("form", "token")]]
+    names = [name for name, _, _ in _FIELDS[_require_pending(state).get("form", "token")]]
     values = [fields.get(name, "").strip() for name in names]
     if not all(values):
         raise _Refused(f"failed: {' and '.join(names)} must be entered. Go back, and try again.")
-    _resolve(state, ":".join(values))
-    return _PAGE.format("success", "<p>You can close this window, and go on.</p>")
+    return _resolve(state, ":".join(values))
 
 
-def _require_waiting(state: str) -> Mapping[str, Any]:
-    """What is known of the grant with *state*, which still waits. Raises _Refused."""
-    found = FutureStore.get_future(state)
-    if found is None or found.future.done():
-        raise _Refused("failed: this is not known, or has expired. Call the tool again.", 404)
-    return found.data or {}
+def _require_pending(state: str) -> Mapping[str, Any]:
+    """Return the data of the grant with *state*, which is still pending. Raises _Refused."""
+    entry = FutureStore.get_future(state)
+    if entry is None or entry.future.done():
+        raise _Refused(_UNKNOWN, 404)
+    return entry.data or {}
 
 
-def _resolve(state: str, value: Any) -> None:
+def _resolve(state: str, value: Any) -> str:
     try:
         FutureStore.resolve_future(state, value)
     except ValueError:
-        raise _Refused("failed: this is not known, or has expired. Call the tool again.", 404) from None
+        raise _Refused(_UNKNOWN, 404) from None
+    return _SUCCESS
 
 
 def _self_signed(host: str) -> ssl.SSLContext:
-    """A TLS context with a certificate for *host* that nobody has signed: some providers send back to https only."""
-    import datetime
-    import tempfile
-    from pathlib import Path
-
+    """Return a TLS context with a self-signed certificate for *host*: some providers send back to https only."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
 
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
-    now = datetime.datetime.now(datetime.UTC)
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=30))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    now, day = datetime.now(UTC), timedelta(days=1)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + 30 * day)
+    builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
     pem = serialization.Encoding.PEM
-    with tempfile.TemporaryDirectory() as folder:  # Python loads certificates from files only
+    private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with TemporaryDirectory() as folder:  # Python loads certificates from files only
         file = Path(folder, "callback.pem")
         file.touch(mode=0o600)
-        file.write_bytes(
-            key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-            + certificate.public_bytes(pem)
-        )
+        file.write_bytes(private + builder.sign(key, hashes.SHA256()).public_bytes(pem))
         context.load_cert_chain(file)
     return context

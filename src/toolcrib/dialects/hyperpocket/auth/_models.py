@@ -1,25 +1,139 @@
-"""The contexts, requests and responses of a provider's handlers, made of what the catalogue and `names.toml` have."""
+"""The catalogue's providers, hyperpocket's names for their classes, and their contexts, requests and responses.
 
+All of it is made of `providers.toml` and `names.toml` on first use; importing this reads neither.
+"""
+
+import tomllib
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from importlib import resources
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
-from ._catalogue import entry_of, environment_names, members_of, names_of, read_members
+from ....core import Credential, SetupError
+from ..config.auth import module_name, providers_in
+from ..config.settings import config
 from .context import AuthContext
+from .provider import AuthProvider
 from .schema import AuthenticateRequest, AuthenticateResponse
 
 if TYPE_CHECKING:
-    from ....auth.catalogue import HandlerName
+    from ....auth import Provider
+
+KINDS: Mapping[str, tuple[str, str, str, str]] = {
+    "oauth2": ("oauth2", "OAuth2", "OAuth2", "OAuth2"),
+    "token": ("token", "Token", "Token", "Token"),
+    "basic": ("basicauth", "Basic", "BasicAuth", "Basic Auth"),
+    "keypair": ("keypair", "Keypair", "Keypair", "Keypair"),
+}
+"""By the handler of the catalogue: the beginning of its modules, the infix of its classes and of its schemas, a title.
+
+For example `basicauth_handler`, `LinkedinBasicAuthHandler`, `LinkedinBasicAuthRequest`.
+"""
 
 _TYPES: Mapping[str, Any] = {"str": str, "int": int, "bool": bool, "dict": dict[str, Any]}
+_ANSWER = {
+    "access_token": "str",
+    "token_type": "str?",
+    "expires_in": "int?",
+    "refresh_token": "str?",
+    "scope": "str?",
+}
 _SECRETS = frozenset(("access_token", "refresh_token", "id_token", "signature", "client_secret"))
-_PACKAGE = __package__ or ""
+
+
+# The catalogue
+
+
+def catalogue() -> Mapping[str, "Provider"]:
+    """Return the providers of the package, and those of the file that `providers` in the settings names."""
+    return providers_in(config().providers)
+
+
+def entry_of(name: str) -> "Provider":
+    """Return the table of the provider *name*. Raises SetupError."""
+    if (entry := catalogue().get(name)) is None:
+        raise SetupError(f"There is no provider '{name}' in the catalogue any more.")
+    return entry
+
+
+def default_kind(provider: str) -> str:
+    """Return the handler that is used where a tool names none."""
+    return entry_of(provider).handler(None)[0]
+
+
+@cache
+def names_of(provider: str, kind: str) -> Mapping[str, str]:
+    """Return hyperpocket's names for the handler *kind* of *provider*: of its module, itself, and its classes."""
+    module, infix, schema, _ = KINDS[kind]
+    own = {**own_table(provider), **own_table(provider).get(kind, {})}
+    prefix = own.get("prefix") or "".join(part.capitalize() for part in provider.split("_"))
+    names = {
+        "module": module,
+        "name": f"{provider.replace('_', '-')}-{module}",
+        "context": f"{prefix}AuthContext",
+        "kind_context": f"{prefix}{infix}AuthContext",
+        "handler": f"{prefix}{infix}AuthHandler",
+        "request": f"{prefix}{schema}Request",
+        "response": f"{prefix}{schema}Response",
+        "from_response": f"from_{provider}_{module}_response",
+    }
+    return {key: own.get(key, name) for key, name in names.items()}
+
+
+def own_table(provider: str) -> Mapping[str, Any]:
+    """Return what `names.toml` has for *provider*."""
+    table: Mapping[str, Any] = _tables().get(provider, {})
+    return table
+
+
+@cache
+def _tables() -> Mapping[str, Any]:
+    return tomllib.loads(resources.files(__package__ or "").joinpath("names.toml").read_text("utf-8"))
+
+
+def is_scoped_kind(provider: str, kind: str) -> bool:
+    """Check whether the handler *kind* of *provider* takes scopes."""
+    oauth2 = entry_of(provider).oauth2
+    return kind == "oauth2" and oauth2 is not None and bool(own_table(provider).get("scoped", oauth2.scoped))
+
+
+def kind_of(provider: str, handler_name: str | None) -> str | None:
+    """Return the catalogue's handler for *handler_name*, or the default one. None where the catalogue has none."""
+    if (entry := catalogue().get(provider)) is None:
+        return None
+    if handler_name is None:
+        return default_kind(provider)
+    return next((kind for kind in entry.handlers if names_of(provider, kind)["name"] == handler_name), None)
+
+
+def core_handler(auth_provider: AuthProvider, auth_handler: str | None) -> str | None:
+    """Return the catalogue's handler for *auth_handler*: `oauth2` for `slack-oauth2`; None for the default one."""
+    return None if auth_handler is None else kind_of(auth_provider.value, auth_handler)
+
+
+def is_scoped(auth_provider: AuthProvider, auth_handler: str | None = None) -> bool | None:
+    """Check whether that handler, or else the default one, takes scopes. None where the catalogue does not have it."""
+    kind = kind_of(auth_provider.value, auth_handler)
+    return None if kind is None else is_scoped_kind(auth_provider.value, kind)
+
+
+def environment_names(provider: str, kind: str) -> tuple[str, ...]:
+    """Return the variables in which a tool finds the credentials: one, or a key and its secret."""
+    names, prefix = entry_of(provider).environment, provider.upper()
+    if kind == "keypair":
+        return tuple(names[:2]) if len(names) > 1 else (f"{prefix}_API_KEY", f"{prefix}_API_SECRET")
+    suffix = "BASIC_AUTH" if kind == "basic" else "TOKEN"
+    own = [name for name in names if name.endswith("BASIC_AUTH") == (kind == "basic")]
+    return (own[0] if own else f"{prefix}_{suffix}",)
+
+
+# The classes of a handler
 
 
 class CatalogueContext(AuthContext):
@@ -38,7 +152,7 @@ class CatalogueContext(AuthContext):
 
 
 class OAuth2Fields(BaseModel):
-    """What a grant by OAuth 2.0 has beside the others."""
+    """The further fields of a grant by OAuth 2.0."""
 
     response: ClassVar[type[BaseModel] | None] = None
 
@@ -47,7 +161,7 @@ class OAuth2Fields(BaseModel):
     @field_validator("detail", mode="before", check_fields=False)
     @classmethod
     def _read_answer(cls, detail: Any) -> Any:
-        """*detail* as it was before it was JSON, where it is a response."""
+        """Return *detail* as the response that it was before it became JSON."""
         if isinstance(detail, dict) and cls.response and detail.keys() <= cls.response.model_fields.keys():
             with suppress(ValidationError):
                 return cls.response.model_validate(detail)
@@ -56,132 +170,126 @@ class OAuth2Fields(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The classes of one handler."""
+    """The classes of one handler. *grant* makes a context of a response."""
 
     context: type[CatalogueContext]
-    kind_context: type[CatalogueContext]
     request: type[AuthenticateRequest]
     response: type[AuthenticateResponse]
-    from_response: str
-
-    def grant(self, response: AuthenticateResponse) -> CatalogueContext:
-        """The context of *response*."""
-        made: CatalogueContext = getattr(self.kind_context, self.from_response)(response)
-        return made
+    grant: Callable[[Any], CatalogueContext]
 
 
 @cache
-def models_of(provider: str, kind: "HandlerName") -> Models:
-    """The classes of the handler *kind* of *provider*."""
-    names = names_of(provider, kind)
-    place = f"{_PACKAGE}.{provider}.{names.module}"
-    context = context_of_provider(provider)
+def models_of(provider: str, kind: str) -> Models:
+    """Return the classes of the handler *kind* of *provider*."""
+    names, environment = names_of(provider, kind), environment_names(provider, kind)
+    place = f"{__package__}.{provider}.{names['module']}"
     request: Any = create_model(
-        names.request, __base__=AuthenticateRequest, __module__=f"{place}_schema", **_request_fields(kind)
+        names["request"],
+        __base__=AuthenticateRequest,
+        __module__=f"{place}_schema",
+        **_fields({"client_id": "str", "client_secret": "str"} if kind == "oauth2" else {}, ""),
     )
-    response = _response(provider, kind, names.response, f"{place}_schema")
-    bases = (context, OAuth2Fields) if kind == "oauth2" else (context,)
-    made: Any = create_model(names.kind_context, __base__=bases, __module__=f"{place}_context")
-    made.environment, made.kind, made.response = environment_names(provider, kind), kind, response
-    title, from_response = entry_of(provider).title, _FROM[kind]
+    members: Mapping[str, Any] = {"access_token": "str"}
+    if kind == "oauth2":
+        members = own_table(provider).get("answer", _ANSWER)
+    elif kind == "keypair":
+        members = {name.lower(): "str" for name in environment}
+    response: Any = create_model(
+        names["response"],
+        __base__=AuthenticateResponse,
+        __module__=f"{place}_schema",
+        **_fields(members, f"{place}_schema"),
+    )
+    for name, member in members.items():
+        if isinstance(member, dict):  # `SlackOAuth2Response.AuthedUser`
+            setattr(response, _title(name), response.model_fields[name].annotation.__args__[0])
+    bases = (context_of_provider(provider), *([OAuth2Fields] if kind == "oauth2" else []))
+    context: Any = create_model(names["kind_context"], __base__=bases, __module__=f"{place}_context")
+    context.environment, context.kind, context.response = environment, kind, response
 
-    def from_answer(cls: Any, response: Any) -> Any:
-        return from_response(cls, response, provider, title)
+    def from_response(cls: Any, response: Any) -> Any:
+        return cls(**_granted(provider, kind, response))
 
-    from_answer.__name__ = names.from_response
-    setattr(made, names.from_response, classmethod(from_answer))
-    return Models(context, made, request, response, names.from_response)
+    setattr(context, names["from_response"], classmethod(from_response))
+    return Models(context, request, response, getattr(context, names["from_response"]))
 
 
 @cache
 def context_of_provider(provider: str) -> type[CatalogueContext]:
-    """The class of all contexts of *provider*."""
-    kind = entry_of(provider).handler(None)[0]
-    place = f"{_PACKAGE}.{provider}.context"
-    made: Any = create_model(names_of(provider, kind).context, __base__=CatalogueContext, __module__=place)
-    made.environment = environment_names(provider, kind)
-    return made  # type: ignore[no-any-return]
+    """Return the base class of all contexts of *provider*."""
+    kind = default_kind(provider)
+    name, place = names_of(provider, kind)["context"], f"{__package__}.{provider}.context"
+    context: Any = create_model(name, __base__=CatalogueContext, __module__=place)
+    context.environment = environment_names(provider, kind)
+    return context  # type: ignore[no-any-return]
 
 
-def read_answer(response: type[BaseModel], answer: Mapping[str, Any]) -> BaseModel:
-    """*answer* as a *response*, also where a member is missing, or is of another type than it should be."""
-    try:
-        return response.model_validate(answer)
-    except ValidationError:
-        return response.model_construct(**answer)
-
-
-def password_in(basic: str) -> str:
-    """The password in what HTTP Basic sends. Empty for another text."""
-    try:
-        return b64decode(basic, validate=True).decode().partition(":")[2]
-    except ValueError:
-        return ""
-
-
-def _request_fields(kind: "HandlerName") -> dict[str, Any]:
-    return {"client_id": (str, ...), "client_secret": (str, Field(repr=False))} if kind == "oauth2" else {}
-
-
-def _response(provider: str, kind: "HandlerName", name: str, place: str) -> type[AuthenticateResponse]:
-    if kind == "keypair":
-        text: str = ", ".join(f"{name.lower()}: str" for name in environment_names(provider, kind))
-        members: Mapping[str, str] = {}
-    elif kind == "oauth2":
-        text, members = members_of(provider)
-    else:
-        text, members = "access_token: str", {}
-    nested = {
-        member: create_model(member, __module__=place, **_fields(fields, _TYPES)) for member, fields in members.items()
-    }
-    made: Any = create_model(
-        name, __base__=AuthenticateResponse, __module__=place, **_fields(text, {**_TYPES, **nested})
-    )
-    for member, model in nested.items():
-        setattr(made, member, model)
-    return made  # type: ignore[no-any-return]
-
-
-def _fields(text: str, types: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(members: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Return the fields of *members*, as `names.toml` has them, for `create_model`."""
     fields: dict[str, Any] = {}
-    for name, (kind, is_optional) in read_members(text).items():
-        default = None if is_optional else ...
+    for name, member in members.items():
+        if isinstance(member, dict):
+            kind: Any = create_model(_title(name), __module__=place, **_fields(member, place))
+            is_optional = True
+        else:
+            kind, is_optional = _TYPES[member.rstrip("?")], member.endswith("?")
         is_secret = name in _SECRETS or name.endswith(("_key", "_secret"))
-        fields[name] = (types[kind] | None if is_optional else types[kind], Field(default, repr=not is_secret))
+        field: Any = Field(default=None if is_optional else ..., repr=not is_secret)
+        fields[name] = (kind | None if is_optional else kind, field)
     return fields
+
+
+def _title(name: str) -> str:
+    return name.title().replace("_", "")
 
 
 # From a response to a context
 
 
-def _from_oauth2(cls: Any, response: Any, provider: str, title: str) -> Any:
-    oauth2 = entry_of(provider).oauth2
-    member = getattr(response, oauth2.token_member, None) if oauth2 and oauth2.token_member else None
-    token: Any = member if getattr(member, "access_token", None) else response
-    lives_s = getattr(token, "expires_in", None)
-    return cls(
-        access_token=token.access_token,
-        refresh_token=getattr(token, "refresh_token", None),
-        description=f"{title} OAuth2 Context logged in",
-        expires_at=datetime.now(UTC) + timedelta(seconds=lives_s) if lives_s else None,
-        detail=response,
-    )
+def _granted(provider: str, kind: str, response: Any) -> dict[str, Any]:
+    """Return the values of the context of *response*."""
+    entry = entry_of(provider)
+    values = {"description": f"{entry.title} {KINDS[kind][3]} Context logged in", "expires_at": None}
+    if kind == "keypair":
+        detail = {name: getattr(response, name.lower()) for name in environment_names(provider, kind)}
+        return {**values, "access_token": "", "detail": detail}
+    if kind == "token":
+        return {**values, "access_token": response.access_token}
+    if kind == "basic":
+        text = response.access_token
+        # As HTTP sends it (RFC 7617). There is no colon in Base64, so text without one is encoded already.
+        return {**values, "access_token": b64encode(text.encode()).decode() if ":" in text else text}
+    member = getattr(response, (entry.oauth2 and entry.oauth2.token_member) or "", None)
+    token = member if getattr(member, "access_token", None) else response
+    lifetime_s = getattr(token, "expires_in", None)
+    return {
+        **values,
+        "access_token": token.access_token,
+        "refresh_token": getattr(token, "refresh_token", None),
+        "expires_at": datetime.now(UTC) + timedelta(seconds=lifetime_s) if lifetime_s else None,
+        "detail": response,
+    }
 
 
-def _from_token(cls: Any, response: Any, provider: str, title: str) -> Any:
-    return cls(access_token=response.access_token, description=f"{title} Token Context logged in", expires_at=None)
+def context_of(credential: Credential, handler: str | None = None) -> AuthContext:
+    """Return the context of a credential from one of Toolcrib's brokers, by *handler*, under either name."""
+    provider = module_name(credential.provider)
+    if credential.kind in ("basic", "keypair"):
+        handler = credential.kind
+    kind = (handler if handler in KINDS else kind_of(provider, handler)) or default_kind(provider)
+    models = models_of(provider, kind)
+    values = {"access_token": credential.secret}
+    if kind == "keypair":
+        values = dict(zip(models.response.model_fields, credential.secret.split(":", 1), strict=True))
+    context = models.grant(models.response.model_construct(**values))
+    detail = dict(credential.detail) if kind == "oauth2" else context.detail
+    return context.model_copy(update={"expires_at": credential.expires_at, "detail": detail})
 
 
-def _from_basic(cls: Any, response: Any, provider: str, title: str) -> Any:
-    given = response.access_token
-    # As it is sent (RFC 7617); a colon is in no Base64.
-    written = b64encode(given.encode()).decode() if ":" in given else given
-    return cls(access_token=written, description=f"{title} Basic Auth Context logged in", expires_at=None)
-
-
-def _from_keypair(cls: Any, response: Any, provider: str, title: str) -> Any:
-    detail = {name: getattr(response, name.lower()) for name in cls.environment}
-    return cls(access_token="", description=f"{title} Keypair Context logged in", expires_at=None, detail=detail)
-
-
-_FROM = {"oauth2": _from_oauth2, "token": _from_token, "basic": _from_basic, "keypair": _from_keypair}
+def secrets_of(context: AuthContext) -> tuple[str, ...]:
+    """Return the texts of *context* to redact: its tokens, what tools are given of it, and the password in that."""
+    texts = [context.access_token, getattr(context, "refresh_token", None), *context.to_dict().values()]
+    if isinstance(context, CatalogueContext) and context.kind == "basic":
+        with suppress(ValueError):
+            texts.append(b64decode(context.access_token, validate=True).decode().partition(":")[2])
+    return tuple(dict.fromkeys(text for text in texts if isinstance(text, str) and text))

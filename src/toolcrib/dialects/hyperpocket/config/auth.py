@@ -1,21 +1,37 @@
-"""`hyperpocket.config.auth`: what providers know this program as.
+"""`hyperpocket.config.auth`: the clients as which providers know this program.
 
 The classes of providers, such as `GoogleAuthConfig`, are made on import, for each that the catalogue has.
 """
 
+from collections.abc import Mapping
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field, PrivateAttr, model_validator
+from pydantic import BaseModel, Field, model_validator
 
-from .._providers import providers_in
+if TYPE_CHECKING:
+    from ....auth import Provider
 
 _SUFFIX = "AuthConfig"
 _NAMES = {"salesforce": "SalesForce"}
 
 
+def module_name(name: str) -> str:
+    """Return the *name* of a provider, in any case, as names of modules and of settings have it."""
+    return name.lower().replace("-", "_")
+
+
+@cache
+def providers_in(file: str | None) -> Mapping[str, "Provider"]:
+    """Return the providers of the package, and those of *file*, a catalogue, by the names of their modules."""
+    from ....auth import load_catalogue
+
+    return {module_name(name): entry for name, entry in load_catalogue(None if file is None else Path(file)).items()}
+
+
 class BaseAuthConfig(BaseModel, hide_input_in_errors=True):
-    """What all providers have."""
+    """The settings that all providers have."""
 
     use_recommended_scope: bool = True
 
@@ -28,12 +44,10 @@ class OAuth2AuthConfig(BaseAuthConfig, extra="allow"):
 
 
 class AuthConfig(BaseModel, extra="allow", hide_input_in_errors=True):
-    """`[auth]` in the settings: a table for each provider, which is None where there is none."""
+    """`[auth]` in the settings: a table for each provider, or None."""
 
     use_prebuilt_auth: bool = True
     auth_encryption_secret_key: str | None = Field(default=None, repr=False)
-
-    _providers: str | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
@@ -47,22 +61,15 @@ class AuthConfig(BaseModel, extra="allow", hide_input_in_errors=True):
             for name, table in data.items()
         }
 
-    def know(self, providers: str | None) -> None:
-        """Have the attributes of the catalogue *providers* too, each None where it has no table."""
-        self._providers = providers
-
     def __getattr__(self, name: str) -> Any:
-        found: dict[str, Any] = self.__pydantic_extra__ or {}
-        if name in found or name.startswith("_"):
+        if name in (self.__pydantic_extra__ or {}) or name.startswith("_"):
             return super().__getattr__(name)  # type: ignore[misc]
-        if name in providers_in(self._providers):
-            return None
-        raise AttributeError(f"There is no provider '{name}'.")
+        return None
 
 
 @cache
 def client_config(provider: str) -> type[OAuth2AuthConfig]:
-    """The class of the table `[auth.PROVIDER]`."""
+    """Return the class of the table `[auth.PROVIDER]`."""
     name = f"{_NAMES.get(provider, provider.title().replace('_', ''))}{_SUFFIX}"
     return type(name, (OAuth2AuthConfig,), {"__module__": __name__, "__doc__": f"`[auth.{provider}]`."})
 

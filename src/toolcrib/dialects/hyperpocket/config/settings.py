@@ -4,15 +4,15 @@ They are read by the first `config()`, in the working directory. Nothing is writ
 """
 
 import os
+import tomllib
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator
 
 from ....core import SetupError
-from ....schema.toml import parse_toml
 from .auth import AuthConfig
 from .session import SessionConfig
 
@@ -27,7 +27,7 @@ class NetConfig(BaseModel):
 
 
 class Config(BaseModel, coerce_numbers_to_str=True, hide_input_in_errors=True):
-    """The settings. Keys that nobody knows are ignored."""
+    """The settings. Unknown keys are ignored."""
 
     internal_server_port: int = 8000
     enable_local_callback_proxy: bool = True
@@ -46,13 +46,8 @@ class Config(BaseModel, coerce_numbers_to_str=True, hide_input_in_errors=True):
 
     @field_validator("providers")
     @classmethod
-    def _stays(cls, file: str | None) -> str | None:
-        return None if file is None else str(Path(file).resolve())  # also when the working directory changes
-
-    @model_validator(mode="after")
-    def _has_its_providers(self) -> "Config":
-        self.auth.know(self.providers)
-        return self
+    def _resolve(cls, file: str | None) -> str | None:
+        return None if file is None else str(Path(file).resolve())  # the working directory may change
 
     @property
     def internal_base_url(self) -> str:
@@ -63,75 +58,68 @@ class Config(BaseModel, coerce_numbers_to_str=True, hide_input_in_errors=True):
     def public_base_url(self) -> str:
         """Where browsers reach it."""
         url = f"{self.public_server_protocol}://{self.public_hostname}"
-        usual = {"http": 80, "https": 443}.get(self.public_server_protocol)
-        return url if self.public_server_port == usual else f"{url}:{self.public_server_port}"
+        default_port = {"http": 80, "https": 443}.get(self.public_server_protocol)
+        return url if self.public_server_port == default_port else f"{url}:{self.public_server_port}"
 
     def callback_url(self, path: str) -> str:
-        """The public address of *path* of the callback server."""
+        """Return the public address of *path* of the callback server."""
         prefix = self.callback_url_rewrite_prefix.strip("/")
         return "/".join(part for part in (self.public_base_url, prefix, path) if part)
 
 
 @cache
 def config() -> Config:
-    """The settings, read once; what a program sets in them holds from then on. Raises SetupError."""
+    """Return the settings, read once; what a program sets in them holds from then on. Raises SetupError."""
     values: dict[str, Any] = {}
     for name in FILES:
         values = _merged(values, _read(Path(name)))
-    values = _merged(values, _from_environment(os.environ))
+    for name, text in os.environ.items():
+        if name.startswith(PREFIX):
+            value = _value(text)
+            for key in reversed(name.removeprefix(PREFIX).split("__")):  # `POCKET_A__B=...` is {"a": {"b": ...}}
+                value = {key: value}
+            values = _merged(values, value)
     try:
         return Config.model_validate(values)
     except ValidationError as error:
-        problems = (f"'{'.'.join(map(str, each['loc']))}': {each['msg']}" for each in error.errors(include_input=False))
-        raise SetupError(f"The settings ({', '.join(FILES)}, {PREFIX}*) are not valid: {'; '.join(problems)}") from None
+        reasons = problems(error)
+        raise SetupError(f"The settings ({', '.join(FILES)}, {PREFIX}*) are not valid: {reasons}") from None
+
+
+def problems(error: ValidationError) -> str:
+    """Return what is wrong in a file, by key, without the values."""
+    details = error.errors(include_input=False)
+    return "; ".join(f"'{'.'.join(map(str, detail['loc']))}': {detail['msg']}" for detail in details)
 
 
 def _read(file: Path) -> dict[str, Any]:
     try:
-        return _lowered(parse_toml(file.read_text("utf-8-sig")))
+        return tomllib.loads(file.read_text("utf-8-sig"))
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        # Not the message of an error in a line: it could quote a secret.
+        # The message of an error in a line could quote a secret.
         reason = getattr(error, "strerror", None) or "it is not valid TOML"
         raise SetupError(f"{file} cannot be read: {reason}.") from None
 
 
-def _from_environment(environ: Mapping[str, str]) -> dict[str, Any]:
-    """The values of `POCKET_A__B=...`, as `{"a": {"b": ...}}`."""
-    values: dict[str, Any] = {}
-    for name, text in environ.items():
-        if not name.startswith(PREFIX):
-            continue
-        value: Any = _value(text)
-        for key in reversed(name.removeprefix(PREFIX).split("__")):
-            value = {key: value}
-        values = _merged(values, _lowered(value))
-    return values
-
-
 def _value(text: str) -> Any:
-    """*text*; where it is a list, a table or quoted as in TOML, that. A number stays text: it may be somebody's id."""
+    """Return a list, a table or a quoted text as TOML reads it. A number stays text: it may be an id."""
     if text.startswith(("[", "{", '"', "'")):
         try:
-            return parse_toml(f"value = {text}")["value"]
+            return tomllib.loads(f"value = {text}")["value"]
         except ValueError:
             pass
     return text
 
 
-def _lowered(table: Mapping[str, Any]) -> dict[str, Any]:
-    """*table* with its names in lower case. Those of tool variables are the user's, and stay."""
-    return {
-        key.lower(): _lowered(value) if isinstance(value, dict) and key.lower() != "tool_vars" else value
-        for key, value in table.items()
-    }
-
-
 def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """*under* with *over* in it, table by table."""
+    """Return *under* with *over* in it, table by table, keys in lower case. Those of tool variables are the user's."""
     merged = dict(under)
-    for key, value in over.items():
-        below = merged.get(key)
-        merged[key] = _merged(below, value) if isinstance(below, dict) and isinstance(value, dict) else value
+    for name, value in over.items():
+        key = name.lower()
+        if isinstance(value, dict):
+            below = merged[key] if isinstance(merged.get(key), dict) else {}
+            value = {**below, **value} if key == "tool_vars" else _merged(below, value)
+        merged[key] = value
     return merged

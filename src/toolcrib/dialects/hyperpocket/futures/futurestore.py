@@ -1,7 +1,6 @@
-"""`hyperpocket.futures`: a future for each grant that somebody has been asked for. None is bound to an event loop."""
+"""`hyperpocket.futures`: a future for each grant that a person was asked for, bound to no event loop."""
 
 import asyncio
-import threading
 from collections.abc import Generator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
@@ -16,9 +15,9 @@ class CallbackCode(str):
     query: Mapping[str, str]
 
     def __new__(cls, code: str, query: Mapping[str, str]) -> "CallbackCode":
-        made = super().__new__(cls, code)
-        made.query = dict(query)
-        return made
+        text = super().__new__(cls, code)
+        text.query = dict(query)
+        return text
 
 
 class RefusedError(RuntimeError):
@@ -26,7 +25,7 @@ class RefusedError(RuntimeError):
 
 
 class SharedFuture(Future[Any]):
-    """A future that is awaited on any loop, and set in any thread. It stays when somebody gives up waiting for it."""
+    """A future that can be awaited on any loop and set in any thread. It outlives waiters that give up."""
 
     def __await__(self) -> Generator[Any, Any, Any]:
         return asyncio.shield(asyncio.wrap_future(self)).__await__()
@@ -46,34 +45,30 @@ class FutureStore:
 
     def __init__(self) -> None:
         self.futures: dict[str, FutureData] = {}
-        self._lock = threading.Lock()
 
     def create_future(self, uid: str, data: dict[str, Any] | None = None) -> FutureData:
-        """The future of *uid*: the one that there is, or a new one with *data*."""
-        with self._lock:
-            return self.futures.setdefault(uid, FutureData(SharedFuture(), {} if data is None else data))
+        """Return the future of *uid*: the old one, or a new one with *data*."""
+        return self.futures.setdefault(uid, FutureData(SharedFuture(), {} if data is None else data))
 
     def get_future(self, uid: str) -> FutureData | None:
-        """The future of *uid*, or None."""
+        """Return the future of *uid*, or None."""
         return self.futures.get(uid)
 
     def resolve_future(self, uid: str, value: Any) -> None:
-        """Complete the future of *uid* with *value*; one that is done stays. Raises ValueError for an unknown one."""
+        """Complete the future of *uid* with *value*, unless it is done. Raises ValueError for an unknown uid."""
         with suppress(InvalidStateError):
-            self._known(uid).future.set_result(value)
+            self._require(uid).set_result(value)
 
     def reject_future(self, uid: str, message: str) -> None:
-        """End the future of *uid* with *message*; one that is done stays. Raises ValueError for an unknown one."""
+        """End the future of *uid* with *message*, unless it is done. Raises ValueError for an unknown uid."""
         with suppress(InvalidStateError):
-            self._known(uid).future.set_exception(RefusedError(message))
+            self._require(uid).set_exception(RefusedError(message))
 
     def delete_future(self, uid: str | None) -> None:
         """Forget the future of *uid*: its `state` is worth nothing from now on."""
-        with self._lock:
-            self.futures.pop(uid or "", None)
+        self.futures.pop(uid or "", None)
 
-    def _known(self, uid: str) -> FutureData:
-        found = self.futures.get(uid)
-        if found is None:
-            raise ValueError("Nobody waits for this uid.")  # which is not quoted: it is a state
-        return found
+    def _require(self, uid: str) -> SharedFuture:
+        if (entry := self.futures.get(uid)) is None:
+            raise ValueError("Nobody waits for this uid.")  # which is a state, so it is not quoted
+        return entry.future
