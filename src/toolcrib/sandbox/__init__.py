@@ -1,5 +1,6 @@
 """Where work runs that must be stoppable: worker processes of our own. `sandbox.worker` is their own side of it."""
 
+from .folders import folder_digest
 from .in_process import GuestWork
 from .processes import Codec, GuestProcesses, Processes, ProcessWork
 from .wire import TooLarge
@@ -16,4 +17,5 @@ __all__ = [
     "Worker",
     "WorkerGone",
     "Workers",
+    "folder_digest",
 ]

@@ -12,15 +12,19 @@ from .stateful import ClassSource, ObjectSource, StatefulTool
 from .work import Runs
 
 if TYPE_CHECKING:
+    from .address import GitSource, is_git_address, parse_git_address
+    from .git import commit_of, fetch
     from .loading import Loaded, imported, load, offered_by
     from .modules import LoadProblem
     from .openapi import OpenAPISource, is_openapi, openapi_source
     from .permissions import Permissions
+    from .wasm import program_work
 
 __all__ = [
     "ClassSource",
     "Definition",
     "Dependencies",
+    "GitSource",
     "LoadProblem",
     "Loaded",
     "ObjectSource",
@@ -32,14 +36,19 @@ __all__ = [
     "Tool",
     "ToolOptions",
     "as_tool",
+    "commit_of",
+    "fetch",
     "from_schema",
     "from_work",
     "imported",
+    "is_git_address",
     "is_openapi",
     "is_tool",
     "load",
     "offered_by",
     "openapi_source",
+    "parse_git_address",
+    "program_work",
     "reference",
     "referent",
     "tool",
@@ -49,14 +58,20 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "GitSource": ".address",
         "LoadProblem": ".modules",
         "Loaded": ".loading",
         "OpenAPISource": ".openapi",
         "Permissions": ".permissions",
+        "commit_of": ".git",
+        "fetch": ".git",
         "imported": ".loading",
+        "is_git_address": ".address",
         "is_openapi": ".openapi",
         "load": ".loading",
         "offered_by": ".loading",
         "openapi_source": ".openapi",
+        "parse_git_address": ".address",
+        "program_work": ".wasm",
     },
 )

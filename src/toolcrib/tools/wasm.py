@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from ..core import DefinitionError, LoadError, Overrides, ToolcribError, finished
+from ..core import DefinitionError, LoadError, Overrides, ToolcribError, Work, finished
 from ..sandbox import Codec, GuestProcesses, GuestWork, ProcessWork
 from .from_schema import from_schema
 from .function import Tool
@@ -133,6 +133,29 @@ def _of_python(manifest: Manifest, folder: Path, program: PythonProgram) -> Tool
     if program.environment is not None:
         tool.work, tool.isolation = EnvironmentWork(program.environment, ProcessWork(codec)), "process"
     return tool
+
+
+class _TextCodec(GuestCodec):
+    """The result is the text that the program wrote, also where that is JSON."""
+
+    def read_value(self, data: Mapping[str, Any]) -> str:
+        return str(data["text"]).rstrip("\n")
+
+
+def program_work(
+    folder: Path, program: str, *, digest: str, limits: Mapping[str, int], variables: Sequence[str], trusted: bool
+) -> Work:
+    """Return the work of the Python *program* in *folder*, without a network, whose result is the text that it writes.
+
+    Raises LoadError for what cannot run, and where the folder's content no longer has *digest*.
+    """
+    parts = python_program(
+        folder, program, limits=limits, variables=variables, hosts=[], private_hosts=[], trusted=trusted
+    )
+    if parts.digest != digest:
+        raise LoadError("its folder has changed since it was loaded. Load it again.")
+    work = ProcessWork(_TextCodec(parts.where, parts.loader), GuestProcesses)
+    return work if parts.environment is None else EnvironmentWork(parts.environment, work)
 
 
 def sandboxed(manifest: Manifest, folder: Path, digest: str, codec: Codec) -> Tool[..., Any]:

@@ -355,7 +355,7 @@ def test_a_provider_of_a_users_catalogue_has_its_names_and_handlers(settings: Se
     settings('providers = "providers.toml"', providers='[my-crm]\ntitle = "CRM"\ntoken = {}\n')
     crm = AuthProvider.get_auth_provider("my-crm")
     assert (crm, crm.name, crm.value) == (AuthProvider.MY_CRM, "MY_CRM", "my_crm")
-    assert crm in list(AuthProvider)
+    assert crm is AuthProvider("my_crm")
     module = import_module("toolcrib.dialects.hyperpocket.auth.my_crm.token_handler")
     handler = PocketAuth().find_handler_instance(None, crm)
     assert isinstance(handler, module.MyCrmTokenAuthHandler)

@@ -4,11 +4,10 @@ import copy
 import importlib
 import pickle
 import pkgutil
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from toolcrib.auth import load_catalogue
 from toolcrib.core import Credential
@@ -19,8 +18,8 @@ from toolcrib.dialects.hyperpocket.auth import (
     AuthContext,
     AuthHandlerInterface,
     AuthProvider,
-    context_of,
     core_handler,
+    environment_of,
     get_auth_provider,
     is_scoped,
     secrets_of,
@@ -143,7 +142,7 @@ def test_names_of_handlers_and_variables_are_those_of_hyperpocket() -> None:
     variables: dict[str, Any] = {}
     for provider in AuthProvider:
         credential = Credential(provider.value, "k:s", "keypair" if provider.value == "kraken" else "key")
-        variables[provider.name] = list(context_of(credential).to_dict())
+        variables[provider.name] = list(environment_of(credential))
     assert {name: found for name, found in variables.items() if found != [f"{name}_TOKEN"]} == {
         "APITOKEN": ["API_TOKEN"],
         "BASICAUTH": ["BASIC_AUTH"],
@@ -190,8 +189,7 @@ def test_a_provider_is_a_field_of_a_model() -> None:
         assert Model(provider=given).provider is AuthProvider.SLACK
     assert Model(provider=AuthProvider.SLACK).model_dump_json() == '{"provider":"slack"}'
     assert Model(provider=AuthProvider.SLACK).model_dump() == {"provider": AuthProvider.SLACK}
-    assert TypeAdapter(AuthProvider).json_schema() == {"type": "string"}
-    with pytest.raises(ValidationError, match="Invalid auth provider name"):
+    with pytest.raises(ValidationError, match="Input should be"):
         Model(provider="nonsense")
 
 
@@ -206,33 +204,14 @@ def test_which_handlers_take_scopes_is_known_without_making_one() -> None:
     ]
 
 
-def test_what_a_broker_of_ours_gives_becomes_the_context_of_its_provider() -> None:
-    ends = datetime(2030, 1, 1, tzinfo=UTC)
-    given = [
-        (Credential("slack", "xoxp-1", expires_at=ends, detail={"team": "T1"}), "slack-oauth2"),
-        (Credential("slack", "xoxb-1", "key"), "token"),
-        (Credential("linkedin", "ada:word", "basic"), None),
-        (Credential("kraken", "key:secret", "keypair"), None),
-    ]
-    contexts = [context_of(credential, handler) for credential, handler in given]
-    assert [(type(one).__name__, one.to_dict(), one.expires_at) for one in contexts] == [
-        ("SlackOAuth2AuthContext", {"SLACK_BOT_TOKEN": "xoxp-1"}, ends),
-        ("SlackTokenAuthContext", {"SLACK_BOT_TOKEN": "xoxb-1"}, None),
-        ("LinkedinBasicAuthContext", {"LINKEDIN_BASIC_AUTH": "YWRhOndvcmQ="}, None),
-        ("KrakenKeypairAuthContext", {"KRAKEN_API_KEY": "key", "KRAKEN_API_SECRET": "secret"}, None),
-    ]
-    assert contexts[0].detail == {"team": "T1"}
-    assert [secrets_of(context) for context in contexts] == [
-        ("xoxp-1",),
-        ("xoxb-1",),
-        ("YWRhOndvcmQ=", "word"),
-        ("key", "secret"),
-    ]
+def test_a_context_of_a_provider_is_pickled_and_names_what_to_redact() -> None:
+    from toolcrib.dialects.hyperpocket.auth.linkedin.basicauth_context import LinkedinBasicAuthContext
+    from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
 
-
-def test_a_context_of_a_provider_is_pickled() -> None:
-    context = context_of(Credential("slack", "xoxp-1"), "oauth2")
-    assert pickle.loads(pickle.dumps(context)) == context
+    slack = SlackOAuth2AuthContext(access_token="xoxp-1", refresh_token="xoxe-1", description="", expires_at=None)
+    basic = LinkedinBasicAuthContext(access_token="YWRhOndvcmQ=", description="", expires_at=None)
+    assert pickle.loads(pickle.dumps(slack)) == slack
+    assert [secrets_of(slack), secrets_of(basic)] == [("xoxp-1", "xoxe-1"), ("YWRhOndvcmQ=", "word")]
 
 
 def test_a_users_catalogue_can_give_a_provider_of_ours_another_table(settings: Settings) -> None:

@@ -1,6 +1,5 @@
 """`pocket.lock`: what is pinned where, and what is said of a damaged file."""
 
-import threading
 from pathlib import Path
 
 import pytest
@@ -76,7 +75,6 @@ def test_a_lock_that_was_never_in_place_has_no_commit(file: Path) -> None:
         (f"git\tu\tm\t{SHA}\ngit\tu/\tm\tNone\n".encode(), ":2: this is locked above, too"),
         (b"local\t/a\0b\n", "NUL"),
         (b"\xff\xfe", "is not UTF-8 text"),
-        (b"local\t/x\n" * 200_000, "larger than 1 MiB"),
     ],
 )
 def test_a_damaged_lock_file_is_refused_with_its_line(content: bytes, message: str, file: Path) -> None:
@@ -134,16 +132,6 @@ def test_sync_is_of_all_locks_or_of_those_that_were_added(file: Path, tmp_path: 
         made.sync(False)
     assert (first.calls, second.calls) == ([True, False], [True, False])
     assert file.read_text() == f"local\t{tmp_path / 'gone'}\ncounted\tfirst\ncounted\tsecond\n"
-
-
-def test_many_threads_put_a_lock_in_place_once(file: Path) -> None:
-    made, lock = Lockfile(file), Counted(name="one", calls=[])
-    threads = [threading.Thread(target=made.sync_once, args=(lock,)) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert lock.calls == [False]
 
 
 def test_a_file_that_has_the_locks_is_not_written_again(file: Path) -> None:

@@ -146,4 +146,4 @@ def test_a_commit_that_is_not_there_or_a_link_to_elsewhere_is_refused(repository
 
 def test_an_ssh_address_as_git_reads_it_is_one_here() -> None:
     lock = GitLock(repository_url="git@git.example:owner/tools.git", git_ref="main", ref_sha="0" * 40)
-    assert str(lock._address("a")) == "git+ssh://git@git.example/owner/tools.git@main#a"
+    assert str(lock._address("a")) == "git+git@git.example:owner/tools.git@main#a"

@@ -1,4 +1,4 @@
-"""`hyperpocket.pocket_auth`: the grants of each thread and profile, and how they are asked for, completed and refreshed."""
+"""`hyperpocket.pocket_auth`: asks for the grants of each thread and profile, completes and refreshes them."""
 
 import asyncio
 import enum
@@ -237,7 +237,7 @@ class PocketAuth:
     def find_handler_instance(
         self, name: str | None = None, auth_provider: AuthProvider | None = None
     ) -> AuthHandlerInterface:
-        """Return the handler *name*, or the default one of *auth_provider*. Raises KeyError, or ValueError for neither."""
+        """Return the handler *name*, or the default one of *auth_provider*. Raises KeyError or ValueError."""
         if name:
             return self.handlers[name]
         if auth_provider is not None:

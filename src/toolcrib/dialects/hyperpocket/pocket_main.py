@@ -1,9 +1,7 @@
 """`hyperpocket.pocket_main`: a Pocket, which runs tools for a thread and a profile, authorized by a PocketAuth."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from inspect import getmro
 from os import PathLike
 from types import TracebackType
@@ -12,27 +10,24 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from ...core import Call, Caller, Context, NameConflictError, Result, SetupError, Text, ToolError, ToolSpec
-from ...schema import json_schema_check, require_schema, serialize_any
+from ...core import Call, Caller, Check, Context, NameConflictError, Result, SetupError, Text, ToolError, ToolSpec
 from ...tools import Tool as CoreTool
-from ...tools.function import Parts
-from ...workbench import Crib, Registry, Workbench, sync
-from ...workbench.options import Options
+from ...tools import from_work
+from ...workbench import Crib, Options, Registry, Workbench, sync
 from ._broker import PendingGrant, PocketBroker
 from .builtin import get_builtin_tools
 from .pocket_auth import PocketAuth
 from .repository import Lockfile
 from .server import stop_callback_server
 from .tool import Tool, ToolAuth, ToolRequest, from_func
-from .tool._core_tool import OWN, Listed
+from .tool._core_tool import OWN, Listed, require_listed
 from .tool.function import FunctionTool
 from .tool.tool import wrapped_schema
 from .tool.wasm import WasmTool, WasmToolRequest, request_of
 from .tool_like import ToolLike
 
-_CALL_S = 180.0
-"""How long a call may take, unless the Pocket is given another `timeout_s`."""
-_LOADERS = 10
+DEFAULT_TIMEOUT_S = 180.0
+"""The time limit of a call, unless the Pocket is given another `timeout_s`."""
 _LOCAL = Caller().principal
 
 
@@ -40,9 +35,9 @@ class Pocket:
     """Tools, called by name for a thread and a profile: credentials come from *auth*, and never from the model.
 
     *tools* are tools, functions, requests for tools in folders and repositories, or their addresses, and what `loaders`
-    take. Where such tools come from is pinned in *lockfile_path*; with *force_update* it is found out again. With
-    *use_profile* the model chooses the thread and the profile beside the `body`, among *threads* and *profiles*. The
-    *options* are those of a Crib, such as `timeout_s`, `policy` and `recorder`.
+    take. Where such tools come from is pinned in *lockfile_path*; *force_update* pins it anew. With *use_profile* the
+    model chooses the thread and the profile beside the `body`, among *threads* and *profiles*. The *options* are those
+    of a Crib, such as `timeout_s`, `policy` and `recorder`.
 
     Raises RuntimeError for two tools of one name, ValueError for what is not a tool, and DefinitionError for a tool
     that cannot work.
@@ -70,15 +65,15 @@ class Pocket:
     ) -> None:
         self.auth = PocketAuth() if auth is None else auth
         self.use_profile = use_profile
-        self._listed = Listed(_names(threads, "threads"), _names(profiles, "profiles"))
+        self._listed: Listed = {"thread_id": _names(threads, "threads"), "profile": _names(profiles, "profiles")}
         self.lockfile, self._force_update = Lockfile(lockfile_path), force_update
         self.tools = {}
         self._registry = Registry()
         if "broker" in options:
             raise SetupError("A Pocket is authorized by its PocketAuth: Pocket(tools, auth=PocketAuth(...)).")
-        given: Options = {"timeout_s": _CALL_S, "max_result_chars": 0, **options}
-        given["broker"] = self._broker = PocketBroker(self.auth, self._tool_instance)
-        self._crib = Crib(self._registry, **given)
+        crib_options: Options = {"timeout_s": DEFAULT_TIMEOUT_S, "max_result_chars": 0, **options}
+        crib_options["broker"] = self._broker = PocketBroker(self.auth, self.tools.__getitem__)
+        self._crib = Crib(self._registry, **crib_options)
         self.load_tools(tools)
         for tool in get_builtin_tools(self.auth):
             self._add(tool)
@@ -87,8 +82,7 @@ class Pocket:
 
     def load_tools(self, tools: Iterable[ToolLike]) -> None:
         """Add *tools*, as the constructor does."""
-        with ThreadPoolExecutor(_LOADERS, thread_name_prefix="tool-loader") as threads:
-            loaded = list(threads.map(self._load_tool, tools))
+        loaded = [self._load_tool(tool) for tool in tools]
         if self.lockfile.referenced_locks:
             self.lockfile.write()
         for tool in loaded:
@@ -138,16 +132,13 @@ class Pocket:
             raise RuntimeError(f"Duplicate tool name: {tool.name}. {error}") from None
         self.tools[tool.name] = tool
 
-    def _tool_instance(self, tool_name: str) -> Tool:
-        return self.tools[tool_name]
-
     def grouping_tool_by_auth_provider(self) -> dict[str, list[Tool]]:
         """Return the tools that need authentication, by the name of the provider."""
-        grouped: dict[str, list[Tool]] = {}
+        groups: dict[str, list[Tool]] = {}
         for tool in self.tools.values():
             if tool.auth is not None and tool.auth.auth_provider is not None:
-                grouped.setdefault(tool.auth.auth_provider.name, []).append(tool)
-        return grouped
+                groups.setdefault(tool.auth.auth_provider.name, []).append(tool)
+        return groups
 
     # Calls
 
@@ -156,7 +147,7 @@ class Pocket:
         return self._crib.workbench(Caller(thread_id, profile, thread_id))
 
     def invoke(self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default") -> str:
-        """Call a tool and return its result as text; that of an error, too. Works inside a running event loop."""
+        """Call a tool and return its result, or its error, as text. Works inside a running event loop."""
         return sync.run(self.ainvoke(tool_name, body, thread_id, profile))
 
     async def ainvoke(self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default") -> str:
@@ -182,7 +173,7 @@ class Pocket:
     async def acall(
         self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default"
     ) -> tuple[Any, bool]:
-        """`ainvoke_with_state`, whose result is what the tool or its last postprocessing has returned.
+        """`ainvoke_with_state`, whose result is the value of the tool or of its last postprocessing.
 
         A FunctionTool returns text. Text has its secrets redacted.
         """
@@ -196,8 +187,8 @@ class Pocket:
     async def _call(self, tool_name: str, body: Any, thread_id: str, profile: str) -> Result[Any]:
         if self._offers_identity(self.tools.get(tool_name)):
             try:
-                self._listed.require(tool_name, "thread_id", thread_id, OWN)
-                self._listed.require(tool_name, "profile", profile, OWN)
+                require_listed(self._listed, tool_name, "thread_id", thread_id, OWN)
+                require_listed(self._listed, tool_name, "profile", profile, OWN)
             except ToolError as error:
                 return Result(None, (Text(error.message),), error, tool=tool_name)
         arguments = body.model_dump(mode="json") if isinstance(body, BaseModel) else body
@@ -211,18 +202,19 @@ class Pocket:
             await bench.stop()
 
     def _offers_identity(self, tool: Tool | None) -> bool:
-        """Whether a model is offered the thread and the profile of *tool*."""
+        """Check whether a model is offered the thread and the profile of *tool*."""
         return self.use_profile or (tool is not None and tool.use_profile)
 
     # Authentication before a call
 
     async def initialize_tool_auth(self, thread_id: str = "default", profile: str = "default") -> dict[str, str]:
         """Return, by provider, the text with the URL for what all tools need and is not granted yet."""
-        asked = {
-            provider: await self.prepare_auth([tool.name for tool in tools], thread_id, profile)
-            for provider, tools in self.grouping_tool_by_auth_provider().items()
-        }
-        return {provider: text for provider, text in asked.items() if text is not None}
+        texts: dict[str, str] = {}
+        for provider, tools in self.grouping_tool_by_auth_provider().items():
+            text = await self.prepare_auth([tool.name for tool in tools], thread_id, profile)
+            if text is not None:
+                texts[provider] = text
+        return texts
 
     async def wait_tool_auth(self, thread_id: str = "default", profile: str = "default") -> bool:
         """Wait until all that `initialize_tool_auth` asked for is granted. Raises TimeoutError where it is not."""
@@ -237,10 +229,10 @@ class Pocket:
 
         Raises ValueError for tools with different providers or handlers.
         """
-        about = self._united(tool_name)
-        if about is None:
+        if (auth := self._united(tool_name)) is None:
             return None
-        text = await self.auth.prepare(self._request(about), **_which(about), thread_id=thread_id, profile=profile)
+        handler = (auth.auth_handler, auth.auth_provider)
+        text = await self.auth.prepare(self.auth.make_request(auth.scopes, *handler), *handler, thread_id, profile)
         if text is not None:
             self._broker.require_callback_server(text)
         return text
@@ -249,33 +241,28 @@ class Pocket:
         self, tool_name: str | Sequence[str], thread_id: str = "default", profile: str = "default"
     ) -> dict[str, str]:
         """Return the credentials of tools of one provider by name. Waits for a grant that was prepared."""
-        about = self._united(tool_name)
-        if about is None:
+        if (auth := self._united(tool_name)) is None:
             return {}
-        context = await self.auth.authenticate_async(
-            self._request(about), **_which(about), thread_id=thread_id, profile=profile
-        )
-        return context.to_dict()
+        handler = (auth.auth_handler, auth.auth_provider)
+        request = self.auth.make_request(auth.scopes, *handler)
+        return (await self.auth.authenticate_async(request, *handler, thread_id, profile)).to_dict()
 
     def _united(self, tool_name: str | Sequence[str]) -> ToolAuth | None:
-        """What the tools of these names need together; None where they need nothing."""
+        """Return what the tools of these names need together; None where they need nothing."""
         names = [tool_name] if isinstance(tool_name, str) else tool_name
-        needed = [auth for name in names if (auth := self._tool_instance(name).auth) and auth.auth_provider is not None]
-        if not needed:
+        needs = [auth for name in names if (auth := self.tools[name].auth) and auth.auth_provider is not None]
+        if not needs:
             return None
-        for what in ("auth_provider", "auth_handler"):
-            if len(found := {getattr(auth, what) for auth in needed}) > 1:
+        for field in ("auth_provider", "auth_handler"):
+            if len(values := {getattr(auth, field) for auth in needs}) > 1:
                 raise ValueError(
-                    f"All tools should have the same {what}, and these have: {', '.join(sorted(map(str, found)))}. "
+                    f"All tools should have the same {field}, and these have: {', '.join(sorted(map(str, values)))}. "
                     "Prepare them one by one."
                 )
-        scopes = sorted({scope for auth in needed for scope in auth.scopes or ()})
-        return needed[0].model_copy(update={"scopes": scopes})
+        scopes = sorted({scope for auth in needs for scope in auth.scopes or ()})
+        return needs[0].model_copy(update={"scopes": scopes})
 
-    def _request(self, about: ToolAuth) -> Any:
-        return self.auth.make_request(auth_scopes=about.scopes, **_which(about))
-
-    # Toolcrib's workbenches, and the end
+    # Other workbenches, and the end
 
     def __toolcrib__(self) -> list[CoreTool[..., Any]]:
         """Return its tools for other workbenches, authorized by its PocketAuth for the caller of each.
@@ -285,45 +272,45 @@ class Pocket:
         return [self._offered(tool) for tool in self.tools.values()]
 
     def _offered(self, tool: Tool) -> CoreTool[..., Any]:
-        inner = self._registry.get(tool.name)
-        if not self._offers_identity(tool):
-            made = inner.wrapped(lambda _: self._call_for)
-            made.spec, made.needs_context = replace(inner.spec, auth=None), True
-            return made
-        schema = wrapped_schema(tool.name, dict(inner.spec.input_schema))
-        for name, listed in (("thread_id", self._listed.threads), ("profile", self._listed.profiles)):
-            schema["properties"][name]["enum"] = sorted({*listed, OWN})
-        spec = ToolSpec(tool.name, tool.get_description(use_profile=True), schema)
-        check = partial(json_schema_check, schema=require_schema(schema, label=f"Tool '{tool.name}'"))
-        made = CoreTool(Parts(spec, inner.fn, check, partial(partial, serialize_any), self._call_chosen, inner.home))
-        made.at_deadline = inner.at_deadline
-        return made
+        inner, offers_identity = self._registry.get(tool.name), self._offers_identity(tool)
+        if offers_identity:
+            check = None
+            schema = wrapped_schema(tool.name, dict(inner.spec.input_schema))
+            for name, listed in self._listed.items():
+                schema["properties"][name]["enum"] = sorted({*listed, OWN})
+            spec = ToolSpec(tool.name, tool.get_description(use_profile=True), schema)
+        else:
+            spec = replace(inner.spec, auth=None)
 
-    async def _call_for(self, _: Mapping[str, Any], context: Context) -> Result[Any]:
-        return await self._call_as(context, context.caller, context.call.arguments)
+            def check(name: str) -> Check:
+                return inner.named(name).check
 
-    async def _call_chosen(self, arguments: Mapping[str, Any], context: Context) -> Result[Any]:
-        thread, profile = arguments.get("thread_id", OWN), arguments.get("profile", OWN)
-        caller = context.caller
-        caller = replace(
-            caller,
-            thread=caller.thread if thread == OWN else thread,
-            profile=caller.profile if profile == OWN else profile,
-        )
-        return await self._call_as(context, caller, arguments["body"])
+        async def work(arguments: Mapping[str, Any], context: Context) -> Result[Any]:
+            caller, body = context.caller, context.call.arguments
+            if offers_identity:
+                thread, profile = arguments.get("thread_id", OWN), arguments.get("profile", OWN)
+                if thread != OWN:
+                    caller = replace(caller, thread=thread)
+                if profile != OWN:
+                    caller = replace(caller, profile=profile)
+                body = arguments["body"]
+            return await self._call_as(context, caller, body)
+
+        return from_work(spec, work, check=check, fn=inner.fn, home=inner.home, at_deadline=inner.at_deadline)
 
     async def _call_as(self, context: Context, caller: Caller, body: Any) -> Result[Any]:
-        is_local = caller.principal == _LOCAL
-        # The thread of another principal is theirs, whatever its name: sessions are told apart by it alone.
-        thread = caller.thread if is_local else f"{quote(caller.principal, safe='')}/{quote(caller.thread, safe='')}"
-        listed = self._listed if is_local else Listed(profiles=self._listed.profiles)
+        thread, listed = caller.thread, self._listed
+        if caller.principal != _LOCAL:
+            # The thread of another principal is theirs, whatever its name: sessions are told apart by it alone.
+            thread = f"{quote(caller.principal, safe='')}/{quote(caller.thread, safe='')}"
+            listed = {**listed, "thread_id": frozenset()}
         call = Call(context.call.tool, body, cancellation=context.cancellation, data={"hyperpocket": listed})
         result = await self._run(call, thread, caller.profile)
         result.unwrap()  # raises where it failed, or waits
         return result
 
     def teardown(self) -> None:
-        """Stop it, and the callback server if nobody else uses that."""
+        """Stop it, and the callback server if no other Pocket uses that."""
         sync.run(self._crib.stop())
         stop_callback_server(self._broker)
 
@@ -341,11 +328,7 @@ def _text(result: Result[Any]) -> str:
     return pending.text if isinstance(pending, PendingGrant) else result.text
 
 
-def _names(names: Iterable[str], of: str) -> frozenset[str]:
+def _names(names: Iterable[str], option: str) -> frozenset[str]:
     if isinstance(names, str):
-        raise ValueError(f'Pocket: {of} are a list of names: {of}=["default", "work"].')
+        raise ValueError(f'Pocket: {option} are a list of names: {option}=["default", "work"].')
     return frozenset(names)
-
-
-def _which(about: ToolAuth) -> dict[str, Any]:
-    return {"auth_handler_name": about.auth_handler, "auth_provider": about.auth_provider}

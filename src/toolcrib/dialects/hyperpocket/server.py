@@ -243,7 +243,9 @@ def _self_signed(host: str) -> ssl.SSLContext:
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     now, day = datetime.now(UTC), timedelta(days=1)
-    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now - day, now + 30 * day)
+    builder = x509.CertificateBuilder(
+        name, name, key.public_key(), x509.random_serial_number(), now - day, now + 30 * day
+    )
     builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
     pem = serialization.Encoding.PEM
     private = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -6,7 +6,7 @@ The modules of providers (`.slack.oauth2_handler`) are made on import. Needs the
 from typing import TYPE_CHECKING, Any
 
 from ._handlers import OAuth2Handler, handler_class, handlers_of_catalogue
-from ._models import context_of, core_handler, is_scoped, models_of, secrets_of
+from ._models import core_handler, environment_of, is_scoped, models_of, secrets_of
 from .context import AuthContext
 from .handler import AuthHandlerInterface
 from .provider import AuthProvider
@@ -25,8 +25,8 @@ __all__ = [
     "AuthenticateResponse",
     "OAuth2Handler",
     "PREBUILT_AUTH_HANDLERS",
-    "context_of",
     "core_handler",
+    "environment_of",
     "get_auth_provider",
     "is_scoped",
     "secrets_of",

@@ -203,7 +203,7 @@ def models_of(provider: str, kind: str) -> Models:
     for name, member in members.items():
         if isinstance(member, dict):  # `SlackOAuth2Response.AuthedUser`
             setattr(response, _title(name), response.model_fields[name].annotation.__args__[0])
-    bases = (context_of_provider(provider), *([OAuth2Fields] if kind == "oauth2" else []))
+    bases: Any = (context_of_provider(provider), *([OAuth2Fields] if kind == "oauth2" else []))
     context: Any = create_model(names["kind_context"], __base__=bases, __module__=f"{place}_context")
     context.environment, context.kind, context.response = environment, kind, response
 
@@ -260,7 +260,7 @@ def _granted(provider: str, kind: str, response: Any) -> dict[str, Any]:
         # As HTTP sends it (RFC 7617). There is no colon in Base64, so text without one is encoded already.
         return {**values, "access_token": b64encode(text.encode()).decode() if ":" in text else text}
     member = getattr(response, (entry.oauth2 and entry.oauth2.token_member) or "", None)
-    token = member if getattr(member, "access_token", None) else response
+    token: Any = member if getattr(member, "access_token", None) else response
     lifetime_s = getattr(token, "expires_in", None)
     return {
         **values,
@@ -271,19 +271,13 @@ def _granted(provider: str, kind: str, response: Any) -> dict[str, Any]:
     }
 
 
-def context_of(credential: Credential, handler: str | None = None) -> AuthContext:
-    """Return the context of a credential from one of Toolcrib's brokers, by *handler*, under either name."""
+def environment_of(credential: Credential, handler: str | None = None) -> tuple[str, ...]:
+    """Return the variables for a credential of one of Toolcrib's brokers, by *handler*, under either name."""
     provider = module_name(credential.provider)
     if credential.kind in ("basic", "keypair"):
         handler = credential.kind
-    kind = (handler if handler in KINDS else kind_of(provider, handler)) or default_kind(provider)
-    models = models_of(provider, kind)
-    values = {"access_token": credential.secret}
-    if kind == "keypair":
-        values = dict(zip(models.response.model_fields, credential.secret.split(":", 1), strict=True))
-    context = models.grant(models.response.model_construct(**values))
-    detail = dict(credential.detail) if kind == "oauth2" else context.detail
-    return context.model_copy(update={"expires_at": credential.expires_at, "detail": detail})
+    kind = handler if handler in KINDS else kind_of(provider, handler)
+    return environment_names(provider, kind or default_kind(provider))
 
 
 def secrets_of(context: AuthContext) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ _NAMES = list(tomllib.loads(resources.files("toolcrib").joinpath("auth/providers
 
 
 class _Providers(EnumMeta):
-    """Has the providers of a user's catalogue as members too: `AuthProvider.CRM`."""
+    """Has the providers of a user's catalogue too: `AuthProvider.CRM`. Only iteration passes over them."""
 
     def __getattr__(cls, name: str) -> "AuthProvider":
         if name == name.upper() and not name.startswith("_"):
@@ -27,7 +27,7 @@ class _Providers(EnumMeta):
 class AuthProvider(Enum, metaclass=_Providers):
     """A provider of credentials: `name` is in upper case, `value` is that of its module and of its settings."""
 
-    _ignore_ = ["_name"]
+    _ignore_ = "_name"
     for _name in _NAMES:
         vars()[module_name(_name).upper()] = module_name(_name)
 
@@ -46,5 +46,4 @@ class AuthProvider(Enum, metaclass=_Providers):
         provider = object.__new__(cls)
         provider._name_, provider._value_ = name.upper(), name
         cls._value2member_map_[name] = cls._member_map_[provider._name_] = provider
-        cls._member_names_.append(provider._name_)
         return provider

@@ -1,7 +1,6 @@
 """`hyperpocket.repository.lock`: where one or more tools come from, a folder or a commit of a git repository."""
 
 import abc
-import re
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +8,7 @@ from pydantic import BaseModel, field_validator
 
 from ....core import LoadError
 from ....schema import display_name
-from ....tools.address import GitAddress, GitSource, parse_git_address
-from ....tools.git import commit_of, fetch
-
-_SCP = re.compile(r"(?P<host>[\w.-]+@[\w.-]+):(?P<path>[^/].*)")
-"""`git@github.com:owner/repo.git`, as git itself reads it."""
+from ....tools import GitSource, commit_of, fetch, parse_git_address
 
 
 class Lock(BaseModel, abc.ABC):
@@ -43,17 +38,17 @@ class Lock(BaseModel, abc.ABC):
     def folder(self, rel_path: str) -> Path:
         """Return the folder *rel_path* of it. Raises ValueError where that is not a folder in it."""
         root = self.toolpkg_path().resolve()
-        found = None if "\0" in rel_path else (root / rel_path).resolve()
-        if found is None or not found.is_relative_to(root):
+        folder = None if "\0" in rel_path else (root / rel_path).resolve()
+        if folder is None or not folder.is_relative_to(root):
             raise ValueError(f"{rel_path[:200]!r} is not inside of {root}. Name the tool's folder in it.")
-        if not found.is_dir():
+        if not folder.is_dir():
             raise ValueError(f"There is no folder {rel_path[:200]!r} in {root}, from which a tool is to be loaded.")
-        return found
+        return folder
 
     @field_validator("*")
     @classmethod
     def _fits_a_line(cls, value: Any) -> Any:
-        if isinstance(value, str) and any(each in value for each in "\t\n\r\0"):
+        if isinstance(value, str) and any(character in value for character in "\t\n\r\0"):
             raise ValueError("a tab, a line break or a NUL cannot be in a lock file")
         return value
 
@@ -100,10 +95,7 @@ class GitLock(Lock):
         return self.tool_source, self.repository_url.rstrip("/"), self.git_ref
 
     def sync(self, force_update: bool = False, **kwargs: Any) -> None:
-        """Find out the commit that `git_ref` leads to, unless it has one; with *force_update*, again.
-
-        Raises LoadError where it cannot be had.
-        """
+        """Find the commit of `git_ref`, unless it is known; with *force_update*, again. Raises LoadError."""
         if self.ref_sha is None or force_update:
             self.ref_sha = commit_of(self._address(""))
 
@@ -116,12 +108,9 @@ class GitLock(Lock):
             raise ValueError(f"{self.repository_url} is not in place: sync its lock first.")
         return fetch(GitSource(self._address(rel_path), self.ref_sha)).path
 
-    def _address(self, folder: str) -> GitAddress:
-        if (found := _SCP.fullmatch(self.repository_url)) is not None:
-            url = f"ssh://{found['host']}/{found['path']}"
-        else:
-            url = self.repository_url
+    def _address(self, folder: str) -> Any:
+        url = self.repository_url
         address = parse_git_address(f"git+{url}@{self.git_ref}#{folder}")
-        if (address.repository, address.ref) != (url, self.git_ref):
+        if (address.repository, address.ref) != (url, self.git_ref):  # an `@` or `#` in either
             raise LoadError(f"'{display_name(url)}' and '{display_name(self.git_ref)}' are not a repository and a ref.")
         return address

@@ -2,17 +2,11 @@
 
 import os
 import re
-import threading
-from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from tempfile import NamedTemporaryFile
 
 from .lock import GitLock, LocalLock, Lock
 
-_MOST_BYTES = 1024**2
-_THREADS = 10
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?")
 
 
@@ -30,16 +24,12 @@ class Lockfile:
         self.path = Path(path)
         self.locks = {}
         self.referenced_locks = set()
-        self._guard = threading.Lock()
-        self._syncing: dict[tuple[str, ...], threading.Lock] = {}
         self._synced: set[tuple[str, ...]] = set()
-        for number, line in enumerate(_lines_of(self.path), 1):
-            if not line.strip():
-                continue
-            lock = _read(line, f"{self.path}:{number}")
-            if lock.key() in self.locks:
-                raise ValueError(f"{self.path}:{number}: this is locked above, too. Keep one of the lines.")
-            self.locks[lock.key()] = lock
+        for number, line in enumerate(self._read().split("\n"), 1):
+            if line.strip():
+                lock = _lock_of(line, f"{self.path}:{number}")
+                if self.locks.setdefault(lock.key(), lock) is not lock:
+                    raise ValueError(f"{self.path}:{number}: this is locked above, too. Keep one of the lines.")
 
     def add_lock(self, lock: Lock) -> None:
         """Add *lock*, and count it as referenced. One with the same key stays as it is, with its commit."""
@@ -59,57 +49,48 @@ class Lockfile:
         """Have all locks in place, or those that were added, and write the file.
 
         A ref that has its commit keeps it, unless *force_update*. Raises what the first lock that cannot be had raises;
-        what the others found is written all the same.
+        the others are synced and written all the same.
         """
-        keys = self.referenced_locks if referenced_only else set(self.locks)
-        try:
-            self._sync([self.locks[key] for key in self.locks if key in keys], force_update)
-        finally:
-            self.write()
+        errors: list[Exception] = []
+        for key, lock in self.locks.items():
+            if referenced_only and key not in self.referenced_locks:
+                continue
+            try:
+                lock.sync(force_update=force_update)
+            except Exception as error:
+                errors.append(error)
+        self.write()
+        if errors:
+            raise errors[0]
 
     def sync_once(self, lock: Lock, force_update: bool = False) -> None:
-        """Add *lock*, and have it in place; once, however many threads ask for it."""
-        key = lock.key()
-        with self._guard:
-            self.add_lock(lock)
-            syncing = self._syncing.setdefault(key, threading.Lock())
-        with syncing:
-            if key not in self._synced:
-                self.get_lock(key).sync(force_update=force_update)
-                self._synced.add(key)
-
-    def _sync(self, locks: Iterable[Lock], force_update: bool) -> None:
-        with ThreadPoolExecutor(_THREADS, thread_name_prefix="repository-loader") as threads:
-            for done in [threads.submit(lock.sync, force_update=force_update) for lock in locks]:
-                done.result()
+        """Add *lock*, and have it in place, once for this object."""
+        self.add_lock(lock)
+        if lock.key() not in self._synced:
+            self.get_lock(lock.key()).sync(force_update=force_update)
+            self._synced.add(lock.key())
 
     def write(self) -> None:
-        """Write the locks into the file, all at once: nobody reads half of it. A file that has them stays as it is."""
+        """Write the file in one step, unless it has these locks already."""
         text = "".join(f"{lock}\n" for lock in self.locks.values())
-        with suppress(OSError, UnicodeDecodeError):
-            if self.path.read_text("utf-8") == text:
-                return
-        with NamedTemporaryFile("w", encoding="utf-8", newline="\n", dir=self.path.parent, delete=False) as made:
-            made.write(text)
-        Path(made.name).replace(self.path)
+        if self.path.exists() and self.path.read_bytes() == text.encode():
+            return
+        with NamedTemporaryFile("w", encoding="utf-8", newline="\n", dir=self.path.parent, delete=False) as file:
+            file.write(text)
+        Path(file.name).replace(self.path)
+
+    def _read(self) -> str:
+        try:
+            return self.path.read_text("utf-8-sig")
+        except FileNotFoundError:
+            return ""
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path} is not a lock file: it is not UTF-8 text.") from None
+        except OSError as error:
+            raise ValueError(f"{self.path} cannot be read: {error.strerror}.") from None
 
 
-def _lines_of(file: Path) -> list[str]:
-    try:
-        with file.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
-        if len(content) > _MOST_BYTES:
-            raise ValueError(f"it is larger than {_MOST_BYTES // 1024**2} MiB")
-        return content.decode("utf-8-sig").split("\n")
-    except FileNotFoundError:
-        return []
-    except UnicodeDecodeError:
-        raise ValueError(f"{file} is not a lock file: it is not UTF-8 text.") from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{file} cannot be read: {getattr(error, 'strerror', None) or error}.") from None
-
-
-def _read(line: str, place: str) -> Lock:
+def _lock_of(line: str, place: str) -> Lock:
     match line.rstrip("\r").split("\t"):
         case ["local", path] if path:
             return LocalLock(path)

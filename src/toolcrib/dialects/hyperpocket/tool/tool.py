@@ -3,17 +3,17 @@
 import abc
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from ....core import DefinitionError, in_thread
+from ....core import Context, DefinitionError, in_thread
 from ....tools import Tool as CoreTool
 from ....workbench import sync
 from ..auth import AuthProvider, is_scoped
 from ..prompts import pocket_extended_tool_description
 from ..util.json_schema_to_model import json_schema_to_model
-from ._core_tool import core_tool
+from ._core_tool import core_tool, envs_of, host_of, postprocessed
 
 
 class ToolAuth(BaseModel):
@@ -31,49 +31,51 @@ class ToolAuth(BaseModel):
     )
 
     @model_validator(mode="after")
-    def _has_scopes_only_where_there_are_any(self) -> Self:
+    def _check_scopes(self) -> Self:
         if not self.scopes:
             return self
+        label = f"ToolAuth has scopes ({', '.join(self.scopes)})"
         if self.auth_provider is None:
-            raise DefinitionError(
-                f"ToolAuth has scopes ({', '.join(self.scopes)}) and no provider, so nobody would be asked for them. "
-                "Name the auth_provider, or leave the scopes out."
-            )
+            raise DefinitionError(f"{label} and no provider to ask. Name the auth_provider, or leave the scopes out.")
         if is_scoped(self.auth_provider, self.auth_handler) is False:
-            of = self.auth_handler or f"the default one of {self.auth_provider.name}"
-            raise DefinitionError(
-                f"ToolAuth has scopes ({', '.join(self.scopes)}), and its handler, {of}, has none. Leave them out."
-            )
+            handler = self.auth_handler or f"the default one of {self.auth_provider.name}"
+            raise DefinitionError(f"{label}, and its handler, {handler}, has none. Leave them out.")
         return self
 
 
-class ToolRequest(abc.ABC):
+class _Postprocessed:
+    """The postprocessings of a tool, and of a request for one."""
+
+    if TYPE_CHECKING:
+        postprocessings: list[Callable[..., Any]] | None
+
+    def with_postprocessings(self, postprocessings: list[Callable[..., Any]]) -> Self:
+        """Append *postprocessings* to those that the result goes through. Returns the object itself."""
+        self.postprocessings = [*(self.postprocessings or ()), *postprocessings]
+        return self
+
+    def __or__(self, other: Callable[..., Any]) -> Self:
+        return self.with_postprocessings([other])
+
+
+class ToolRequest(_Postprocessed, abc.ABC):
     """What is needed to make a tool, not to call it. `Pocket.loaders` says how a tool is made of it."""
 
     postprocessings: list[Callable[..., Any]] | None = None
     overridden_tool_vars: dict[str, str]
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
-        made = super().__new__(cls)
-        made.overridden_tool_vars = {}
-        return made
+        request = super().__new__(cls)
+        request.overridden_tool_vars = {}
+        return request
 
     @abc.abstractmethod
     def __str__(self) -> str:
         raise NotImplementedError
 
     def add_postprocessing(self, postprocessing: Callable[..., Any]) -> None:
-        """Have the tool's result go through *postprocessing* too, last."""
-        self.postprocessings = [*(self.postprocessings or ()), postprocessing]
-
-    def __or__(self, other: Callable[..., Any]) -> Self:
-        self.add_postprocessing(other)
-        return self
-
-    def with_postprocessings(self, postprocessings: list[Callable[..., Any]]) -> Self:
-        """Have the tool's result go through *postprocessings* too, last. Returns the request itself."""
-        self.postprocessings = [*(self.postprocessings or ()), *postprocessings]
-        return self
+        """Append *postprocessing* to those that the result goes through."""
+        self.with_postprocessings([postprocessing])
 
     def override_tool_variables(self, override_vars: dict[str, str]) -> Self:
         """Give the tool *override_vars* in place of its own. Returns the request itself."""
@@ -81,7 +83,7 @@ class ToolRequest(abc.ABC):
         return self
 
 
-class Tool(BaseModel, abc.ABC):
+class Tool(_Postprocessed, BaseModel, abc.ABC):
     """The base of tools. A subclass defines `invoke` or `ainvoke`, and gives the fields their values.
 
     Both are called with `body`, the arguments that were checked, and with `thread_id`, `profile` and `envs`, the
@@ -107,11 +109,11 @@ class Tool(BaseModel, abc.ABC):
         return super().__new__(cls)
 
     def invoke(self, **kwargs: Any) -> Any:
-        """Do the work, for sync code. Where only `ainvoke` is defined, that is run; also inside a running loop."""
+        """Do the work, for sync code. Where only `ainvoke` is defined, run that; also inside a running loop."""
         return sync.run(self.ainvoke(**kwargs))
 
     async def ainvoke(self, **kwargs: Any) -> Any:
-        """Do the work. Where only `invoke` is defined, that is called in a thread."""
+        """Do the work. Where only `invoke` is defined, call that in a thread."""
         return await in_thread(partial(self.invoke, **kwargs))
 
     def schema_model(self, use_profile: bool = True) -> type[BaseModel] | None:
@@ -139,23 +141,19 @@ class Tool(BaseModel, abc.ABC):
         return self.default_tool_vars | self.overridden_tool_vars
 
     def with_postprocessing(self, postprocessing: Callable[..., Any]) -> Self:
-        """Have the result go through *postprocessing* too, last. Returns the tool itself."""
+        """Append *postprocessing* to those that the result goes through. Returns the tool itself."""
         return self.with_postprocessings([postprocessing])
-
-    def with_postprocessings(self, postprocessings: list[Callable[..., Any]]) -> Self:
-        """Have the result go through *postprocessings* too, last. Returns the tool itself."""
-        self.postprocessings = [*(self.postprocessings or ()), *postprocessings]
-        return self
-
-    def __or__(self, other: Callable[..., Any]) -> Self:
-        return self.with_postprocessing(other)
 
     def __str__(self) -> str:
         return self.name
 
     def __toolcrib__(self) -> CoreTool[..., Any]:
         """Return the tool for any workbench: its broker authorizes it, its caller is the thread and the profile."""
-        return core_tool(self, self, is_sync=type(self).ainvoke is Tool.ainvoke)
+        return core_tool(self, self, self._work, is_sync=type(self).ainvoke is Tool.ainvoke)
+
+    async def _work(self, arguments: dict[str, Any], context: Context) -> Any:
+        value = await self.ainvoke(body=arguments, **host_of(context), envs=envs_of(self, context))
+        return await postprocessed(self, value)
 
 
 def wrapped_schema(name: str, body: dict[str, Any]) -> dict[str, Any]:

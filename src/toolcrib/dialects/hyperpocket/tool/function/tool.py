@@ -1,22 +1,23 @@
 """`hyperpocket.tool.function.tool`: tools of functions."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from pydantic import PrivateAttr
 
-from .....core import Context, Result, Work, content_of, finished, in_thread
-from .....schema import returns_awaitable, serialize_any
+from .....core import Check, Context, DefinitionError, Result, content_of, finished, in_thread
+from .....schema import json_schema_check, model_check, read_arguments, require_schema, returns_awaitable, serialize_any
 from .....tools import Tool as CoreTool
-from .....tools.work import work_of
 from .....workbench import sync
 from ...config import config
 from ...util.flatten_json_schema import flatten_json_schema
-from ...util.function_to_model import function_to_model
-from .._core_tool import OWN, Listed, core_tool, envs_of, host_of, processed
+from ...util.function_to_model import VARIADIC, function_to_model
+from .._core_tool import OWN, Listed, core_tool, envs_of, host_of, postprocessed, require_listed
 from ..tool import Tool, ToolAuth
-from ._binding import Binding
+
+_NOTHING_LISTED: Listed = {"thread_id": frozenset(), "profile": frozenset()}
 
 
 class FunctionTool(Tool):
@@ -29,7 +30,7 @@ class FunctionTool(Tool):
     func: Callable[..., Any] | None = None
     afunc: Callable[..., Any] | None = None
     keep_structured_arguments: bool = False
-    _bound: Binding | None = PrivateAttr(default=None)
+    _is_schema_given: bool = PrivateAttr(default=True)
 
     @property
     def fn(self) -> Callable[..., Any]:
@@ -39,30 +40,19 @@ class FunctionTool(Tool):
             raise ValueError("Both func and afunc are None")
         return fn
 
-    @property
-    def binding(self) -> Binding:
-        """How the function is called."""
-        if self._bound is None:
-            keeps = self.keep_structured_arguments
-            self._bound = Binding(self.fn, self.name, self.argument_json_schema, keeps_structure=keeps)
-        return self._bound
-
     def __toolcrib__(self) -> CoreTool[..., Any]:
-        binding, kind = self.binding, type(self)
-        is_sync = binding.runs in ("sync", "generator")
+        kind, is_sync = type(self), not returns_awaitable(self.fn)
         is_own = kind.invoke is FunctionTool.invoke and kind.ainvoke is FunctionTool.ainvoke
-        if self.keep_structured_arguments or not is_own:  # its own methods are called, not the function
-            return core_tool(self, self.fn, is_sync=is_sync)
-        work = partial(self._call, work_of(binding.call, binding.runs, binding.signature.needs or None))
-        return core_tool(self, self.fn, is_sync=is_sync, check=binding.check, work=work)
+        if self.keep_structured_arguments or not is_own:  # a subclass's methods are called, not the function
+            return core_tool(self, self.fn, self._work, is_sync=is_sync)
+        return core_tool(self, self.fn, self._call_function, is_sync=is_sync, check=self._check)
 
-    async def _call(self, work: Work, arguments: dict[str, Any], context: Context) -> Any:
-        host, data = host_of(context), context.call.data or {}
-        listed: Listed = data.get("hyperpocket", Listed())
-        for name in self.binding.identity:
-            arguments[name] = listed.require(self.name, name, arguments.get(name), host[name])
-        value = await work(self.binding.arguments(arguments, host, self.given(envs_of(self, context))), context)
-        return await processed(self, self.text(value)) if self.postprocessings else value
+    async def _call_function(self, arguments: dict[str, Any], context: Context) -> Any:
+        host, listed = host_of(context), (context.call.data or {}).get("hyperpocket", _NOTHING_LISTED)
+        for name in self._identity:
+            arguments[name] = require_listed(listed, self.name, name, arguments.get(name), host[name])
+        value = await self._run(self._arguments(arguments, host, envs_of(self, context)))
+        return await postprocessed(self, self.text(value)) if self.postprocessings else value
 
     def invoke(self, **kwargs: Any) -> str:
         """Call the function with the arguments in `body`, and `envs` and the others for its `**kwargs`.
@@ -72,33 +62,85 @@ class FunctionTool(Tool):
         """
         if self.func is None or returns_awaitable(self.func):
             return sync.run(self.ainvoke(**kwargs))
-        value = self.func(**self._arguments(kwargs))
-        return self.text(sync.run(value) if hasattr(value, "__await__") else value)
+        return self.text(self.func(**self._checked_arguments(**kwargs)))
 
     async def ainvoke(self, **kwargs: Any) -> str:
         """`invoke`, on the running loop; a sync function gets a thread."""
-        call = partial(self.binding.call, **self._arguments(kwargs))
+        return self.text(await self._run(self._checked_arguments(**kwargs)))
+
+    async def _run(self, arguments: Mapping[str, Any]) -> Any:
+        call = partial(self.fn, **arguments)
         value = call() if returns_awaitable(self.fn) else await in_thread(call)
-        return self.text(await value if hasattr(value, "__await__") else value)
+        return await value if hasattr(value, "__await__") else value
 
     def text(self, value: Any) -> str:
-        """Return what the function returned as text, as a model reads it."""
+        """Return a value of the function as text, as a model reads it."""
         return Result(value, content_of(value, partial(serialize_any, self.name))).text
 
-    def _arguments(self, kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        host = {key: value for key, value in kwargs.items() if key not in ("body", "envs")}
-        checked: dict[str, Any] = kwargs.get("body") or {}
-        if not self.keep_structured_arguments:
-            check = self.binding.check(self.argument_json_schema or {}, self.name)
-            checked, _ = finished(check, kwargs.get("body"), True)
-        for name in self.binding.identity:
+    # From what a model sends to the arguments of the function
+
+    @cached_property
+    def _named(self) -> frozenset[str]:
+        """The parameters that take an argument each."""
+        parameters = inspect.signature(self.fn).parameters.values()
+        return frozenset(parameter.name for parameter in parameters if parameter.kind not in VARIADIC)
+
+    @cached_property
+    def _takes_rest(self) -> bool:
+        parameters = inspect.signature(self.fn).parameters.values()
+        return any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters)
+
+    @cached_property
+    def _identity(self) -> list[str]:
+        """Those of `thread_id` and `profile` that are parameters with the default "default"."""
+        parameters = inspect.signature(self.fn).parameters
+        return [name for name in _NOTHING_LISTED if name in parameters and parameters[name].default == OWN]
+
+    @cached_property
+    def _convert(self) -> Check | None:
+        """Converts arguments that fit a given schema to the annotations of the function, where it has any."""
+        if not self._is_schema_given:
+            return None
+        try:
+            model = function_to_model(self.fn)
+        except DefinitionError:  # without annotations they stay JSON values
+            return None
+        return model_check(self.name, model, schema=model.model_json_schema(), arguments=read_arguments)
+
+    def _check(self, name: str) -> Check:
+        """Return the check of what a model sends, for errors that call the tool *name*."""
+        schema = self.argument_json_schema or {}
+        if not self._is_schema_given:
+            return model_check(name, function_to_model(self.fn), schema=schema, arguments=read_arguments)
+        return json_schema_check(name, require_schema({"type": "object", **schema}, label=f"Tool '{name}'"))
+
+    def _checked_arguments(
+        self, body: Any = None, envs: Mapping[str, str] | None = None, **host: Any
+    ) -> dict[str, Any]:
+        if self.keep_structured_arguments:
+            return self._arguments(body or {}, host, envs or {})
+        checked, _ = finished(self._check(self.name), body, True)
+        for name in self._identity:
             if checked.get(name, OWN) == OWN and name in host:
                 checked[name] = host[name]
-        return self.binding.arguments(checked, host, self.given(kwargs.get("envs") or {}))
+        return self._arguments(checked, host, envs or {})
 
-    def given(self, envs: Mapping[str, str]) -> dict[str, str]:
-        """Return what `**kwargs` get: *envs*, the credentials, and the tool variables, those of the settings too."""
-        return {**envs, **self.default_tool_vars, **config().tool_vars, **self.overridden_tool_vars}
+    def _arguments(
+        self, checked: Mapping[str, Any], host: Mapping[str, Any], envs: Mapping[str, str]
+    ) -> dict[str, Any]:
+        """Return the arguments of the function: what was *checked*, and in `**kwargs` *envs*, variables and *host*."""
+        variables = {**envs, **self.default_tool_vars, **config().tool_vars, **self.overridden_tool_vars}
+        if self.keep_structured_arguments:
+            return {"body": dict(checked), **host, "envs": variables}
+        if self._convert is not None:
+            sent = {name: value for name, value in checked.items() if name in self._named}
+            checked = {**checked, **finished(self._convert, sent, True)[0]}
+        arguments = {name: value for name, value in checked.items() if name in self._named or self._takes_rest}
+        if self._takes_rest:
+            arguments |= {**variables, **{name: value for name, value in host.items() if name not in self._named}}
+        return arguments
+
+    # How one is made
 
     @classmethod
     def from_func(
@@ -121,50 +163,41 @@ class FunctionTool(Tool):
             return func.override_tool_variables(tool_vars or {})
         if isinstance(afunc, FunctionTool):
             return afunc.override_tool_variables(tool_vars or {})
-        plain = afunc or func
-        if plain is None or not callable(plain):
+        fn = afunc or func
+        if fn is None or not callable(fn):
             raise ValueError("FunctionTool can only be created from a callable")
         if afunc is None and returns_awaitable(func):
             afunc = func
-        title = name or str(getattr(plain, "__name__", type(plain).__name__))
-        made = cls(
+        name = name or str(getattr(fn, "__name__", type(fn).__name__))
+        tool = cls(
             func=func,
             afunc=afunc,
-            name=title,
-            description=description or _doc(func) or _doc(afunc) or title,
+            name=name,
+            description=description or getattr(func, "__doc__", None) or getattr(afunc, "__doc__", None) or name,
+            argument_json_schema=flatten_json_schema(json_schema or function_to_model(fn).model_json_schema()),
             auth=auth,
             default_tool_vars=tool_vars or {},
             keep_structured_arguments=keep_structured_arguments,
         )
-        made._use(json_schema)
-        return made
+        tool._is_schema_given = json_schema is not None
+        return tool
 
     @classmethod
     def from_dock(
         cls, dock: Sequence[Callable[..., Any]], tool_vars: dict[str, str] | None = None
     ) -> "list[FunctionTool]":
         """Return the tools of functions, which may have `__model__`, `__auth__` and `__vars__`."""
-        made: list[FunctionTool] = []
+        tools: list[FunctionTool] = []
         for fn in dock:
             if not callable(fn):
                 raise ValueError(f"Dock element should be a list of functions, but found {fn}")
             model, auth = getattr(fn, "__model__", None), getattr(fn, "__auth__", None)
-            made.append(
+            tools.append(
                 cls.from_func(
                     fn,
-                    json_schema=None if model is None else flatten_json_schema(model.model_json_schema()),
+                    json_schema=None if model is None else model.model_json_schema(),
                     auth=None if auth is None else ToolAuth(**auth),
                     tool_vars={**(tool_vars or {}), **getattr(fn, "__vars__", {})},
                 )
             )
-        return made
-
-    def _use(self, json_schema: dict[str, Any] | None) -> None:
-        """Take the arguments from *json_schema*, or else from the signature."""
-        self._bound = Binding(self.fn, self.name, json_schema, keeps_structure=self.keep_structured_arguments)
-        schema = json_schema or function_to_model(self.func or self.fn).model_json_schema()
-        self.argument_json_schema = flatten_json_schema(schema)
-
-
-def _doc(fn: Any) -> str | None:
-    return getattr(fn, "__doc__", None)
+        return tools

@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from .....core import Context, LoadError, ToolError, ToolSpec, Work
-from .....sandbox import GuestProcesses, ProcessWork
-from .....sandbox.folders import folder_digest
-from .....tools import from_schema
-from .....tools.python_folder import EnvironmentWork, python_program
-from .....tools.wasm import GuestCodec
+from .....sandbox import folder_digest
+from .....tools import from_work, program_work
 from .....workbench import Workbench, sync
 from .script import ScriptRuntime
 
 _LIMITS = {"memory_bytes": 256 * 1024**2, "output_bytes": 8 * 1024**2}
-_PROGRAMS = 1000
+MAX_PROGRAMS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,30 +47,23 @@ class WasmInvoker:
     ) -> str:
         """Run the program in the folder *tool_path* with *body* as JSON and *envs* as its environment.
 
-        Returns what it wrote. Raises ToolError where it failed or was stopped, or cannot run.
+        Returns its output. Raises ToolError where it failed or was stopped, or cannot run.
         """
         running = RUNNING.get()
+        name = Path(tool_path).name if running is None else running.context.call.tool
         try:
-            loaded = None if running is None or running.tool_path != tool_path else running.digest
-            digest = loaded or folder_digest(Path(tool_path))
+            digest = folder_digest(Path(tool_path))
+            if running is not None and running.tool_path == tool_path:
+                digest = running.digest
             work = _work(tool_path, digest, tuple(sorted(envs)), self.trusted)
         except LoadError as error:
-            name = Path(tool_path).name if running is None else running.context.call.tool
             raise ToolError(f"Tool '{name}' cannot run: {error}", "unavailable") from None
         if running is not None:
             host: Any = _HostWith(running.context.host, envs)
             return str(await work(body, replace(running.context, host=host, credentials={})))
-        tool = from_schema(ToolSpec("program", "", {"type": "object"}), self.ainvoke)
-        tool.work, tool.needs_context = work, True
+        tool = from_work(ToolSpec("program", "", {"type": "object"}), work, home=__name__)
         async with Workbench([tool], variables=envs) as bench:
             return str((await bench.call("program", body)).unwrap())
-
-
-class _Codec(GuestCodec):
-    """The result is the text that the program wrote, also where that is JSON."""
-
-    def read_value(self, data: Mapping[str, Any]) -> str:
-        return str(data["text"]).rstrip("\n")
 
 
 class _HostWith:
@@ -87,34 +77,15 @@ class _HostWith:
         return getattr(self._host, name)
 
 
-@lru_cache(_PROGRAMS)
+@lru_cache(MAX_PROGRAMS)
 def _work(tool_path: str, digest: str, variables: tuple[str, ...], trusted: bool) -> Work:
-    """What runs the program in the folder *tool_path*, which has *digest*. Raises LoadError for what cannot run."""
+    """Return the work of the program in the folder *tool_path*, as *digest* has it. Raises LoadError."""
     folder = Path(tool_path)
-    main = _main_of(folder)
+    mains = [folder / "main.py"] if (folder / "main.py").is_file() else sorted(folder.glob("*/__main__.py"))
+    if len(mains) != 1:
+        raise LoadError(f"it has no main.py, and {len(mains)} packages with a __main__.py. It needs one of these.")
+    main = mains[0].relative_to(folder).as_posix()
     try:
-        program = python_program(
-            folder,
-            main,
-            limits=_LIMITS,
-            variables=list(variables),
-            hosts=[],
-            private_hosts=[],
-            trusted=trusted,
-        )
+        return program_work(folder, main, digest=digest, limits=_LIMITS, variables=variables, trusted=trusted)
     except LoadError as error:
         raise LoadError(f"{error} A WasmTool is trusted by tool.invoker.trusted = True.") from None
-    if program.digest != digest:
-        raise LoadError("its folder has changed since it was loaded. Load it again.")
-    work = ProcessWork(_Codec(program.where, program.loader), GuestProcesses)
-    return work if program.environment is None else EnvironmentWork(program.environment, work)
-
-
-def _main_of(folder: Path) -> str:
-    """The file that is run: `main.py`, or `__main__.py` of the one package in *folder* that has it."""
-    if (folder / "main.py").is_file():
-        return "main.py"
-    found = sorted(folder.glob("*/__main__.py"))
-    if len(found) != 1:
-        raise LoadError(f"it has no main.py, and {len(found)} packages with a __main__.py. It needs one of these.")
-    return found[0].relative_to(folder).as_posix()

@@ -8,12 +8,12 @@ from typing import Any, Self
 from pydantic import PrivateAttr
 
 from .....core import Context
-from .....sandbox.folders import folder_digest
+from .....sandbox import folder_digest
 from .....tools import Tool as CoreTool
-from .....tools.address import is_git_address, parse_git_address
+from .....tools import is_git_address, parse_git_address
 from ...config import config
 from ...repository import GitLock, LocalLock, Lock, Lockfile
-from .._core_tool import core_tool, envs_of, processed
+from .._core_tool import core_tool, envs_of, postprocessed
 from ..tool import Tool, ToolRequest
 from ._files import read_config, read_readme, read_schema
 from .invoker import RUNNING, Running, WasmInvoker
@@ -55,8 +55,8 @@ def request_of(address: str) -> WasmToolRequest:
     if address and "\0" not in address and Path(address).expanduser().exists():
         return from_local(address)
     if is_git_address(address):
-        found = parse_git_address(address)
-        return from_git(found.repository, found.ref, found.folder)
+        place = parse_git_address(address)
+        return from_git(place.repository, place.ref, place.folder)
     raise ValueError(
         f"'{address[:200]}' is not where a tool is: there is no such folder, and it is not a git address. Name one, or "
         "give the Pocket a loader: class MyPocket(Pocket): loaders = {str: load}, where load returns a Tool."
@@ -75,11 +75,11 @@ class WasmTool(Tool):
     runtime: ScriptRuntime = ScriptRuntime.Python
     json_schema: dict[str, Any] | None = None
     readme: str | None = None
-    _invoker: WasmInvoker | None = PrivateAttr(default=None)
+    _invoker: WasmInvoker = PrivateAttr(default_factory=WasmInvoker)
 
     @classmethod
     def from_tool_request(cls, tool_req: WasmToolRequest, lockfile: Lockfile | None = None, **kwargs: Any) -> Self:
-        """Return the tool that is asked for, at the commit in *lockfile*, which has its lock, synced.
+        """Return the requested tool, at the commit in *lockfile*, which has its lock, synced.
 
         Raises ValueError for a folder or a `config.toml` that cannot be used. Without a `schema.json` that can be read,
         the tool takes any arguments. Where `config.toml` has no description, that is `README.md`, or else the name.
@@ -90,19 +90,19 @@ class WasmTool(Tool):
             )
         tool_req.lock = lockfile.get_lock(tool_req.lock.key())
         folder = tool_req.lock.folder(tool_req.rel_path)
-        about, schema, readme = read_config(folder), read_schema(folder), read_readme(folder)
+        settings, schema, readme = read_config(folder), read_schema(folder), read_readme(folder)
         return cls(
-            name=about.name,
-            description=about.description or readme or about.name,
+            name=settings.name,
+            description=settings.description or readme or settings.name,
             argument_json_schema=schema,
             json_schema=schema,
-            auth=about.auth,
-            runtime=about.runtime,
+            auth=settings.auth,
+            runtime=ScriptRuntime.Python,
             readme=readme,
             pkg_lock=tool_req.lock,
             rel_path=tool_req.rel_path,
             postprocessings=tool_req.postprocessings,
-            default_tool_vars=about.tool_vars,
+            default_tool_vars=settings.tool_vars,
             overridden_tool_vars=tool_req.overridden_tool_vars,
             **kwargs,
         )
@@ -115,8 +115,6 @@ class WasmTool(Tool):
     @property
     def invoker(self) -> WasmInvoker:
         """What runs it. Another one can be set."""
-        if self._invoker is None:
-            self._invoker = WasmInvoker()
         return self._invoker
 
     @invoker.setter
@@ -124,19 +122,19 @@ class WasmTool(Tool):
         self._invoker = invoker
 
     def invoke(self, body: Any = None, envs: Mapping[str, str] | None = None, **kwargs: Any) -> str:
-        """Run it with *body*, the arguments, and *envs*, the credentials. Returns what it wrote."""
-        return self.invoker.invoke(self.tool_path, self.runtime, body, self.given(envs or {}))
+        """Run it with *body*, the arguments, and *envs*, the credentials. Returns its output."""
+        return self.invoker.invoke(self.tool_path, self.runtime, body, self._environment(envs or {}))
 
     async def ainvoke(self, body: Any = None, envs: Mapping[str, str] | None = None, **kwargs: Any) -> str:
         """`invoke`, for async code."""
-        return await self.invoker.ainvoke(self.tool_path, self.runtime, body, self.given(envs or {}))
+        return await self.invoker.ainvoke(self.tool_path, self.runtime, body, self._environment(envs or {}))
 
     def __toolcrib__(self) -> CoreTool[..., Any]:
         digest = folder_digest(Path(self.tool_path))
-        return core_tool(self, partial(self._invoke, digest), is_sync=False, work=partial(self._call, digest))
+        # The digest is a part of the function, since an approval is bound to that.
+        return core_tool(self, partial(self._invoke, digest), partial(self._call, digest), is_sync=False)
 
     def _invoke(self, digest: str, /, **kwargs: Any) -> str:
-        """`invoke`; the *digest* of the folder is what an approval is bound to."""
         return self.invoke(**kwargs)
 
     async def _call(self, digest: str, arguments: dict[str, Any], context: Context) -> Any:
@@ -145,9 +143,9 @@ class WasmTool(Tool):
             value = await self.ainvoke(body=arguments, envs=envs_of(self, context))
         finally:
             RUNNING.reset(token)
-        return await processed(self, value)
+        return await postprocessed(self, value)
 
-    def given(self, envs: Mapping[str, str]) -> dict[str, str]:
-        """Return its environment: *envs*, the credentials, and the tool variables. The settings set those it names."""
+    def _environment(self, envs: Mapping[str, str]) -> dict[str, str]:
+        """Return *envs*, the credentials, and the tool variables. Of the settings' it gets those that it names."""
         settings = {name: value for name, value in config().tool_vars.items() if name in self.default_tool_vars}
         return {**envs, **self.default_tool_vars, **settings, **self.overridden_tool_vars}
