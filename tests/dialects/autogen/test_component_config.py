@@ -395,10 +395,10 @@ def test_trust_in_a_with_is_for_the_block_and_not_for_other_threads() -> None:
 
 
 def test_a_provider_of_autogen_core_means_the_class_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolcrib.dialects.autogen import _types
+    from toolcrib.dialects.autogen import _image
 
-    monkeypatch.setattr(_types, "Kind", Rect, raising=False)
-    for provider in ("autogen_core._types.Kind", "toolcrib.dialects.autogen._types.Kind"):
+    monkeypatch.setattr(_image, "Kind", Rect, raising=False)
+    for provider in ("autogen_core._image.Kind", "toolcrib.dialects.autogen._image.Kind"):
         made = ComponentLoader.load_component({"provider": provider, "config": {"width": 2}}, Rect)
         assert made.size == (2, 1)
     assert "autogen_core" not in sys.modules

@@ -9,7 +9,6 @@ import pytest
 from pydantic import BaseModel
 
 from toolcrib.dialects.autogen import CancellationToken, Image
-from toolcrib.dialects.autogen.code_executor import FunctionWithRequirements, with_requirements
 from toolcrib.dialects.autogen.models import TopLogprob
 from toolcrib.dialects.autogen.tools import (
     BaseStreamTool,
@@ -52,14 +51,6 @@ def test_a_workbench_is_called_with_a_name_alone(method: Any) -> None:
         ("arguments", None),
         ("cancellation_token", None),
     ]
-
-
-def test_a_function_without_requirements_has_none() -> None:
-    def add(a: int) -> int:
-        return a + 1
-
-    for made in (FunctionWithRequirements.from_callable(add), with_requirements()(add), FunctionWithRequirements(add)):
-        assert (made(1), made.python_packages, made.global_imports) == (2, [], [])
 
 
 def test_an_image_as_text_is_base64_and_nothing_else() -> None:

@@ -3,7 +3,6 @@
 import enum
 import functools
 import inspect
-import logging
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -14,8 +13,6 @@ from toolcrib import DefinitionError
 from toolcrib.dialects.autogen import CancellationToken
 from toolcrib.dialects.autogen._function_utils import (
     args_base_model_from_signature,
-    get_function_schema,
-    get_typed_return_annotation,
     get_typed_signature,
     normalize_annotated_type,
     type2description,
@@ -206,59 +203,3 @@ def test_a_description_is_text() -> None:
 def test_annotated_types_are_unwrapped() -> None:
     assert normalize_annotated_type(Annotated[list[int], "x"]) == list[int]
     assert normalize_annotated_type(int) is int
-
-
-def test_the_return_annotation_of_a_function() -> None:
-    def nothing() -> None: ...
-
-    def silent():  # type: ignore[no-untyped-def]
-        ...
-
-    assert [get_typed_return_annotation(each) for each in (draw, nothing, silent)] == [float, type(None), None]
-
-
-def test_a_function_is_described_as_openai_does() -> None:
-    def f(a: Annotated[str, "Param a"], b: int = 2, c: Annotated[float, "Param c"] = 0.1) -> None: ...
-
-    assert get_function_schema(f, description="function f") == {
-        "type": "function",
-        "function": {
-            "description": "function f",
-            "name": "f",
-            "parameters": {
-                "type": "object",
-                "properties": {
-                    "a": {"type": "string", "description": "Param a"},
-                    "b": {"type": "integer", "default": 2, "description": "b"},
-                    "c": {"type": "number", "default": 0.1, "description": "Param c"},
-                },
-                "required": ["a"],
-            },
-        },
-    }
-    assert get_function_schema(f, name="g", description="function f")["function"]["name"] == "g"
-
-
-def test_a_function_that_is_not_annotated_is_refused_or_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    def required(a, b=1) -> int:  # type: ignore[no-untyped-def]
-        return 1
-
-    def defaults(a: int, b=1):  # type: ignore[no-untyped-def]
-        return 1
-
-    with caplog.at_level(logging.WARNING, "autogen_core"):
-        with pytest.raises(TypeError) as raised:
-            get_function_schema(required, description="d")
-        assert get_function_schema(defaults, description="d")["function"]["parameters"]["properties"] == {
-            "a": {"type": "integer", "description": "a"}
-        }
-    assert str(raised.value) == (
-        "All parameters of the function 'required' without default values must be annotated. "
-        "The annotations are missing for the following parameters: 'a'"
-    )
-    assert [record.getMessage() for record in caplog.records] == [
-        "The following parameters of the function 'required' with default values are not annotated: 'b'.",
-        "The return type of the function 'defaults' is not annotated. Although annotating it is optional, the function "
-        "should return either a string, a subclass of 'pydantic.BaseModel'.",
-        "The following parameters of the function 'defaults' with default values are not annotated: 'b'.",
-    ]

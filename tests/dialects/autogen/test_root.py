@@ -1,19 +1,13 @@
 import inspect
-import json
-import logging
-import sys
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator
 from dataclasses import asdict
 from typing import Any
 
 import pytest
-from opentelemetry.trace import INVALID_SPAN_CONTEXT, NonRecordingSpan, Tracer
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 import toolcrib.dialects.autogen as autogen
 from toolcrib.dialects.autogen import FunctionCall, models
-from toolcrib.dialects.autogen.logging import LLMCallEvent, LLMStreamEndEvent, LLMStreamStartEvent, ToolCallEvent
 from toolcrib.workbench.settings import unknown_variables
 
 
@@ -41,93 +35,15 @@ def test_the_root_has_the_names_of_autogens() -> None:
     assert all(hasattr(autogen, name) for name in autogen.__all__)
 
 
-def test_the_events_of_model_clients_are_json() -> None:
-    messages = [{"role": "user", "content": "Hi."}]
-    counted = {"prompt_tokens": 3, "completion_tokens": 2}
-    call = LLMCallEvent(messages=messages, response={"content": "Hello."}, source="test", **counted)
-    start = LLMStreamStartEvent(messages=messages)
-    end = LLMStreamEndEvent(response={"content": "Hello."}, **counted)
-    common = {"agent_id": None}
-    assert json.loads(str(call)) == {
-        "type": "LLMCall",
-        "source": "test",
-        "messages": messages,
-        "response": {"content": "Hello."},
-        **counted,
-        **common,
-    }
-    assert json.loads(str(start)) == {"type": "LLMStreamStart", "messages": messages, **common}
-    assert json.loads(str(end)) == {"type": "LLMStreamEnd", "response": {"content": "Hello."}, **counted, **common}
-    assert [(each.prompt_tokens, each.completion_tokens) for each in (call, end)] == [(3, 2), (3, 2)]
-
-
-class Spans(Tracer):
-    """A tracer of OpenTelemetry's API that keeps the spans."""
-
-    def __init__(self) -> None:
-        self.spans: list[tuple[str, dict[str, Any]]] = []
-
-    def start_span(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        raise NotImplementedError
-
-    @contextmanager
-    def start_as_current_span(self, name: str, *args: Any, **kwargs: Any) -> Iterator[Any]:
-        attributes = dict(kwargs["attributes"])
-        self.spans.append((name, attributes))
-
-        class Open(NonRecordingSpan):
-            def set_attribute(self, key: str, value: Any) -> None:
-                attributes[key] = value
-
-        yield Open(INVALID_SPAN_CONTEXT)
-
-
-def test_a_span_of_a_tool_has_the_attributes_of_the_conventions(monkeypatch: pytest.MonkeyPatch) -> None:
-    tracer = Spans()
-    with autogen.trace_tool_span("add", tracer=tracer, tool_call_id="c1") as parent:
-        pass
-    with (
-        pytest.raises(KeyError),
-        autogen.trace_tool_span("sub", tracer=tracer, parent=parent, tool_description="Subtract."),
-    ):
-        raise KeyError("x")
-    common = {"gen_ai.operation.name": "execute_tool", "gen_ai.system": "autogen"}
-    assert tracer.spans == [
-        ("execute_tool add", {**common, "gen_ai.tool.name": "add", "gen_ai.tool.call.id": "c1"}),
-        (
-            "execute_tool sub",
-            {
-                **common,
-                "gen_ai.tool.name": "sub",
-                "gen_ai.tool.description": "Subtract.",
-                "error.type": "KeyError",
-            },
-        ),
-    ]
-    monkeypatch.setitem(sys.modules, "opentelemetry", None)
-    with autogen.trace_tool_span("add") as nothing:
-        assert nothing is None
+def test_the_span_of_a_tool_is_left_to_toolcrib() -> None:
+    with autogen.trace_tool_span("add", tool_call_id="c1") as span:
+        assert span is None
 
 
 def test_a_function_call_has_an_id_arguments_and_a_name() -> None:
     call = FunctionCall(id="1", arguments='{"a": 1}', name="add")
     assert asdict(call) == {"id": "1", "arguments": '{"a": 1}', "name": "add"}
     assert call == FunctionCall("1", '{"a": 1}', "add")
-
-
-def test_events_are_json_on_the_loggers_of_autogen(caplog: pytest.LogCaptureFixture) -> None:
-    assert (autogen.ROOT_LOGGER_NAME, autogen.EVENT_LOGGER_NAME, autogen.TRACE_LOGGER_NAME) == (
-        "autogen_core",
-        "autogen_core.events",
-        "autogen_core.trace",
-    )
-    event = ToolCallEvent(tool_name="add", arguments={"a": "é"}, result="3")
-    with caplog.at_level(logging.INFO, autogen.EVENT_LOGGER_NAME):
-        logging.getLogger(autogen.EVENT_LOGGER_NAME).info(event)
-    assert caplog.messages == [
-        '{"type": "ToolCall", "tool_name": "add", "arguments": {"a": "\\u00e9"}, "result": "3", "agent_id": null}'
-    ]
-    assert json.loads(str(event)) == event.kwargs
 
 
 def test_the_variable_for_source_code_is_a_known_setting() -> None:
@@ -235,18 +151,3 @@ def test_families_are_names() -> None:
         [False] * 5,
         [False] * 5,
     ]
-    with pytest.raises(TypeError, match=r"^ModelFamily is a namespace class and cannot be instantiated"):
-        family()
-
-
-def test_a_model_info_must_be_complete() -> None:
-    info: Any = {"vision": True, "function_calling": True, "json_output": True, "family": "x"}
-    models.validate_model_info({**info, "structured_output": True})
-    with pytest.warns(UserWarning, match="Missing required field 'structured_output' in ModelInfo. "):
-        models.validate_model_info(info)
-    del info["json_output"]
-    with pytest.raises(ValueError) as raised:
-        models.validate_model_info(info)
-    assert str(raised.value) == (
-        "Missing required field 'json_output' in ModelInfo. Starting in v0.4.7, the required fields are enforced."
-    )

@@ -178,19 +178,6 @@ async def test_run_json_raises_what_pydantic_does(args: Any, kinds: list[str]):
     assert [each["type"] for each in error.value.errors()] == kinds
 
 
-async def test_a_finished_call_is_logged_as_an_event(caplog: pytest.LogCaptureFixture):
-    with caplog.at_level(logging.INFO, "autogen_core.events"):
-        await Add().run_json({"a": "1"}, CancellationToken())
-    (record,) = caplog.records
-    assert json.loads(str(record.msg)) == {
-        "type": "ToolCall",
-        "tool_name": "add",
-        "arguments": {"a": "1"},
-        "result": '{"total": 3}',
-        "agent_id": None,
-    }
-
-
 async def test_state_is_saved_and_loaded_as_json():
     counter, other = Counter(), Counter()
     await counter.run_json({}, CancellationToken())

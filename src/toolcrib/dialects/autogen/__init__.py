@@ -3,6 +3,10 @@
 The phrase book is in docs/dialects/autogen.md.
 """
 
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Any
+
 from ._cancellation_token import CancellationToken
 from ._component_config import (
     Component,
@@ -16,11 +20,9 @@ from ._component_config import (
     is_component_class,
     is_component_instance,
 )
-from ._constants import EVENT_LOGGER_NAME, ROOT_LOGGER_NAME, TRACE_LOGGER_NAME
 from ._image import Image
-from ._telemetry import trace_tool_span
 from ._trust import UntrustedError, allow_source_code, trust_namespaces
-from ._types import FunctionCall
+from .models import FunctionCall
 
 __all__ = [
     "EVENT_LOGGER_NAME",
@@ -44,3 +46,14 @@ __all__ = [
     "trace_tool_span",
     "trust_namespaces",
 ]
+
+# The loggers to which programs attach handlers. The dialect logs to `toolcrib`.
+ROOT_LOGGER_NAME = "autogen_core"
+EVENT_LOGGER_NAME = "autogen_core.events"
+TRACE_LOGGER_NAME = "autogen_core.trace"
+
+
+@contextmanager
+def trace_tool_span(tool_name: str, **attributes: Any) -> Generator[None]:
+    """Do nothing: Toolcrib opens a span around each call itself. Tools such as those of autogen-ext open one, too."""
+    yield

@@ -3,7 +3,6 @@
 import asyncio
 import concurrent.futures
 import inspect
-import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
@@ -22,49 +21,31 @@ class CancellationToken(CoreToken):
     def link_future(self, future: F) -> F:
         """Cancel *future* with the token; at once, if the token is cancelled already. Returns *future*.
 
-        A future of an event loop in another thread is cancelled on that loop. A coroutine is returned as it is: until
-        it has ended, the token cancels the current task, which awaits it.
+        A future of an event loop in another thread is cancelled on that loop. A coroutine, which only the task that
+        awaits it could cancel, is returned as it is.
         """
         if isinstance(future, concurrent.futures.Future):
             remove = self.add_callback(future.cancel)
             future.add_done_callback(lambda _: remove())
             return future
         if inspect.iscoroutine(future):
-            self._link_awaiting(future)
             return future
         if not asyncio.isfuture(future):
             raise TypeError(f"link_future takes a Future, a Task or a coroutine, not a {type(future).__name__}.")
-        loop = future.get_loop()
-
-        def cancel() -> None:
-            if not loop.is_closed():
-                _act_in(loop, future.cancel)
-
-        remove = self.add_callback(cancel)
+        loop, cancel = future.get_loop(), future.cancel
+        remove = self.add_callback(lambda: None if loop.is_closed() else _act_in(loop, cancel))
         if not self.is_cancelled():
             _act_in(loop, future.add_done_callback, lambda _: remove())
         return future
-
-    def _link_awaiting(self, coroutine: Coroutine[Any, Any, Any]) -> None:
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        alive = weakref.ref(coroutine)
-
-        def cancel() -> None:
-            awaited = alive()
-            if task is not None and awaited is not None and inspect.getcoroutinestate(awaited) != inspect.CORO_CLOSED:
-                task.cancel()
-
-        remove = self.add_callback(lambda: None if loop.is_closed() else _act_in(loop, cancel))
-        weakref.finalize(coroutine, remove).atexit = False
 
 
 def _act_in(loop: asyncio.AbstractEventLoop, act: Callable[..., object], *args: Any) -> None:
     """Call *act* now if *loop* runs in this thread or nowhere, else in the loop."""
     try:
-        here = asyncio.get_running_loop() is loop
+        is_here = asyncio.get_running_loop() is loop
     except RuntimeError:
-        here = not loop.is_running()
-    if here:
+        is_here = not loop.is_running()
+    if is_here:
         act(*args)
     else:
         loop.call_soon_threadsafe(act, *args)

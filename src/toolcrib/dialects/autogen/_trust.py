@@ -1,4 +1,4 @@
-"""What a configuration may make this process import and run.
+"""The permissions to import modules and to run source code that a configuration names.
 
 A configuration is data, and may come from anywhere. No module is imported before its namespace is trusted here, and no
 source code is run before that is allowed here.
@@ -7,14 +7,14 @@ source code is run before that is allowed here.
 import os
 from contextlib import suppress
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Self
 
 from ...core import LoadError
 
 _NAMESPACES_VARIABLE = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
 _SOURCE_VARIABLE = "TOOLCRIB_ALLOW_SOURCE_CODE"
 _YES = frozenset(("1", "true", "yes", "on"))
-_SOURCE_CODE = object()
+_SOURCE_CODE = "<source code>"  # which is no namespace
 
 TRUSTED_BY_DEFAULT = frozenset(
     ("autogen_core", "autogen_agentchat", "autogen_ext", "autogen_studio", "autogenstudio", "toolcrib")
@@ -22,17 +22,17 @@ TRUSTED_BY_DEFAULT = frozenset(
 
 
 class UntrustedError(LoadError, ValueError):
-    """A configuration asks for something to be imported or run, and that has not been allowed."""
+    """A configuration names a module or source code that may not be imported or run."""
 
 
 class Permission:
-    """Something that is allowed in the whole process as soon as it is made, and after a `with` no longer.
+    """A permission of the whole process from its construction on, which ends with its `with` block if it has one.
 
     In the `with` it holds for the block and what the block calls, and in no other thread or task.
     """
 
-    def __init__(self, *allowed: object) -> None:
-        self.allowed = frozenset(allowed)
+    def __init__(self, *names: str) -> None:
+        self.names = frozenset(names)
         _of_process.append(self)
 
     def __enter__(self) -> Self:
@@ -58,7 +58,7 @@ def trust_namespaces(*names: str) -> Permission:
     what it calls only. The environment variable AUTOGEN_ALLOWED_PROVIDER_NAMESPACES does the same: names, separated by
     commas.
     """
-    return Permission(*_names(",".join(names)))
+    return Permission(*_split(",".join(names)))
 
 
 def is_trusted(module: str) -> bool:
@@ -79,7 +79,7 @@ def require_trusted(module: str) -> None:
 
 
 def allow_source_code() -> Permission:
-    """Let configurations run the Python source code that they carry. Whoever writes one controls this process.
+    """Let configurations run the Python source code that they carry. Their authors control this process.
 
     A call allows it from now on, in the whole process. Prefer `with allow_source_code():`, which allows it in the block
     and in what it calls only. The environment variable TOOLCRIB_ALLOW_SOURCE_CODE=1 allows it from outside.
@@ -89,7 +89,7 @@ def allow_source_code() -> Permission:
 
 def require_source_code_allowed(name: str) -> None:
     """Raise UntrustedError, a ValueError, if source code in the configuration of the tool *name* may not run."""
-    if _SOURCE_CODE in _allowed() or os.environ.get(_SOURCE_VARIABLE, "").strip().lower() in _YES:
+    if _SOURCE_CODE in _permitted() or os.environ.get(_SOURCE_VARIABLE, "").strip().lower() in _YES:
         return
     raise UntrustedError(
         f"The configuration of the tool {name!r} carries source code, which loading it would run. If you trust where "
@@ -98,15 +98,15 @@ def require_source_code_allowed(name: str) -> None:
     )
 
 
-def _allowed() -> set[Any]:
-    return {each for permission in (*_of_process, *_of_block.get()) for each in permission.allowed}
+def _permitted() -> set[str]:
+    return {name for permission in (*_of_process, *_of_block.get()) for name in permission.names}
 
 
 def _trusted() -> set[str]:
-    here = {name for name in _allowed() if isinstance(name, str)}
-    return here.union(TRUSTED_BY_DEFAULT, _names(os.environ.get(_NAMESPACES_VARIABLE, "")))
+    namespaces = _permitted() - {_SOURCE_CODE}
+    return namespaces.union(TRUSTED_BY_DEFAULT, _split(os.environ.get(_NAMESPACES_VARIABLE, "")))
 
 
-def _names(text: str) -> list[str]:
+def _split(text: str) -> list[str]:
     """Return the names in *text*, separated by commas; AutoGen lets each end with a dot."""
     return [name for part in text.split(",") if (name := part.strip().rstrip("."))]

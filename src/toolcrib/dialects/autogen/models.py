@@ -4,11 +4,10 @@
 There is no client here. `toolcrib.agent` has those of Toolcrib.
 """
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NoReturn, NotRequired, Optional
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NotRequired, Optional
 
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
@@ -16,7 +15,6 @@ from typing_extensions import TypedDict
 from ._cancellation_token import CancellationToken
 from ._component_config import ComponentBase
 from ._image import Image
-from ._types import FunctionCall
 
 if TYPE_CHECKING:
     from .tools import Tool, ToolSchema
@@ -37,8 +35,16 @@ __all__ = [
     "SystemMessage",
     "TopLogprob",
     "UserMessage",
-    "validate_model_info",
 ]
+
+
+@dataclass
+class FunctionCall:
+    """One tool call of a model. *arguments* is JSON text, as the model wrote it."""
+
+    id: str
+    arguments: str
+    name: str
 
 
 class SystemMessage(BaseModel):
@@ -161,9 +167,6 @@ class ModelFamily:
     UNKNOWN = "unknown"
     ANY = str
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> NoReturn:
-        raise TypeError(f"{cls.__name__} is a namespace class and cannot be instantiated.")
-
     @staticmethod
     def is_claude(family: str) -> bool:
         return _is_one_of(family, "CLAUDE")
@@ -203,23 +206,6 @@ class ModelInfo(ModelCapabilities):
     family: str
     structured_output: bool
     multiple_system_messages: NotRequired[bool | None]
-
-
-def validate_model_info(model_info: ModelInfo) -> None:
-    """Raise ValueError for a missing entry of *model_info*; warn of one that will be required."""
-    present = set[str](model_info)
-    for name in ("vision", "function_calling", "json_output", "family"):
-        if name not in present:
-            raise ValueError(
-                f"Missing required field '{name}' in ModelInfo. Starting in v0.4.7, the required fields are enforced."
-            )
-    if "structured_output" not in present:
-        warnings.warn(
-            "Missing required field 'structured_output' in ModelInfo. "
-            "This field will be required in a future version of AutoGen.",
-            UserWarning,
-            stacklevel=2,
-        )
 
 
 class ChatCompletionClient(ComponentBase[BaseModel], ABC):

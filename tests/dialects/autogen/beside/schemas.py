@@ -12,12 +12,6 @@ from uuid import UUID
 from autogen_core import CancellationToken
 from autogen_core._function_utils import (
     args_base_model_from_signature,
-    get_default_values,
-    get_function_schema,
-    get_missing_annotations,
-    get_param_annotations,
-    get_required_params,
-    get_typed_return_annotation,
     get_typed_signature,
     normalize_annotated_type,
     type2description,
@@ -262,22 +256,6 @@ def typed_signature_of_a_partial() -> Any:
 
 
 @probe
-def parts_of_a_signature() -> Any:
-    signature = get_typed_signature(defaults)
-    missing = get_missing_annotations(get_typed_signature(unannotated), ["a", "b"])
-    return [
-        sorted(get_param_annotations(signature)),
-        get_required_params(signature),
-        get_default_values(signature),
-        sorted(missing[0]),
-        sorted(missing[1]),
-        repr(get_typed_return_annotation(unannotated_return)),
-        repr(get_typed_return_annotation(returns_none)),
-        repr(get_typed_return_annotation(plain)),
-    ]
-
-
-@probe
 def descriptions_of_annotations() -> Any:
     return [type2description("k", kind) for kind in (int, Annotated[int, "said"], "int", list[int])]
 
@@ -296,10 +274,3 @@ def annotated_taken_off() -> Any:
 def a_model_of_a_signature() -> Any:
     model = args_base_model_from_signature("Args", get_typed_signature(described))
     return [model.__name__, model.model_json_schema(), model(a=1).model_dump()]
-
-
-add("function schema", lambda: get_function_schema(described, description="d"))
-add("function schema with a name", lambda: get_function_schema(defaults, name="n", description="d"))
-add("function schema of a model", lambda: get_function_schema(a_nested_model, description="d"))
-add("function schema of what is not annotated", lambda: get_function_schema(unannotated, description="d"))
-add("function schema without a return", lambda: get_function_schema(unannotated_return, description="d"))

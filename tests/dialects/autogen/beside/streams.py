@@ -15,7 +15,6 @@ from autogen_core.tools import (
 from autogen_core.tools._workbench import StreamWorkbench
 from probing import add, probe
 from pydantic import BaseModel
-from tools import listening
 from workbenches import one
 
 
@@ -151,6 +150,3 @@ add("BaseStreamTool is abstract", lambda: BaseStreamTool(Upto, Done, "n", "d"))
 async def _drain() -> None:
     async for item in Steps().run_json_stream({"n": 1}, CancellationToken()):
         assert not isinstance(item, ToolResult)
-
-
-add("event of a stream", listening(_drain))

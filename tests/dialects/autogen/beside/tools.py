@@ -2,11 +2,9 @@
 
 import asyncio
 import functools
-import logging
 from typing import Any
 
 from autogen_core import EVENT_LOGGER_NAME, CancellationToken, FunctionCall
-from autogen_core.logging import ToolCallEvent
 from autogen_core.tools import BaseTool, BaseToolWithState, FunctionTool, Tool
 from probing import add, probe
 from pydantic import BaseModel, Field, field_validator
@@ -180,33 +178,6 @@ async def run_json_of_an_async_function_with_a_token_that_is_cancelled_already()
 # Events
 
 
-class Kept(logging.Handler):
-    def __init__(self) -> None:
-        super().__init__()
-        self.events: list[Any] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.events.append(record.msg)
-
-
-def listening(do: Any) -> Any:
-    async def run() -> Any:
-        kept, log = Kept(), logging.getLogger(EVENT_LOGGER_NAME)
-        log.addHandler(kept)
-        log.setLevel(logging.INFO)
-        try:
-            await do()
-        finally:
-            log.removeHandler(kept)
-            log.setLevel(logging.NOTSET)
-        return [[str(event), event.kwargs] for event in kept.events]
-
-    return run
-
-
-add("event of a class", listening(lambda: Add().run_json({"a": 1}, CancellationToken())))
-add("event of a function", listening(lambda: FunctionTool(given_async, "d").run_json({"a": "1"}, CancellationToken())))
-add("an event by itself", lambda: str(ToolCallEvent(tool_name="t", arguments={"a": 1}, result="r")))
 add("the event logger", lambda: EVENT_LOGGER_NAME)
 add("a function call", lambda: repr(FunctionCall(id="1", arguments="{}", name="f")))
 

@@ -6,7 +6,7 @@ from typing import Any
 from autogen_core import CancellationToken
 from autogen_core.tools import FunctionTool, StaticStreamWorkbench, StaticWorkbench, ToolOverride, Workbench
 from probing import add, probe
-from tools import Add, Count, given, given_async, listening
+from tools import Add, Count, given, given_async
 
 
 def one(a: int) -> int:
@@ -208,8 +208,6 @@ async def a_call_with_an_id() -> Any:
     return (await bench().call_tool("one", {"a": 1}, call_id="c1")).model_dump()
 
 
-add("events of a workbench's call", listening(lambda: bench().call_tool("one", {"a": 1})))
-add("events of a call that fails", listening(lambda: bench().call_tool("one", {})))
 add(
     "a workbench's classes",
     lambda: [issubclass(StaticStreamWorkbench, StaticWorkbench), StaticWorkbench.component_type],

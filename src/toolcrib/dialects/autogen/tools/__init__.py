@@ -1,8 +1,9 @@
 """AutoGen's tools and workbenches (`autogen_core.tools`). The core checks, runs, times out and cancels calls."""
 
+from importlib.util import find_spec
+
 from ._base import BaseStreamTool, BaseTool, BaseToolWithState
 from ._function_tool import FunctionTool, FunctionToolConfig
-from ._interop import register as _register
 from ._protocols import ParametersSchema, StreamTool, Tool, ToolOverride, ToolSchema
 from ._static_workbench import StaticStreamWorkbench, StaticWorkbench, StaticWorkbenchConfig
 from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
@@ -28,4 +29,9 @@ __all__ = [
     "Workbench",
 ]
 
-_register()
+if find_spec("autogen_core") is not None:
+    # Programs of PyPI's autogen-core accept the tools and workbenches of this dialect, by its `isinstance`.
+    from autogen_core import tools as _theirs  # pyright: ignore[reportMissingImports]
+
+    _theirs.BaseTool.register(BaseTool)
+    _theirs.Workbench.register(Workbench)

@@ -15,10 +15,9 @@ from .._cancellation_token import CancellationToken
 from .._component_config import ComponentBase
 from .._function_utils import normalize_annotated_type
 from ._core import Work, is_plain, native, work_of_json, work_of_model
-from ._events import log_call, logs_calls
 from ._protocols import ParametersSchema, StreamTool, Tool, ToolSchema
 from ._protocols import ToolOverride as ToolOverride  # AutoGen has it here
-from ._state import ToolState
+from ._sources import ToolState
 from ._text import parameters_of, value_as_text
 
 ArgsT = TypeVar("ArgsT", bound=BaseModel, contravariant=True)
@@ -95,9 +94,7 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
 
         A name that is not in the schema is an error. *call_id* is for tracing.
         """
-        value = await self.run(cast(ArgsT, self._read_args(args)), cancellation_token)
-        self._log(args, value)
-        return value
+        return await self.run(cast(ArgsT, self._read_args(args)), cancellation_token)
 
     async def save_state_json(self) -> Mapping[str, Any]:
         """Return its state as JSON data; an empty mapping if it has none."""
@@ -112,15 +109,11 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
 
     @cached_property
     def _native(self) -> CoreTool[..., Any]:
-        made = native(self, self.toolcrib_work(), strict=self._strict, home=self._home)
-        return made.offered_by(ToolState(self)) if has_state(self) else made
+        tool = native(self, self.toolcrib_work(), home=self._home)
+        return tool.offered_by(ToolState(self)) if has_state(self) else tool
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: part for name, part in vars(self).items() if name != "_native"}  # which is of this object alone
-
-    def _log(self, args: Mapping[str, Any], value: Any) -> None:
-        if logs_calls():
-            log_call(self.name, args, self.return_value_as_string(value))
 
     def toolcrib_work(self) -> Work:
         """Return what the core runs: `run`, or `run_json` where a subclass has its own."""
@@ -151,12 +144,9 @@ class BaseStreamTool(
         self, args: Mapping[str, Any], cancellation_token: CancellationToken, call_id: str | None = None
     ) -> AsyncGenerator[StreamT | ReturnT, None]:
         """Stream with *args* as JSON data. Raises what `run_json` raises, and TypeError for a wrong last value."""
-        last: Any = None
         async with aclosing(self._stream(cast(ArgsT, self._read_args(args)), cancellation_token)) as items:
             async for item in items:
-                last = item
                 yield item
-        self._log(args, last)
 
     async def _stream(self, args: ArgsT, cancellation_token: CancellationToken) -> AsyncGenerator[Any, None]:
         """Yield from `run_stream`. Raises where the last value is missing or of a wrong type."""

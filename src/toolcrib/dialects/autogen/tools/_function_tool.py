@@ -21,7 +21,7 @@ from .._cancellation_token import CancellationToken
 from .._component_config import Component
 from .._function_utils import args_base_model_from_signature, get_typed_signature, name_of
 from .._trust import TRUSTED_BY_DEFAULT, UntrustedError, is_trusted, require_source_code_allowed
-from ..code_executor._func_with_reqs import Import, from_code, to_code
+from ..code_executor import Import, from_code, to_code
 from ._base import BaseTool
 from ._core import Work, is_plain, linked_token, token_of
 from ._text import parameters_of
@@ -113,7 +113,6 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
         call, token = self._call, token_of if self._is_async else linked_token
         return Work(
             parameters,
-            check,
             check,
             (lambda arguments, context: call({**arguments, _TOKEN: token(context)}, context))
             if self._has_cancellation_support

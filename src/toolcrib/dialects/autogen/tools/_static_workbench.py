@@ -7,10 +7,8 @@ from typing import Any, Literal, Self, cast
 
 from pydantic import BaseModel, Field
 
-from ....call import reset
 from ....core import Call, Content, Emitted, Escaped, Image, Result, ToolError
 from ....formats.picture import decoded
-from ....record import Redactor
 from ....tools import Tool as CoreTool
 from ....workbench import Registry
 from ....workbench import Workbench as CoreWorkbench
@@ -18,11 +16,9 @@ from .._cancellation_token import CancellationToken
 from .._component_config import Component, ComponentModel
 from .._image import Image as AutoGenImage
 from ._base import BaseTool, has_state
-from ._core import CALLED, STREAMED, called, is_plain, native, work_of_json
-from ._events import events_redacted_by, log_call, logs_calls
-from ._names import core_names, original_names, tools_by_name
+from ._core import CALLED, STREAMED, called, native, work_of_json
 from ._protocols import Tool, ToolOverride, ToolSchema
-from ._state import ToolState
+from ._sources import ToolState, core_names
 from ._text import error_as_text
 from ._workbench import ImageResultContent, StreamWorkbench, TextResultContent, ToolResult, Workbench
 
@@ -51,8 +47,8 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
     each tool execution.
 
     *tool_overrides* give tools other names or descriptions, by their own names; a tool can be called by both names.
-    *timeout_s* is the longest a call may take, in seconds, and *secrets* are texts to redact in results and events;
-    neither is written into a configuration.
+    *timeout_s* is the longest a call may take, in seconds, and *secrets* are texts to redact in results; neither is
+    written into a configuration.
 
     The first call starts the workbench if it is not started. Raises ValueError for two tools of one name, for
     overrides that share a name, and for an override of a tool that is not here.
@@ -71,12 +67,11 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
     ) -> None:
         self._tools = list(tools)
         self._tool_overrides = tool_overrides or {}
-        self._by_name = tools_by_name(tools)
-        self._override_name_to_original = original_names(self._by_name, self._tool_overrides)
+        self._by_name = _tools_by_name(tools)
+        self._override_name_to_original = _original_names(self._by_name, self._tool_overrides)
         self._core_names = core_names([*self._by_name, *self._override_name_to_original])
         self._timeout_s = timeout_s
         self._secrets = tuple(secrets)
-        self._redaction = Redactor(self._secrets) if self._secrets else None
         self._states = [ToolState(tool) for tool in tools if has_state(tool)]
         self._renew()
 
@@ -117,11 +112,7 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
             call = await self._core_call(name, arguments, cancellation_token, call_id, CALLED)
         except Exception as error:
             return _failed(name, error_as_text(error))
-        before = events_redacted_by.set(self._redaction)
-        try:
-            return self._result(name, arguments, await self._bench.call(call))
-        finally:
-            events_redacted_by.reset(before)
+        return _tool_result(name, await self._bench.call(call))
 
     async def _core_call(
         self,
@@ -151,13 +142,6 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
         if tool is None:
             raise ToolError(f"Tool {name} not found.", "unknown_tool")
         return tool
-
-    def _result(self, name: str, arguments: Mapping[str, Any] | None, result: Result[Any]) -> ToolResult:
-        if result.error is not None or result.pending is not None:
-            return _failed(name, result.text)
-        if logs_calls() and is_plain(tool := self._tool(name), "run_json"):  # else the tool logs its calls
-            log_call(tool.name, arguments or {}, result.text)
-        return ToolResult(name=name, result=[_content(part) for part in result.content])
 
     def _overridden(self, tool: Tool) -> ToolSchema:
         override = self._tool_overrides.get(tool.name, ToolOverride())
@@ -211,11 +195,11 @@ class StaticWorkbench(Workbench, Component[StaticWorkbenchConfig]):
 
     def _native(self, tool: Tool) -> CoreTool[..., Any]:
         if isinstance(tool, BaseTool):
-            made = tool.__toolcrib__()
+            core_tool = tool.__toolcrib__()
         else:
-            made = native(tool, work_of_json(tool)).offered_by(ToolState(tool))
+            core_tool = native(tool, work_of_json(tool)).offered_by(ToolState(tool))
         override = self._tool_overrides.get(tool.name)
-        return made if override is None else made.named(override.name or tool.name, override.description)
+        return core_tool if override is None else core_tool.named(override.name or tool.name, override.description)
 
 
 class StaticStreamWorkbench(StaticWorkbench, StreamWorkbench):
@@ -239,17 +223,49 @@ class StaticStreamWorkbench(StaticWorkbench, StreamWorkbench):
         except Exception as error:
             yield _failed(name, error_as_text(error))
             return
-        stream = cast("AsyncGenerator[Any, None]", self._bench.stream(call))
-        before = events_redacted_by.set(self._redaction)
-        try:
-            async with aclosing(stream) as events:
-                async for event in events:
-                    if isinstance(event, Result):
-                        yield self._result(name, arguments, event)
-                    elif isinstance(event, Emitted):
-                        yield event.value
-        finally:
-            reset(events_redacted_by, before)
+        async with aclosing(cast("AsyncGenerator[Any, None]", self._bench.stream(call))) as events:
+            async for event in events:
+                if isinstance(event, Result):
+                    yield _tool_result(name, event)
+                elif isinstance(event, Emitted):
+                    yield event.value
+
+
+def _tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
+    """Return *tools* by name. Raises ValueError where two have the same."""
+    by_name: dict[str, Tool] = {}
+    for tool in tools:
+        if by_name.setdefault(tool.name, tool) is not tool:
+            raise ValueError(
+                f"Two tools are named '{tool.name}'. Give one of them another name: only the first could be called."
+            )
+    return by_name
+
+
+def _original_names(names: Iterable[str], overrides: Mapping[str, ToolOverride]) -> dict[str, str]:
+    """Return the tools' own *names*, by those that *overrides* give them. Raises ValueError for an ambiguous one."""
+    known = set(names)
+    originals: dict[str, str] = {}
+    for original, override in overrides.items():
+        if original not in known:
+            raise ValueError(
+                f"There is an override for the tool '{original}', and no such tool. The tools are: "
+                f"{', '.join(sorted(known)) or 'none'}. An override goes by the tool's own name."
+            )
+        if not override.name or override.name == original:
+            continue
+        if override.name in known:
+            raise ValueError(
+                f"Tool override name '{override.name}' conflicts with existing tool name. "
+                "Override names must not conflict with any tool names."
+            )
+        if override.name in originals:
+            raise ValueError(
+                f"Tool override name '{override.name}' is used by multiple tools: "
+                f"'{originals[override.name]}' and '{original}'. Override names must be unique."
+            )
+        originals[override.name] = original
+    return originals
 
 
 def _error_message(error: ToolError, raised: BaseException, _call: Call) -> str:
@@ -257,6 +273,12 @@ def _error_message(error: ToolError, raised: BaseException, _call: Call) -> str:
     raised = raised.error if isinstance(raised, Escaped) else raised
     is_of_tool = isinstance(raised, Exception) and not isinstance(raised, ToolError)
     return error_as_text(raised) if is_of_tool else error.message
+
+
+def _tool_result(name: str, result: Result[Any]) -> ToolResult:
+    if result.error is not None or result.pending is not None:
+        return _failed(name, result.text)
+    return ToolResult(name=name, result=[_content(part) for part in result.content])
 
 
 def _failed(name: str, text: str) -> ToolResult:

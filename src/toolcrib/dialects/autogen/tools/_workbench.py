@@ -13,7 +13,7 @@ from .._cancellation_token import CancellationToken
 from .._component_config import ComponentBase
 from .._image import Image
 from ._protocols import ToolSchema
-from ._source import WorkbenchSource
+from ._sources import WorkbenchSource
 
 
 class TextResultContent(BaseModel):

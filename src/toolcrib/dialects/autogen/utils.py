@@ -4,7 +4,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from ....schema import model_from_schema
+from ...schema import model_from_schema
 
 __all__ = ["schema_to_pydantic_model"]
 
