@@ -9,8 +9,7 @@ import pytest
 
 from toolcrib import LoadError
 from toolcrib.sandbox.cache import clear
-from toolcrib.tools.address import GitAddress, GitSource, is_git_address, parse_git_address
-from toolcrib.tools.git import Fetched
+from toolcrib.tools.git import Fetched, GitAddress, GitSource, is_git_address, parse_git_address
 from toolcrib.tools.git import fetch as fetch_source
 
 from .repositories import Repository, served

@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from toolcrib import LoadError, Workbench
-from toolcrib.tools.address import GitSource, parse_git_address
-from toolcrib.tools.git import fetch
+from toolcrib.tools.git import GitSource, fetch, parse_git_address
 
 from .repositories import Repository
 from .tool_folders import tool_files

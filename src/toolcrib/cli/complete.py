@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from ..tools.address import is_git_address
+from ..tools.git import is_git_address
 from .arguments import SchemaReader, is_source, read_words
 from .sources import open_sources, settings_of
 from .terminal import silenced

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ..core import Secret, ToolAuth, ToolcribError
 from ..tools import Permissions, Tool, load
-from ..tools.address import is_git_address
+from ..tools.git import is_git_address
 from ..workbench import Workbench
 from .sources import log_fetches
 from .terminal import Output, counted, one_line

@@ -9,9 +9,8 @@ from typing import Any
 from ..core import LoadError, ToolcribError
 from ..schema.describe import closest_match, did_you_mean, display_name
 from ..tools import Loaded, Tool, load
-from ..tools.address import DOCUMENT, GitSource, is_git_address, parse_git_address
 from ..tools.content import content_hash
-from ..tools.git import fetch
+from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_address
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
 from ..tools.remote import MCPSource, is_remote
 from ..workbench.config import lock_file

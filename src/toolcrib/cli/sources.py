@@ -188,7 +188,7 @@ def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequ
 
 def _followed(source: Any, named: "NamedSource") -> Any:
     """*source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
-    from ..tools.address import DOCUMENT, is_document
+    from ..tools.git import DOCUMENT, is_document
     from ..tools.remote import is_remote
 
     if not isinstance(source, str | Path) or not str(source).strip():

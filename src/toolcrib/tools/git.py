@@ -1,4 +1,9 @@
-"""Folders of git repositories, fetched into the user's cache by the system's `git`.
+"""Folders of git repositories, by addresses in text, fetched into the user's cache by the system's `git`.
+
+    git+https://HOST/PATH@REF#FOLDER    git+ssh://USER@HOST/PATH@REF#FOLDER    git+PATH@REF#FOLDER
+    https://github.com/OWNER/REPO/tree/REF/FOLDER    git@HOST:PATH@REF#FOLDER, over SSH
+
+REF and FOLDER may be left out. What git would read as an option, a command or another transport is not an address.
 
 Nothing of a repository runs: there is no checkout, so no hook, filter, attribute or submodule of it counts, and no
 configuration of the user or the system. What is fetched is read from the object database, by our own rules for paths.
@@ -8,7 +13,6 @@ import hashlib
 import logging
 import os
 import re
-import selectors
 import shutil
 import signal
 import subprocess
@@ -20,24 +24,169 @@ from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from time import monotonic
-from typing import IO
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..core import LoadError
 from ..sandbox.cache import hold, private_folder, size_of, trim
-from ..schema.describe import display_name
-from .address import GitAddress, GitSource
 from .content import MOST_BYTES, MOST_FILES, content_hash
 
+if TYPE_CHECKING:
+    from .function import Tool
+    from .modules import LoadProblem
+    from .permissions import Permissions
+
+FORMS = (
+    "git+https://HOST/PATH@REF#FOLDER, git+ssh://USER@HOST/PATH@REF#FOLDER, git@HOST:PATH@REF#FOLDER or "
+    "git+PATH@REF#FOLDER"
+)
+
+DOCUMENT = "openapi:"
+DOCUMENTS = (".json", ".yaml", ".yml")
+_PREFIX = "git+"
+_GITHUB = re.compile(r"https://github\.com/(?P<repository>[^/#?]+/[^/#?]+?)(\.git)?/?(/(?P<view>[^/]+)/(?P<rest>.+))?")
+_OTHER = re.compile(rf"git@[^/@:]+:|{_GITHUB.pattern}$")
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?")
+_USER = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+_PATH = re.compile(r"/[A-Za-z0-9~_][A-Za-z0-9~_.+/-]*")
+_SHORT = re.compile(r"(?P<user>[^/@:]+)@(?P<host>[^/@:]+):(?!:)(?P<path>[^@]*)")
+"""How git writes an address of SSH for short; the path may be one from the user's home."""
+_REF = re.compile(r"(?!.*(\.\.|//|/\.))[A-Za-z0-9_][A-Za-z0-9_.+/-]*")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_LOOPBACK = re.compile(r"(localhost|127\.0\.0\.[0-9]+)(:[0-9]+)?")
+_CREDENTIALS = re.compile(r"//[^/#]*@(?=[^/@]*(/|$))")
+_MAX_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class GitAddress:
+    """The *folder* ("" for the root) of a *repository*, an URL or a path, at *ref*: a branch, a tag or a commit."""
+
+    repository: str
+    ref: str = "HEAD"
+    folder: str = ""
+
+    @property
+    def is_local(self) -> bool:
+        return "://" not in self.repository and _SHORT.fullmatch(self.repository) is None
+
+    @property
+    def protocol(self) -> str:
+        """The one transport that git may use for it."""
+        if self.is_local:
+            return "file"
+        scheme, separator, _ = self.repository.partition("://")
+        return scheme if separator else "ssh"
+
+    @property
+    def commit(self) -> str | None:
+        """The commit, where *ref* is the hash of one."""
+        return self.ref if _COMMIT.fullmatch(self.ref) else None
+
+    def beside(self, folder: Path) -> "GitAddress":
+        """Return the address with the path of a local repository as one from *folder*."""
+        if not self.is_local or folder == Path():
+            return self
+        return GitAddress(str(folder / Path(self.repository).expanduser()), self.ref, self.folder)
+
+    def __str__(self) -> str:
+        ref = "" if self.ref == "HEAD" else f"@{self.ref}"
+        return f"{_PREFIX}{self.repository}{ref}{self.folder and '#'}{self.folder}"
+
+
+@dataclass(frozen=True, slots=True)
+class GitSource:
+    """The tools at a git *address*; with *commit* and *sha256*, that of the content, these and no others."""
+
+    address: GitAddress
+    commit: str | None = None
+    sha256: str | None = None
+
+    def __str__(self) -> str:
+        return str(self.address)
+
+
+def is_document(source: object) -> bool:
+    """Return whether *source* is where an OpenAPI document has to be: `openapi:ADDRESS`, or a file by its suffix."""
+    if isinstance(source, str) and source.startswith(DOCUMENT):
+        return True
+    return isinstance(source, str | Path) and "://" not in str(source) and Path(source).suffix in DOCUMENTS
+
+
+def is_git_address(source: object) -> bool:
+    """Return whether *source* is text that is to be read as a git address, valid or not."""
+    return isinstance(source, str) and (source.startswith(_PREFIX) or _OTHER.match(source) is not None)
+
+
+def parse_git_address(text: str) -> GitAddress:
+    """Return the address in *text*. Raises LoadError for one that is not valid, or whose transport is not safe."""
+    from ..schema.describe import display_name  # brings pydantic: with the first address, and not with the package
+
+    shown = display_name(_CREDENTIALS.sub("//", text[:_MAX_CHARS]))
+    if len(text) > _MAX_CHARS or not text.isprintable():
+        raise LoadError(f"'{shown}' is not a git address: it is too long, or has characters that no address has.")
+    if (found := _GITHUB.fullmatch(text)) is not None:
+        ref, _, folder = (found["rest"] or "HEAD").partition("/")
+        if found["view"] not in (None, "tree"):
+            raise LoadError(f"'{shown}' is not the address of a folder: https://github.com/OWNER/REPO/tree/REF/FOLDER.")
+        repository = f"https://github.com/{found['repository']}"
+    else:
+        where, _, folder = text.removeprefix(_PREFIX).partition("#")
+        repository, ref = _split_ref(where)
+    address = GitAddress(repository, ref or "HEAD", folder.strip("/"))
+    if (problem := _problem(address)) is not None:
+        raise LoadError(f"'{shown}' is not a git address that can be used: {problem} It has the form {FORMS}.")
+    return address
+
+
+def _split_ref(where: str) -> tuple[str, str]:
+    """Return what is before and after the last `@` of the path; one before the host belongs to the user."""
+    if (short := re.match(_SHORT, where)) is not None:
+        return short[0], where[short.end() + 1 :]
+    scheme, separator, rest = where.rpartition("://")
+    host, slash, path = rest.partition("/") if separator else ("", "", rest)
+    path, ref = path.rpartition("@")[::2] if "@" in path else (path, "")
+    return f"{scheme}{separator}{host}{slash}{path}", ref
+
+
+def _problem(address: GitAddress) -> str | None:
+    """Return what is wrong with *address*, as a sentence; None where it can be given to git."""
+    if not _REF.fullmatch(address.ref) or address.ref.endswith(("/", ".lock", ".")):
+        return f"'{address.ref[:64]}' is not the name of a branch or tag, nor a commit."
+    parts = address.folder.split("/") if address.folder else []
+    if any(part in ("", ".", "..") or part.lower() == ".git" or "\\" in part for part in parts):
+        return f"'{address.folder[:64]}' is not a folder of a repository."
+    repository = address.repository
+    if address.is_local:
+        if repository.startswith("-") or "::" in repository or not repository:
+            return "its repository is not the path of a folder."
+        return None
+    url = urlsplit(repository)
+    if (short := _SHORT.fullmatch(repository)) is not None:
+        url = urlsplit(f"ssh://{short['user']}@{short['host']}/{short['path'].removeprefix('/')}")
+    user, at, host = url.netloc.rpartition("@")
+    if url.scheme not in ("https", "ssh", "http"):
+        return f"git is not allowed to use '{url.scheme[:64]}'. A repository of this computer is its path."
+    if url.scheme == "http" and not _LOOPBACK.fullmatch(host):
+        return "over http anybody on the way could change it."
+    if at and url.scheme != "ssh":
+        return "an address holds no name and no password. Private repositories are reached over ssh, by its agent."
+    if at and not _USER.fullmatch(user):
+        return "its user is not a name."
+    if not _HOST.fullmatch(host) or not _PATH.fullmatch(url.path) or url.query:
+        return "its host or its path has characters that are not allowed there."
+    return "its path has '..' in it." if ".." in url.path.split("/") else None
+
+
+# Fetching
+
 _TIMEOUT_S = 300.0
-_MOST_FETCHED_BYTES = 256 * 1024**2
-_MOST_LISTED_BYTES = 4 * 1024**2
-_MOST_MEMORY_KIB = 4 * 1024**2
-_LOOK_S = 0.1
-_PROGRESS_S = 1.0
-_PERCENT = re.compile(r"(\w[\w ]+):\s+(\d+)% ")
+_MAX_FETCHED_BYTES = 256 * 1024**2
+_MAX_LISTED_BYTES = 4 * 1024**2
+_MAX_MEMORY_KIB = 4 * 1024**2
 _LIMITS = (
     *("/bin/sh", "-c", 'ulimit -c 0; ulimit -f "$1"; ulimit -v "$2" 2>/dev/null; shift 2; exec "$@"', "sh"),
-    *(str(_MOST_FETCHED_BYTES // 512), str(_MOST_MEMORY_KIB)),
+    *(str(_MAX_FETCHED_BYTES // 512), str(_MAX_MEMORY_KIB)),
 )
 _OPTIONS = (
     *("core.hooksPath=/dev/null", "core.fsmonitor=false", "core.attributesFile=/dev/null", "core.bigFileThreshold=1m"),
@@ -74,7 +223,7 @@ class Fetched:
 
 
 def fetch(source: GitSource) -> Fetched:
-    """The folder of *source*, as it is at its commit, by default the one that its ref leads to now.
+    """Return the folder of *source*, as it is at its commit, by default the one that its ref leads to now.
 
     It stays while this process lives. What is in the cache is not fetched again, and with a commit nothing is asked of
     the network then. Raises LoadError, also for content that does not have the hash of *source*.
@@ -102,7 +251,7 @@ def fetch(source: GitSource) -> Fetched:
 
 
 def commit_of(address: GitAddress) -> str:
-    """The commit that the ref of *address* leads to now. Raises LoadError."""
+    """Return the commit that the ref of *address* leads to now. Raises LoadError."""
     with TemporaryDirectory(dir=_cache(), prefix=".new-") as made:
         return address.commit or _Git(Path(made), address).resolve()
 
@@ -157,10 +306,10 @@ class _Git:
         }
 
     def resolve(self) -> str:
-        """The commit that the ref leads to now: that of a tag, else of a branch."""
+        """Return the commit that the ref leads to now: that of a tag, else of a branch."""
         ref = self._address.ref
         names = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
-        listed = self._run("ls-remote", "--", "origin", *names, most_bytes=_MOST_LISTED_BYTES).decode()
+        listed = self._run("ls-remote", "--", "origin", *names, max_bytes=_MAX_LISTED_BYTES).decode()
         found = {name: commit for commit, _, name in (line.partition("\t") for line in listed.splitlines())}
         for name in names:
             if re.fullmatch("[0-9a-f]{40}", found.get(name, "")):
@@ -172,7 +321,7 @@ class _Git:
     def extract(self, commit: str, to: Path) -> None:
         """Write the files of the folder, as they are at *commit*, below *to*."""
         _log.info("Fetching %s at %s", self._address, commit[:12])
-        flags = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--filter=blob:none", "--progress")
+        flags = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--filter=blob:none")
         self._run("fetch", "--depth=1", *flags, "--", "origin", commit)
         tree = self._tree(commit)
         files = list(self._files(tree))
@@ -206,8 +355,8 @@ class _Git:
         return tree
 
     def _files(self, tree: str) -> Iterator[tuple[str, str, bool]]:
-        """Name of the object, path, and whether it is a link, for each file below *tree*."""
-        listed = self._run("ls-tree", "-r", "-z", "--full-tree", tree, most_bytes=_MOST_LISTED_BYTES)
+        """Yield the name of the object, the path, and whether it is a link, for each file below *tree*."""
+        listed = self._run("ls-tree", "-r", "-z", "--full-tree", tree, max_bytes=_MAX_LISTED_BYTES)
         lines = listed.split(b"\0")[:-1]
         if len(lines) > MOST_FILES:
             raise LoadError(f"{self._address} has more than {MOST_FILES} files. Name the folder of the tools in it.")
@@ -226,7 +375,7 @@ class _Git:
             yield name, path, mode == _LINK
 
     def _contents(self, names: Sequence[str]) -> dict[str, bytes]:
-        """The bytes of each object. They are measured before any is read."""
+        """Return the bytes of each object. They are measured before any is read."""
         asked = "\n".join(dict.fromkeys(names)).encode() + b"\n"
         measured = [line.split() for line in self._run("cat-file", "--batch-check", data=asked).decode().splitlines()]
         if any(len(about) != 3 or about[1] != "blob" for about in measured):
@@ -243,7 +392,7 @@ class _Git:
         return contents
 
     def _target(self, path: str, target: bytes, files: dict[str, bytes]) -> str:
-        """The file that a link leads to, which is copied in its place: one of *files*, so not a link itself."""
+        """Return the file that a link leads to, which is copied in its place: one of *files*, so not a link itself."""
         written = target.decode(errors="replace")
         leads_to = os.path.normpath(os.path.join(os.path.dirname(path), written))  # noqa: PTH118, PTH120
         if written.startswith("/") or leads_to not in files:
@@ -255,58 +404,41 @@ class _Git:
         return LoadError(f"{self._address} is larger than {limit} MiB. Name the folder of the tools in it.")
 
     def _refused(self, path: str, why: str) -> LoadError:
+        from ..schema.describe import display_name
+
         return LoadError(f"{self._address} is refused for '{display_name(path)}': {why}.")
 
-    def _run(self, *arguments: str, data: bytes = b"", most_bytes: int = _MOST_FETCHED_BYTES) -> bytes:
-        """What git writes to standard output. Raises LoadError where it fails, and where it takes too much."""
-        with TemporaryFile() as given, TemporaryFile() as written:
+    def _run(self, *arguments: str, data: bytes = b"", max_bytes: int = _MAX_FETCHED_BYTES) -> bytes:
+        """Return what git writes to standard output. Raises LoadError where it fails, and where it takes too much."""
+        with TemporaryFile() as given, TemporaryFile() as written, TemporaryFile() as errors:
             given.write(data)
             given.seek(0)
             process = subprocess.Popen(  # noqa: S603
                 [*self._command, *arguments],
                 stdin=given,
                 stdout=written,
-                stderr=subprocess.PIPE,
+                stderr=errors,
                 cwd=self._folder,
                 env=self._environ,
                 start_new_session=True,
             )
             try:
-                errors = self._wait(process, written, most_bytes)
+                process.wait(max(0.0, self._deadline - monotonic()))
+            except subprocess.TimeoutExpired:
+                raise LoadError(f"{self._address} could not be fetched in {_TIMEOUT_S:g} seconds.") from None
             finally:
                 with suppress(ProcessLookupError):  # and whatever it has started
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-                if process.stderr is not None:
-                    process.stderr.close()
+            # A limit of the process ends it where one file becomes larger.
+            size = os.fstat(written.fileno()).st_size
+            if size >= max_bytes or size_of(self._folder) >= _MAX_FETCHED_BYTES:
+                raise LoadError(f"{self._address} is larger than what is fetched of a repository.")
             if process.returncode:
-                raise _GitError(f"{self._address} cannot be fetched: {_reason(errors)}.")
+                errors.seek(-min(errors.seek(0, os.SEEK_END), 4096), os.SEEK_END)
+                raise _GitError(f"{self._address} cannot be fetched: {_reason(errors.read())}.")
             written.seek(0)
             return written.read()
-
-    def _wait(self, process: "subprocess.Popen[bytes]", written: IO[bytes], most_bytes: int) -> bytes:
-        """Wait until git has ended. Returns the end of what it wrote to standard error."""
-        assert process.stderr is not None
-        errors, shown_at = b"", monotonic()
-        with selectors.DefaultSelector() as selector:
-            selector.register(process.stderr, selectors.EVENT_READ)
-            while True:
-                piece = os.read(process.stderr.fileno(), 65536) if selector.select(_LOOK_S) else None
-                if piece == b"":
-                    with suppress(subprocess.TimeoutExpired):
-                        process.wait(max(0.0, self._deadline - monotonic()))
-                    return errors
-                errors = (errors + (piece or b""))[-4096:]
-                if monotonic() > self._deadline:
-                    raise LoadError(f"{self._address} could not be fetched in {_TIMEOUT_S:g} seconds.")
-                size = os.fstat(written.fileno()).st_size
-                if size > most_bytes or size_of(self._folder) > _MOST_FETCHED_BYTES:
-                    raise LoadError(f"{self._address} is larger than what is fetched of a repository.")
-                if monotonic() - shown_at > _PROGRESS_S and (
-                    steps := _PERCENT.findall(errors.decode(errors="replace"))
-                ):
-                    shown_at = monotonic()
-                    _log.info("Fetching %s: %s %s%%", self._address, *steps[-1])
 
 
 class _GitError(LoadError):
@@ -330,10 +462,40 @@ def _is_safe(path: str) -> bool:
 
 
 def _reason(errors: bytes) -> str:
-    """The line in which git says what is wrong; what the other side wrote is not trusted, and shown on one line."""
+    """Return the line in which git says what is wrong. The other side may have written it: it is shown on one line."""
     lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace")) if line.strip()]
     if _LOST in lines:  # it was not git that failed, but what it had called before it said so
         lines = lines[: lines.index(_LOST)] or [_LOST]
     chosen = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:] or ["git gave no reason"]
     hint = _UNKNOWN_HOST if "Host key verification failed." in lines else ""
     return "".join(c for c in chosen[0] if c.isprintable())[:300].rstrip(".") + hint
+
+
+# Its tools
+
+_PYTHON = (
+    "It is Python, which would run in this process, and a source from outside is not trusted. If you have read it and "
+    "trust it, write `trusted = true` in its [[source]] of toolcrib.toml, or in a program: "
+    "Permissions(trusted=True).to(source)."
+)
+
+
+def sandboxed_tools(
+    source: GitSource, folder: Path, permissions: "Permissions"
+) -> "tuple[list[Tool[..., Any]], list[LoadProblem]]":
+    """Return the tools of *source*, which is not trusted and in *folder*, and a problem for each that cannot be one.
+
+    Those are what runs in the sandbox. Python beside folders of tools is a problem where it may define tools. Raises
+    LoadError where no tool is left.
+    """
+    from .modules import LoadFailed, LoadProblem, python_files, sandboxed_in
+    from .wasm import wasm_tools
+
+    paths = sandboxed_in(folder)
+    files = [] if paths == [folder] else python_files(folder)
+    refused = [file for file in files if not paths or b"toolcrib" in file.read_bytes()]
+    problems = [LoadProblem(f"{source}: {file.name}", _PYTHON) for file in refused]
+    if not paths:
+        raise LoadFailed(problems or [LoadProblem(str(source), "There is no tool.toml and no .wasm file in it.")])
+    tools, others = wasm_tools(paths, permissions)
+    return tools, problems + others

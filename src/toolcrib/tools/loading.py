@@ -14,7 +14,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
-from .elsewhere import from_elsewhere
 from .function import Definition, Tool, as_tool, definition_errors, is_tool
 from .modules import (
     LoadFailed,
@@ -30,6 +29,7 @@ from .modules import (
     without_module_names,
 )
 from .places import identity, place_of_error
+from .plugins import from_plugin
 from .stateful import ObjectSource, StatefulTool, tools_of_object
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def load(source: Any) -> Loaded:
     function or object that cannot be a tool.
     """
     # With the first source, and not with the package.
-    from .address import GitSource, is_document, is_git_address, parse_git_address
+    from .git import GitSource, fetch, is_document, is_git_address, parse_git_address, sandboxed_tools
     from .permissions import Permissions, Permitted
     from .remote import answers_with_document, is_remote, remote_source
 
@@ -82,9 +82,6 @@ def load(source: Any) -> Loaded:
     if is_git_address(source):
         source = GitSource(parse_git_address(source))
     if isinstance(source, GitSource):
-        from .git import fetch
-        from .outside import sandboxed_tools
-
         folder = fetch(source).path
         if not permissions.trusted:
             return Loaded(*sandboxed_tools(source, folder, permissions))
@@ -203,7 +200,7 @@ def offered_by(source: Any) -> list[Any]:
 def _load_object(source: Any) -> Loaded:
     tools: list[AnyTool] = []
     try:
-        source = from_elsewhere(_source_behind(source))
+        source = from_plugin(_source_behind(source))
         tools = _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:

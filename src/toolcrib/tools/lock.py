@@ -19,9 +19,9 @@ from pydantic import Field, ValidationError
 from ..core import Hints, LoadError, canonical
 from ..schema.declared import Strict, mistakes_in
 from ..schema.toml import line_at, lines_of, parse_toml
-from .address import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
 from .content import content_hash
 from .function import Tool
+from .git import DOCUMENT, GitAddress, GitSource, is_git_address, parse_git_address
 from .modules import LoadProblem
 from .remote import MCPSource, is_remote
 

@@ -20,9 +20,9 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from ..core import LoadError, SetupError, Source
-from .address import DOCUMENT
 from .content import content_hash
 from .function import Tool
+from .git import DOCUMENT
 from .loading import SOURCES, Loaded, reload_files, split_name
 from .modules import LoadProblem, python_files, sandboxed_in
 from .places import identity

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ..tools import Permissions
-from ..tools.address import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
+from ..tools.git import DOCUMENT, DOCUMENTS, is_git_address, parse_git_address
 from ..tools.remote import MCPSource, is_remote, placed
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from toolcrib.auth import CredentialBroker
 from toolcrib.core import File
 
 from .conftest import Service
@@ -37,19 +36,6 @@ async def test_the_path_of_a_server_is_encoded(service: Service, write: Write) -
     for path, sent in {"/ä b": "/%C3%A4%20b/a", "/a%20b": "/a%20b/a", "/a<b>": "/a%3Cb%3E/a"}.items():
         assert (await call(write({"/a": {"get": OK}}, server=service.url + path), {})).status == "success"
         assert service.last[1] == sent
-
-
-@pytest.mark.parametrize("media_type", [FORM, f"{FORM}; charset=utf-8"])
-async def test_a_whole_query_does_not_stand_beside_a_credential(
-    service: Service, write: Write, media_type: str
-) -> None:
-    key = {"type": "apiKey", "in": "query", "name": "api_key"}
-    listed = [parameter("q", "querystring", content={media_type: {"schema": {}}})]
-    item = {"get": {**OK, "security": [{"key": []}], "parameters": listed}}
-    file = write({"/a": item}, server=service.url, version="3.2.0", components={"securitySchemes": {"key": key}})
-    broker = CredentialBroker(secrets={f"{service.netloc}/key": "key-of-service"})
-    result = await call(file, {"q": {"api_key": "of-the-model", "x": [1, "2&3"]}}, broker=broker)
-    assert (result.status, service.last[1]) == ("success", "/a?x=1&x=2%263&api_key=key-of-service")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import pytest
 
 from toolcrib import LoadError
 from toolcrib.tools import is_openapi
-from toolcrib.tools.openapi.text import MOST_BYTES, read_text
+from toolcrib.tools.openapi.text import MAX_BYTES, read_text
 
 
 def read(text: str) -> Any:
@@ -108,7 +108,7 @@ def test_bytes_that_are_no_text_or_too_many_are_refused() -> None:
     with pytest.raises(LoadError, match="UTF-8"):
         read_text(b"\xff\xfe", "x")
     with pytest.raises(LoadError, match="MiB"):
-        read_text(b" " * (MOST_BYTES + 1), "x")
+        read_text(b" " * (MAX_BYTES + 1), "x")
 
 
 @pytest.mark.parametrize(

@@ -3,22 +3,23 @@
 This file reads data, and sends nothing. An operation that cannot work is a problem of its own, and of no other.
 """
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
+from urllib.parse import urljoin, urlsplit
 
-from .names import NAMELESS, named
-from .operation import Body, Operation, is_json
+from ...core import LoadError
 from .references import Documents, Unusable
-from .servers import TEMPLATE, Options, server_of
 from .styles import DEFAULT_STYLES, STYLES, Parameter
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")
 _ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_MOST_NAME = 64
-_MOST_DESCRIPTION = 4000
+MAX_NAME = 64
+_MAX_DESCRIPTION = 4000
 
 # Of headers, those that say where a request goes, how long it is or whose it is: `Accept`, `Content-Type` and
 # `Authorization` are no parameters by the specification, the others would let an argument rewrite the request.
@@ -46,6 +47,66 @@ _BODY_TYPES = (
 
 MALFORMED = (TypeError, AttributeError, LookupError, ValueError, RecursionError)
 """What reading a part raises that is of another type than it has to be, or too deep."""
+TEMPLATE = re.compile(r"\{([^{}]*)\}")
+NAMELESS = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What the operator chooses: see `openapi_source`."""
+
+    server: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a request: as *media_type*, with how each property of a form is written."""
+
+    media_type: str
+    schema: Any
+    file: str
+    required: bool
+    argument: str = "body"
+    parts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """The encoding objects of a form's properties, by name."""
+    bytes_in: frozenset[str] = frozenset()
+    """The properties of a form that are bytes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation, at *plain_path* of the server *server*, as one tool. *path* is how the document has it."""
+
+    name: str
+    method: str
+    path: str
+    server: str
+    plain_path: str
+    fixed_query: str = ""
+    """What the path has of the query, whatever the arguments."""
+    description: str = ""
+    tags: frozenset[str] = frozenset()
+    parameters: tuple[Parameter, ...] = ()
+    schemas: Mapping[str, tuple[Any, str]] = field(default_factory=dict[str, tuple[Any, str]])
+    """The schema of each argument, with its file."""
+    body: Body | None = None
+    responses: tuple[tuple[Any, str], ...] = ()
+    """The schemas, with their files, of what success brings; none where the document does not promise JSON for all."""
+    security: Sequence[Any] = ()
+
+    @property
+    def label(self) -> str:
+        return f"{self.method} {self.path}"
+
+
+def is_json(media_type: str) -> bool:
+    plain = media_type.partition(";")[0].strip().lower()
+    return plain in ("application/json", "text/json") or plain.endswith("+json")
+
+
+def is_form(media_type: str | None) -> bool:
+    return (media_type or "").partition(";")[0].strip().lower() == "application/x-www-form-urlencoded"
 
 
 def read_operations(
@@ -153,7 +214,7 @@ def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
         if isinstance(text, str) and text.strip() and text.strip() not in parts:
             parts.append(text.strip())
     text = "\n\n".join(parts)
-    return text if len(text) <= _MOST_DESCRIPTION else f"{text[:_MOST_DESCRIPTION]}…"
+    return text if len(text) <= _MAX_DESCRIPTION else f"{text[:_MAX_DESCRIPTION]}…"
 
 
 # Parameters
@@ -174,13 +235,13 @@ def _parameters(
             found[name, place] = (data, where)
     parameters: list[Parameter] = []
     schemas: dict[str, tuple[Any, str]] = {}
-    order = ("path", "query", "querystring", "header", "cookie")
+    order = ("path", "query", "header", "cookie")
     if unknown := [place for _, place in found if place not in order]:
         raise Unusable(f"a parameter of it is in '{unknown[0][:40]}', which is not a place for one")
     for (name, place), (data, where) in sorted(found.items(), key=lambda each: order.index(each[0][1])):
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
-        plain = _ARGUMENT.sub("_", name).strip("_")[:_MOST_NAME] or place
+        plain = _ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
         others = _spare(f"{plain[:50]}_{place}")
         argument = plain if plain not in schemas else next(each for each in others if each not in schemas)
         parameter, schema = _parameter(name, data, place, argument)
@@ -200,12 +261,10 @@ def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) ->
         if not isinstance(media, dict):
             raise Unusable(f"the content of its parameter '{name[:60]}' is not an object")
         return Parameter(name, place, argument, "", False, required, False, media_type), media.get("schema", {})
-    if place == "querystring":
-        raise Unusable(f"its parameter '{name[:60]}' is the query, and has no content")
     style = data.get("style", DEFAULT_STYLES[place])
     if style not in STYLES[place]:
         raise Unusable(f"its parameter '{name[:60]}' has the style {str(style)[:40]!r}, which is not one of a {place}")
-    explode = data.get("explode", style in ("form", "cookie", "deepObject"))
+    explode = data.get("explode", style in ("form", "deepObject"))
     allow_reserved = data.get("allowReserved") is True
     return Parameter(name, place, argument, style, explode is True, required, allow_reserved), data.get("schema", {})
 
@@ -330,3 +389,116 @@ def _responses(operation: Mapping[str, Any], file: str, documents: Documents) ->
             if all(schema != each for each, _ in found):
                 found.append((schema, where))
     return tuple(found)
+
+
+# Names
+
+
+def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
+    """The operations, in their order, each under a name of its own, which does not depend on that order."""
+
+    def rank(index: int) -> tuple[bool, bool, str, str]:
+        operation, is_named = found[index]
+        plain = _plain(operation.name)
+        return not is_named, plain != operation.name, operation.path, operation.method
+
+    names: dict[int, str] = {}
+    taken: set[str] = set()
+    for index in sorted(range(len(found)), key=rank):
+        operation, _ = found[index]
+        name = _plain(operation.name)
+        if len(name) > MAX_NAME:
+            name = f"{name[: MAX_NAME - 7]}_{_mark(operation, 6)}"
+        length = 6
+        # A registry takes `-` and `_` as one.
+        while name.replace("-", "_") in taken:
+            name, length = f"{_plain(operation.name)[: MAX_NAME - 1 - length]}_{_mark(operation, length)}", length + 2
+        taken.add(name.replace("-", "_"))
+        names[index] = name
+    return [
+        operation if operation.name == names[index] else replace(operation, name=names[index])
+        for index, (operation, _) in enumerate(found)
+    ]
+
+
+def _mark(operation: Operation, length: int) -> str:
+    return hashlib.sha256(operation.label.encode()).hexdigest()[:length]
+
+
+def _plain(name: str) -> str:
+    return NAMELESS.sub("_", name).strip("_") or "operation"
+
+
+# Servers
+
+
+def require_version(root: Any, where: str) -> str:
+    """The version of the document *root*: '3.0', '3.1' or '3.2'. Raises LoadError for any other."""
+    if not isinstance(root, dict):
+        raise LoadError(f"{where} is not an OpenAPI document: it is not an object.")
+    if "swagger" in root:
+        raise LoadError(
+            f"{where} is of Swagger {str(root['swagger'])[:10]}, which is not read here. Convert it to OpenAPI 3, for "
+            "example with `npx swagger2openapi`."
+        )
+    version = str(root.get("openapi", ""))
+    if (found := re.fullmatch(r"(3\.[012])(\.\d+)?(-.*)?", version)) is None:
+        what = f"of OpenAPI '{version[:20]}'" if version else "not an OpenAPI document: it has no 'openapi'"
+        raise LoadError(f"{where} is {what}. OpenAPI 3.0, 3.1 and 3.2 are read.")
+    return found[1]
+
+
+def server_of(holders: Sequence[Mapping[str, Any]], where: str, options: Options) -> str:
+    """The address that paths are put after, without a slash at its end. Raises Unusable."""
+    written = options.server
+    if written is None:
+        servers = next((each for holder in holders if isinstance(each := holder.get("servers"), list) and each), None)
+        usable = [each for each in servers or () if isinstance(each, dict) and isinstance(each.get("url"), str)]
+        written = "/" if not usable else _filled(usable[0], options.variables)
+    return _absolute(where, written)
+
+
+@lru_cache(maxsize=256)
+def _absolute(where: str, written: str) -> str:
+    url = urljoin(where, written)
+    parts = urlsplit(url)
+    try:
+        has_port = parts.port is None or parts.port > 0
+    except ValueError:
+        has_port = False
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Unusable(
+            f"the document does not name the address of its server ('{written[:80]}'). Name it: "
+            '`openapi = { server = "https://..." }` in its [[source]], or openapi_source(..., server=...)'
+        )
+    if (
+        parts.query
+        or parts.fragment
+        or {*"@*"} & {*parts.netloc}
+        or not has_port
+        or not url.isprintable()
+        or "\\" in url
+    ):
+        raise Unusable(f"'{written[:80]}' is not the address of a server")
+    if any(part in (".", "..") for part in parts.path.split("/")):
+        raise Unusable(f"'{written[:80]}' is not the address of a server")
+    return url.rstrip("/")
+
+
+def _filled(server: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
+    declared = server.get("variables")
+    known: Mapping[str, Any] = declared if isinstance(declared, dict) else {}
+
+    def value(match: re.Match[str]) -> str:
+        name = match[1]
+        about = known.get(name)
+        about = about if isinstance(about, dict) else {}
+        text = chosen.get(name, about.get("default"))
+        choices = about.get("enum")
+        if text is None:
+            raise Unusable(f"the variable '{name[:60]}' of its server has no default. Name its value in `variables`")
+        if name in chosen and isinstance(choices, list) and choices and text not in choices:
+            raise Unusable(f"the variable '{name[:60]}' of its server is one of {', '.join(map(str, choices))[:200]}")
+        return str(text)
+
+    return TEMPLATE.sub(value, str(server["url"]))

@@ -1,13 +1,13 @@
-"""The parts of OpenAPI documents by `$ref`: JSON pointers and anchors, and other files only where that is allowed."""
+"""The parts of OpenAPI documents by `$ref`: JSON pointers, and other files only where that is allowed."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import unquote, urldefrag, urljoin
 
 from ...core import LoadError
 
-_MOST_HOPS = 50
-_MOST_FILES = 100
+_MAX_HOPS = 50
+_MAX_FILES = 100
 
 Read = Callable[[str], Any]
 """The JSON value in another file, by its address. Raises LoadError where it cannot be had, or may not be."""
@@ -24,31 +24,30 @@ class Documents:
         self.where = where
         self._read = read
         self._files: dict[str, Any] = {where: root}
-        self._anchors: dict[str, dict[str, str]] = {}
         own = root.get("$self")
         self._own = urljoin(where, own) if isinstance(own, str) else where
 
     def find(self, ref: Any, file: str) -> tuple[Any, str, str]:
-        """What *ref*, written in *file*, leads to, with its file and its pointer there. Raises Unusable."""
+        """Return what *ref*, written in *file*, leads to, with its file and its pointer there. Raises Unusable."""
         if not isinstance(ref, str):
             raise Unusable("a '$ref' in it is not text")
         address, fragment = (file, ref[1:]) if ref[:1] == "#" else urldefrag(urljoin(file, ref))
         address = self.where if address == self._own else address
         if address not in self._files:
-            if len(self._files) >= _MOST_FILES:
-                raise Unusable(f"its references lead to more than {_MOST_FILES} files")
+            if len(self._files) >= _MAX_FILES:
+                raise Unusable(f"its references lead to more than {_MAX_FILES} files")
             try:
                 self._files[address] = self._read(address)
             except LoadError as error:
                 raise Unusable(f"its '$ref' '{ref[:100]}' cannot be followed: {str(error).rstrip('.')}") from None
         pointer = unquote(fragment) if "%" in fragment else fragment
-        if pointer and pointer[0] != "/":
-            pointer = self._anchor(address, pointer)
         return self.at(address, pointer), address, pointer
 
     def at(self, file: str, pointer: str) -> Any:
-        """The value at *pointer* of *file*. Raises Unusable."""
+        """Return the value at *pointer* of *file*. Raises Unusable."""
         value = self._files[file]
+        if pointer and pointer[0] != "/":
+            raise Unusable(f"its '$ref' '#{pointer[:100]}' is not a JSON pointer")
         for step in pointer.split("/")[1:]:
             name = step.replace("~1", "/").replace("~0", "~")
             if isinstance(value, dict) and name in value:
@@ -60,8 +59,8 @@ class Documents:
         return value
 
     def followed(self, value: Any, file: str) -> tuple[Mapping[str, Any], str]:
-        """The object *value* of *file*, or what its `$ref`s lead to, and the file of that. Raises Unusable."""
-        for _ in range(_MOST_HOPS):
+        """Return the object *value* of *file*, or what its `$ref`s lead to, and the file of that. Raises Unusable."""
+        for _ in range(_MAX_HOPS):
             if not isinstance(value, dict):
                 raise Unusable("an object is missing where it has to be")
             if "$ref" not in value:
@@ -71,25 +70,3 @@ class Documents:
             if rest and isinstance(value, dict):
                 value = {**value, **rest}
         raise Unusable("its references lead from one to the next without end")
-
-    def _anchor(self, file: str, name: str) -> str:
-        if file not in self._anchors:
-            self._anchors[file] = dict(_anchors(self._files[file]))
-        if name not in self._anchors[file]:
-            raise Unusable(f"its '$ref' '#{name[:100]}' leads nowhere")
-        return self._anchors[file][name]
-
-
-def _anchors(root: Any) -> Iterator[tuple[str, str]]:
-    waiting: list[tuple[Any, str]] = [(root, "")]
-    while waiting:
-        value, pointer = waiting.pop()
-        if isinstance(value, dict):
-            for keyword in ("$anchor", "$dynamicAnchor"):
-                if isinstance(name := value.get(keyword), str):
-                    yield name, pointer
-            waiting += [
-                (inner, f"{pointer}/{key.replace('~', '~0').replace('/', '~1')}") for key, inner in value.items()
-            ]
-        elif isinstance(value, list):
-            waiting += [(inner, f"{pointer}/{index}") for index, inner in enumerate(value)]

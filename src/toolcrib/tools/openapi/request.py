@@ -15,20 +15,10 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus, urlsplit
 import pydantic_core
 
 from ...core import ToolError
-from .operation import Body, Operation, is_form, is_json
-from .servers import TEMPLATE
-from .styles import (
-    Parameter,
-    cookie_pairs,
-    header_text,
-    path_text,
-    query_pairs,
-    query_text,
-    text_of,
-    whole_query_pairs,
-)
+from .operations import TEMPLATE, Body, Operation, is_form, is_json
+from .styles import Parameter, header_text, path_text, query_pairs, text_of
 
-MOST_BYTES = 32 * 1024**2
+MAX_BYTES = 32 * 1024**2
 """How much the body of a request may have."""
 _PATH = "/!$&'()*+,;=:@%~"
 """What stays of a path in a document, which is encoded already where it has to be."""
@@ -49,11 +39,10 @@ class Prepared:
     content: bytes | None = None
     fixed_query: str = ""
     """What the operation's path has of the query."""
-    raw_query: str = ""
 
     def target(self) -> str:
         members = (f"{name}={text}" for name, text in self.query)
-        query = "&".join(filter(None, (self.fixed_query, self.raw_query, *members)))
+        query = "&".join(filter(None, (self.fixed_query, *members)))
         return f"{self.path}?{query}" if query else self.path
 
 
@@ -77,8 +66,8 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
             _put_body(request, operation.body, arguments[operation.body.argument])
     except UnicodeEncodeError:
         raise ToolError("An argument has half of a surrogate pair in it.", "invalid_arguments") from None
-    if request.content is not None and len(request.content) > MOST_BYTES:
-        raise ToolError(f"The body would have more than {MOST_BYTES} bytes.", "invalid_arguments")
+    if request.content is not None and len(request.content) > MAX_BYTES:
+        raise ToolError(f"The body would have more than {MAX_BYTES} bytes.", "invalid_arguments")
     return request
 
 
@@ -90,14 +79,10 @@ def _path(template: str, values: Mapping[str, str]) -> str:
 
 def _put(request: Prepared, operation: Operation, parameter: Parameter, value: Any) -> None:
     match parameter.place:
-        case "querystring" if is_form(parameter.media_type) and isinstance(value, dict):
-            request.query += _own(operation, parameter, whole_query_pairs(value))
-        case "querystring":
-            request.raw_query = query_text(value)
         case "header":
             request.headers[parameter.name] = header_text(parameter, value)
         case "cookie":
-            request.cookies += _own(operation, parameter, cookie_pairs(parameter, value))
+            request.cookies += _own(operation, parameter, query_pairs(parameter, value))
         case _:
             request.query += _own(operation, parameter, query_pairs(parameter, value))
 

@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 import pydantic_core
 
 from ...core import Audio, File, Image, RetryAdvice, ToolError
-from .operation import is_json
+from .operations import is_json
 
 _SHOWN_CHARS = 1000
-_MOST_HEADER = 2000
+_MAX_HEADER = 2000
 # Python has others, of which some take very long.
 _CHARSET = re.compile(r"utf-(8|16|32)(le|be)?|us-ascii|(iso-8859|windows|cp|koi8|euc|shift|gb|big)[a-z0-9_-]{1,12}")
-_MOST_WAIT_S = 24 * 3600.0
+_MAX_WAIT_S = 24 * 3600.0
 
 _ERRORS: Mapping[int, tuple[str, RetryAdvice | None]] = {
     400: ("invalid_arguments", None),
@@ -100,7 +100,7 @@ def _retry_after_s(text: str | None, now: datetime) -> float | None:
             moment = parsedate_to_datetime(text)
             moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
             seconds = (moment - now).total_seconds()
-    return None if seconds is None else round(min(max(seconds, 0.0), _MOST_WAIT_S), 3)
+    return None if seconds is None else round(min(max(seconds, 0.0), _MAX_WAIT_S), 3)
 
 
 def _message(headers: Mapping[str, str], content: bytes) -> str:
@@ -125,7 +125,7 @@ def _text(content: bytes, charset: str | None) -> str:
 def _field(name: str, headers: Mapping[str, str], default: str = "") -> Message:
     """The header *name*, which `email` reads: as far as that takes no long time."""
     read = Message()
-    read[name] = headers.get(name, default)[:_MOST_HEADER]
+    read[name] = headers.get(name, default)[:_MAX_HEADER]
     return read
 
 

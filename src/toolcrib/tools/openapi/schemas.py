@@ -20,9 +20,9 @@ from .references import Documents, Unusable
 
 Direction = Literal["sent", "received"]
 
-MOST_CHARS = {"sent": 120_000, "received": 30_000}
+MAX_CHARS = {"sent": 120_000, "received": 30_000}
 """How much JSON a schema may be with its definitions."""
-_MOST_LEVELS = 60
+_MAX_LEVELS = 60
 
 _ONE = frozenset(
     {"items", "additionalProperties", "not", "if", "then", "else", "contains", "propertyNames", "contentSchema"}
@@ -76,8 +76,6 @@ class _Found:
 
     keys: dict[Key, None] = field(default_factory=dict[Key, None])
     has_one_way: bool = False
-    recursive: Key | None = None
-    """Where `$recursiveRef` leads."""
 
 
 class Schemas:
@@ -106,7 +104,7 @@ class Schemas:
         for key in waiting:  # which grows: what is nearest is first
             converted = self._definition(key, direction)
             chars += converted.chars
-            if chars > MOST_CHARS[direction]:
+            if chars > MAX_CHARS[direction]:
                 definitions[self._name(key)] = {}
                 chars -= converted.chars
                 is_valid, is_cut = False, True
@@ -128,8 +126,7 @@ class Schemas:
         if known is None:
             file, pointer = key
             schema = self._documents.at(file, pointer)
-            is_recursive = isinstance(schema, dict) and schema.get("$recursiveAnchor") is True
-            found = _Found(recursive=key if is_recursive else None)
+            found = _Found()
             converted = self._convert(schema, file, direction, found, 0)
             known = _Converted(converted, tuple(found.keys), *self._measured(converted, found))
             for each in (direction,) if found.has_one_way else ("sent", "received"):
@@ -170,19 +167,16 @@ class Schemas:
             raise Unusable(f"a schema in it is not an object but {type(schema).__name__}")
         if _PLAIN.issuperset(schema) and schema.get("format") not in ("binary", "byte"):
             return schema
-        if level > _MOST_LEVELS:
-            raise Unusable(f"a schema in it is nested more than {_MOST_LEVELS} levels deep")
+        if level > _MAX_LEVELS:
+            raise Unusable(f"a schema in it is nested more than {_MAX_LEVELS} levels deep")
         out: dict[str, Any] = {}
-        ref = schema.get("$ref", schema.get("$dynamicRef"))
+        ref = schema.get("$ref")
         if ref is not None:
             _, where, pointer = self._documents.find(ref, file)
             found.keys[where, pointer] = None
             out["$ref"] = f"#/$defs/{self._name((where, pointer))}"
             if self._is_old:  # what stands beside a reference does not count there
                 return out
-        elif "$recursiveRef" in schema and found.recursive is not None:
-            found.keys[found.recursive] = None
-            out["$ref"] = f"#/$defs/{self._name(found.recursive)}"
 
         def inner(each: Any) -> Any:
             return self._convert(each, file, direction, found, level + 1)

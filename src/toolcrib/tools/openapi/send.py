@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin, urlsplit
-from weakref import WeakKeyDictionary
 
 from ...core import Context, ToolError
-from .operation import Operation
+from .operations import Operation
 from .request import Prepared, prepare
 from .response import raise_for_status, value_of
 from .security import Applied, apply
@@ -17,53 +16,53 @@ from .security import Applied, apply
 if TYPE_CHECKING:
     import httpx2
 
-MOST_BYTES = 10 * 1024**2
+_MAX_BYTES = 10 * 1024**2
 """How much a response may have."""
-_MOST_REDIRECTS = 5
-_LONGEST_S = 3600.0
+_MAX_REDIRECTS = 5
+_REQUEST_TIMEOUT_S = 3600.0
 """How long a request may take where its call has no deadline."""
 _SAFE = ("GET", "HEAD", "OPTIONS", "QUERY")
 
 
-class Clients:
-    """A client for each event loop: it reaches *hosts*, and those of them that are private where *allow* has them."""
+class Client:
+    """A client of the running loop: it reaches *hosts*, and those of them that are private where *allow* has them."""
 
     def __init__(self, hosts: Sequence[str], allow: Sequence[str]) -> None:
         self._hosts = hosts
         self._allow = allow
-        self._made: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = WeakKeyDictionary()
+        self._open: tuple[asyncio.AbstractEventLoop, httpx2.AsyncClient] | None = None
 
     def get(self) -> "httpx2.AsyncClient":
         loop = asyncio.get_running_loop()
-        if loop not in self._made:
+        if self._open is None or self._open[0] is not loop:
             from ...net import client
 
-            self._made[loop] = client(
+            opened = client(
                 hosts=self._hosts,
                 allow=self._allow,
-                max_bytes=MOST_BYTES,
-                timeout_s=_LONGEST_S,
+                max_bytes=_MAX_BYTES,
+                timeout_s=_REQUEST_TIMEOUT_S,
                 # What one caller's response sets is not sent with the next caller's request.
                 cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
                 headers={"user-agent": "toolcrib"},
             )
-        return self._made[loop]
+            self._open = (loop, opened)
+        return self._open[1]
 
     async def close(self) -> None:
-        """Close the client of the running loop."""
-        client = self._made.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.aclose()
+        opened, self._open = self._open, None
+        if opened is not None and opened[0] is asyncio.get_running_loop():
+            await opened[1].aclose()
 
 
 async def call(
     operation: Operation,
     applied: Sequence[Applied],
-    clients: Clients,
+    client: Client,
     arguments: Mapping[str, Any],
     context: Context,
 ) -> Any:
-    """The value of *operation* with *arguments*, or the ToolError that it is."""
+    """Return the value of *operation* with *arguments*. Raises ToolError."""
     request = prepare(operation, arguments)
     own = set(request.query)
     for one in applied:
@@ -72,7 +71,7 @@ async def call(
     if request.cookies:
         request.headers["cookie"] = "; ".join(f"{name}={text}" for name, text in request.cookies)
     secrets = [member for member in request.query if member not in own]
-    response = await _followed(request, secrets, clients.get())
+    response = await _followed(request, secrets, client.get())
     if not 200 <= response.status_code < 300:
         raise_for_status(response.status_code, response.headers, response.content, datetime.now(UTC))
     return value_of(response.status_code, response.headers, response.content, request.method)
@@ -83,7 +82,8 @@ async def _followed(
 ) -> "httpx2.Response":
     """The response, after redirects to the same origin. *secrets* are the credentials in the query."""
     method, target, content = request.method, request.target(), request.content
-    for _ in range(_MOST_REDIRECTS):
+    status = 0
+    for _ in range(_MAX_REDIRECTS):
         response = await _sent(client, method, request, target, content)
         location = response.headers.get("location")
         status = response.status_code
@@ -92,29 +92,23 @@ async def _followed(
         try:
             parts = urlsplit(urljoin(request.origin + target, location))
         except ValueError:
-            raise ToolError(
-                f"The server redirects to something that is not an address (HTTP {status}).", "failed", retry="never"
-            ) from None
+            raise _not_followed("redirects to something that is not an address", status) from None
         if f"{parts.scheme}://{parts.netloc}" != request.origin:
-            raise ToolError(
-                f"The server redirects to '{parts.netloc[:100]}' (HTTP {status}), which is not followed.",
-                "failed",
-                retry="never",
-            )
+            raise _not_followed(f"redirects to '{parts.netloc[:100]}', which is not followed", status)
         if status == 303 and method != "HEAD":
             method, content = "GET", None
         elif method not in _SAFE:
-            raise ToolError(
-                f"The server redirects to another address (HTTP {status}), and a {method} is not repeated.",
-                "failed",
-                retry="never",
-            )
+            raise _not_followed(f"redirects to another address, and a {method} is not repeated", status)
         members = [parts.query, *(f"{name}={text}" for name, text in secrets if f"{name}=" not in parts.query)]
         query = "&".join(filter(None, members))
         target = (parts.path or "/") + (f"?{query}" if query else "")
         if not (target.isascii() and target.isprintable()) or " " in target:
             break
-    raise ToolError("The server redirects again and again.", "failed", retry="never")
+    raise _not_followed("redirects again and again", status)
+
+
+def _not_followed(why: str, status: int) -> ToolError:
+    return ToolError(f"The server {why} (HTTP {status}).", "failed", retry="never")
 
 
 async def _sent(

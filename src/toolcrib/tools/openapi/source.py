@@ -3,45 +3,49 @@
 import asyncio
 import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote, urlsplit
 
-from ...core import DefinitionError, Hints, LoadError, SetupError, Source, ToolError, ToolSpec, in_thread
+import jsonschema_rs
+import pydantic_core
+
+from ...core import DefinitionError, Encode, Hints, LoadError, SetupError, Source, ToolError, ToolSpec, in_thread
 from ...schema import json_schema_check
-from ..address import DOCUMENT
+from ...schema.expansion import MOST, is_plainly_bounded, leads_to_itself, times_looked
+from ...schema.json_schema_validator import validator
 from ..from_schema import from_work
 from ..function import Tool
+from ..git import DOCUMENT
 from ..modules import LoadProblem
 from ..permissions import Permissions
-from .operation import Operation
-from .operations import MALFORMED, read_operations
-from .promise import promise, promised_json
+from .operations import MALFORMED, Operation, Options, read_operations, require_version
 from .references import Documents, Unusable
 from .schemas import Schemas
 from .security import Applied, Security, read_mapping
-from .send import Clients, call
-from .servers import Options, require_version
-from .text import MOST_BYTES, is_openapi, read_text
+from .send import Client, call
+from .text import MAX_BYTES, is_openapi, read_text
+
+R = TypeVar("R")
 
 LOOPBACK = ("localhost", "127.0.0.0/8", "::1/128")
 _FRESH_S = 5.0
-_ASK_S = 5.0
-_TIMEOUT_S = 60.0
+"""A document that was read this lately is not read again when its source starts."""
+_ASK_TIMEOUT_S = 5.0
+_CALL_TIMEOUT_S = 60.0
 
+_READS = Hints(read_only=True, destructive=False, idempotent=True, open_world=True)
+_REPLACES = Hints(read_only=False, destructive=True, idempotent=True, open_world=True)
+_OTHER = Hints(read_only=False, idempotent=False, open_world=True)
 _HINTS: Mapping[str, Hints] = {
-    **dict.fromkeys(
-        ("GET", "HEAD", "OPTIONS", "QUERY"),
-        Hints(read_only=True, destructive=False, idempotent=True, open_world=True),
-    ),
-    **dict.fromkeys(("PUT", "DELETE"), Hints(read_only=False, destructive=True, idempotent=True, open_world=True)),
+    **dict.fromkeys(("GET", "HEAD", "OPTIONS", "QUERY"), _READS),
+    **dict.fromkeys(("PUT", "DELETE"), _REPLACES),
     "PATCH": Hints(read_only=False, destructive=True, idempotent=False, open_world=True),
 }
-_OTHER = Hints(read_only=False, idempotent=False, open_world=True)
 
 
 def openapi_source(
@@ -55,7 +59,7 @@ def openapi_source(
     output_schemas: bool = True,
     permissions: Permissions | None = None,
 ) -> "OpenAPISource":
-    """The operations of the OpenAPI document at *address*, a file or a URL, as a source of tools.
+    """Return the operations of the OpenAPI document at *address*, a file or a URL, as a source of tools.
 
     *server* is where requests go, in place of what the document says, and *variables* are those of its servers. *auth*
     is what each security scheme stands for: a `ToolAuth`, a `Secret`, 'PROVIDER', 'secret:NAME', or 'none'. *methods*
@@ -95,6 +99,8 @@ class OpenAPISource(Source):
         self.address = address
         self.problems: Sequence[LoadProblem] = ()
         """The operations that cannot be tools, each with the reason."""
+        self.files: set[Path] = set()
+        """The files that were read: that of the document, and those that its references lead to."""
         self._options = options
         self._auth = read_mapping(auth)
         self._methods = methods
@@ -102,10 +108,8 @@ class OpenAPISource(Source):
         self._output_schemas = output_schemas
         self._permissions = permissions
         self._tools: list[Tool[..., Any]] = []
-        self._clients = Clients((), ())
+        self._client = Client((), ())
         self._digest = b""
-        self.files: set[Path] = set()
-        """The files that were read: that of the document, and those that its references lead to."""
         self.reload()
 
     def __str__(self) -> str:
@@ -124,10 +128,10 @@ class OpenAPISource(Source):
 
     async def stop(self) -> None:
         self._read_at = 0.0
-        await self._clients.close()
+        await self._client.close()
 
     def reload(self) -> bool:
-        """Read the document. Returns whether it is another one than before. Raises LoadError and SetupError."""
+        """Read the document. Return whether it is another one than before. Raises LoadError and SetupError."""
         data, where = self._read(self.address)
         self._read_at = monotonic()
         if (digest := hashlib.sha256(data).digest()) == self._digest and not self._external_refs:
@@ -136,38 +140,33 @@ class OpenAPISource(Source):
         version = require_version(root, self.address)
         documents = Documents(root, where, functools.partial(self._external, where))
         operations, unusable = read_operations(root, documents, self._options)
-        if self._methods is not None:
-            operations = [each for each in operations if each.method in self._methods]
+        operations = [of for of in operations if self._methods is None or of.method in self._methods]
         security = Security(root, documents, self._auth)
         schemas = Schemas(documents, is_old=version == "3.0")
-        allow = (*self._permissions.private_hosts, *(LOOPBACK if _is_here(where) else ()))
-        refused = {server: self._refused(server, allow) for server in {each.server for each in operations}}
-        clients = Clients(sorted(_netloc(server) for server, why in refused.items() if why is None), allow)
+        allow = (*self._permissions.private_hosts, *_loopback(where))
+        refused = {server: self._refused(server, allow) for server in {operation.server for operation in operations}}
+        client = Client(sorted(_netloc(server) for server, why in refused.items() if why is None), allow)
         tools: list[Tool[..., Any]] = []
         for operation in operations:
             try:
                 if (why := refused[operation.server]) is not None:
                     raise Unusable(why)
                 applied = security.applied(operation.security, operation.server)
-                tools.append(_tool(operation, applied, schemas, clients, promises=self._output_schemas))
+                tools.append(_tool(operation, applied, schemas, client, promises=self._output_schemas))
             except (Unusable, DefinitionError) as error:
-                why = (
-                    str(error)
-                    .removeprefix(f"Tool '{operation.name}': ")
-                    .replace("parameters=", "its arguments' schema")
-                )
-                unusable.append((operation.label, why))
+                why = str(error).removeprefix(f"Tool '{operation.name}': ")
+                unusable.append((operation.label, why.replace("parameters=", "its arguments' schema")))
             except MALFORMED as error:
                 unusable.append((operation.label, f"it does not follow OpenAPI ({type(error).__name__})"))
         problems = [LoadProblem(self.address, f"{label} is left out: {why.rstrip('.')}.") for label, why in unusable]
         if not tools:
             reasons = "\n".join(str(problem) for problem in problems[:20])
             raise LoadError(reasons or f"{self.address} has no operations.")
-        self._tools, self.problems, self._digest, self._clients = tools, problems, digest, clients
+        self._tools, self.problems, self._digest, self._client = tools, problems, digest, client
         return True
 
     def _refused(self, server: str, allow: Sequence[str]) -> str | None:
-        """Why *server* may not be reached; None where it may."""
+        """Return why *server* may not be reached; None where it may."""
         from ...net import Guard
 
         try:
@@ -182,7 +181,7 @@ class OpenAPISource(Source):
         return None
 
     def _external(self, where: str, address: str) -> Any:
-        """The JSON value at *address*, which a reference of the document at *where* leads to."""
+        """Return the JSON value at *address*, which a reference of the document at *where* leads to."""
         if not self._external_refs:
             raise LoadError("it leads to another file, and `external_refs` is not set")
         if address.startswith("file:"):
@@ -195,43 +194,40 @@ class OpenAPISource(Source):
         return read_text(data, address[:100])
 
     def _read(self, address: str) -> tuple[bytes, str]:
-        """What is at *address*, a path or a URL, and where it was found, as a URL. Raises LoadError."""
-        if "://" not in address:
-            path = Path(address).expanduser()
-            self.files.add(path.resolve())
-            try:
-                with path.open("rb") as file:
-                    return file.read(MOST_BYTES + 1), path.resolve().as_uri()
-            except OSError as error:
-                raise LoadError(f"{path} cannot be read: {error.strerror}.") from None
-        allow = (*self._permissions.private_hosts, *(LOOPBACK if _is_here(address) else ()))
-        with ThreadPoolExecutor(1) as thread:  # a loop of its own: one may be running here
-            return thread.submit(asyncio.run, _fetched(address, allow)).result()
+        """Return what is at *address*, a path or a URL, and where it was found, as a URL. Raises LoadError."""
+        if "://" in address:
+            return _run(_fetch(address, (*self._permissions.private_hosts, *_loopback(address))))
+        path = Path(address).expanduser()
+        self.files.add(path.resolve())
+        try:
+            with path.open("rb") as file:
+                return file.read(MAX_BYTES + 1), path.resolve().as_uri()
+        except OSError as error:
+            raise LoadError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def has_document(url: str) -> bool:
-    """Whether an OpenAPI document is at *url*, as far as that is known within a few seconds."""
-    allow = LOOPBACK if _is_here(url) else ()
-
-    async def found() -> bool:
-        async with asyncio.timeout(_ASK_S):
-            return is_openapi((await _fetched(url, allow))[0])
-
+    """Return whether an OpenAPI document is at *url*, as far as that is known within a few seconds."""
     try:
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, found()).result()
+        data, _ = _run(asyncio.wait_for(_fetch(url, _loopback(url)), _ASK_TIMEOUT_S))
     except (LoadError, TimeoutError):
         return False
+    return is_openapi(data)
 
 
-async def _fetched(url: str, allow: Sequence[str]) -> tuple[bytes, str]:
+def _run(work: Coroutine[Any, Any, R]) -> R:
+    with ThreadPoolExecutor(1) as thread:  # a loop of its own: one may be running here
+        return thread.submit(asyncio.run, work).result()
+
+
+async def _fetch(url: str, allow: Sequence[str]) -> tuple[bytes, str]:
     from ...net import client  # first, since it names the extra where httpx2 is missing
 
     accept = "application/json, application/yaml;q=0.9, */*;q=0.5"
     import httpx2
 
     try:
-        async with client(allow=allow, max_bytes=MOST_BYTES, follow_redirects=True) as http:
+        async with client(allow=allow, max_bytes=MAX_BYTES, follow_redirects=True) as http:
             response = await http.get(url, headers={"accept": accept})
     except ToolError as error:
         raise LoadError(f"{url} cannot be fetched: {error}") from None
@@ -242,15 +238,14 @@ async def _fetched(url: str, allow: Sequence[str]) -> tuple[bytes, str]:
     return response.content, str(response.url)
 
 
-def _is_here(where: str) -> bool:
-    """Whether the document at *where* is of this computer: a file, or at a loopback address."""
+def _loopback(where: str) -> tuple[str, ...]:
+    """Return the private hosts that a document at *where* may name: those of this computer, if it is here."""
     host = urlsplit(where).hostname
-    if where.startswith("file:") or host == "localhost":
-        return True
     try:
-        return ip_address(host or "").is_loopback
+        is_here = where.startswith("file:") or host == "localhost" or ip_address(host or "").is_loopback
     except ValueError:
-        return False
+        is_here = False
+    return LOOPBACK if is_here else ()
 
 
 def _path_of(url: str) -> Path:
@@ -266,10 +261,10 @@ def _netloc(server: str) -> str:
 
 
 def _tool(
-    operation: Operation, applied: Sequence[Applied], schemas: Schemas, clients: Clients, *, promises: bool
+    operation: Operation, applied: Sequence[Applied], schemas: Schemas, client: Client, *, promises: bool
 ) -> Tool[..., Any]:
     closed = schemas.closed(operation.schemas, "sent")
-    required = [each.argument for each in operation.parameters if each.required]
+    required = [parameter.argument for parameter in operation.parameters if parameter.required]
     if operation.body is not None and operation.body.required:
         required.append(operation.body.argument)
     input_schema = {
@@ -280,50 +275,94 @@ def _tool(
         **({"$defs": closed.definitions} if closed.definitions else {}),
     }
     is_checked = closed.is_valid and (not closed.definitions or schemas.is_bounded(input_schema))
-    output_schema = promise(operation, schemas) if promises else None
-    requirements = tuple(dict.fromkeys(one.required for one in applied))
+    output_schema = _promise(operation, schemas) if promises else None
     spec = ToolSpec(
         name=operation.name,
         description=operation.description or operation.label,
         input_schema=input_schema,
         output_schema=output_schema,
         hints=_HINTS.get(operation.method, _OTHER),
-        auth=requirements or None,
+        auth=tuple(dict.fromkeys(scheme.required for scheme in applied)) or None,
         tags=operation.tags,
-        timeout_s=_TIMEOUT_S,
+        timeout_s=_CALL_TIMEOUT_S,
     )
-    made = from_work(
+    tool = from_work(
         spec,
-        functools.partial(call, operation, applied, clients),
+        functools.partial(call, operation, applied, client),
         check=functools.partial(json_schema_check, schema=input_schema) if is_checked else None,
-        encode=None if output_schema is None else functools.partial(promised_json, output_schema),
-        fn=_Elsewhere(operation, applied),
+        encode=None if output_schema is None else functools.partial(_promised_json, output_schema),
+        fn=_Remote(operation, applied),
         home=__name__,
     )
-    made.requires = {
+    tool.requires = {
         "hosts": [_netloc(operation.server)],
         "request": f"{operation.method} {operation.server}{operation.path}",
         **({"credentials": [f"{one.kind} in {one.where} {one.name}" for one in applied]} if applied else {}),
     }
-    return made
+    return tool
 
 
-class _Elsewhere:
-    """What stands for the function of an operation: there is none."""
-
-    __slots__ = ("_applied", "_operation")
+class _Remote:
+    """The stand-in for the function of an operation: there is none."""
 
     def __init__(self, operation: Operation, applied: Sequence[Applied]) -> None:
-        self._operation = operation
-        self._applied = applied
+        # The operation, and a digest of what it sends where: an approval is bound to it.
+        body = operation.body
+        sent = body and (body.media_type, sorted(body.bytes_in), body.parts)
+        data = (operation.method, operation.server, operation.path, operation.parameters, sent, applied)
+        self.__name__ = f"{operation.name} {hashlib.sha256(repr(data).encode()).hexdigest()}"
 
     def __call__(self, **_: Any) -> Any:
-        raise TypeError(f"'{self._operation.name}' is an operation of an API: call it by a workbench.")
+        raise TypeError(f"'{self.__name__.partition(' ')[0]}' is an operation of an API: call it by a workbench.")
 
-    @property
-    def __name__(self) -> str:
-        """The operation, and a digest of what it sends where: an approval is bound to it."""
-        operation, body = self._operation, self._operation.body
-        sent = body and (body.media_type, sorted(body.bytes_in), body.parts)
-        data = (operation.method, operation.server, operation.path, operation.parameters, sent, self._applied)
-        return f"{operation.name} {hashlib.sha256(repr(data).encode()).hexdigest()}"
+
+def _promise(operation: Operation, schemas: Schemas) -> Mapping[str, Any] | None:
+    """Return the schema of what success brings; None where nothing can be promised of it."""
+    try:
+        closed = schemas.closed({str(i): schema for i, schema in enumerate(operation.responses)}, "received")
+        parts, definitions = list(closed.schemas.values()), closed.definitions
+        if not parts or not all(isinstance(part, dict) for part in parts):
+            return None
+        whole = parts[0] if len(parts) == 1 else {"anyOf": parts}
+        if whole.keys() == {"$ref"}:  # the root of what a tool promises is best an object itself
+            whole = definitions[str(whole["$ref"]).rpartition("/")[2]]
+        whole = {**whole, "$defs": definitions} if definitions else whole
+        if not closed.is_valid:
+            jsonschema_rs.meta.validate(whole)
+    except (Unusable, jsonschema_rs.ValidationError, ValueError):
+        return None
+    return whole
+
+
+def _promised_json(output_schema: Mapping[str, Any], tool: str) -> Encode:
+    """Return what writes a result that is as *output_schema* has it. Its validator is made with the first result."""
+    from ...schema.serialize import serialize_any
+
+    @functools.cache
+    def check() -> Any:
+        # A stranger's schema may look at one value more often than there are seconds.
+        is_bounded = is_plainly_bounded(output_schema) or (
+            leads_to_itself(output_schema) is None and times_looked(output_schema) <= MOST
+        )
+        try:
+            return validator(output_schema, formats=False) if is_bounded else None
+        except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError, RecursionError):
+            return None
+
+    def write(value: Any) -> str:
+        text = serialize_any(tool, value)
+        why = "what its OpenAPI document promises of the answer cannot be checked"
+        if (known := check()) is not None:
+            data = pydantic_core.from_json(text)
+            if known.is_valid(data):
+                return text
+            error = next(iter(known.iter_errors(data)), None)
+            place = "" if error is None else "/".join(("", *map(str, error.instance_path)))
+            detail = "" if error is None else f": {error.message[:200]} (at '{place[:100]}')"
+            why = f"the server's answer is not what its OpenAPI document promises{detail}"
+        raise ToolError(
+            f"'{tool}' was carried out, but {why}. The operator can set `output_schemas = false` for this source.",
+            "invalid_result",
+        )
+
+    return write

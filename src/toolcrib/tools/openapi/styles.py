@@ -14,14 +14,14 @@ import pydantic_core
 
 from ...core import ToolError
 
-Place = Literal["path", "query", "header", "cookie", "querystring"]
+Place = Literal["path", "query", "header", "cookie"]
 
 DEFAULT_STYLES: Mapping[str, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
 STYLES: Mapping[str, tuple[str, ...]] = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
     "header": ("simple",),
-    "cookie": ("form", "cookie"),
+    "cookie": ("form",),
 }
 
 # Of the reserved characters of RFC 3986, those that neither end a query nor separate or decode what is in it.
@@ -29,7 +29,6 @@ _RESERVED_QUERY = "!$'()*,/:;?@"
 _RESERVED_PATH = "!$&'()*+,:;=@"
 _TRIPLE = re.compile(r"(%[0-9A-Fa-f]{2})")
 _HEADER = re.compile(r"[\x20-\x7e\t]*")
-_COOKIE = re.compile(r"[\x21\x23-\x2b\x2d-\x3a\x3c-\x5b\x5d-\x7e]*")
 _BETWEEN = {"form": ",", "spaceDelimited": "%20", "pipeDelimited": "%7C"}
 
 
@@ -94,17 +93,6 @@ def query_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
         yield name, _BETWEEN[parameter.style].join(encode(text_of(each)) for each in flat)
 
 
-def whole_query_pairs(value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """The members of a query that is one parameter, an object written as a form."""
-    for name, each in value.items():
-        yield from query_pairs(Parameter(name, "query", "", "form", True), each)
-
-
-def query_text(value: Any) -> str:
-    """A whole query that is one text, or JSON. It has no members."""
-    return quote(text_of(value), safe="")
-
-
 def header_text(parameter: Parameter, value: Any) -> str:
     """The value of a header. It is not percent-encoded."""
     if parameter.media_type is not None:
@@ -114,24 +102,6 @@ def header_text(parameter: Parameter, value: Any) -> str:
     if not _HEADER.fullmatch(written) or written != written.strip():
         raise _invalid(parameter, "is sent in a header, which takes printable ASCII characters in one line")
     return written
-
-
-def cookie_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
-    """The cookies, as they are sent."""
-    if parameter.style == "cookie" and parameter.media_type is None:
-        pairs: list[tuple[str, Any]]
-        if isinstance(value, list | dict) and not parameter.explode:
-            raise _invalid(parameter, "is a list or an object, which a cookie does not take")
-        if isinstance(value, list):
-            pairs = [(parameter.name, each) for each in value]
-        else:
-            pairs = _pairs(value) or [(parameter.name, value)]
-        for name, each in pairs:
-            if not _COOKIE.fullmatch(text := text_of(each)) or not name or not _COOKIE.fullmatch(name) or "=" in name:
-                raise _invalid(parameter, "is sent in a cookie, which takes no spaces, commas, semicolons or quotes")
-            yield name, text
-        return
-    yield from query_pairs(parameter, value)
 
 
 def _encoder(safe: str, *, triples: bool) -> Callable[[str], str]:

@@ -12,10 +12,10 @@ import pydantic_core
 
 from ...core import LoadError, SetupError
 
-MOST_BYTES = 64 * 1024**2
-MOST_VALUES = 4_000_000
+MAX_BYTES = 64 * 1024**2
+MAX_VALUES = 4_000_000
 """How many values a YAML document may stand for, with its aliases written out."""
-MOST_LEVELS = 150
+MAX_LEVELS = 150
 
 _KEYS = ("openapi", "swagger")
 _YAML_KEY = re.compile(rb"""^["']?(openapi|swagger)["']?\s*:\s*["']?\d""", re.MULTILINE)
@@ -29,7 +29,7 @@ def is_openapi(data: bytes) -> bool:
     """Whether *data* is an OpenAPI or Swagger document, of whatever version, valid otherwise or not."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if data[:1] != b"{":
-        return _YAML_KEY.search(data[:MOST_BYTES]) is not None
+        return _YAML_KEY.search(data[:MAX_BYTES]) is not None
     if not any(f'"{key}"'.encode() in data for key in _KEYS):
         return False
     try:
@@ -41,8 +41,8 @@ def is_openapi(data: bytes) -> bool:
 
 def read_text(data: bytes, where: str) -> Any:
     """The JSON value that *data* stands for. Raises LoadError, naming *where* it is from."""
-    if len(data) > MOST_BYTES:
-        raise LoadError(f"{where} has more than {MOST_BYTES // 1024**2} MiB. Cut it down to the operations you need.")
+    if len(data) > MAX_BYTES:
+        raise LoadError(f"{where} has more than {MAX_BYTES // 1024**2} MiB. Cut it down to the operations you need.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
@@ -80,8 +80,8 @@ class _Reader:
     def start(self, value: list[Any] | dict[str, Any], anchor: str | None) -> None:
         self._require_key()
         self._open.append(_Open(value, anchor))
-        if len(self._open) > MOST_LEVELS:
-            raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep")
+        if len(self._open) > MAX_LEVELS:
+            raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
 
     def end(self) -> None:
         done = self._open.pop()
@@ -121,10 +121,10 @@ class _Reader:
         self._require_key()
         holder = self._open[-1]
         holder.size, holder.height = holder.size + size, max(holder.height, height + 1)
-        if holder.size > MOST_VALUES:
-            raise ValueError(f"with its aliases it stands for more than {MOST_VALUES:,} values")
-        if len(self._open) + height > MOST_LEVELS:
-            raise ValueError(f"it is nested more than {MOST_LEVELS} levels deep")
+        if holder.size > MAX_VALUES:
+            raise ValueError(f"with its aliases it stands for more than {MAX_VALUES:,} values")
+        if len(self._open) + height > MAX_LEVELS:
+            raise ValueError(f"it is nested more than {MAX_LEVELS} levels deep")
         if isinstance(holder.value, list):
             holder.value.append(value)
             return

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 
-def from_elsewhere(value: Any) -> Any:
-    """The source that a plug-in makes of *value*, an object of a package that it knows; else *value* itself."""
+def from_plugin(value: Any) -> Any:
+    """Return the source that a plug-in makes of *value*, an object of a package that it knows; else *value* itself."""
     if value is None or isinstance(value, type | ModuleType | functools.partial) or inspect.isroutine(value):
         return value
     packages = {f"{cls.__module__}." for cls in type(value).__mro__}
@@ -24,17 +24,17 @@ def from_elsewhere(value: Any) -> Any:
     for reader in _readers():
         if any(package.startswith(f"{reader.name}.") for package in packages):
             try:
-                made = reader.load()(value)
+                source = reader.load()(value)
             except ImportError as error:
                 raise LoadError(f"A {type(value).__name__} cannot be read: {error}") from error
-            if made is not None:
-                return _Offered(made) if isinstance(made, list) else made
+            if source is not None:
+                return _Offered(source) if isinstance(source, list) else source
     return value
 
 
 @functools.cache
 def _readers() -> "tuple[EntryPoint, ...]":
-    """The readers of foreign objects that are installed, each named by the package whose objects it reads."""
+    """Return the readers of foreign objects that are installed, each named by the package whose objects it reads."""
     from importlib.metadata import entry_points  # which takes as long to import as the rest of this room
 
     return tuple(entry_points(group="toolcrib.sources"))
