@@ -12,8 +12,7 @@ from .stateful import ClassSource, ObjectSource, StatefulTool
 from .work import Runs
 
 if TYPE_CHECKING:
-    from .address import GitSource, is_git_address, parse_git_address
-    from .git import commit_of, fetch
+    from .git import GitSource, commit_of, fetch, is_git_address, parse_git_address
     from .loading import Loaded, imported, load, offered_by
     from .modules import LoadProblem
     from .openapi import OpenAPISource, is_openapi, openapi_source
@@ -58,7 +57,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
-        "GitSource": ".address",
+        "GitSource": ".git",
         "LoadProblem": ".modules",
         "Loaded": ".loading",
         "OpenAPISource": ".openapi",
@@ -66,12 +65,12 @@ __getattr__ = lazy_names(
         "commit_of": ".git",
         "fetch": ".git",
         "imported": ".loading",
-        "is_git_address": ".address",
+        "is_git_address": ".git",
         "is_openapi": ".openapi",
         "load": ".loading",
         "offered_by": ".loading",
         "openapi_source": ".openapi",
-        "parse_git_address": ".address",
+        "parse_git_address": ".git",
         "program_work": ".wasm",
     },
 )
