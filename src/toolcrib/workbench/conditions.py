@@ -16,7 +16,11 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 from uuid import UUID
 
+from pydantic import TypeAdapter
+
 from ..core import ToolSpec, translate_glob
+from ..schema import SchemaView
+from ..schema.view import kind, steps
 
 OPAQUE = object()
 """A value that has no JSON form."""
@@ -35,32 +39,18 @@ def _decoded(text: str) -> bytes:
     return b64decode(plain + "=" * (-len(plain) % 4), validate=True)
 
 
-def _by_type(kind: Any) -> Callable[[Any], Any]:
-    def read(value: Any) -> Any:
-        from pydantic import TypeAdapter
-
-        return _adapter(TypeAdapter, kind).validate_python(value)
-
-    return read
-
-
-@lru_cache
-def _adapter(make: Any, kind: Any) -> Any:
-    return make(kind)
-
-
 _READERS: Mapping[str, Callable[[Any], Any]] = {
-    "date-time": _by_type(datetime),
-    "date": _by_type(date),
-    "time": _by_type(time),
-    "duration": _by_type(timedelta),
-    "uuid": _by_type(UUID),
-    "ipv4": _by_type(IPv4Address),
-    "ipv6": _by_type(IPv6Address),
+    "date-time": TypeAdapter(datetime).validate_python,
+    "date": TypeAdapter(date).validate_python,
+    "time": TypeAdapter(time).validate_python,
+    "duration": TypeAdapter(timedelta).validate_python,
+    "uuid": TypeAdapter(UUID).validate_python,
+    "ipv4": TypeAdapter(IPv4Address).validate_python,
+    "ipv6": TypeAdapter(IPv6Address).validate_python,
     "base64": _decoded,
     "base64url": _decoded,
 }
-"""What a text of a format stands for. They raise ValueError or TypeError for another text."""
+"""Readers of the texts of a format. They raise ValueError or TypeError for another text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,123 +67,77 @@ class Place:
 
 
 ANYWHERE = Place(None, frozenset(), None)
-
-
-def steps(pointer: str) -> list[str]:
-    """The parts of a JSON pointer."""
-    return [part.replace("~1", "/").replace("~0", "~") for part in pointer.split("/")[1:]]
+_ANYTHING = SchemaView({})
+_MEMBERS = frozenset(("properties", "additionalProperties", "patternProperties"))
+_ITEMS = frozenset(("items", "prefixItems"))
 
 
 def names_of(part: str, spec: ToolSpec) -> Sequence[str]:
-    """*part*, and the other names under which a call of the tool may have the same member."""
+    """Return *part*, and the other names under which a call of the tool may have the same member."""
     return [part, *sorted({name for group in spec.names if part in group for name in group} - {part})]
 
 
 def place_of(spec: ToolSpec, pointer: str) -> Place | None:
-    """The place that *pointer* leads to in arguments of the tool; None where none of them has such a value."""
-    found = [*_schemas_at(spec.input_schema, steps(pointer), spec, frozenset())]
-    types: set[str] | None = set()
-    formats: set[str] = set()
-    constants: list[Any] | None = []
-    for schema in found:
-        listed = schema.get("enum", [schema["const"]] if "const" in schema else None)
-        constants = None if constants is None or listed is None else [*constants, *listed]
-        own = schema.get("type")
-        if own is None and listed is not None:
-            own = [_type_of(value) for value in listed]
-        types = None if types is None or own is None else types | ({own} if isinstance(own, str) else {*own})
-        if isinstance(form := schema.get("format", schema.get("contentEncoding")), str):
-            formats.add(form)
-    if not found:
+    """Return the place that *pointer* leads to in arguments of the tool; None where none of them has such a value."""
+    views = [*_views_at(SchemaView(spec.input_schema), steps(pointer), spec)]
+    if not views:
         return None
+    kinds = [view.kinds for view in views]
+    constants = [view.constants for view in views]
+    formats = {view.schema.get("format", view.schema.get("contentEncoding")) for view in views}
     return Place(
-        None if types is None else frozenset(types),
+        None if frozenset() in kinds else frozenset().union(*kinds),
         frozenset(formats & _READERS.keys()),
-        None if constants is None else tuple(constants),
+        None if None in constants else tuple(value for listed in constants for value in listed or ()),
     )
 
 
-def _schemas_at(schema: Any, parts: Sequence[str], spec: ToolSpec, seen: frozenset[int]) -> Iterator[Mapping[str, Any]]:
-    """The schemas, without references and alternatives, of the values that *parts* lead to."""
-    if schema is False or id(schema) in seen:
-        return
-    if not isinstance(schema, Mapping):  # true, which allows anything
-        yield {}
-        return
-    inner = [*(schema[word] for word in ("anyOf", "oneOf", "allOf") if word in schema)]
-    if isinstance(ref := schema.get("$ref"), str):
-        inner.append([_target(spec.input_schema, ref)])
-    for branches in inner:
-        for branch in branches:
-            yield from _schemas_at(branch, parts, spec, seen | {id(schema)})
-    own = schema.get("type")
-    if not parts:
-        if not inner or own is not None or "enum" in schema or "const" in schema:
-            yield schema
-        return
-    types = {own} if isinstance(own, str) else None if own is None else {*own}
-    has_members = not {"properties", "additionalProperties", "patternProperties"}.isdisjoint(schema)
-    has_items = not {"items", "prefixItems"}.isdisjoint(schema)
-    if types is None and not has_members and not has_items:
-        if not inner:
-            yield {}
-        return
-    part, rest = parts[0], parts[1:]
-    if types is None or "object" in types:
-        for member in _members(schema, part, spec) if has_members or types is not None else ():
-            yield from _schemas_at(member, rest, spec, frozenset())
-    if (types is None and has_items) or (types is not None and "array" in types):
-        for item in _items(schema, part):
-            yield from _schemas_at(item, rest, spec, frozenset())
+def _views_at(view: SchemaView, parts: Sequence[str], spec: ToolSpec) -> Iterator[SchemaView]:
+    """Return the places, without references and unions, of the values that *parts* lead to."""
+    for form in view.alternatives:
+        if form.is_false:
+            continue
+        if not parts:
+            yield form
+            continue
+        has_members = not _MEMBERS.isdisjoint(form.schema)
+        has_items = not _ITEMS.isdisjoint(form.schema)
+        if not form.kinds and not has_members and not has_items:
+            yield form  # which allows anything, also below
+            continue
+        part, rest = parts[0], parts[1:]
+        if "object" in form.kinds or (not form.kinds and has_members):
+            for member in _members(form, part, spec):
+                yield from _views_at(member, rest, spec)
+        if "array" in form.kinds or (not form.kinds and has_items):
+            for item in _items(form, part):
+                yield from _views_at(item, rest, spec)
 
 
-def _members(schema: Mapping[str, Any], part: str, spec: ToolSpec) -> Iterator[Any]:
-    properties, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+def _members(view: SchemaView, part: str, spec: ToolSpec) -> Iterator[SchemaView]:
+    patterns = [view.at("patternProperties", pattern) for pattern in view.schema.get("patternProperties", ())]
     if part == "*":
-        yield from (*properties.values(), *patterns.values())
-    elif named := [properties[name] for name in names_of(part, spec) if name in properties]:
+        yield from view.members.values()
+    elif named := [view.members[name] for name in names_of(part, spec) if name in view.members]:
         yield from named
         return
-    else:
-        yield from patterns.values()  # whether a pattern fits is not worth to be found out
-    # An object that lists its members does not get others: models leave them out, whatever their schema has.
-    yield schema.get("additionalProperties", not properties or schema is spec.input_schema)
+    yield from patterns
+    # Objects that list their members do not get others: models leave them out, whatever their schema has.
+    if view.additional is not None or not view.members or view is view.root:
+        yield view.additional or _ANYTHING
 
 
-def _items(schema: Mapping[str, Any], part: str) -> Iterator[Any]:
-    first = schema.get("prefixItems", ())
+def _items(view: SchemaView, part: str) -> Iterator[SchemaView]:
     if part == "*":
-        yield from first
-    elif not (part.isascii() and part.isdigit()) or int(part) >= schema.get("maxItems", int(part) + 1):
-        return
-    elif int(part) < len(first):
-        yield first[int(part)]
-        return
-    yield schema.get("items", True)
-
-
-def _target(root: Any, ref: str) -> Any:
-    """What a reference within the schema leads to; True, which allows anything, where it leads elsewhere."""
-    found = root
-    for step in steps(ref.removeprefix("#")) if ref.startswith("#") else ["$elsewhere"]:
-        found = found.get(step, True) if isinstance(found, Mapping) else True
-    return found
+        yield from (*view.branches("prefixItems"), view.at("items"))
+    elif part.isascii() and part.isdigit() and int(part) < view.schema.get("maxItems", int(part) + 1):
+        yield view.item(int(part))
 
 
 def _type_of(value: Any) -> str:
-    match value:
-        case bool():
-            return "boolean"
-        case int() | float() | Decimal():
-            return "number"
-        case str():
-            return "string"
-        case None:
-            return "null"
-        case list() | tuple():
-            return "array"
-        case _:
-            return "object"
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return "number"
+    return "array" if isinstance(value, tuple) else kind(value)
 
 
 # Whether a condition can hold

@@ -44,9 +44,8 @@ RESULT_TEMPLATE = "toolcrib://results/{handle}{?offset,limit,pointer}"
 DEFAULT_PART_CHARS = 20_000
 """How much of a large result is read at once, unless a limit is given; then at most 1,048,576 characters."""
 
-_WAIT_S = 10.0
-_MOST_BYTES = 16 * 1024 * 1024
-_MUCH = 10_000
+_SOURCE_TIMEOUT_S = 10.0
+MAX_RESOURCE_BYTES = 16 * 1024 * 1024
 
 
 def result_uri(handle: str, **part: Any) -> str:
@@ -143,7 +142,7 @@ class Offers:
         for source in sources:
             try:
                 if hasattr(source, method):
-                    async with asyncio.timeout(_WAIT_S):
+                    async with asyncio.timeout(_SOURCE_TIMEOUT_S):
                         await getattr(source, method)(uri)
                     done.append(source)
             except Exception as error:
@@ -187,7 +186,7 @@ class Offers:
 
     async def _running(self, source: Any) -> Any:
         try:
-            async with asyncio.timeout(_WAIT_S):
+            async with asyncio.timeout(_SOURCE_TIMEOUT_S):
                 running = await self._tools.run_source(source) or source
                 if hasattr(running, "authorize"):
                     running.authorize(await self._credential(running.auth))
@@ -220,7 +219,7 @@ class Offers:
         if not hasattr(source, method):
             return ()
         try:
-            async with asyncio.timeout(_WAIT_S):
+            async with asyncio.timeout(_SOURCE_TIMEOUT_S):
                 listed: Sequence[Any] = await getattr(source, method)()
                 return listed
         except Exception as error:
@@ -234,17 +233,12 @@ class Offers:
         if found := [one for one, listed in zip(sources, lists, strict=True) if any(r.uri == uri for r in listed)]:
             return found[:1]
         templates = await asyncio.gather(*(self._listed(source, "resource_templates") for source in sources))
-
-        def matching() -> list[Any]:
-            return [
-                source
-                for source, listed in zip(sources, templates, strict=True)
-                if any(_matches(each.uri_template, uri) for each in listed)
-            ]
-
-        # Others' templates may be many, and such as take long.
-        is_much = len(uri) * sum(map(len, templates)) > _MUCH
-        return (await in_thread(matching) if is_much else matching()) or sources
+        matching = [
+            source
+            for source, listed in zip(sources, templates, strict=True)
+            if any(_matches(template.uri_template, uri) for template in listed)
+        ]
+        return matching or sources
 
     async def _run(self, what: str, work: Awaitable[T]) -> T:
         """The value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""
@@ -262,8 +256,8 @@ class Offers:
 
     def _shown(self, read: Sequence[ResourceContent]) -> Sequence[ResourceContent]:
         size = sum(len(each.data) for each in read)
-        if size > _MOST_BYTES:
-            raise ToolError(f"The resource is too large: {size} bytes, of at most {_MOST_BYTES}.", "too_large")
+        if size > MAX_RESOURCE_BYTES:
+            raise ToolError(f"The resource is too large: {size} bytes, of at most {MAX_RESOURCE_BYTES}.", "too_large")
         redaction = self._tools.redaction
         return [
             each if isinstance(each.data, bytes) else replace(each, data=redacted(each.data, redaction))

@@ -17,7 +17,8 @@ from ..core import Caller, Decision, Do, Hints, SetupError, ToolSpec
 from ..schema import closest_match, display_name, to_json_values
 from ..schema.declared import from_rows, require_fields
 from ..schema.describe import did_you_mean
-from .conditions import ANYWHERE, OPAQUE, Place, can_hold, compare, holds_at, is_like, names_of, place_of, steps
+from ..schema.view import steps
+from .conditions import ANYWHERE, OPAQUE, Place, can_hold, compare, holds_at, is_like, names_of, place_of
 
 Hint = Literal["read_only", "destructive", "idempotent", "open_world", "long_running"]
 NotHint = Literal["not read_only", "not destructive", "not idempotent", "not open_world", "not long_running"]
