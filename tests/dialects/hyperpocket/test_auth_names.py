@@ -3,7 +3,6 @@
 import copy
 import importlib
 import pickle
-import pkgutil
 from typing import Any
 
 import pytest
@@ -115,15 +114,6 @@ def test_a_class_is_the_same_wherever_it_is_found() -> None:
 def test_other_modules_are_not_there(name: str) -> None:
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module(f"{PACKAGE}.{name}")
-
-
-def test_modules_of_providers_are_no_files() -> None:
-    assert {module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_")} == {
-        "context",
-        "handler",
-        "provider",
-        "schema",
-    }
 
 
 def test_names_of_handlers_and_variables_are_those_of_hyperpocket() -> None:

@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 from ...core import SetupError, ToolError
 from .auth import AuthContext, AuthHandlerInterface, AuthProvider, OAuth2Handler
-from .auth.schema import AuthenticateRequest
+from .auth.handler import AuthenticateRequest
 from .config import config
 from .futures import FutureData, FutureStore
 from .futures.futurestore import RefusedError
 from .server import needs_callback, start_callback_server
-from .session import open_storage
-from .session.interface import BaseSessionValue, SessionStorageInterface
+from .session import BaseSessionValue, SessionStorageInterface, open_storage
 
 if TYPE_CHECKING:
     from .tool import Tool, ToolAuth

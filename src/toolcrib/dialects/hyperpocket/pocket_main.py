@@ -1,8 +1,10 @@
 """`hyperpocket.pocket_main`: a Pocket, which runs tools for a thread and a profile, authorized by a PocketAuth."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from inspect import getmro
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from inspect import getmro, isawaitable
 from os import PathLike
 from types import TracebackType
 from typing import Any, ClassVar, Self, Unpack
@@ -10,25 +12,111 @@ from urllib.parse import quote
 
 from pydantic import BaseModel
 
-from ...core import Call, Caller, Check, Context, NameConflictError, Result, SetupError, Text, ToolError, ToolSpec
+from ...core import (
+    Broker,
+    Call,
+    Caller,
+    Check,
+    Context,
+    Credential,
+    NameConflictError,
+    Pending,
+    Requirement,
+    Result,
+    SetupError,
+    Text,
+    ToolError,
+    ToolSpec,
+)
 from ...tools import Tool as CoreTool
 from ...tools import from_work
 from ...workbench import Crib, Options, Registry, Workbench, sync
-from ._broker import PendingGrant, PocketBroker
+from .auth import AuthContext, secrets_of
 from .builtin import get_builtin_tools
+from .config import config
 from .pocket_auth import PocketAuth
 from .repository import Lockfile
-from .server import stop_callback_server
+from .server import needs_callback, start_callback_server, stop_callback_server
 from .tool import Tool, ToolAuth, ToolRequest, from_func
-from .tool._core_tool import OWN, Listed, require_listed
 from .tool.function import FunctionTool
-from .tool.tool import wrapped_schema
+from .tool.tool import OWN, Listed, require_listed, wrapped_schema
 from .tool.wasm import WasmTool, WasmToolRequest, request_of
 from .tool_like import ToolLike
 
 DEFAULT_TIMEOUT_S = 180.0
 """The time limit of a call, unless the Pocket is given another `timeout_s`."""
 _LOCAL = Caller().principal
+
+
+_URL = re.compile(r"https?://\S+")
+MIN_SECRET_CHARS = 4
+"""A shorter one would be found in ordinary words, so it cannot be redacted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PocketCredential(Credential):
+    """An AuthContext as a credential: `envs` is its `to_dict()`."""
+
+    envs: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    texts: Sequence[str] = field(default=(), repr=False)
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(text for text in self.texts if len(text) >= MIN_SECRET_CHARS)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingGrant(Pending):
+    """A grant that a call waits for, with the *text* that hyperpocket gives for it."""
+
+    text: str = ""
+
+
+class PocketBroker(Broker):
+    """Authorizes the calls of tools by *auth*; *tool_of* finds a tool by its name."""
+
+    def __init__(self, auth: PocketAuth, tool_of: Callable[[str], Tool]) -> None:
+        self._auth = auth
+        self._tool_of = tool_of
+
+    async def authorize(
+        self, _: Sequence[Requirement], caller: Caller, call: Call, /
+    ) -> Sequence[Credential] | Pending:
+        """Return PocketAuth's context as a credential, or the grant that is missing, with the URL."""
+        tool = self._tool_of(call.tool)
+        answer: Any = self._auth.invoke(tool, thread_id=caller.thread, profile=caller.profile, wait=False)
+        answer = await answer if isawaitable(answer) else answer
+        if answer is None:
+            return ()
+        if isinstance(answer, AuthContext):
+            assert tool.auth is not None
+            provider = str(tool.auth.auth_provider or tool.auth.auth_handler)
+            envs, texts = answer.to_dict(), secrets_of(answer)
+            return (
+                PocketCredential(provider, answer.access_token, expires_at=answer.expires_at, envs=envs, texts=texts),
+            )
+        self.require_callback_server(answer)
+        url = _URL.search(answer)
+        return PendingGrant(
+            id=call.id,
+            kind="authorization",
+            message=answer if url is None else answer.replace(url[0], "").strip().removesuffix(":"),
+            digest="",
+            tool=call.tool,
+            principal=caller.principal,
+            thread=caller.thread,
+            expires_at=datetime.now(UTC) + timedelta(seconds=config().auth_timeout_s),
+            url=None if url is None else url[0],
+            text=answer,
+        )
+
+    def require_callback_server(self, text: str) -> None:
+        """Start the callback server where the URL in *text* leads back to it. Raises ToolError where it cannot."""
+        try:
+            if needs_callback(text):
+                start_callback_server(self)
+        except SetupError as error:
+            raise ToolError(str(error), "unavailable") from None
 
 
 class Pocket:
@@ -253,10 +341,10 @@ class Pocket:
         needs = [auth for name in names if (auth := self.tools[name].auth) and auth.auth_provider is not None]
         if not needs:
             return None
-        for field in ("auth_provider", "auth_handler"):
-            if len(values := {getattr(auth, field) for auth in needs}) > 1:
+        for member in ("auth_provider", "auth_handler"):
+            if len(values := {getattr(auth, member) for auth in needs}) > 1:
                 raise ValueError(
-                    f"All tools should have the same {field}, and these have: {', '.join(sorted(map(str, values)))}. "
+                    f"All tools should have the same {member}, and these have: {', '.join(sorted(map(str, values)))}. "
                     "Prepare them one by one."
                 )
         scopes = sorted({scope for auth in needs for scope in auth.scopes or ()})

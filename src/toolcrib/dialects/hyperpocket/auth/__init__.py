@@ -3,14 +3,14 @@
 The modules of providers (`.slack.oauth2_handler`) are made on import. Needs the extra `auth` on first use.
 """
 
+import sys
 from typing import TYPE_CHECKING, Any
 
+from . import handler
 from ._handlers import OAuth2Handler, handler_class, handlers_of_catalogue
 from ._models import core_handler, environment_of, is_scoped, models_of, secrets_of
-from .context import AuthContext
-from .handler import AuthHandlerInterface
+from .handler import AuthContext, AuthenticateRequest, AuthenticateResponse, AuthHandlerInterface
 from .provider import AuthProvider
-from .schema import AuthenticateRequest, AuthenticateResponse
 
 if TYPE_CHECKING:
     AUTH_CONTEXT_MAP: dict[str, type[AuthContext]]
@@ -32,6 +32,7 @@ __all__ = [
     "secrets_of",
 ]
 
+sys.modules[f"{__name__}.context"] = sys.modules[f"{__name__}.schema"] = handler
 get_auth_provider = AuthProvider.get_auth_provider
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, ValidationError
 
 from ....core import SetupError
-from ..config.settings import config
+from ..config import config
 from ..futures import CallbackCode, FutureStore
 from ._models import (
     KINDS,
@@ -26,10 +26,8 @@ from ._models import (
     names_of,
     own_table,
 )
-from .context import AuthContext
-from .handler import AuthHandlerInterface
+from .handler import AuthContext, AuthenticateRequest, AuthHandlerInterface
 from .provider import AuthProvider
-from .schema import AuthenticateRequest
 
 if TYPE_CHECKING:
     from ....auth import Flow, Grant, OAuth2

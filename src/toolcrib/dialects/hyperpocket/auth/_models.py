@@ -16,11 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
 from ....core import Credential, SetupError
-from ..config.auth import module_name, providers_in
-from ..config.settings import config
-from .context import AuthContext
+from ..config import config, module_name, providers_in
+from .handler import AuthContext, AuthenticateRequest, AuthenticateResponse
 from .provider import AuthProvider
-from .schema import AuthenticateRequest, AuthenticateResponse
 
 if TYPE_CHECKING:
     from ....auth import Provider
@@ -152,7 +150,7 @@ class CatalogueContext(AuthContext):
 
 
 class OAuth2Fields(BaseModel):
-    """The further fields of a grant by OAuth 2.0."""
+    """The further field of a grant by OAuth 2.0, and its detail as a *response*, also when it was JSON before."""
 
     response: ClassVar[type[BaseModel] | None] = None
 
@@ -161,7 +159,6 @@ class OAuth2Fields(BaseModel):
     @field_validator("detail", mode="before", check_fields=False)
     @classmethod
     def _read_answer(cls, detail: Any) -> Any:
-        """Return *detail* as the response that it was before it became JSON."""
         if isinstance(detail, dict) and cls.response and detail.keys() <= cls.response.model_fields.keys():
             with suppress(ValidationError):
                 return cls.response.model_validate(detail)

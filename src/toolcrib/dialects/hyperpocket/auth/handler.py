@@ -1,13 +1,41 @@
-"""`hyperpocket.auth.handler`: what a handler has. Programs inherit from it for handlers of their own."""
+"""`hyperpocket.auth.handler`: handlers, from which programs inherit, and their requests, responses and contexts."""
 
 from abc import ABC, abstractmethod
+from datetime import datetime
 from typing import Any
 
-from .context import AuthContext
-from .provider import AuthProvider
-from .schema import AuthenticateRequest
+from pydantic import BaseModel, Field
 
-__all__ = ["AuthContext", "AuthHandlerInterface", "AuthProvider", "AuthenticateRequest"]
+from .provider import AuthProvider
+
+
+class AuthContext(BaseModel, ABC, hide_input_in_errors=True):
+    """A grant. Its secrets are in no repr."""
+
+    access_token: str = Field(description="user's access token", repr=False)
+    description: str = Field(description="description of this authentication context")
+    expires_at: datetime | None = Field(description="expiration datetime")
+    detail: Any | None = Field(default=None, description="detailed information", repr=False)
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, str]:
+        """The variables that a tool reads: `{"SLACK_BOT_TOKEN": "..."}`."""
+
+    @abstractmethod
+    def to_profiled_dict(self, profile: str) -> dict[str, str]:
+        """As `to_dict`, with the profile before each name: `{"WORK_SLACK_BOT_TOKEN": "..."}`."""
+
+
+class AuthenticateRequest(BaseModel, hide_input_in_errors=True):
+    """What a grant is asked for with. A handler of OAuth 2.0 has `client_id` and `client_secret` beside it."""
+
+    auth_scopes: list[str] | None = Field(
+        default_factory=list[str], description="authentication scopes, for a handler that takes them"
+    )
+
+
+class AuthenticateResponse(BaseModel, hide_input_in_errors=True):
+    """What is known of a grant when it is given."""
 
 
 class AuthHandlerInterface(ABC):

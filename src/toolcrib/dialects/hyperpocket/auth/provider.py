@@ -5,8 +5,7 @@ from enum import Enum, EnumMeta
 from importlib import resources
 from typing import Any
 
-from ..config.auth import module_name, providers_in
-from ..config.settings import config
+from ..config import config, module_name, providers_in
 
 # Only the names: reading the providers themselves needs the extra `auth`.
 _NAMES = list(tomllib.loads(resources.files("toolcrib").joinpath("auth/providers.toml").read_text("utf-8")))

@@ -1,21 +1,21 @@
-"""`hyperpocket.tool.function.tool`: tools of functions."""
+"""`hyperpocket.tool.function`: tools of functions."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
-from typing import Any
+from typing import Any, overload
 
 from pydantic import PrivateAttr
 
-from .....core import Check, Context, DefinitionError, Result, content_of, finished, in_thread
-from .....schema import json_schema_check, model_check, read_arguments, require_schema, returns_awaitable, serialize_any
-from .....tools import Tool as CoreTool
-from .....workbench import sync
-from ...config import config
-from ...util.flatten_json_schema import flatten_json_schema
-from ...util.function_to_model import VARIADIC, function_to_model
-from .._core_tool import OWN, Listed, core_tool, envs_of, host_of, postprocessed, require_listed
-from ..tool import Tool, ToolAuth
+from ....core import Check, Context, DefinitionError, Result, content_of, finished, in_thread
+from ....schema import json_schema_check, model_check, read_arguments, require_schema, returns_awaitable, serialize_any
+from ....tools import Tool as CoreTool
+from ....workbench import sync
+from .._modules import also_as
+from ..auth import AuthProvider
+from ..config import config
+from ..util import VARIADIC, flatten_json_schema, function_to_model
+from .tool import OWN, Listed, Tool, ToolAuth, core_tool, envs_of, host_of, postprocessed, require_listed
 
 _NOTHING_LISTED: Listed = {"thread_id": frozenset(), "profile": frozenset()}
 
@@ -201,3 +201,45 @@ class FunctionTool(Tool):
                 )
             )
         return tools
+
+
+@overload
+def function_tool(func: Callable[..., Any]) -> FunctionTool: ...
+@overload
+def function_tool(
+    func: None = None,
+    *,
+    auth_provider: AuthProvider | None = None,
+    scopes: Sequence[str] | None = None,
+    auth_handler: str | None = None,
+    tool_vars: dict[str, str] | None = None,
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+def function_tool(
+    func: Any = None,
+    *,
+    auth_provider: AuthProvider | None = None,
+    scopes: Sequence[str] | None = None,
+    auth_handler: str | None = None,
+    tool_vars: dict[str, str] | None = None,
+) -> Any:
+    """Make a FunctionTool of a function: `@function_tool`, or with what it needs to be authorized and its variables.
+
+    Raises ValueError for what cannot be called.
+    """
+
+    def decorate(inner: Any) -> FunctionTool:
+        if not callable(inner):
+            raise ValueError("FunctionTool can only be created from a callable")
+        auth = None
+        if auth_provider is not None:
+            auth = ToolAuth(auth_provider=auth_provider, scopes=list(scopes or ()) or None, auth_handler=auth_handler)
+        return FunctionTool.from_func(inner, auth=auth, tool_vars=tool_vars)
+
+    return decorate if func is None else decorate(func)
+
+
+from_func = FunctionTool.from_func
+from_dock = FunctionTool.from_dock
+
+
+also_as(__name__, "annotation", "tool")

@@ -1,20 +1,128 @@
-"""`hyperpocket.config.settings`: `settings.toml`, `.secrets.toml` and the environment's `POCKET_*`, in this order.
+"""`hyperpocket.config`: `settings.toml`, `.secrets.toml` and the environment's `POCKET_*`, in this order.
 
-They are read by the first `config()`, in the working directory. Nothing is written, and no other variable is looked at.
+The first `config()` reads them, in the working directory. Nothing is written, and no other variable is looked at.
 """
 
+import logging
 import os
 import tomllib
 from collections.abc import Mapping
+from enum import Enum
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
-from ....core import SetupError
-from .auth import AuthConfig
-from .session import SessionConfig
+from ...core import SetupError
+from ._modules import also_as
+
+if TYPE_CHECKING:
+    from ...auth import Provider
+
+
+class SessionType(Enum):
+    """Which storage: `IN_MEMORY`, or `REDIS`."""
+
+    IN_MEMORY = "in_memory"
+    REDIS = "redis"
+
+
+class SessionConfigInMemory(BaseModel):
+    """Sessions in memory need no settings."""
+
+
+class SessionConfigRedis(BaseModel, extra="allow", hide_input_in_errors=True):
+    """The server of the sessions; other keys, such as `password`, are options of redis-py's client."""
+
+    host: str = "localhost"
+    port: int = 6379
+    db: int = 0
+    password: str | None = Field(default=None, repr=False)
+
+
+class SessionConfig(BaseModel):
+    """`[session]` in the settings."""
+
+    session_type: SessionType = SessionType.IN_MEMORY
+    in_memory: SessionConfigInMemory = Field(default_factory=SessionConfigInMemory)
+    redis: SessionConfigRedis = Field(default_factory=SessionConfigRedis)
+
+
+DefaultSessionConfig = SessionConfig()
+
+
+_SUFFIX = "AuthConfig"
+_NAMES = {"salesforce": "SalesForce"}
+
+
+def module_name(name: str) -> str:
+    """Return the *name* of a provider, in any case, as names of modules and of settings have it."""
+    return name.lower().replace("-", "_")
+
+
+@cache
+def providers_in(file: str | None) -> Mapping[str, "Provider"]:
+    """Return the providers of the package, and those of *file*, a catalogue, by the names of their modules."""
+    from ...auth import load_catalogue
+
+    return {module_name(name): entry for name, entry in load_catalogue(None if file is None else Path(file)).items()}
+
+
+class BaseAuthConfig(BaseModel, hide_input_in_errors=True):
+    """The settings that all providers have."""
+
+    use_recommended_scope: bool = True
+
+
+class OAuth2AuthConfig(BaseAuthConfig, extra="allow"):
+    """A client that was registered with a provider; other keys, such as `domain_url`, fill its URLs."""
+
+    client_id: str
+    client_secret: str = Field(repr=False)
+
+
+class AuthConfig(BaseModel, extra="allow", hide_input_in_errors=True):
+    """`[auth]` in the settings: a table for each provider, or None."""
+
+    use_prebuilt_auth: bool = True
+    auth_encryption_secret_key: str | None = Field(default=None, repr=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_clients(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {
+            name: client_config(name).model_validate(table)
+            if isinstance(table, dict) and name not in cls.model_fields
+            else table
+            for name, table in data.items()
+        }
+
+    def __getattr__(self, name: str) -> Any:
+        if name in (self.__pydantic_extra__ or {}) or name.startswith("_"):
+            return super().__getattr__(name)  # type: ignore[misc]
+        return None
+
+
+@cache
+def client_config(provider: str) -> type[OAuth2AuthConfig]:
+    """Return the class of the table `[auth.PROVIDER]`."""
+    name = f"{_NAMES.get(provider, provider.title().replace('_', ''))}{_SUFFIX}"
+    return type(name, (OAuth2AuthConfig,), {"__module__": __name__, "__doc__": f"`[auth.{provider}]`."})
+
+
+def __getattr__(name: str) -> Any:
+    if name.endswith(_SUFFIX):
+        for provider, entry in providers_in(None).items():
+            if entry.oauth2 is not None and client_config(provider).__name__ == name:
+                return client_config(provider)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+DefaultAuthConfig = AuthConfig()
+
 
 FILES = ("settings.toml", ".secrets.toml")
 PREFIX = "POCKET_"
@@ -123,3 +231,9 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
             value = {**below, **value} if key == "tool_vars" else _merged(below, value)
         merged[key] = value
     return merged
+
+
+pocket_logger = logging.getLogger("pocket_logger")
+
+
+also_as(__name__, "auth", "session", "settings")

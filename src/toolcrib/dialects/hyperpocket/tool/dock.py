@@ -3,7 +3,8 @@
 import abc
 from typing import Any, Generic, TypeVar
 
-from ..function.tool import FunctionTool
+from .._modules import also_as
+from .function import FunctionTool
 
 DockToolLike = TypeVar("DockToolLike")
 
@@ -18,3 +19,6 @@ class Dock(abc.ABC, Generic[DockToolLike]):
 
     def __call__(self, *args: Any, **kwargs: Any) -> FunctionTool:
         return self.dock(*args, **kwargs)
+
+
+also_as(__name__, "dock")

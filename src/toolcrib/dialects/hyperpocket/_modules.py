@@ -1,0 +1,9 @@
+"""Modules of hyperpocket that share a file here: `hyperpocket.tool.function.tool` is `hyperpocket.tool.function`."""
+
+import sys
+
+
+def also_as(module: str, *names: str) -> None:
+    """Make *module* importable as its submodules *names*, too."""
+    for name in names:
+        sys.modules[f"{module}.{name}"] = sys.modules[module]

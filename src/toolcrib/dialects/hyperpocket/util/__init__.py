@@ -1,1 +1,0 @@
-"""`hyperpocket.util`: schemas and models of functions."""
