@@ -394,55 +394,24 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
             ["'a[0]': expected integer, got string."],
         ),
         (
-            {"properties": {"a": {"prefixItems": [{}], "items": False}}},
-            {"a": [1, SENT]},
-            ["'a': expected at most 1 item."],
-        ),
-        (
             {"properties": {"a": {"prefixItems": [{}], "items": {"type": "null"}}}},
             {"a": [1, SENT]},
             ["'a[1]': expected null, got string."],
-        ),
-        (
-            {"properties": {"a": {"contains": {"type": "integer"}}}},
-            {"a": [SENT]},
-            ["'a': expected at least 1 item that is integer."],
-        ),
-        (
-            {"properties": {"a": {"contains": {"const": 1}, "maxContains": 1}}},
-            {"a": [1, 1]},
-            ["'a': expected at most 1 item that is 1."],
         ),
         (
             {"properties": {"a": {"prefixItems": [{}], "unevaluatedItems": False}}},
             {"a": [1, SENT]},
             ["'a': expected what the schema admits here."],
         ),
-        ({"properties": {"a": {"not": {"type": "string"}}}}, {"a": SENT}, ["'a': expected anything but string."]),
+        (
+            {"properties": {"a": {"not": {"type": "string"}}}},
+            {"a": SENT},
+            ["'a': expected what the schema admits here."],
+        ),
         ({"properties": {"a": False}}, {"a": SENT}, ["It takes no argument 'a'. It takes none."]),
         ({"properties": {"a": {"minProperties": 1}}}, {"a": {}}, ["'a': expected at least 1 property."]),
         ({"maxProperties": 1}, {"a": 1, "b": 2}, ["the arguments: expected at most 1 property."]),
         ({"required": ["a"]}, {}, ["'a' is missing."]),
-        (
-            {"properties": {"b": {"type": "integer"}}, "dependentRequired": {"a": ["b"]}},
-            {"a": SENT},
-            ["'b' is missing, and 'a' needs it. Expected integer."],
-        ),
-        (
-            {"dependentSchemas": {"a": {"properties": {"b": {"type": "integer"}}}}},
-            {"a": 1, "b": SENT},
-            ["'b': expected integer, got string."],
-        ),
-        (
-            {"propertyNames": {"maxLength": 1}},
-            {"ab": SENT},
-            ["It takes no argument 'ab'. A name here is at most 1 character."],
-        ),
-        (
-            {"properties": {"o": {"propertyNames": {"pattern": "^k"}}}},
-            {"o": {"a": 1}},
-            ["'o' takes no 'a'. A name here is text that matches ^k."],
-        ),
         ({"patternProperties": {"^n": {"type": "integer"}}}, {"na": SENT}, ["'na': expected integer, got string."]),
         (
             {"patternProperties": {"^n": {}}, "properties": {"a": {}}, "additionalProperties": False},
@@ -467,24 +436,6 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
             {"allOf": [{"properties": {"a": {"type": "integer"}}}, {"required": ["b"]}]},
             {"a": SENT},
             ["'a': expected integer, got string.", "'b' is missing."],
-        ),
-        (
-            {
-                "if": {"properties": {"k": {"const": 1}}, "required": ["k"]},
-                "then": {"required": ["a"]},
-                "else": {"required": ["b"]},
-            },
-            {"k": 1},
-            ["'a' is missing."],
-        ),
-        (
-            {
-                "if": {"properties": {"k": {"const": 1}}, "required": ["k"]},
-                "then": {"required": ["a"]},
-                "else": {"required": ["b"]},
-            },
-            {"k": 2},
-            ["'b' is missing."],
         ),
         (
             {"properties": {"a": {"anyOf": [{"type": "integer"}, {"type": "boolean"}]}}},

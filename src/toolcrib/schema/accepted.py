@@ -14,13 +14,13 @@ from pydantic import ValidationError
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
 from .describe import display_name, display_path
-from .document import pointer
 from .errors import Problem, refusal
 from .exact_json import canonical_json, parse_exact, write_json
 from .parse import JSONError, parse_json
 from .plan import Plan
 from .reading import ABSENT, MASK, Purpose, Reading
 from .repair import Repaired
+from .view import pointer
 from .written import written
 
 Validate = Callable[..., dict[str, Any]]

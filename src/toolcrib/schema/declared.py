@@ -16,9 +16,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
 from ..core import SetupError
 from .describe import closest_match, did_you_mean, display_name
-from .document import Document
 from .errors import problems
 from .from_python import SchemaGenerator, clean_schema
+from .view import SchemaView
 
 Keys = tuple[str | int, ...]
 """The path to a value: keys of tables, and indexes of lists from 0."""
@@ -78,7 +78,7 @@ def mistakes_in(model: type[BaseModel], data: Any, error: ValidationError, *, he
     """What is wrong with *data*, which *model* refused with *error*. *header* comes before the names of its tables."""
     plain = _plain(data)
     mistakes: list[Mistake] = []
-    for problem in problems(Document(schema_of(model), formats=False), plain, error):
+    for problem in problems(SchemaView(schema_of(model)), plain, error):
         keys = _keys(problem.path, plain)
         message = _unknown_key(model, keys, header) if problem.received == "name" else problem.sentence
         mistakes.append(Mistake(keys, problem.expected, message))

@@ -8,77 +8,59 @@ from heapq import nlargest
 from itertools import islice
 from typing import Any
 
-from .document import Document
+from .view import SchemaView, steps
 
 SHOWN = 20
 """How many names, choices or problems one sentence or answer lists."""
 
 ANY = "any value"
-_DEEPEST = 6
-_MOST_COMPARED = 5_000
-_MOST_ALIKE = 100
+_MAX_DEPTH = 6
+_MAX_NAMES = 5_000
+_MAX_COMPARED = 100
 """Of how many names the closest is looked for, and how many of these are compared letter by letter."""
 
 
 def describe(schema: Any, root: Mapping[str, Any]) -> str:
     """Describe in a few words what *schema*, a part of *root*, expects."""
-    return describe_at(Document({**root, "$toolcrib": schema}, formats=False), "/$toolcrib")
+    return describe_at(SchemaView({**root, "$toolcrib": schema}).at("$toolcrib"))
 
 
-def describe_at(document: Document, place: str, *, depth: int = 0) -> str:
-    """Describe in a few words what is expected at *place*."""
-    words = document.words.get((place, depth))
-    if words is None:
-        words = document.words[place, depth] = _described(document, place, depth)
-    return words
+def choices(document: Any, place: str) -> list[Any]:
+    """List the choices; for a reader of `Document`."""
+    return SchemaView(document._root).at(*steps(place)).choices
 
 
-def _described(document: Document, place: str, depth: int) -> str:
-    *beside, place = document.chain(place)
-    schema = document.at(place)
-    if document.forbids(place):
+def describe_at(view: Any, place: str | None = None, *, depth: int = 0) -> str:
+    """Describe in a few words what is expected at *view*."""
+    if place is not None:
+        view = SchemaView(view._root).at(*steps(place))
+    leaves = view.alternatives
+    if leaves != (view.resolved,):
+        described = [describe_at(leaf, depth=depth + 1) for leaf in leaves]
+        if len(set(described)) < len(described):
+            described = [_with_keys(*pair) for pair in zip(leaves, described, strict=True)]
+        return either(described)
+    schema, named = view.resolved.schema, sorted(view.resolved.kinds)
+    if view.resolved.is_false:
         return "nothing"
-    if depth > _DEEPEST:
-        return ANY
-    if "enum" in schema or "const" in schema:
-        return one_of(choices(document, place))
-    for union in ("anyOf", "oneOf"):
-        if union in schema:
-            branches = document.alternatives(place, union)
-            words = [describe_at(document, branch, depth=depth + 1) for branch in branches]
-            if len(set(words)) < len(words):
-                words = [_with_keys(document, *pair) for pair in zip(branches, words, strict=True)]
-            return either(words)
-    if len(every := document.branches(place, "allOf")) == 1 and "type" not in schema:
-        return describe_at(document, every[0], depth=depth + 1)
-    named = schema.get("type")
-    if isinstance(named, list):
-        return either(named)
-    if not isinstance(named, str):
-        return ANY
-    if named == "array" and isinstance(schema.get("items"), dict):
-        named = f"array of {describe_at(document, f'{place}/items', depth=depth + 1)}"
-    keywords = [(word, limit) for step in (place, *beside) for word, limit in document.at(step).items()]
+    if view.choices:
+        return one_of(view.choices)
+    if len(named) != 1 or depth > _MAX_DEPTH:
+        return either(schema["type"]) if len(named) > 1 and depth <= _MAX_DEPTH else ANY
+    words = named[0]
+    if words == "array" and isinstance(schema.get("items"), Mapping):
+        words = f"array of {describe_at(view.resolved.at('items'), depth=depth + 1)}"
+    keywords = [(word, limit) for step in reversed(view.chain) for word, limit in step.schema.items()]
     limits = [LIMITS[word](limit) for word, limit in keywords if word in LIMITS]
     if "format" in schema:
         limits.insert(0, display_name(schema["format"]))
-    return f"{named} ({', '.join(limits)})" if limits and depth < 3 else named
+    return f"{words} ({', '.join(limits)})" if limits and depth < 3 else words
 
 
-def _with_keys(document: Document, place: str, words: str) -> str:
-    """An object's description with its keys, by which several objects are told apart."""
-    keys = list(document.at(document.resolved(place)).get("properties", {}))
+def _with_keys(view: SchemaView, words: str) -> str:
+    """Return an object's description with its keys, by which several objects are told apart."""
+    keys = list(view.members)
     return f"{words} {{{', '.join(map(display_name, keys[:6]))}}}" if keys else words
-
-
-def choices(document: Document, place: str) -> list[Any]:
-    """List the values that are named at *place* as admitted, in unions too."""
-    place = document.resolved(place)
-    unions = [branch for word in ("anyOf", "oneOf") for branch in document.alternatives(place, word)]
-    listed: list[Any] = []
-    for schema in map(document.at, [place, *unions]):
-        listed += [schema["const"]] if "const" in schema else schema.get("enum", ())
-    return listed
 
 
 def one_of(listed: Sequence[Any]) -> str:
@@ -117,15 +99,17 @@ def display_name(name: str) -> str:
 
 def closest_match(name: str, names: Iterable[str]) -> str | None:
     """Return the one of *names* that *name* is probably a misspelling of. Of very many, the first are looked at."""
-    known = {candidate.lower().replace("-", "_"): candidate for candidate in islice(names, _MOST_COMPARED)}
+    known = {candidate.lower().replace("-", "_"): candidate for candidate in islice(names, _MAX_NAMES)}
     folded = name.lower().replace("-", "_")[:100]
     if folded in known:
         return known[folded]
     likely: Iterable[str] = known
-    if len(known) > _MOST_ALIKE:
+    if len(known) > _MAX_COMPARED:
         # To compare two texts takes as long as to count the pairs of letters that thirty have in common with one.
         pairs = {folded[at : at + 2] for at in range(len(folded) - 1)}
-        likely = nlargest(_MOST_ALIKE, known, key=lambda other: sum(pair in other for pair in pairs) / (len(other) + 1))
+        likely = nlargest(
+            _MAX_COMPARED, known, key=lambda other: sum(pair in other for pair in pairs) / (len(other) + 1)
+        )
     close = difflib.get_close_matches(folded, likely, n=1, cutoff=0.6)
     return known[close[0]] if close else None
 

@@ -7,10 +7,10 @@ import pydantic_core
 from pydantic import TypeAdapter, ValidationError
 
 from ..core import DefinitionError
-from .document import Document
 from .errors import problems
 from .from_python import SchemaGenerator, clean_schema, first_line, type_name
 from .json_schema_validator import validator
+from .view import SchemaView
 
 
 class Elicitation:
@@ -43,14 +43,14 @@ class Elicitation:
             data = pydantic_core.to_jsonable_python(value, by_alias=True)
         except (ValueError, RecursionError):
             return f"It has no JSON form: it is a {type(value).__name__}."
-        document = Document(self.schema, formats=self._adapter is None)
+        view = SchemaView(self.schema, formats=self._adapter is None)
         found = []
         if self._adapter is not None:
             try:
                 self._adapter.validate_json(pydantic_core.to_json(data))
             except ValidationError as error:
-                found = problems(document, data, error)
-        found = found or problems(document, data)
+                found = problems(view, data, error)
+        found = found or problems(view, data)
         message = " ".join(problem.sentence for problem in found).replace("the arguments", "the answer")
         return message[:1].upper() + message[1:] or None
 

@@ -8,8 +8,9 @@ No sentence here quotes a value: only names, kinds, and what the schema itself s
 is removed.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from time import monotonic
 from typing import Any
 
 from pydantic import ValidationError
@@ -20,7 +21,6 @@ from .describe import (
     ANY,
     LIMITS,
     SHOWN,
-    choices,
     closest_match,
     describe_at,
     did_you_mean,
@@ -29,20 +29,23 @@ from .describe import (
     either,
     one_of,
 )
-from .document import Budget, Document, kind, names_at, pointer, token
+from .view import UNIONS, SchemaView, kind, pointer
 
-_MOST = 50
+MAX_PROBLEMS = 50
 """How many problems are looked for."""
 
-_MOST_ERRORS = 10_000
+MAX_ERRORS = 10_000
 """More errors of pydantic than these are not gone through one by one: listing them takes longer than the check."""
 
-_MOST_COMPARED = 2 * SHOWN
-"""For how many names and values of one call the closest match is looked for."""
+LOOK_WEIGHT = 100
+MAX_WEIGHT = 200_000 * LOOK_WEIGHT
+"""At most 200,000 places are looked at in one search, fewer where they are large. Ordinary calls look at tens."""
 
-_BUDGET = 2_000_000
-_EACH = 10
-_DEEPEST = 120
+MAX_SEARCH_S = 5.0
+_MAX_LOOP_S = 0.5
+"""How long a search takes: in a thread, and where nothing else can run meanwhile."""
+
+_MAX_DEPTH = 120
 """How many schemas are gone through to one place. Each takes some frames of Python's stack."""
 
 Path = tuple[str | int, ...]
@@ -66,6 +69,38 @@ class Problem:
         return {name: value for name, value in {**asdict(self), "choices": list(self.choices)}.items() if value != []}
 
 
+class Budget:
+    """How much may still be looked at, so that no schema and no data make a search long.
+
+    *pause* is called at every look; it may raise, which ends the search. *most_s*: how long a search may take.
+    """
+
+    def __init__(self, pause: Callable[[], None] = lambda: None, *, most_s: float = MAX_SEARCH_S) -> None:
+        self.pause = pause
+        self._due = monotonic() + most_s
+        self._left = MAX_WEIGHT
+        self._weights: dict[int, int] = {}
+        self._alive: list[Any] = []  # what was weighed: an id may be used again
+
+    def take(self, value: Any) -> bool:
+        """Return whether *value* may be looked at once more."""
+        self.pause()
+        self._left -= LOOK_WEIGHT + (self._weigh(value) if isinstance(value, dict | list | str) else 0)
+        return self._left >= 0 and monotonic() < self._due
+
+    def _weigh(self, value: Any) -> int:
+        if isinstance(value, str):
+            return len(value) // 32
+        if not isinstance(value, dict | list):
+            return 1
+        weight = self._weights.get(id(value))
+        if weight is None:
+            members = value.values() if isinstance(value, dict) else value
+            weight = self._weights[id(value)] = 1 + sum(map(self._weigh, members))
+            self._alive.append(value)
+        return weight
+
+
 def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_arguments", remark: str = "") -> ToolError:
     """Return the one error for a call whose arguments have *problems*. *remark* is a sentence about all of them."""
     listed = problems[:SHOWN]
@@ -74,8 +109,8 @@ def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_argu
         message = f"Tool '{tool}' {sentence[3:]}" if sentence.startswith("It ") else f"Tool '{tool}': {sentence}"
     else:
         count, rest = str(len(problems)), f"{len(problems) - SHOWN} more"
-        if len(problems) >= _MOST:
-            count, rest = f"{_MOST} or more", "more"
+        if len(problems) >= MAX_PROBLEMS:
+            count, rest = f"{MAX_PROBLEMS} or more", "more"
         lines = "".join(f"\n- {problem.sentence}" for problem in listed)
         message = f"Tool '{tool}': {count} problems with its arguments.{lines}"
         message += f"\n- and {rest}." if len(problems) > SHOWN else ""
@@ -85,25 +120,25 @@ def refusal(tool: str, problems: Sequence[Problem], *, code: str = "invalid_argu
 
 def error_details(error: ValidationError, *, inputs: bool = False) -> Sequence[Mapping[str, Any]] | None:
     """Return the errors in pydantic's *error*, with *inputs* the refused values too; None where there are too many."""
-    if error.error_count() > _MOST_ERRORS:
+    if error.error_count() > MAX_ERRORS:
         return None
     return error.errors(include_url=False, include_input=inputs)
 
 
 def problems(
-    document: Document, value: Any, error: ValidationError | None = None, *, budget: Budget | None = None
+    view: SchemaView, value: Any, error: ValidationError | None = None, *, budget: Budget | None = None
 ) -> list[Problem]:
     """Return what is wrong with *value*, each thing once, at most 50.
 
     *error* is pydantic's, where pydantic decides. Without it, the schema alone does: nothing is returned for a value
     that is valid, or where looking for what is wrong would take more than *budget*.
     """
-    found: list[Problem] = []
-    if document.walkable and not document.valid(value, ""):
-        found = _Walk(document, budget or Budget(_BUDGET, each=_EACH)).problems(value, "", ())
+    problems: list[Problem] = []
+    if view.is_walkable and not view.is_valid(value):
+        problems = _Walk(budget or Budget(most_s=_MAX_LOOP_S), is_final=error is None).problems(value, view, ())
     details = None if error is None else error_details(error)
     if details is None:
-        return found
+        return problems
     refused: dict[str, tuple[Path, Any, list[Any]]] = {}
     places: set[str] = set()
     for detail in details:
@@ -111,14 +146,14 @@ def problems(
         refused.setdefault(pointer(path), (path, part, []))[2].append(detail)
         places.add(pointer((*path, detail["loc"][-1]) if detail["type"] == "missing" else path))
     above = {place[:end] for place in places for end, sign in enumerate(place) if sign == "/"}
-    found = [p for p in found if p.path in above or any(_is_within(p.path, place) for place in places)]
-    explained = [problem.path for problem in found]
+    problems = [each for each in problems if each.path in above or any(_is_within(each.path, p) for p in places)]
+    explained = [problem.path for problem in problems]
     for place, (path, part, of_place) in refused.items():
-        if len(found) >= _MOST:
+        if len(problems) >= MAX_PROBLEMS:
             break
         if not any(_is_within(p, place) or _is_within(place, p) for p in explained):
-            found.append(_from_validator(path, part, of_place, value))
-    return found
+            problems.append(_from_validator(path, part, of_place, value))
+    return problems
 
 
 def locate(loc: Sequence[Any], data: Any) -> tuple[Path, Any]:
@@ -140,95 +175,89 @@ def _is_within(place: str, outer: str) -> bool:
 
 
 class _Walk:
-    """Explains one value, place by place. What was found at a place is remembered: branches meet again."""
+    """Explains one value, place by place. The problems of a place are remembered: branches meet again."""
 
-    def __init__(self, document: Document, budget: Budget) -> None:
-        self._document = document
+    def __init__(self, budget: Budget, *, is_final: bool) -> None:
         self._budget = budget
+        self._is_final = is_final
         self._compared = 0
-        self._known: dict[tuple[Path, str], list[Problem]] = {}
+        self._known: dict[tuple[Path, SchemaView], list[Problem]] = {}
         self._depth = 0
         self._gave_up = False
 
-    def problems(self, value: Any, place: str, path: Path) -> list[Problem]:
-        """The problems of *value* at *place*: none where it is valid, or where looking would take too long."""
-        known = self._known.get((path, place))
+    def problems(self, value: Any, view: SchemaView, path: Path) -> list[Problem]:
+        """Return the problems of *value* at *view*: none where it is valid, or where looking would take too long."""
+        known = self._known.get((path, view))
         if known is None:
-            known = self._known[path, place] = []  # found by a schema that leads back to itself
-            if self._depth > _DEEPEST or not self._budget.take(value):
+            known = self._known[path, view] = []  # what a schema that leads back to itself finds
+            if self._depth > _MAX_DEPTH or not self._budget.take(value):
                 self._gave_up = True
-            elif not self._document.valid(value, place):
+            elif not view.is_valid(value):
                 self._depth += 1
-                found: dict[tuple[str, str], Problem] = {}
-                for problem in self._found(value, place, path):
-                    found.setdefault((problem.path, problem.sentence), problem)
-                    if len(found) >= _MOST:
+                problems: dict[tuple[str, str], Problem] = {}
+                for problem in self._explained(value, view, path):
+                    problems.setdefault((problem.path, problem.sentence), problem)
+                    if len(problems) >= MAX_PROBLEMS:
                         break
                 self._depth -= 1
-                known += found.values() or self._unevaluated(value, place, path)
-                if not known and not self._gave_up:
-                    known.append(_expected(path, "what the schema admits here", value, exact=False))
+                known += problems.values()
+                if not known and self._is_final and not self._gave_up:
+                    known.append(_expected(path, "what the schema admits here", value, with_kind=False))
         return known
 
-    def _found(self, value: Any, place: str, path: Path) -> Iterator[Problem]:
-        document, schema = self._document, self._document.at(place)
-        if document.forbids(place):
+    def _explained(self, value: Any, view: SchemaView, path: Path) -> Iterator[Problem]:
+        schema = view.schema
+        if view.is_false:
             yield _expected(path, "nothing", value)
             return
-        if not all(document.satisfies(value, place, word) for word in ("type", "enum", "const") if word in schema):
-            yield self._another_kind(value, place, path)
+        if not all(view.satisfies(value, word) for word in ("type", "enum", "const") if word in schema):
+            yield self._another_kind(value, view, path)
             return
-        if (target := document.target(place)) is not None:
-            yield from self.problems(value, target, path)
-        for part in document.branches(place, "allOf"):
-            yield from self.problems(value, part, path)
-        for keyword in ("anyOf", "oneOf"):
+        for part in (view.target, *view.branches("allOf")):
+            if part is not None:
+                yield from self.problems(value, part, path)
+        for keyword in UNIONS:
             if keyword in schema:
-                yield from self._union(value, place, keyword, path)
-        if "if" in schema:
-            branch = "then" if document.valid(value, f"{place}/if") else "else"
-            yield from self.problems(value, f"{place}/{branch}", path)
-        if "not" in schema and document.valid(value, f"{place}/not"):
-            yield _expected(path, f"anything but {describe_at(document, f'{place}/not')}", value, exact=False)
+                yield from self._union(value, view, keyword, path)
         for keyword, limit in schema.items():
-            if keyword in LIMITS and not document.satisfies(value, place, keyword):
-                yield _expected(path, LIMITS[keyword](limit), value, exact=False)
-        if "format" in schema and not document.satisfies(value, place, "format"):
-            yield _expected(path, f"text in the format '{display_name(schema['format'])}'", value, exact=False)
+            if keyword in LIMITS and not view.satisfies(value, keyword):
+                yield _expected(path, LIMITS[keyword](limit), value, with_kind=False)
+        if "format" in schema and not view.satisfies(value, "format"):
+            yield _expected(path, f"text in the format '{display_name(schema['format'])}'", value, with_kind=False)
         if isinstance(value, dict):
-            yield from self._object(value, schema, place, path)
+            yield from self._object(value, view, path)
         elif isinstance(value, list):
-            yield from self._array(value, schema, place, path)
+            yield from self._array(value, view, path)
 
-    def _another_kind(self, value: Any, place: str, path: Path) -> Problem:
-        """That *value* is of another kind than is expected, or none of the choices."""
-        listed = choices(self._document, place)
-        match = self._closest(value, [c for c in listed if isinstance(c, str)]) if isinstance(value, str) else None
-        expected = describe_at(self._document, place)
-        return _expected(path, expected, value, listed=listed, hint=did_you_mean(match, '"'))
+    def _another_kind(self, value: Any, view: SchemaView, path: Path) -> Problem:
+        """Return that *value* is of another kind than is expected, or none of the choices."""
+        texts = [choice for choice in view.choices if isinstance(choice, str)]
+        match = self._closest(value, texts) if isinstance(value, str) else None
+        return _expected(path, describe_at(view), value, choices=view.choices, hint=did_you_mean(match, '"'))
 
     def _closest(self, name: str, names: Iterable[str]) -> str | None:
         self._budget.pause()
         self._compared += 1
-        return closest_match(name, names) if self._compared <= _MOST_COMPARED else None
+        return closest_match(name, names) if self._compared <= 2 * SHOWN else None
 
-    def _union(self, value: Any, place: str, keyword: str, path: Path) -> Iterator[Problem]:
-        document = self._document
-        if fitting := [branch for branch in document.branches(place, keyword) if document.valid(value, branch)]:
+    def _union(self, value: Any, view: SchemaView, keyword: str, path: Path) -> Iterator[Problem]:
+        if fitting := [branch for branch in view.branches(keyword) if branch.is_valid(value)]:
             if keyword == "oneOf" and len(fitting) > 1:
-                forms = ", ".join(dict.fromkeys(describe_at(document, branch) for branch in fitting))
+                forms = ", ".join(dict.fromkeys(map(describe_at, fitting)))
                 sentence = f"{display_path(path)} may fit only one of these, and fits several: {forms}."
                 yield Problem(pointer(path), f"only one of: {forms}", kind(value), sentence)
             return
-        near = [a for a in document.alternatives(place, keyword) if _admits_kind(document.kinds(a), value)]
-        if isinstance(value, dict) and (tagged := self._by_tag(near)) is not None:
+        leaves = dict.fromkeys(leaf for branch in view.branches(keyword) for leaf in branch.alternatives)
+        near = [leaf for leaf in leaves if leaf.admits_kind_of(value)]
+        if isinstance(value, dict) and (tagged := _by_tag(near)) is not None:
             yield from self._tagged(value, *tagged, path)
             return
-        if not near or any(choices(document, branch) for branch in near):
-            yield self._another_kind(value, place, path)
+        if not near or any(leaf.choices for leaf in near):
+            yield self._another_kind(value, view, path)
             return
-        outcomes = [self.problems(value, branch, path) for branch in near[:SHOWN]]
-        shared = [self._shared(value, branch) for branch in near]
+        # The branch with the fewest problems is probably the one that was meant, if there is just one such.
+        outcomes = [self.problems(value, leaf, path) for leaf in near[:SHOWN]]
+        shared = [sum(name in leaf.members for name in value) if isinstance(value, dict) else 0 for leaf in near]
         distances = [(len(outcome), -names) for outcome, names in zip(outcomes, shared, strict=False)]
         closest = distances.index(min(distances))
         if distances.count(distances[closest]) == 1 and (shared[closest] or not isinstance(value, dict)):
@@ -236,71 +265,45 @@ class _Walk:
         elif common := [problem for problem in outcomes[0] if all(problem in outcome for outcome in outcomes)]:
             yield from common
         else:
-            yield self._another_kind(value, place, path)
+            yield self._another_kind(value, view, path)
 
-    def _shared(self, value: Any, place: str) -> int:
-        """How many names of an object the schema at *place* has."""
-        known = self._document.at(place).get("properties", {})
-        return sum(name in known for name in value) if isinstance(value, dict) else 0
-
-    def _by_tag(self, places: Sequence[str]) -> tuple[str, dict[str, str]] | None:
-        """The property that tells objects apart, and the place for each of its values."""
-        document = self._document
-        if len(places) < 2 or not all(isinstance(document.at(place).get("properties"), dict) for place in places):
-            return None
-        for name in document.at(places[0])["properties"]:
-            by_tag: dict[str, str] = {}
-            for place in places:
-                tags = choices(document, f"{place}/properties/{token(name)}")
-                if not tags or any(not isinstance(tag, str) or tag in by_tag for tag in tags):
-                    break
-                by_tag |= dict.fromkeys(tags, place)
-            else:
-                return name, by_tag
-        return None
-
-    def _tagged(self, value: dict[str, Any], name: str, by_tag: Mapping[str, str], path: Path) -> Iterator[Problem]:
+    def _tagged(
+        self, value: dict[str, Any], name: str, by_tag: Mapping[str, SchemaView], path: Path
+    ) -> Iterator[Problem]:
         here, expected = (*path, name), one_of(list(by_tag))
         tag = value.get(name)
         if name not in value:
-            yield _missing(here, expected, listed=list(by_tag))
+            yield _missing(here, expected, choices=list(by_tag))
         elif isinstance(tag, str) and tag in by_tag:
             yield from self.problems(value, by_tag[tag], path)
         else:
             match = self._closest(tag, by_tag) if isinstance(tag, str) else None
-            yield _expected(here, expected, tag, listed=list(by_tag), hint=did_you_mean(match, '"'))
+            yield _expected(here, expected, tag, choices=list(by_tag), hint=did_you_mean(match, '"'))
 
-    def _object(self, value: dict[str, Any], schema: Mapping[str, Any], place: str, path: Path) -> Iterator[Problem]:
-        document = self._document
-        fits = {name: document.member_places(name, place) for name in value}
-        unknown = [name for name in value if any(document.forbids(fit) for fit in fits[name])]
-        missing = {name: "" for name in schema.get("required", ()) if name not in value}
-        for name, needs in schema.get("dependentRequired", {}).items():
-            if name in value:
-                missing |= {need: name for need in needs if need not in value and need not in missing}
-        matches = self._matches(value, unknown, list(missing), schema, place)
-        yield from _unknown(unknown, matches, _takes(schema), path)
+    def _object(self, value: dict[str, Any], view: SchemaView, path: Path) -> Iterator[Problem]:
+        places = {name: view.member(name) for name in value}
+        unknown = [name for name in value if any(place.is_false for place in places[name])]
+        if view.schema.get("unevaluatedProperties") is False:
+            unknown += [name for name in value if name not in unknown and name not in view.names.known]
+        missing = [name for name in view.required if name not in value]
+        matches = self._matches(value, unknown, missing, view)
+        yield from _unknown(unknown, matches, _takes(view), path)
         for name, right in matches.items():
-            yield from self.problems(value[name], f"{place}/properties/{token(right)}", (*path, right))
-        for name, because in missing.items():
+            yield from self.problems(value[name], view.at("properties", right), (*path, right))
+        for name in missing:
             if name not in matches.values():
-                yield _missing((*path, name), describe_at(document, f"{place}/properties/{token(name)}"), because)
+                yield _missing((*path, name), describe_at(view.at("properties", name)))
         for name, member in value.items():
             if name not in unknown:
-                for fit in fits[name]:
-                    yield from self.problems(member, fit, (*path, name))
-            if "propertyNames" in schema and (wrong := self.problems(name, f"{place}/propertyNames", (*path, name, 0))):
-                yield from _unknown([name], {}, [], path, instead=f"A name here is {wrong[0].expected}.")
-        for name in schema.get("dependentSchemas", {}):
-            if name in value:
-                yield from self.problems(value, f"{place}/dependentSchemas/{token(name)}", path)
+                for place in places[name]:
+                    yield from self.problems(member, place, (*path, name))
 
     def _matches(
-        self, value: Mapping[str, Any], unknown: list[str], missing: list[str], schema: Mapping[str, Any], place: str
+        self, value: Mapping[str, Any], unknown: Sequence[str], missing: Sequence[str], view: SchemaView
     ) -> dict[str, str]:
         """Return for unknown names those that they probably misspell, each once: missing ones before others."""
         matches: dict[str, str] = {}
-        free = [name for name in _takes(schema, patterns=False) if name not in value and name not in missing]
+        free = [name for name in view.names.known if name not in value and name not in missing]
         for candidates in (missing, free):
             for name in unknown[:SHOWN]:
                 left = [candidate for candidate in candidates if candidate not in matches.values()]
@@ -308,95 +311,71 @@ class _Walk:
                     matches[name] = near
         lost = [name for name in missing if name not in matches.values()]
         over = [name for name in unknown if name not in matches]
-        if len(lost) == len(over) == 1 and self._document.valid(value[over[0]], f"{place}/properties/{token(lost[0])}"):
+        if len(lost) == len(over) == 1 and view.at("properties", lost[0]).is_valid(value[over[0]]):
             matches[over[0]] = lost[0]  # nothing else is left that it could be, and the value fits
         return matches
 
-    def _unevaluated(self, value: Any, place: str, path: Path) -> Iterator[Problem]:
-        """Names that no part of a composed schema has. Only the validator knows which these are."""
-        schema = self._document.at(place)
-        if "unevaluatedProperties" not in schema or not isinstance(value, dict):
-            return
-        validator = self._document.validator_at(place)
-        for error in validator.iter_errors(value) if validator is not None and len(value) <= 1000 else ():
-            if error.kind.name == "unevaluatedProperties" and not error.instance_path:
-                unknown = [name for name in error.kind.value if name in value]
-                takes = names_at(self._document, place, {}).known
-                free = [name for name in takes if name not in value]
-                matches = {name: near for name in unknown[:SHOWN] if (near := self._closest(name, free)) is not None}
-                yield from _unknown(unknown, matches, takes, path)
+    def _array(self, value: list[Any], view: SchemaView, path: Path) -> Iterator[Problem]:
+        firsts = len(view.schema.get("prefixItems", ()))
+        for index, item in enumerate(value[:firsts]):
+            yield from self.problems(item, view.item(index), (*path, index))
+        if "items" in view.schema:
+            rest = value[firsts:]
+            for index in view.item(firsts).wrong_items(rest):
+                yield from self.problems(rest[index], view.item(firsts), (*path, firsts + index))
 
-    def _array(self, value: list[Any], schema: Mapping[str, Any], place: str, path: Path) -> Iterator[Problem]:
-        document = self._document
-        firsts = document.branches(place, "prefixItems")
-        if len(value) > len(firsts) and schema.get("items") is False:
-            yield _expected(path, LIMITS["maxItems"](len(firsts)), value, exact=False)
-            value = value[: len(firsts)]
-        for index, (item, fit) in enumerate(zip(value, firsts, strict=False)):
-            yield from self.problems(item, fit, (*path, index))
-        if isinstance(schema.get("items"), dict):
-            for index in document.wrong_items(rest := value[len(firsts) :], f"{place}/items"):
-                yield from self.problems(rest[index], f"{place}/items", (*path, len(firsts) + index))
-        if "contains" in schema:
-            least, most = schema.get("minContains", 1), schema.get("maxContains")
-            fitting = sum(document.valid(item, f"{place}/contains") for item in value)
-            what = f"that {'is' if least == 1 else 'are'} {describe_at(document, f'{place}/contains')}"
-            if fitting < least:
-                yield _expected(path, f"{LIMITS['minItems'](least)} {what}", value, exact=False)
-            if most is not None and fitting > most:
-                yield _expected(path, f"{LIMITS['maxItems'](most)} {what}", value, exact=False)
+
+def _by_tag(views: Sequence[SchemaView]) -> tuple[str, dict[str, SchemaView]] | None:
+    """Return the member that tells objects apart, and the view for each of its values."""
+    for name in views[0].members if len(views) > 1 else ():
+        by_tag: dict[str, SchemaView] = {}
+        for view in views:
+            tags = view.members[name].choices if name in view.members else []
+            if not tags or any(not isinstance(tag, str) or tag in by_tag for tag in tags):
+                break
+            by_tag |= dict.fromkeys(tags, view)
+        else:
+            return name, by_tag
+    return None
 
 
 def _expected(
-    path: Path, expected: str, value: Any, *, listed: Sequence[Any] = (), hint: str = "", exact: bool = True
+    path: Path, expected: str, value: Any, *, choices: Sequence[Any] = (), hint: str = "", with_kind: bool = True
 ) -> Problem:
-    """*exact* where the kind of the value says something about what is wrong with it."""
+    """Return that something else was expected; *with_kind* where the kind of the value says something about it."""
     keys = (
         f" {{{', '.join(map(display_name, list(value)[:6]))}}}" if isinstance(value, dict) and "{" in expected else ""
     )
-    got = f", got {kind(value)}{keys}" if exact else ""
+    got = f", got {kind(value)}{keys}" if with_kind else ""
     sentence = f"{display_path(path)}: expected {expected}{got}.{hint}"
-    return Problem(pointer(path), expected, kind(value), sentence, tuple(listed[:SHOWN]))
+    return Problem(pointer(path), expected, kind(value), sentence, tuple(choices[:SHOWN]))
 
 
-def _missing(path: Path, expected: str, because: str = "", listed: Sequence[Any] = ()) -> Problem:
-    why = f", and '{display_name(because)}' needs it" if because else ""
-    sentence = f"{display_path(path)} is missing{why}.{f' Expected {expected}.' if expected != ANY else ''}"
-    return Problem(pointer(path), expected, "nothing", sentence, tuple(listed[:SHOWN]))
+def _missing(path: Path, expected: str, choices: Sequence[Any] = ()) -> Problem:
+    sentence = f"{display_path(path)} is missing.{f' Expected {expected}.' if expected != ANY else ''}"
+    return Problem(pointer(path), expected, "nothing", sentence, tuple(choices[:SHOWN]))
 
 
-def _unknown(
-    unknown: Sequence[str], matches: Mapping[str, str], takes: Sequence[str], path: Path, instead: str = ""
-) -> Iterator[Problem]:
-    """Names that are not taken. Those that are taken are listed once."""
+def _unknown(unknown: Sequence[str], matches: Mapping[str, str], takes: Sequence[str], path: Path) -> Iterator[Problem]:
+    """Return a problem for each name that is not taken. Those that are taken are listed once."""
     listed = ", ".join(map(display_name, takes[: 2 * SHOWN])) + (" …" if len(takes) > 2 * SHOWN else "")
-    for number, name in enumerate(unknown[:_MOST], 1):
+    for number, name in enumerate(unknown[:MAX_PROBLEMS], 1):
         subject = f"{display_path(path)} takes no" if path else "It takes no argument"
-        rest = f" {instead or f'It takes: {listed}.' if takes or instead else 'It takes none.'}"
+        rest = f" It takes: {listed}." if takes else " It takes none."
         ending = rest if number == len(unknown) else ""
         sentence = f"{subject} '{display_name(name)}'.{did_you_mean(matches.get(name))}{ending}"
         yield Problem(pointer((*path, name)), matches.get(name, "no such name"), "name", sentence)
 
 
-def _takes(schema: Mapping[str, Any], *, patterns: bool = True) -> list[str]:
-    """The names that an object takes, and with *patterns* what it says of others."""
-    names = [name for name, of in schema.get("properties", {}).items() if of is not False]
-    return names + [f"names that match {pattern}" for pattern in schema.get("patternProperties", ()) if patterns]
-
-
-def _admits_kind(kinds: frozenset[str], value: Any) -> bool:
-    of = kind(value)
-    return (
-        not kinds
-        or of in kinds
-        or (of == "integer" and "number" in kinds)
-        or (of == "number" and "integer" in kinds and value.is_integer())
-    )
+def _takes(view: SchemaView) -> list[str]:
+    """Return the names that an object takes, and what it says of others."""
+    names = [name for name in view.names.known if not view.at("properties", name).is_false]
+    return names + [f"names that match {pattern}" for pattern in view.schema.get("patternProperties", ())]
 
 
 def _from_validator(path: Path, value: Any, details: Sequence[Mapping[str, Any]], arguments: Any) -> Problem:
-    """The problem of a value that the schema admits, and a validator refuses: nothing of *arguments* is quoted."""
+    """Return the problem of a value that the schema admits and a validator refuses; it quotes none of *arguments*."""
     # Each branch of a union has an error of its own. That a branch expects another type is the least helpful.
-    telling = [detail for detail in details if not detail["type"].endswith("_type")] or details
-    expected = either(validator_message(detail, value, arguments) for detail in telling[:SHOWN])
+    helpful = [detail for detail in details if not detail["type"].endswith("_type")] or details
+    expected = either(validator_message(detail, value, arguments) for detail in helpful[:SHOWN])
     return Problem(pointer(path), expected, kind(value), f"{display_path(path)}: {expected}.")

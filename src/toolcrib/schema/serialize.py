@@ -10,9 +10,9 @@ import pydantic_core
 from pydantic import BaseModel
 
 from ..core import Audio, Data, DefinitionError, File, Image, Result, Text, ToolError
-from .document import Document, kind
 from .errors import problems
 from .from_python import SchemaGenerator, adapter_of, clean_schema, first_line, other_remedy, type_name
+from .view import SchemaView, kind
 
 _log = logging.getLogger("toolcrib")
 _CONTENT = (Text, Data, Image, Audio, File, Result)
@@ -80,7 +80,7 @@ def return_serializer(
     is_instance = _instance_test(returns)
     scalar = returns if returns in (str, int, bool) else None
     is_rows = _rows_test(returns)
-    document = functools.cache(lambda: Document(output_schema, formats=False))
+    view = functools.cache(lambda: SchemaView(output_schema))
 
     def write(value: Any) -> str:
         if type(value) is scalar:
@@ -97,9 +97,9 @@ def return_serializer(
             # Another type than the one annotated; its JSON may still match the schema (a dict for a model).
             text = serialize_any(tool, value)
         data = read_back(tool, text)
-        if document().valid(data, ""):
+        if view().is_valid(data):
             return text
-        found = problems(document(), data)
+        found = problems(view(), data)
         sentence = found[0].sentence if found else f"got {kind(data)}."
         _log.error("Tool '%s' returned a value that does not match its output schema: %s", tool, sentence)
         reason = f" (expected {found[0].expected}, got {found[0].received})" if found else ""

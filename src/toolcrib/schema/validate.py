@@ -15,9 +15,8 @@ from pydantic import ValidationError
 
 from ..core import Check, Checked, Repair, ToolError, postpone
 from .accepted import AcceptedDocument, exact_decimals, exact_repaired, one_name_each
-from .document import Budget, Document, kind
 from .duplicate_keys import unique_keys_test
-from .errors import Path, Problem, error_details, locate, problems, refusal
+from .errors import Budget, Path, Problem, error_details, locate, problems, refusal
 from .exact_json import parse_exact
 from .from_python import Arguments
 from .json_schema_validator import Validator, validator
@@ -25,6 +24,7 @@ from .parse import LONG_CHARS, JSONError, JSONTooLong, parse_json, refuse_misrea
 from .plan import Plan
 from .reading import ABSENT
 from .repair import Repaired, repair, with_integers
+from .view import SchemaView, kind
 from .written import NotWritten, is_plain, written
 
 RawArguments = str | bytes | Mapping[str, Any] | None
@@ -44,16 +44,6 @@ class RepairedArguments(dict[str, Any]):
 _SLICE_S = 0.01
 _FEW_ERRORS = 500
 """How long refused arguments may hold the event loop, and with how many errors, before a thread goes on with them."""
-
-_REPAIRED = 20_000_000
-_REPAIRED_EACH = 100
-_EXPLAINED = 200_000_000
-_EXPLAINED_EACH = 1000
-"""At most 200,000 places are looked at for repairs, and for what is wrong, fewer where they are large. Ordinary calls
-look at tens."""
-
-_MOST_S = 5.0
-"""How long a thread looks for repairs, and for what is wrong."""
 
 _SHOWN_OF_LARGE = 50
 _TOO_LARGE_TO_REPAIR = "There is too much in them to repair it: send them exactly as the schema has them."
@@ -216,8 +206,8 @@ class Recovery:
         self._formats = formats
 
     @functools.cached_property
-    def _document(self) -> Document:
-        return Document(self._schema, formats=self._formats)
+    def _view(self) -> SchemaView:
+        return SchemaView(self._schema, formats=self._formats)
 
     def __call__(
         self,
@@ -245,8 +235,7 @@ class Recovery:
         if not repairs:
             raise self._refusal(value, error, pause)
         details = None if error is None else error_details(error, inputs=True)
-        budget = Budget(_REPAIRED, each=_REPAIRED_EACH, pause=pause, most_s=_MOST_S)
-        repaired = repair(value, text, self._document, refused=_refused_names(details), budget=budget)
+        repaired = repair(value, text, self._view, refused=_refused_names(details), budget=Budget(pause))
         gave_up = repaired.gave_up or (error is not None and details is None)
         arguments = None
         if empty or repaired.repairs or error is None:
@@ -274,19 +263,15 @@ class Recovery:
     def _refusal(
         self, value: Any, error: ValidationError | None, pause: Callable[[], None], remark: str = ""
     ) -> ToolError:
-        found = problems(self._document, value, error, budget=_explained(pause))
+        found = problems(self._view, value, error, budget=Budget(pause))
         if not found and error is not None and error_details(error) is None:
             # pydantic alone knows what is wrong, and finds too much. Of the beginnings of lists, it finds less.
             beginning = _beginning(value)
             _, fewer = self._accepted(beginning)
-            found = problems(self._document, beginning, fewer, budget=_explained(pause)) if fewer is not None else []
+            found = problems(self._view, beginning, fewer, budget=Budget(pause)) if fewer is not None else []
             found = [problem for problem in found if problem.received not in ("array", "object")]
         unknown = Problem("", "other arguments", kind(value), "the arguments do not match its schema.")
         return refusal(self._tool, found or [unknown], remark=remark)
-
-
-def _explained(pause: Callable[[], None]) -> Budget:
-    return Budget(_EXPLAINED, each=_EXPLAINED_EACH, pause=pause, most_s=_MOST_S)
 
 
 def _beginning(value: Any) -> Any:
