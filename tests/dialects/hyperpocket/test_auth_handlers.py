@@ -8,18 +8,18 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx2
 import pytest
-from toolcrib.dialects.hyperpocket.auth.google.oauth2_context import GoogleOAuth2AuthContext
-from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
-from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request, GoogleOAuth2Response
-from toolcrib.dialects.hyperpocket.auth.slack.context import SlackAuthContext
-from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
-from toolcrib.dialects.hyperpocket.auth.slack.oauth2_handler import SlackOAuth2AuthHandler
-from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
 
 from toolcrib.auth import FlowError
 from toolcrib.core import SetupError
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
+from toolcrib.dialects.hyperpocket.auth.google.oauth2_context import GoogleOAuth2AuthContext
+from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
+from toolcrib.dialects.hyperpocket.auth.google.oauth2_schema import GoogleOAuth2Request, GoogleOAuth2Response
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
+from toolcrib.dialects.hyperpocket.auth.slack.context import SlackAuthContext
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_handler import SlackOAuth2AuthHandler
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
 from toolcrib.dialects.hyperpocket.config import config
 from toolcrib.dialects.hyperpocket.config.auth import GoogleAuthConfig, SlackAuthConfig
 from toolcrib.dialects.hyperpocket.futures import FutureStore
@@ -197,7 +197,6 @@ async def test_a_refresh_replaces_slacks_refresh_token_and_keeps_who_it_is(answe
 
 async def test_githubs_answer_is_read_as_a_form_too(answers: Answers) -> None:
     from toolcrib.dialects.hyperpocket.auth.github.oauth2_handler import GitHubOAuth2AuthHandler
-
     from toolcrib.dialects.hyperpocket.config.auth import GithubAuthConfig
 
     config().auth.github = GithubAuthConfig(client_id="github-id", client_secret="github-secret")

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
-from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
 
 from toolcrib.core import SetupError
 from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthProvider
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
+from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
 from toolcrib.dialects.hyperpocket.config.session import SessionConfigInMemory, SessionConfigRedis
 from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage, InMemorySessionValue
 from toolcrib.dialects.hyperpocket.session.interface import BaseSessionValue, SessionStorageInterface
