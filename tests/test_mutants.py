@@ -12,7 +12,7 @@ from . import fuzz
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "mutants.py"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_tests_notice_most_changes_of_the_code(capsys: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, str(SCRIPT), "--json", "--seed", str(fuzz.seed(1))]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)

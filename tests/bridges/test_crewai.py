@@ -10,7 +10,7 @@ import pytest
 PAGE = Path(__file__).parents[2] / "docs" / "bridges" / "crewai.md"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_its_agents_use_a_crib_over_mcp(
     clean_env: Callable[..., Path], user_environ: Callable[[Path], dict[str, str]], tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 @pytest.mark.skipif(sys.platform != "linux", reason="it looks at the server in /proc")
 def test_a_minute_of_clients_costs_no_answer_and_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None:
     done = subprocess.run([sys.executable, str(SOAK), "--seconds", "120"], capture_output=True, text=True, timeout=400)

@@ -14,14 +14,14 @@ from .. import fuzz
 from .encodings import ENCODINGS, MARK, check_at_random, some_secrets
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_random_secrets_are_found_in_each_encoding_and_cuts_change_nothing() -> None:
     seed = fuzz.seed(7)
     for each in range(seed, seed + fuzz.cases(800)):
         check_at_random(random.Random(each), each)
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 async def test_random_secrets_are_seen_nowhere(caplog: pytest.LogCaptureFixture) -> None:
     seed = fuzz.seed(8)
     rnd = random.Random(seed)
@@ -107,7 +107,7 @@ def strings(value: Any) -> list[str]:
             return [str(value)]
 
 
-@pytest.mark.full
+@pytest.mark.nightly
 def test_hostile_text_takes_linear_time() -> None:
     redactor = Redactor(["a" * 200, "%41%42", "\\\\\\\\", "&amp;&amp;", "abab" * 20])
     for unit in ("a", "ab", "%41", "%25", "\\\\", "\\u005c", "&amp;", "&#38;", "&", "~0", "YWFh", "\n", "&a", "%", '"'):
