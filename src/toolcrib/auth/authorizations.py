@@ -45,7 +45,9 @@ class CallbackError(ToolcribError):
 def new_authorization(
     owner: Owner, *, thread: str, scopes: Sequence[str], redirect_uri: str, form_uri: str | None, now: datetime
 ) -> Authorization:
-    """An authorization that *owner* has just been asked for; its address is that of the form, where there is one."""
+    """Return an authorization that *owner* has just been asked for; its address is that of the form, where there is
+    one.
+    """
     state = token_urlsafe(32)
     return Authorization(
         id=f"pending_{token_urlsafe(16)}",
@@ -61,7 +63,10 @@ def new_authorization(
 
 
 def pending_of(authorization: Authorization, *, title: str, tool: str, has_ended: bool = False) -> Pending:
-    """What a person is shown of *authorization*; with *has_ended*, that what they had granted before has ended."""
+    """Return what a person is shown of *authorization*.
+
+    With *has_ended*, that what they had granted before has ended.
+    """
     owner = authorization.owner
     if owner.handler == "oauth2":
         message = f"Grant access to your account at {title}"

@@ -100,7 +100,7 @@ class CredentialBroker(Broker):
     async def authorize(
         self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
     ) -> Sequence[Credential] | Pending:
-        """A credential for each of *requirements*, or what has to be granted first."""
+        """Return a credential for each of *requirements*, or what has to be granted first."""
         self._require_principal(caller, call.tool)
         given: list[Credential] = []
         try:
@@ -122,11 +122,11 @@ class CredentialBroker(Broker):
         return given
 
     async def has_granted(self, required: ToolAuth, caller: Caller) -> bool:
-        """Whether there is a grant of *caller* for the server of *required*, valid or not. Asks nobody."""
+        """Return whether there is a grant of *caller* for the server of *required*, valid or not. Asks nobody."""
         return await self.vault.get(Owner.of(caller, required.provider, required.handler or "oauth2")) is not None
 
     def needed(self, required: ToolAuth, tool: str) -> Needed:
-        """*required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
+        """Return *required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
         return self._known.needed(required, tool)
 
     async def discover(self, provider: str) -> None:
@@ -136,7 +136,10 @@ class CredentialBroker(Broker):
     # Asking
 
     async def ask_for(self, requirements: Iterable[Requirement], caller: Caller, tool: str) -> list[Pending]:
-        """What *caller* has yet to grant for all of *requirements*: one pending a provider, its scopes united."""
+        """Return what *caller* has yet to grant for all of *requirements*.
+
+        One pending a provider, its scopes united.
+        """
         self._require_principal(caller, tool)
         asked: list[Pending] = []
         united: dict[tuple[str, str], Needed] = {}
@@ -165,7 +168,7 @@ class CredentialBroker(Broker):
         has_ended: bool = False,
         redirect_uri: str | None = None,
     ) -> Pending:
-        """What a person has to grant, and where. Asked again before it is granted, it is the same.
+        """Return what a person has to grant, and where. Asked again before it is granted, it is the same.
 
         *scopes* were granted before. With *has_ended* that grant has ended, and the person is told so.
         *redirect_uri* is where this one is sent back to, in place of the broker's.
@@ -228,7 +231,7 @@ class CredentialBroker(Broker):
         return Completed((found.id, *await self.save(found.owner, grant)), found.owner, found.thread)
 
     async def find(self, state: str, *, caller: Caller | None = None) -> Authorization:
-        """The open authorization with *state*, of *caller* if one is given. Raises CallbackError."""
+        """Return the open authorization with *state*, of *caller* if one is given. Raises CallbackError."""
         found = await self.vault.find(state, now=self._clock())
         if found is None:
             raise CallbackError("This authorization is not known, or has expired. Call the tool again.", "unknown")
@@ -250,7 +253,8 @@ class CredentialBroker(Broker):
         return [one.id for one in waiting if covers(grant.scopes, one.scopes) and await self.vault.close(one)]
 
     def client_document(self) -> dict[str, Any]:
-        """What is at `client_document_url`: this program as a client of servers that take that address as its id.
+        """Return what is at `client_document_url`: this program as a client of servers that take that address as its
+        id.
 
         Raises SetupError without that address, and without a `redirect_uri`.
         """
@@ -294,13 +298,13 @@ class CredentialBroker(Broker):
                 await await_on(task.get_loop(), asyncio.wait({task}))
 
     def missing(self, name: str) -> list[str]:
-        """The settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
+        """Return the settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
         return self._known.missing(name)
 
     # Giving
 
     async def _as_last(self, required: ToolAuth, caller: Caller) -> Credential | None:
-        """What was given last time, where nothing has changed since: most calls come here."""
+        """Return what was given last time, where nothing has changed since: most calls come here."""
         last = self._given.get((required, caller.principal, caller.profile))
         if last is None or (last.until is not None and last.until <= self._clock()):
             return None
@@ -346,7 +350,7 @@ class CredentialBroker(Broker):
         return await self.ask(needed, caller, tool, granted, has_ended=has_ended)
 
     async def _refused(self, owner: Owner, stored: StoredGrant) -> None:
-        """The token of *stored* is not accepted any more: it is refreshed before it is given again, or asked for."""
+        """Note that the token of *stored* is not accepted any more: refresh it, or ask, before it is given again."""
         self._known.forget(owner.provider)
         grant = stored.grant
         if grant.refresh_token:
@@ -355,13 +359,15 @@ class CredentialBroker(Broker):
             await self.vault.remove(owner, version=stored.version)
 
     async def _asked(self, owner: Owner, scopes: Sequence[str]) -> Authorization | None:
-        """What *owner* has been asked for already, if it is all of *scopes*, and the answer comes here."""
+        """Return what *owner* has been asked for already, if it is all of *scopes*, and the answer comes here."""
         address = self.redirect_uri or ""
         waiting = await self.vault.authorizations(owner, now=self._clock())
         return next((one for one in waiting if (set(one.scopes), one.redirect_uri) == ({*scopes}, address)), None)
 
     async def _refreshed(self, needed: Needed, owner: Owner, stored: StoredGrant | None) -> StoredGrant | None:
-        """What *owner* has after a refresh, which goes on if the call is cancelled: its token may be spent by then."""
+        """Return what *owner* has after a refresh, which goes on if the call is cancelled: its token may be spent by
+        then.
+        """
         task = asyncio.ensure_future(self._refresh(needed, owner, stored))
         self._refreshes.add(task)
         task.add_done_callback(self._refresh_done)
@@ -403,7 +409,10 @@ class CredentialBroker(Broker):
         return await self.vault.put(owner, grant, version=version)
 
     async def _of_program(self, needed: Needed, owner: Owner, stored: StoredGrant | None) -> StoredGrant | None:
-        """A token of the program's own for all scopes that it was ever needed for; *stored* where that is one."""
+        """Return a token of the program's own for all scopes that it was ever needed for.
+
+        *stored* where that is one.
+        """
         if state_of(stored, needed.scopes, self._clock()) == "ready":
             return stored
         scopes = self.scopes_of(needed, () if stored is None else stored.grant.scopes)
@@ -430,14 +439,16 @@ class CredentialBroker(Broker):
         return pending_of(await self.vault.open(authorization, now=now), title=name, tool=tool)
 
     async def open_scopes(self, needed: Needed, caller: Caller) -> set[str]:
-        """The scopes that *caller* has granted, or is asked for now."""
+        """Return the scopes that *caller* has granted, or is asked for now."""
         owner = needed.owner(caller)
         stored, waiting = await self.vault.get(owner), await self.vault.authorizations(owner, now=self._clock())
         asked = {scope for one in waiting for scope in one.scopes}
         return asked if stored is None else {*asked, *stored.grant.scopes}
 
     def scopes_of(self, needed: Needed, granted: Sequence[str] = ()) -> tuple[str, ...]:
-        """The scopes to ask for: what the tool needs, what was *granted* before, and what the provider's table adds."""
+        """Return the scopes to ask for: what the tool needs, what was *granted* before, and what the provider's table
+        adds.
+        """
         if not isinstance(needed.handler, OAuth2) or not needed.handler.scoped:
             return ()
         offline = needed.handler.offline_scope
@@ -445,5 +456,8 @@ class CredentialBroker(Broker):
         return tuple(sorted({*needed.scopes, *granted, *also}))
 
     def flow(self, needed: Needed) -> Flow:
-        """The OAuth requests for *needed*. Raises ToolError `unauthorized`, naming the settings that are missing."""
+        """Return the OAuth requests for *needed*.
+
+        Raises ToolError `unauthorized`, naming the settings that are missing.
+        """
         return self._known.flow(needed)

@@ -216,7 +216,7 @@ class Provider(Strict):
         return {name: found for name in HANDLERS if (found := getattr(self, name)) is not None}
 
     def handler(self, name: str | None) -> tuple[HandlerName, Handler]:
-        """The handler *name*, or the default one. Raises LookupError with the names of those that there are."""
+        """Return the handler *name*, or the default one. Raises LookupError with the names of those that there are."""
         handlers = self.handlers
         chosen: Any = name or self.default or next(iter(handlers))
         if chosen not in handlers:
@@ -234,13 +234,13 @@ class Client:
 
     @classmethod
     def from_settings(cls, table: Mapping[str, str]) -> "Client":
-        """The client in a table `[auth.PROVIDER]`: `client_id`, `client_secret`, and the parameters."""
+        """Return the client in a table `[auth.PROVIDER]`: `client_id`, `client_secret`, and the parameters."""
         rest = {key: value for key, value in table.items() if key not in ("client_id", "client_secret")}
         return cls(table.get("client_id", ""), table.get("client_secret", ""), rest)
 
 
 def absent_settings(provider: Provider, oauth2: OAuth2, client: Client | None) -> list[str]:
-    """The keys of `[auth.PROVIDER]` that *oauth2* of *provider* needs, and *client* has not."""
+    """Return the keys of `[auth.PROVIDER]` that *oauth2* of *provider* needs, and *client* has not."""
     absent = ["client_id"] if client is None or not client.id else []
     if (client is None or not client.secret) and oauth2.client_auth != "none":
         absent.append("client_secret")
@@ -250,14 +250,14 @@ def absent_settings(provider: Provider, oauth2: OAuth2, client: Client | None) -
 
 @cache
 def builtin_catalogue() -> Mapping[str, Provider]:
-    """The providers that come with the package."""
+    """Return the providers that come with the package."""
     return read_catalogue(
         resources.files("toolcrib.auth").joinpath("providers.toml").read_text("utf-8"), "providers.toml"
     )
 
 
 def load_catalogue(file: Path | None = None) -> Mapping[str, Provider]:
-    """The providers of the package, and over them those of *file*: a table there replaces one of the same name.
+    """Return the providers of the package, and over them those of *file*: a table there replaces one of the same name.
 
     Raises SetupError, with file and line, for what is not as it should be.
     """
@@ -272,7 +272,7 @@ def load_catalogue(file: Path | None = None) -> Mapping[str, Provider]:
 
 
 def read_catalogue(text: str, place: str) -> Mapping[str, Provider]:
-    """The providers in *text*, TOML with a table for each. *place* is where it is from, for errors."""
+    """Return the providers in *text*, TOML with a table for each. *place* is where it is from, for errors."""
     text = text.replace("\r\n", "\n")
     try:
         data = parse_toml(text)
@@ -307,7 +307,10 @@ def _read(name: str, table: Any, found: dict[str, Provider]) -> list[tuple[Keys,
 
 
 def _unprintable(value: Any, keys: Keys) -> Iterator[tuple[Keys, str]]:
-    """The places in *value* of texts that cannot be shown or sent: with line breaks, or characters of a terminal."""
+    """Yield the places in *value* of texts that cannot be shown or sent.
+
+    With line breaks, or characters of a terminal.
+    """
     if isinstance(value, str) and not value.isprintable():
         yield keys, f"'{'.'.join(map(display_name, map(str, keys[1:])))}' has characters that are not printable."
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -341,7 +344,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def filled(template: str, *values: Mapping[str, str]) -> str:
-    """*template* with `{name}` replaced from *values*. Raises ToolcribError naming what is missing."""
+    """Return *template* with `{name}` replaced from *values*. Raises ToolcribError naming what is missing."""
     for mapping in values:
         for name, value in mapping.items():
             template = template.replace(f"{{{name}}}", value)

@@ -16,7 +16,7 @@ _METHODS = {"client_secret_basic": "basic", "client_secret_post": "post", "none"
 
 
 def document_urls(issuer: str) -> list[str]:
-    """Where the document of *issuer* may be, in the order in which it is looked for."""
+    """Return where the document of *issuer* may be, in the order in which it is looked for."""
     parts = urlsplit(issuer)
     path = parts.path.rstrip("/")
     origin = f"{parts.scheme}://{parts.netloc}"
@@ -27,7 +27,7 @@ def document_urls(issuer: str) -> list[str]:
 
 
 def with_document(table: OAuth2, document: Mapping[str, Any], issuer: str) -> OAuth2:
-    """*table* with what *document* adds; what is written in the table stays.
+    """Return *table* with what *document* adds; what is written in the table stays.
 
     Raises ValueError for the document of another issuer (RFC 8414, 3.3), and for one that is not as it should be.
     """

@@ -76,7 +76,9 @@ class Flow:
     clock: Callable[[], datetime] = field(default=partial(datetime.now, UTC), repr=False)
 
     async def table(self) -> OAuth2:
-        """The provider's table; where it has an issuer in place of endpoints, with those that are discovered there."""
+        """Return the provider's table; where it has an issuer in place of endpoints, with those that are discovered
+        there.
+        """
         table = self.oauth2
         if table.token_url is not None or table.issuer is None:
             return table
@@ -93,12 +95,12 @@ class Flow:
             raise FlowError("The answer comes from another provider than the one that was asked (RFC 9207).", "foreign")
 
     async def authorization_url(self, *, redirect_uri: str, scopes: Sequence[str], state: str, verifier: str) -> str:
-        """Where somebody grants *scopes* (RFC 6749, 4.1.1; with PKCE, RFC 7636)."""
+        """Return where somebody grants *scopes* (RFC 6749, 4.1.1; with PKCE, RFC 7636)."""
         table = await self.table()
         return self.url_of(table, redirect_uri=redirect_uri, scopes=scopes, state=state, verifier=verifier)
 
     def url_of(self, table: OAuth2, *, redirect_uri: str, scopes: Sequence[str], state: str, verifier: str) -> str:
-        """As `authorization_url`, for a *table* that has its endpoints."""
+        """Return the same as `authorization_url` for a *table* that has its endpoints."""
         if table.authorize_url is None:
             raise FlowError(f"'{self.name}' has no authorization endpoint.", "unsupported")
         parameters = dict(table.parameters)
@@ -115,25 +117,31 @@ class Flow:
         return url
 
     async def exchange_code(self, code: str, *, redirect_uri: str, verifier: str, scopes: Sequence[str]) -> Grant:
-        """The grant for an authorization code (RFC 6749, 4.1.3). *verifier* is empty where the URL had no PKCE."""
+        """Return the grant for an authorization code (RFC 6749, 4.1.3).
+
+        *verifier* is empty where the URL had no PKCE.
+        """
         body = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
         if verifier and (await self.table()).pkce:
             body["code_verifier"] = verifier
         return await self._token(body, scopes)
 
     async def refresh(self, grant: Grant) -> Grant:
-        """A new access token (RFC 6749, 6). The refresh token is the new one, or the old where it can be used again."""
+        """Return a new access token (RFC 6749, 6).
+
+        The refresh token is the new one, or the old where it can be used again.
+        """
         if not grant.refresh_token:
             raise FlowError(f"'{self.name}' gave no refresh token.", "invalid_grant")
         body = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token}
         return await self._token(body, grant.scopes, grant)
 
     async def client_credentials(self, scopes: Sequence[str]) -> Grant:
-        """A token of the program's own (RFC 6749, 4.4)."""
+        """Return a token of the program's own (RFC 6749, 4.4)."""
         return await self._token({"grant_type": "client_credentials", **await self._scopes(scopes)}, scopes)
 
     async def exchange_token(self, subject_token: str, *, scopes: Sequence[str], audience: str | None = None) -> Grant:
-        """A token for *audience* in exchange for *subject_token*, an access token (RFC 8693)."""
+        """Return a token for *audience* in exchange for *subject_token*, an access token (RFC 8693)."""
         body = {"grant_type": _EXCHANGE, "subject_token": subject_token, "subject_token_type": _ACCESS_TOKEN}
         body |= await self._scopes(scopes) | ({"audience": audience} if audience else {})
         return await self._token(body, scopes)
@@ -159,7 +167,7 @@ class Flow:
         return DeviceCode(device_code, user_code, url, self.clock() + timedelta(seconds=lives_s), pause_s)
 
     async def poll_device(self, device_code: str, scopes: Sequence[str]) -> Grant | Literal["pending", "slow_down"]:
-        """The grant once somebody has entered the code (RFC 8628, 3.4)."""
+        """Return the grant once somebody has entered the code (RFC 8628, 3.4)."""
         try:
             return await self._token({"grant_type": _DEVICE, "device_code": device_code}, scopes)
         except FlowError as error:
@@ -170,7 +178,7 @@ class Flow:
             raise
 
     async def revoke(self, grant: Grant) -> bool:
-        """Whether the provider was told that *grant* ends: as RFC 7009 says, or as its table does."""
+        """Return whether the provider was told that *grant* ends: as RFC 7009 says, or as its table does."""
         table = await self.table()
         url, refresh, access = table.revoke_url, grant.refresh_token, grant.access_token
         if url is None:
@@ -235,7 +243,7 @@ class Flow:
         method: str = "POST",
         may_be_empty: bool = False,
     ) -> dict[str, Any]:
-        """What the provider answered. Raises FlowError."""
+        """Return what the provider answered. Raises FlowError."""
         table = await self.table()
         if auth is None:
             auth = _ClientAuth(self.client, _METHODS[table.client_auth if self.client.secret else "none"], table.body)
@@ -321,7 +329,7 @@ class Flow:
         )
 
     def _granted(self, scope: Any, asked: Sequence[str]) -> Sequence[str]:
-        """The scopes in an answer: text, or a list as some write it. Of the characters of RFC 6749, A.4."""
+        """Return the scopes in an answer: text, or a list as some write it. Of the characters of RFC 6749, A.4."""
         if scope is None or scope == "":
             return asked  # without a word on scopes, they are those that were asked for (RFC 6749, 5.1)
         scopes: Any = scope.replace(",", " ").split() if isinstance(scope, str) else scope
@@ -332,7 +340,7 @@ class Flow:
         return scopes
 
     def _secret(self, answer: Mapping[str, Any], name: str) -> str | None:
-        """The text *name* of *answer*, of the characters of RFC 6749, A, and so long that it can be redacted."""
+        """Return the text *name* of *answer*, of the characters of RFC 6749, A, and so long that it can be redacted."""
         value = answer.get(name)
         if value is None or value == "":
             return None
@@ -343,7 +351,7 @@ class Flow:
         return value
 
     def _seconds(self, value: Any) -> float | None:
-        """A duration, also where it is text. None for one that has no end: absent, 0, or decades."""
+        """Return a duration, also where it is text. None for one that has no end: absent, 0, or decades."""
         if value is None:
             return None
         try:
@@ -395,7 +403,7 @@ def _resource(table: OAuth2) -> dict[str, str]:
 
 
 def _read(response: httpx2.Response) -> dict[str, Any] | None:
-    """The members of an answer: JSON, or form-encoded, as some write it."""
+    """Return the members of an answer: JSON, or form-encoded, as some write it."""
     try:
         data: Any = response.json()
     except (ValueError, RecursionError):

@@ -90,7 +90,7 @@ class Grant:
 
     @classmethod
     def from_bytes(cls, written: bytes) -> "Grant":
-        """The grant that `to_bytes` wrote. Raises StoreError for anything else."""
+        """Return the grant that `to_bytes` wrote. Raises StoreError for anything else."""
         try:
             data: Any = json.loads(written)
             expires_at = data["expires_at"]

@@ -33,14 +33,20 @@ class Needed:
         return Owner.of(caller, self.provider, self.handler_name)
 
     def fits(self, grant: Grant) -> bool:
-        """Whether *grant* was given where this one would be: a server may have changed who gives access to it."""
+        """Return whether *grant* was given where this one would be.
+
+        A server may have changed who gives access to it.
+        """
         handler = self.handler
         if not isinstance(handler, OAuth2) or handler.resource is None:
             return True
         return grant.detail.get("issuer") == handler.issuer
 
     def credential(self, grant: Grant, parameters: Mapping[str, str], allow: Sequence[str]) -> Credential:
-        """What a tool is given of *grant*. *parameters* are those of the client, which fill templates of hosts."""
+        """Return what a tool is given of *grant*.
+
+        *parameters* are those of the client, which fill templates of hosts.
+        """
         handler = self.handler
         common: dict[str, Any] = {
             "expires_at": grant.expires_at,
@@ -77,5 +83,5 @@ class Needed:
 
 
 def secret_owner(principal: str, profile: str, name: str) -> Owner:
-    """Whose row a named secret is."""
+    """Return whose row a named secret is."""
     return Owner(principal, profile, name, "secret")

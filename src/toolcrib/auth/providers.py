@@ -54,7 +54,7 @@ class Providers:
             self._resolved = {required: of for required, of in self._resolved.items() if required.provider != name}
 
     def needed(self, required: ToolAuth, tool: str) -> Needed:
-        """*required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
+        """Return *required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
         if (found := self._resolved.get(required)) is not None:
             return found
         try:
@@ -75,14 +75,17 @@ class Providers:
         return needed
 
     def missing(self, name: str) -> list[str]:
-        """The settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
+        """Return the settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
         entry = self._entry(name)
         if entry.oauth2 is None or (entry.default or "oauth2") != "oauth2":
             return []
         return absent_settings(entry, entry.oauth2, self.clients.get(name))
 
     def flow(self, needed: Needed) -> Flow:
-        """The OAuth requests for *needed*. Raises ToolError `unauthorized`, naming the settings that are missing."""
+        """Return the OAuth requests for *needed*.
+
+        Raises ToolError `unauthorized`, naming the settings that are missing.
+        """
         assert isinstance(needed.handler, OAuth2)
         client = self.clients.get(needed.provider)
         absent = absent_settings(needed.entry, needed.handler, client)
@@ -101,7 +104,7 @@ class Providers:
         return partial(self._http_near, near)
 
     def _http_near(self, url: str | None) -> httpx2.AsyncClient:
-        """A guarded client; it may also reach the host of *url*, which whoever runs this has named."""
+        """Return a guarded client; it may also reach the host of *url*, which whoever runs this has named."""
         also = () if url is None else (httpx2.URL(url).host,)
         return client(allow=(*self._allow, *also), timeout_s=20.0, max_bytes=1024 * 1024)
 

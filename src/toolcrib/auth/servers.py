@@ -40,7 +40,10 @@ class Servers:
     pages: Callable[[], tuple[str | None, str | None]]
 
     async def find(self, name: str, configured: Client | None) -> FoundServer:
-        """The server *name*, `mcp:URL`. Raises ToolError `unauthorized` or `unavailable`, naming what is missing."""
+        """Return the server *name*, `mcp:URL`.
+
+        Raises ToolError `unauthorized` or `unavailable`, naming what is missing.
+        """
         url = name.removeprefix(PREFIX)
         resource = await self._resource(url)
         issuers = resource.get("authorization_servers") if resource else None
@@ -69,7 +72,7 @@ class Servers:
         return FoundServer(provider, client)
 
     async def _resource(self, url: str) -> Mapping[str, Any] | None:
-        """What the server says of itself as a protected resource (RFC 9728); None where it says nothing."""
+        """Return what the server says of itself as a protected resource (RFC 9728); None where it says nothing."""
         parts = urlsplit(url)
         path = parts.path.rstrip("/")
         candidates = [
@@ -92,7 +95,7 @@ class Servers:
         return None
 
     async def _document(self, issuer: str, *, near: str, is_named: bool) -> Mapping[str, Any]:
-        """What the authorization server publishes (RFC 8414), also where OpenID Connect has it."""
+        """Return what the authorization server publishes (RFC 8414), also where OpenID Connect has it."""
         try:
             require_endpoint(issuer)
         except ValueError:
@@ -138,7 +141,7 @@ class Servers:
     async def _client(
         self, name: str, configured: Client | None, issuer: str, document: Mapping[str, Any]
     ) -> tuple[Client, str]:
-        """What this program is there, and how it authenticates."""
+        """Return what this program is there, and how it authenticates."""
         supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         methods = [ours for theirs, ours in _METHODS.items() if isinstance(supported, list) and theirs in supported]
         secret_method = next((method for method in methods if method != "none"), "post")
@@ -171,7 +174,7 @@ class Servers:
         return self.pages()[0] or "http://127.0.0.1/auth/callback"
 
     async def _register(self, endpoint: str, issuer: str, methods: Sequence[str], *, near: str) -> Grant:
-        """A client of our own at *issuer* (RFC 7591)."""
+        """Return a client of our own at *issuer* (RFC 7591)."""
         wanted = "none" if "none" in methods or not methods else methods[0]
         names = {ours: theirs for theirs, ours in _METHODS.items()}
         body = client_metadata(self._redirect_uri, names[wanted])
@@ -193,7 +196,7 @@ class Servers:
         return Grant(client_id, secret if _is_text(secret) else None, detail=detail)
 
     async def _json(self, url: str, *, near: str) -> dict[str, Any] | None:
-        """The JSON object at *url*; None where there is none. The host of *near* was named by somebody here."""
+        """Return the JSON object at *url*; None where there is none. The host of *near* was named by somebody here."""
         try:
             require_endpoint(url)
             async with self.http(near) as http:
@@ -207,7 +210,7 @@ class Servers:
 
 
 def client_metadata(redirect_uri: str, method: str) -> dict[str, Any]:
-    """This program as a client, which authenticates by *method* (RFC 7591, 2)."""
+    """Describe this program as a client, which authenticates by *method* (RFC 7591, 2)."""
     return {
         "client_name": "Toolcrib",
         "redirect_uris": [redirect_uri],
@@ -236,7 +239,7 @@ def _origin(url: str) -> str:
 
 
 def _covers(described: str, url: str) -> bool:
-    """Whether the resource *described* is *url*, or is above it at the same origin."""
+    """Return whether the resource *described* is *url*, or is above it at the same origin."""
     one, other = urlsplit(described), urlsplit(url)
     above, below = one.path.rstrip("/"), other.path.rstrip("/")
     return (one.scheme, one.netloc) == (other.scheme, other.netloc) and (

@@ -36,7 +36,7 @@ def state_of(
     is_refreshed: bool = False,
     is_asked: bool = False,
 ) -> GrantState:
-    """What the grant needs before it can be used for *scopes*.
+    """Return what the grant needs before it can be used for *scopes*.
 
     It *is_refreshed* where that was tried just now; the owner *is_asked* where an authorization for all of this waits.
     """
@@ -53,7 +53,7 @@ def state_of(
 
 
 def ready_until(stored: StoredGrant) -> datetime | None:
-    """How long the grant is surely ready; None for ever."""
+    """Return how long the grant is surely ready; None for ever."""
     ends = stored.grant.expires_at
     return None if ends is None else max(ends, _FIRST) - _NEARLY
 

@@ -55,15 +55,15 @@ class Vault(Protocol):
         ...
 
     async def remove(self, owner: Owner, /, *, version: int | None = None) -> bool:
-        """Whether there was a grant, with *version* if one is given, which is gone now."""
+        """Return whether there was a grant, with *version* if one is given, which is gone now."""
         ...
 
     async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant | None]]:
-        """The grants of all profiles of *principal*; None in place of one that does not open."""
+        """Return the grants of all profiles of *principal*; None in place of one that does not open."""
         ...
 
     def alone(self, owner: Owner, /) -> AbstractAsyncContextManager[None]:
-        """One at a time for *owner*, over all tasks, threads and processes that share the vault."""
+        """Admit one at a time for *owner*, over all tasks, threads and processes that share the vault."""
         ...
 
     async def open(self, authorization: Authorization, /, *, now: datetime) -> Authorization:
@@ -71,7 +71,7 @@ class Vault(Protocol):
         ...
 
     async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
-        """The open authorization with *state*."""
+        """Return the open authorization with *state*."""
         ...
 
     async def close(self, authorization: Authorization, /) -> bool:
@@ -79,7 +79,7 @@ class Vault(Protocol):
         ...
 
     async def authorizations(self, owner: Owner, /, *, now: datetime) -> Sequence[Authorization]:
-        """The open authorizations of *owner*."""
+        """Return the open authorizations of *owner*."""
         ...
 
 
@@ -153,5 +153,5 @@ class MemoryVault:
 
 
 def is_same(one: Authorization, other: Authorization) -> bool:
-    """Whether both ask the same of the same owner."""
+    """Return whether both ask the same of the same owner."""
     return (one.owner, sorted(one.scopes), one.redirect_uri) == (other.owner, sorted(other.scopes), other.redirect_uri)

@@ -70,7 +70,7 @@ class Guard:
             self._require_address(host, host, url.scheme)
 
     async def addresses(self, host: str, port: int, scheme: str) -> Sequence[str]:
-        """The addresses of *host*, all of them checked. Raises GuardError, or OSError where it has none.
+        """Return the addresses of *host*, all of them checked. Raises GuardError, or OSError where it has none.
 
         To be connected to as they are: another look-up could give others.
         """
@@ -117,7 +117,7 @@ def _network(text: str) -> Any:
 
 
 def _entry(text: str) -> tuple[str, int]:
-    """The name and the port of an entry. The name as URLs have it: in lower case, and as IDNA."""
+    """Return the name and the port of an entry. The name as URLs have it: in lower case, and as IDNA."""
     wildcard, name = ("*.", text[2:]) if text.startswith("*.") else ("", text)
     if isinstance(_address(name), IPv6Address):
         name = f"[{name}]"

@@ -9,7 +9,7 @@ from .client import client
 
 
 def authorized(credential: Credential) -> httpx2.AsyncClient:
-    """A guarded client that sends *credential* to its hosts, and refuses every other host.
+    """Return a guarded client that sends *credential* to its hosts, and refuses every other host.
 
     Raises SetupError for a credential that is not sent in a header, or whose provider has no hosts.
     """

@@ -9,11 +9,11 @@ _MOST_SCOPES = 50
 
 
 def challenge_of(header: str) -> dict[str, str]:
-    """The parameters of a challenge of the scheme Bearer."""
+    """Return the parameters of a challenge of the scheme Bearer."""
     return {name.lower(): quoted or plain for name, quoted, plain in _PARAMETER.findall(header[:4000])}
 
 
 def scopes_in(text: Any) -> tuple[str, ...]:
-    """The scopes in *text*, or in a list, as somebody else has written them: those that can be sent."""
+    """Return the scopes in *text*, or in a list, as somebody else has written them: those that can be sent."""
     words = text.split() if isinstance(text, str) else text if isinstance(text, list) else []
     return tuple(word for word in words if isinstance(word, str) and _SCOPE.fullmatch(word))[:_MOST_SCOPES]

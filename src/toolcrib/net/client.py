@@ -36,7 +36,7 @@ def client(
     verify: ssl.SSLContext | bool = True,
     **options: Any,
 ) -> httpx2.AsyncClient:
-    """An `httpx2.AsyncClient` that reaches only what `Guard(hosts=, allow=, resolve=)` lets it.
+    """Return an `httpx2.AsyncClient` that reaches only what `Guard(hosts=, allow=, resolve=)` lets it.
 
     A response has at most *max_bytes*, also when it is decompressed, and a request takes at most *timeout_s* with its
     redirects and its response. A redirect to another origin gets no header of the request but what names the content
@@ -106,7 +106,10 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
 @cache
 def _context(verify: bool, _: tuple[str | None, str | None]) -> ssl.SSLContext:
-    """The TLS settings of all clients: to read the certificates of the system takes 20 ms, and holds up a loop."""
+    """Return the TLS settings of all clients.
+
+    To read the certificates of the system takes 20 ms, and holds up a loop.
+    """
     return httpx2.create_ssl_context(verify=verify)
 
 

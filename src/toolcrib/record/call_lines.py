@@ -21,25 +21,25 @@ class CallLines(Recorder):
 
 
 def line_of(record: CallRecord) -> str:
-    """*record* for people, on one line."""
+    """Return *record* for people, on one line."""
     parts = (record.id, record.tool, status_of(record), duration_of(record), f"by {name_of(record)}", notes_on(record))
     return "  ".join(filter(None, parts))
 
 
 def name_of(record: CallRecord) -> str:
-    """Who called."""
+    """Return who called."""
     caller = record.caller
     return caller.principal if caller.profile == "default" else f"{caller.principal}/{caller.profile}"
 
 
 def status_of(record: CallRecord) -> str:
-    """How a call ended, with the code of its error or what it waits for."""
+    """Return how a call ended, with the code of its error or what it waits for."""
     how = record.code or record.pending
     return f"{record.status} ({how})" if how else record.status
 
 
 def notes_on(record: CallRecord) -> str:
-    """What was repaired and decided."""
+    """Return what was repaired and decided."""
     notes = [f"{record.repairs} repaired"] if record.repairs else []
     if record.decision is not None:
         notes.append(f"{record.decision} by '{record.rule}'" if record.rule else record.decision)
@@ -49,7 +49,7 @@ def notes_on(record: CallRecord) -> str:
 
 
 def duration_of(record: CallRecord) -> str:
-    """How long a call took, for people; empty where it has not ended."""
+    """Return how long a call took, for people; empty where it has not ended."""
     if record.status in ("started", "lost"):
         return ""
     seconds = record.duration_s
@@ -57,7 +57,7 @@ def duration_of(record: CallRecord) -> str:
 
 
 def call_data(record: CallRecord, *, with_content: bool = False) -> dict[str, Any]:
-    """*record* as JSON data: what is not known is null, and times are in ISO 8601."""
+    """Return *record* as JSON data: what is not known is null, and times are in ISO 8601."""
     caller, has_ended = record.caller, record.status not in ("started", "lost")
     data: dict[str, Any] = {
         "id": record.id,

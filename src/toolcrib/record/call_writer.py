@@ -107,7 +107,7 @@ class CallWriter:
         return True
 
     def fail(self, reason: str) -> None:
-        """From now on no call waits, until something is written again. Logged once."""
+        """Let no call wait from now on, until something is written again. Log that once."""
         if not self.failing:
             self.failing = True
             _log.error("The call log cannot be written; calls go on without it. %s", reason)
@@ -242,7 +242,7 @@ class CallWriter:
 
 
 def resolved(future: "asyncio.Future[None]") -> Done:
-    """What ends the waiting for *future*, from any thread."""
+    """Return what ends the waiting for *future*, from any thread."""
     loop = future.get_loop()
 
     def end() -> None:

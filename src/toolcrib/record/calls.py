@@ -109,7 +109,7 @@ class DatabaseCalls(Recorder):
             _log.warning("The call log could not be written in time; the last calls may not be in it.")
 
     async def find(self, id: str, /) -> CallRecord | None:  # noqa: A002
-        """The call with the `id` of its record. Raises StoreError."""
+        """Return the call with the `id` of its record. Raises StoreError."""
         found = await self._select(CALLS.select().where(_t.id == encode_name(id)))
         return next((record for _, record in found), None)
 
@@ -123,7 +123,7 @@ class DatabaseCalls(Recorder):
         before: str | None = None,
         limit: int = 100,
     ) -> Sequence[CallRecord]:
-        """The newest calls first, at most *limit*; *before* is the id of the last one that was seen.
+        """Return the newest calls first, at most *limit*; *before* is the id of the last one that was seen.
 
         *tool* and *principal* are whole names; *since* is when the call began. Raises StoreError.
         """
@@ -138,7 +138,7 @@ class DatabaseCalls(Recorder):
     async def follow(
         self, *, tool: str | None = None, principal: str | None = None, status: str | None = None
     ) -> AsyncIterator[CallRecord]:
-        """Calls from now on, of all processes: each when it starts, if that is seen, and when it ends or is lost."""
+        """Follow the calls of all processes from now on: each when it starts, if seen, and when it ends or is lost."""
         newest = await self._select(CALLS.select().order_by(_t.number.desc()).limit(1))
         first = last = newest[0][0] if newest else 0
         seen: dict[int, str] = {}

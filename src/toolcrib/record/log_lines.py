@@ -51,7 +51,7 @@ def _redact_line(record: logging.LogRecord) -> bool:
 
 
 def _redacted(value: Any, redact: Callable[[str], str], depth: int = 0) -> Any:
-    """*value* itself where no secret shows in it; else its parts without, or where it has none, its text."""
+    """Return *value* itself where no secret shows in it; else its parts without, or where it has none, its text."""
     if isinstance(value, str):
         return redact(value)
     try:

@@ -50,7 +50,7 @@ class Metrics(Recorder):
         self._durations.labels(tool).observe(record.duration_s)
 
     def text(self) -> str:
-        """The figures in Prometheus' text format."""
+        """Return the figures in Prometheus' text format."""
         return generate_latest(self.registry).decode()
 
     def _label(self, record: CallRecord) -> str:

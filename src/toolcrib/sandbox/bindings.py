@@ -61,7 +61,7 @@ class GuestMemory:
         ctypes.memmove(self._at(at, len(data)), data, len(data))
 
     def require(self, at: int, size: int) -> None:
-        """Raises OutOfBounds where *size* bytes from *at* are not all in it."""
+        """Raise OutOfBounds where *size* bytes from *at* are not all in it."""
         self._at(at, size)
 
     def _at(self, at: int, size: int) -> int:

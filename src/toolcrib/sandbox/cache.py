@@ -38,7 +38,7 @@ class Entry:
 
 
 def private_folder(name: str) -> Path | None:
-    """The folder *name* of our cache, made if it is not there; None where nobody can vouch for it."""
+    """Return the folder *name* of our cache, made if it is not there; None where nobody can vouch for it."""
     folder = cache_folder(name)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -50,7 +50,7 @@ def private_folder(name: str) -> Path | None:
 
 
 def cache_folder(name: str) -> Path:
-    """Where the folder *name* of our cache is."""
+    """Return where the folder *name* of our cache is."""
     try:
         from platformdirs import user_cache_path
     except ModuleNotFoundError as missing:
@@ -85,7 +85,7 @@ def hold(folder: Path) -> bool:
 
 
 def entries(name: str) -> list[Entry]:
-    """What is in the folder *name* of our cache, the most recently used first."""
+    """Return what is in the folder *name* of our cache, the most recently used first."""
     return sorted(_entries(cache_folder(name)), key=lambda entry: -entry.used_at_s)
 
 
@@ -144,7 +144,7 @@ def _entries(folder: Path) -> Iterator[Entry]:
 
 
 def size_of(folder: Path) -> int:
-    """How many bytes all files in *folder* have."""
+    """Return how many bytes all files in *folder* have."""
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
@@ -154,7 +154,7 @@ def size_of(folder: Path) -> int:
 
 
 def _is_temporary(entry: Path) -> bool:
-    """Whether it is something half made, of a process that perhaps died over it."""
+    """Return whether it is something half made, of a process that perhaps died over it."""
     return entry.name.startswith((".", "tmp"))
 
 

@@ -31,7 +31,7 @@ class Channel:
         self._sending = threading.Lock()
 
     async def messages(self) -> AsyncIterator[dict[str, Any]]:
-        """The messages of the host, until it hangs up."""
+        """Yield the messages of the host, until it hangs up."""
         loop = asyncio.get_running_loop()
         frames = Frames()
         while True:
@@ -59,7 +59,7 @@ Serve = Callable[[Channel], Awaitable[None]]
 
 
 def main(settings: Mapping[str, Any]) -> None:
-    """Be a worker until the host hangs up."""
+    """Serve as a worker until the host hangs up."""
     sock = socket.socket(fileno=settings["channel"])
     sock.setblocking(False)
     os.set_inheritable(sock.fileno(), False)  # what a tool starts must not hold the channel open
@@ -90,7 +90,7 @@ def _limit(what: int, most: int) -> None:
 
 
 def children_left() -> bool:
-    """Whether anything that was started here still runs, adopted orphans too. Buries what has ended."""
+    """Return whether anything that was started here still runs, adopted orphans too. Buries what has ended."""
     if not hasattr(os, "waitid"):
         return False
     while True:

@@ -79,11 +79,11 @@ class Components:
         self._key = f"{version('wasmtime')} {_STACK_BYTES} component"
 
     def compile(self, code: bytes) -> "Component":
-        """The program in *code*. Raises LoadError for what cannot run here."""
+        """Return the program in *code*. Raises LoadError for what cannot run here."""
         return Component(self._engine, self._compiled(hashlib.sha256(code).hexdigest(), lambda: code))
 
     def python(self, file: Path, *, again: bool = False) -> "Component":
-        """The Python of the sandbox, which is in *file* of our cache; compiled now if it was not, or *again*."""
+        """Return the Python of the sandbox, which is in *file* of our cache; compiled now if it was not, or *again*."""
         # By its name alone, which says what it was made of: to read it takes longer than to load what was compiled.
         return Component(self._engine, self._compiled(file.stem, file.read_bytes, again=again))
 
@@ -135,7 +135,7 @@ class Component:
             return Ended(status, pipes.output, pipes.error_output)
 
     def _status(self, pipes: Pipes, granted: Granted, limits: ProgramLimits) -> "int | str | _Stopped":
-        """Its exit status, the exception that ended it, or the reason why it was stopped."""
+        """Return its exit status, the exception that ended it, or the reason why it was stopped."""
         wasi = wasmtime.WasiConfig()
         wasi.env = list(granted.environment.items())
         wasi.argv = ["tool", *filter(None, [granted.program])]

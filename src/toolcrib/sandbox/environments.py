@@ -68,7 +68,10 @@ class Environment:
 
 
 def environment_for(folder: Path) -> Environment:
-    """The environment that the `requirements.txt` in *folder* needs, or its `pyproject.toml`. Raises LoadError."""
+    """Return the environment that the `requirements.txt` in *folder* needs, or its `pyproject.toml`.
+
+    Raises LoadError.
+    """
     listed, project = folder / "requirements.txt", folder / "pyproject.toml"
     try:
         if listed.is_file():
@@ -109,7 +112,7 @@ async def _run(command: list[str]) -> None:
 
 @contextlib.asynccontextmanager
 async def _locked(file: Path) -> AsyncGenerator[None]:
-    """Held by one process at a time."""
+    """Hold *file* in the block, one process at a time."""
     import fcntl  # not on every system
 
     with file.open("wb") as held:

@@ -13,7 +13,7 @@ _NATIVE = (".so", ".pyd", ".dylib", ".dll")
 
 
 def folder_digest(folder: Path) -> str:
-    """A digest of the names and the contents of everything in *folder*.
+    """Return a digest of the names and the contents of everything in *folder*.
 
     Raises LoadError where it is too large, or has something else than files and folders of its own.
     """
@@ -33,7 +33,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def folder_stamp(folder: Path) -> str:
-    """What is another when a file in *folder* was changed since, without reading it."""
+    """Return what is another when a file in *folder* was changed since, without reading it."""
     try:
         seen = [(name, *_stamp(file)) for name, file in _files(folder)]
     except OSError:
@@ -42,12 +42,15 @@ def folder_stamp(folder: Path) -> str:
 
 
 def native_code_in(folder: Path) -> str | None:
-    """The name of a file in *folder* that has native code, which nothing runs in the sandbox; None without one."""
+    """Return the name of a file in *folder* that has native code, which nothing runs in the sandbox.
+
+    None without one.
+    """
     return next((name for name, _ in _files(folder) if name.endswith(_NATIVE) or ".so." in name), None)
 
 
 def _files(folder: Path) -> Iterator[tuple[str, Path]]:
-    """The files in *folder*, in order. Raises LoadError for what is neither a file nor a folder, and links."""
+    """Yield the files in *folder*, in order. Raises LoadError for what is neither a file nor a folder, and links."""
     count = 0
     waiting = [folder]
     while waiting:

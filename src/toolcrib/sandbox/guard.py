@@ -113,7 +113,7 @@ def kill_below(pid: int) -> None:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """The living processes that came of *pid*, the nearest first. Empty where there is no /proc."""
+    """Yield the living processes that came of *pid*, the nearest first. Empty where there is no /proc."""
     children: dict[int, list[tuple[int, bool]]] = {}
     try:
         entries = os.listdir("/proc")  # noqa: PTH208 - pathlib takes longer to import than all of this to run

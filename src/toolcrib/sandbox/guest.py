@@ -24,7 +24,7 @@ class GuestPrograms:
         self._programs = Programs(own_signals=not in_host, pools=in_host)
 
     def load(self, where: Mapping[str, Any], name: str) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
-        """What runs the module at *where*: its arguments as JSON on standard input → what it wrote.
+        """Return what runs the module at *where*: its arguments as JSON on standard input → what it wrote.
 
         Raises LoadError for what cannot run here, and where the file is not what the host has read.
         """
@@ -45,7 +45,7 @@ class GuestPrograms:
 
 @contextmanager
 def tool_errors(name: str, limits: ProgramLimits) -> Generator[None]:
-    """In the block, what stops a guest is raised as the ToolError of the tool *name*: `too_large` or `trapped`."""
+    """Raise what stops a guest in the block as the ToolError of the tool *name*: `too_large` or `trapped`."""
     try:
         yield
     except InputOverLimit:
@@ -62,7 +62,10 @@ def tool_errors(name: str, limits: ProgramLimits) -> Generator[None]:
 
 
 def text_of(ended: Ended, name: str, context: Context) -> dict[str, Any]:
-    """What a program has written, for the host. Raises ToolError for a status other than 0, and for other than text."""
+    """Return what a program has written, for the host.
+
+    Raises ToolError for a status other than 0, and for other than text.
+    """
     if ended.status:
         reason = f"Tool '{name}' ended with status {ended.status}."
         raise ToolError(reason + quoted(ended.error_output))
@@ -75,7 +78,10 @@ def text_of(ended: Ended, name: str, context: Context) -> dict[str, Any]:
 
 
 def environment_of(name: str, variables: list[str], context: Context) -> dict[str, str]:
-    """The *variables* of the host that the tool names, and its credentials: `NAME` of a secret, `PROVIDER_TOKEN`."""
+    """Return the *variables* of the host that the tool names, and its credentials:
+
+    `NAME` of a secret, `PROVIDER_TOKEN`.
+    """
     found: dict[str, str] = {}
     for variable in variables:
         if variable not in context.variables:
@@ -95,6 +101,6 @@ def environment_of(name: str, variables: list[str], context: Context) -> dict[st
 
 
 def quoted(error_output: bytes) -> str:
-    """What a program wrote to standard error, as the end of a message."""
+    """Return what a program wrote to standard error, as the end of a message."""
     text = error_output.decode(errors="replace").strip()
     return f" It wrote: {text[-2000:]}" if text else ""

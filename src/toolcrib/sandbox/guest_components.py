@@ -24,7 +24,7 @@ class GuestComponents:
         self._python: Component | None = None
 
     def load(self, where: Mapping[str, Any], name: str) -> Run:
-        """What runs the component, or the folder of Python, at *where*: JSON on standard input → what it wrote.
+        """Return what runs the component, or the folder of Python, at *where*: JSON on standard input → what it wrote.
 
         Raises LoadError for what cannot run here, and where it is not what the host has read.
         """

@@ -54,7 +54,7 @@ _locks: dict[int, threading.Lock] = {}
 
 @functools.cache
 def _programs(process: int) -> "GuestPrograms":
-    """Those of this process: its memory is that of another, after a fork."""
+    """Return those of this process: its memory is that of another, after a fork."""
     from .guest import GuestPrograms  # brings wasmtime
 
     return GuestPrograms(in_host=True)

@@ -85,7 +85,7 @@ class Programs:
     """Compiles modules, and keeps what was compiled in a folder that nobody else can write to."""
 
     def __init__(self, *, own_signals: bool, pools: bool = False) -> None:
-        """Without *own_signals*, a module that traps is stopped by checks in its code, which are slower.
+        """Make an engine. Without *own_signals*, checks in a module's code stop it where it traps, which is slower.
 
         Whoever else takes the signals of processor faults, as `faulthandler` does, would end the process at a trap.
         With *pools*, a guest is given the memory of another that has ended, emptied: for modules that are trusted.
@@ -101,7 +101,7 @@ class Programs:
         self._key = f"{version('wasmtime')} {_STACK_BYTES} epochs {own_signals} {self._pools}".encode()
 
     def compile(self, code: bytes, mounts: Sequence[Mount] = ()) -> "Program":
-        """The program in *code*, which has the folders *mounts*. Raises LoadError for what cannot run here."""
+        """Return the program in *code*, which has the folders *mounts*. Raises LoadError for what cannot run here."""
         name = hashlib.sha256(self._key + b"\0" + code).hexdigest()
         folder = private_folder("wasm")
         module = None if folder is None else kept(folder / name, partial(wasmtime.Module.deserialize, self._engine))
@@ -183,7 +183,7 @@ class Program:
         return self._status(run, wasi, limits)
 
     def _status(self, run: Run, wasi: wasmtime.WasiConfig, limits: ProgramLimits) -> int | str:
-        """Its exit status, or the reason why it was stopped."""
+        """Return its exit status, or the reason why it was stopped."""
         store = wasmtime.Store(self._engine)
         store.set_limits(memory_size=limits.memory_bytes, table_elements=_TABLE_ELEMENTS, instances=1, memories=1)
         store.set_wasi(wasi)
@@ -209,7 +209,7 @@ class Program:
 
 
 def _is_plain(kind: object) -> bool:
-    """Whether it is a function without parameters and results: it is called without looking again."""
+    """Return whether it is a function without parameters and results: it is called without looking again."""
     return isinstance(kind, wasmtime.FuncType) and not kind.params and not kind.results
 
 
@@ -312,7 +312,7 @@ class Pipes:
 
 
 def kept(file: Path, deserialize: Callable[[bytes], C]) -> C | None:
-    """What `keep` wrote to *file*; None where it is not there, or damaged.
+    """Return what `keep` wrote to *file*; None where it is not there, or damaged.
 
     It is native code, which nothing checks once it is loaded.
     """
@@ -340,5 +340,5 @@ def keep(file: Path, compiled: bytes) -> None:
 
 
 def first_line(error: Exception) -> str:
-    """What the engine says first, without a full stop."""
+    """Return what the engine says first, without a full stop."""
     return str(error).strip().partition("\n")[0][:200].rstrip(".")

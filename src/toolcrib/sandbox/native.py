@@ -25,7 +25,7 @@ class NativePrograms:
     """Loads the programs of a worker process."""
 
     def load(self, where: Mapping[str, Any], name: str) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
-        """What runs the program in the folder at *where*: JSON on standard input → what it wrote.
+        """Return what runs the program in the folder at *where*: JSON on standard input → what it wrote.
 
         Raises LoadError where the folder is not what the host has read.
         """
@@ -79,7 +79,7 @@ async def _feed(process: asyncio.subprocess.Process, arguments: str) -> None:
 
 
 async def _output(process: asyncio.subprocess.Process, limits: ProgramLimits) -> bytes:
-    """What it writes to standard output; where that is over the limit, it is ended."""
+    """Return what it writes to standard output; where that is over the limit, it is ended."""
     assert process.stdout is not None
     written = bytearray()
     while piece := await process.stdout.read(_PIECE_BYTES):

@@ -74,7 +74,7 @@ class Processes:
         self._pools: dict[asyncio.AbstractEventLoop, Workers] = {}
 
     def pool(self) -> Workers:
-        """The workers of the running event loop."""
+        """Return the workers of the running event loop."""
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
@@ -171,7 +171,7 @@ class WorkerLease:
         return self._key not in self._take().known
 
     async def prepare(self) -> None:
-        """Until a worker has imported the tool. Raises ToolError."""
+        """Wait until a worker has imported the tool. Raises ToolError."""
         due = monotonic() + self._pool.limits.start_s
         left = _TRIES
         while True:
@@ -213,7 +213,9 @@ class WorkerLease:
             self._give_back()
 
     async def run(self, arguments: dict[str, Any]) -> Any:
-        """The value of the work. Raises what the work raised, as a ToolError, and ToolError `lost` and `too_large`.
+        """Return the value of the work.
+
+        Raises what the work raised, as a ToolError, and ToolError `lost` and `too_large`.
 
         Cancelled, it stops the work and everything that it started.
         """
@@ -307,7 +309,7 @@ class WorkerLease:
         }
 
     async def _converse(self, worker: Worker) -> dict[str, Any]:
-        """The last message of the worker about this call: how it has ended."""
+        """Return the last message of the worker about this call: how it has ended."""
         port = self._context.port
         while True:
             message = await self._receive(worker)
@@ -332,7 +334,7 @@ class WorkerLease:
                     raise WorkerGone("sent an unexpected message")
 
     async def _receive(self, worker: Worker) -> dict[str, Any]:
-        """The next message of this call. Log records are for everybody."""
+        """Return the next message of this call. Log records are for everybody."""
         while True:
             message = await worker.receive()
             if message["type"] == "log":
@@ -351,7 +353,7 @@ class WorkerLease:
         return self._codec.read_value(message["value"])
 
     async def _wind_down(self, worker: Worker) -> None:
-        """The call is cancelled: let the tool clean up for a moment. Whatever it does, it is stopped after that."""
+        """Let the tool of a cancelled call clean up for a moment, and stop it after that, whatever it does."""
         asyncio.get_running_loop().call_later(_GRACE_S, worker.kill)
         with contextlib.suppress(WorkerGone):
             await worker.send({"do": "cancel", "call": self._call})
@@ -385,7 +387,7 @@ def _credential_data(credential: Credential) -> dict[str, Any]:
 
 
 def _sendable(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
-    """The *values* that are JSON, and of the others their types."""
+    """Return the *values* that are JSON, and of the others their types."""
     sent: dict[str, Any] = {}
     withheld: dict[str, str] = {}
     for name, value in values.items():

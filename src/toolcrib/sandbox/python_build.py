@@ -35,7 +35,7 @@ class PythonState:
 
 
 def python_state() -> PythonState:
-    """What is there now. Raises SetupError where the extra `sandbox` is not installed."""
+    """Return what is there now. Raises SetupError where the extra `sandbox` is not installed."""
     file = python_file()
     if file.is_file() and private_folder("python") is not None:
         return PythonState(file, True, file.stat().st_size)
@@ -43,7 +43,7 @@ def python_state() -> PythonState:
 
 
 def python_file() -> Path:
-    """Where the component is, once it was built."""
+    """Return where the component is, once it was built."""
     name = f"{_digest()}.wasm"  # it raises where the extra is missing
     return cache_folder("python") / name
 

@@ -38,12 +38,12 @@ class Run:
         self._interrupt()
 
     def read(self, size: int) -> memoryview:
-        """Up to *size* bytes of the input; none at its end."""
+        """Read up to *size* bytes of the input; none at its end."""
         piece, self._data = self._data[:size], self._data[size:]
         return piece
 
     def write(self, data: bytes) -> None:
-        """More output. Beyond the limit the guest is stopped."""
+        """Add output. Beyond the limit, stop the guest."""
         self.output += data
         if len(self.output) > self._output_bytes:
             self.is_over = True
@@ -55,7 +55,7 @@ class Run:
         return self._output_bytes - len(self.output) + 1
 
     def write_error(self, data: bytes) -> None:
-        """More of standard error: the first of it says what went wrong, and the rest is let go."""
+        """Add to standard error: the first of it says what went wrong, and the rest is dropped."""
         self.error_output += data[: self.error_room]
 
     @property
@@ -74,7 +74,7 @@ _open: "weakref.WeakSet[Closable]" = weakref.WeakSet()
 
 
 def close_at_exit(managed: C) -> C:
-    """*managed*, an object of the engine, closed at the end of the program: later it could not be any more."""
+    """Return *managed*, an object of the engine, closed at the end of the program: later it could not be any more."""
     _open.add(managed)
     return managed
 

@@ -41,7 +41,7 @@ def define(linker: wasmtime.Linker, *, streams: bool) -> None:
 
 
 def _pieces(memory: GuestMemory, at: int, count: int) -> list[tuple[int, int]]:
-    """Address and size of each of *count* pieces, which are listed at *at*; of too many the first."""
+    """Return address and size of each of *count* pieces, which are listed at *at*; of too many the first."""
     count = min(count & 0xFFFFFFFF, _MOST_PIECES)
     pieces = list(_PIECE.iter_unpack(memory.read(at, count * _PIECE.size)))
     for piece in pieces:

@@ -24,7 +24,7 @@ class TooLarge(ValueError):
 
 
 def pack(message: Mapping[str, Any], *, limit_bytes: int = LIMIT_BYTES) -> bytes:
-    """A frame. Raises TooLarge."""
+    """Return a frame. Raises TooLarge."""
     body = json.dumps(message, separators=(",", ":")).encode()
     if len(body) > limit_bytes:
         raise TooLarge(len(body), limit_bytes)
@@ -42,7 +42,10 @@ class Frames:
         self._data += data
 
     def take(self) -> dict[str, Any] | None:
-        """The next message; None while it is not there as a whole. Raises TooLarge; ValueError for what is none."""
+        """Return the next message; None while it is not there as a whole.
+
+        Raises TooLarge; ValueError for what is none.
+        """
         data = self._data
         if len(data) < _HEAD.size:
             return None

@@ -44,7 +44,7 @@ class Loader(Protocol):
     """Loads tools in a worker. Made once for each worker."""
 
     def load(self, where: Mapping[str, Any], name: str, /) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
-        """What runs the tool at *where*: arguments as JSON text and the Context → its value as JSON data."""
+        """Return what runs the tool at *where*: arguments as JSON text and the Context → its value as JSON data."""
         ...
 
 

@@ -87,7 +87,7 @@ class Worker:
             return False
 
     async def send(self, message: Mapping[str, Any]) -> None:
-        """Raises WorkerGone, and wire.TooLarge for a message over the limit of what can be sent."""
+        """Raise WorkerGone, and wire.TooLarge for a message over the limit of what can be sent."""
         frame = memoryview(pack(message))
         try:
             while frame:
@@ -99,7 +99,7 @@ class Worker:
             raise WorkerGone(await self._epitaph()) from None
 
     async def receive(self) -> dict[str, Any]:
-        """The next message of the worker. Raises WorkerGone."""
+        """Return the next message of the worker. Raises WorkerGone."""
         try:
             while (message := self._frames.take()) is None:
                 try:
@@ -144,7 +144,7 @@ class Worker:
         return self._process.poll() is not None
 
     def insist(self) -> None:
-        """`kill` what has not ended: its guard was stopped, or is starved."""
+        """Kill what has not ended: its guard was stopped, or is starved."""
         if not self.gone:
             guard.kill_tree(self.pid)
 
@@ -197,7 +197,9 @@ class Workers:
         self._turns.release()
 
     def take(self, tool: Any = None) -> Worker:
-        """A worker of one's own until `give_back`: one that knows *tool*, or another, or a new one if none is idle."""
+        """Return a worker of one's own until `give_back`: one that knows *tool*, or another, or a new one if none is
+        idle.
+        """
         if self._closed:
             raise WorkerGone("was stopped")
         # The one that was used last is the likeliest to be in the processor's caches.
@@ -213,7 +215,7 @@ class Workers:
         return worker
 
     def give_back(self, worker: Worker, *, sound: bool) -> None:
-        """Done with *worker*. It is kept if it is *sound*; else it is ended with all that came of it."""
+        """Give *worker* back. Keep it if it is *sound*; else end it with all that came of it."""
         self._busy.discard(worker)
         worker.read_output()
         if sound and not self._closed and worker not in self._outdated:
@@ -224,7 +226,7 @@ class Workers:
 
     @contextlib.asynccontextmanager
     async def lease(self) -> AsyncGenerator[Worker]:
-        """A worker of one's own. It is used again afterwards only if the block ended without an exception."""
+        """Lease a worker for the block. It is used again afterwards only if the block ended without an exception."""
         await self.enter()
         try:
             worker = self.take()
@@ -238,7 +240,7 @@ class Workers:
             self.leave()
 
     def forget(self) -> None:
-        """What workers have imported has changed: end the idle ones now, and the others when they are given back."""
+        """End the idle workers now, and the others when they are given back: what they have imported has changed."""
         self._outdated |= self._busy
         while self._idle:
             self._stop(self._idle.popleft())
@@ -254,7 +256,7 @@ class Workers:
         await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
 
     def abandon(self) -> None:
-        """`close`, for when the event loop has ended: it waits for the processes and for nothing else."""
+        """Close when the event loop has ended: wait for the processes and for nothing else."""
         self._closed = True
         for worker in (*self._idle, *self._busy, *self._ending):
             worker.abandon()
@@ -329,7 +331,7 @@ def _read_output(worker: weakref.ref[Worker]) -> None:
 def _end(
     process: "subprocess.Popen[bytes]", sock: socket.socket, output: io.FileIO, loop: asyncio.AbstractEventLoop
 ) -> None:
-    """The last of a worker, whoever asks for it: at the end of the program and from the garbage collector too."""
+    """End a worker for good: at the end of the program and from the garbage collector too."""
     sock.close()  # the guard sees it
     if not output.closed:
         if loop.is_closed():

@@ -36,7 +36,10 @@ _REASONS = {
 
 
 def api_routes(callers: Callers) -> Sequence[BaseRoute]:
-    """The routes under `/api`. Of a tool's name, the path has each character in percent-encoding that needs it."""
+    """Return the routes under `/api`.
+
+    Of a tool's name, the path has each character in percent-encoding that needs it.
+    """
     api = _API(callers)
     return [
         Route("/api/tools/{name}/call", CallEndpoint(callers), methods=["POST"]),
@@ -85,7 +88,7 @@ class _API:
         return _json(answered.to_dict())
 
     async def result(self, request: Request) -> Response:
-        """The whole of a result, or where the query asks for it, a part."""
+        """Return the whole of a result, or where the query asks for it, a part."""
         bench = await self._bench(request)
         handle = request.path_params["handle"]
         read = _part(request)
@@ -120,7 +123,7 @@ class _API:
 
 
 async def _may_see(bench: Workbench, pending: Pending) -> bool:
-    """Whether the caller made the call that waits, or may answer it as the host says."""
+    """Return whether the caller made the call that waits, or may answer it as the host says."""
     by = bench.caller.principal
     if by == pending.principal:
         return True
@@ -129,7 +132,7 @@ async def _may_see(bench: Workbench, pending: Pending) -> bool:
 
 
 async def _json_object(request: Request) -> dict[str, Any]:
-    """The body of *request*. Raises Refused."""
+    """Return the body of *request*. Raises Refused."""
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, "Not JSON", "The body is a JSON object, with the header 'Content-Type: application/json'.")
     try:
@@ -146,7 +149,7 @@ async def _json_object(request: Request) -> dict[str, Any]:
 
 
 def _part(request: Request) -> Any:
-    """What cuts the part of a result that the query asks for; None where it asks for all. Raises Refused."""
+    """Return what cuts the part of a result that the query asks for; None where it asks for all. Raises Refused."""
     query = request.query_params
     if unknown := [name for name in query if name not in ("pointer", "offset", "limit")]:
         raise Refused(422, "Invalid query", f"There is no parameter '{unknown[0][:40]}': pointer, offset, limit.")

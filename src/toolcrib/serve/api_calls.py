@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 async def bench_for(callers: Callers, scope: Scope) -> Workbench:
-    """The workbench of whoever made a request, whom `Authentication` has identified."""
+    """Return the workbench of whoever made a request, whom `Authentication` has identified."""
     return await callers.workbench(HTTPConnection(scope))
 
 
@@ -102,7 +102,7 @@ class _Watched:
 
 
 def answer_to(result: Result[Any]) -> Response:
-    """The answer with *result*: the problem, where it is one of the request."""
+    """Return the answer with *result*: the problem, where it is one of the request."""
     error = result.error
     if error is None or error.code not in STATUSES:
         return Response(result_bytes(result), media_type="application/json")
@@ -113,7 +113,10 @@ def answer_to(result: Result[Any]) -> Response:
 
 
 async def _arguments(scope: Scope, receive: Receive) -> bytes | None:
-    """The arguments of a call, JSON; None without a body. Raises Refused, and EOFError where the client leaves."""
+    """Return the arguments of a call, JSON; None without a body.
+
+    Raises Refused, and EOFError where the client leaves.
+    """
     try:
         length = header(scope, b"content-length")
         if length.isdecimal() and int(length[:20]) > LIMIT_BYTES:
@@ -134,7 +137,7 @@ async def _arguments(scope: Scope, receive: Receive) -> bytes | None:
 
 
 def _wants_events(accept: str) -> bool:
-    """Whether events are named in the header `Accept`, and not after JSON."""
+    """Return whether events are named in the header `Accept`, and not after JSON."""
     for item in accept.split(",") if _EVENTS in accept.lower() else ():
         media_type, _, parameters = item.lower().partition(";")
         if parameters.replace(" ", "") in ("q=0", "q=0.0"):
@@ -145,7 +148,7 @@ def _wants_events(accept: str) -> bool:
 
 
 async def _send_events(bench: Workbench, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
-    """Server-sent events: `progress` and `output` while the call runs, and last `result`.
+    """Send events: `progress` and `output` while the call runs, and last `result`.
 
     A problem of the request is answered as one, as long as nothing was sent.
     """
@@ -182,7 +185,7 @@ def _event_bytes(event: Event | Result[Any] | None) -> bytes:
 
 
 async def _with_pauses(items: AsyncGenerator[T], pause_s: float) -> AsyncGenerator[T | None]:
-    """*items*, and None after each *pause_s* seconds without one. Closing it closes *items*."""
+    """Yield *items*, and None after each *pause_s* seconds without one. Closing it closes *items*."""
     following: asyncio.Task[T] | None = None
     try:
         while True:

@@ -6,7 +6,7 @@ _Object = dict[str, Any]
 
 
 def document(base_path: str = "") -> _Object:
-    """The document; *base_path* is where the application is mounted."""
+    """Return the document; *base_path* is where the application is mounted."""
     from .. import __version__
 
     return {

@@ -53,7 +53,7 @@ def asgi_app(
     name: str = "toolcrib",
     version: str | None = None,
 ) -> "Application":
-    """The ASGI application that serves *crib*: MCP at *path*, `/api`, `/livez`, `/readyz`, and *routes*.
+    """Return the ASGI application that serves *crib*: MCP at *path*, `/api`, `/livez`, `/readyz`, and *routes*.
 
     For any ASGI server, or mounted: `app.mount("/crib", asgi_app(crib))`. It starts *crib*, and stops it at the end:
     calls that run then have *grace_s* seconds, and are cancelled. Each request runs for the Caller that *identify*
@@ -109,7 +109,7 @@ class Application:
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncGenerator[None]:
-        """The life of the application: the crib is started, and stopped at the end. Raises SetupError."""
+        """Start the crib, and stop it at the end. Raises SetupError."""
         sessions = Sessions(self._new_server())  # which does not check hosts: that is done here, for all
         starting = self._starting = self._starting or asyncio.Event()
         try:
@@ -177,7 +177,7 @@ class Application:
             self._running.discard(task)
 
     async def _end_calls(self) -> None:
-        """Until no call runs: those that are not over in time, or when this is cancelled, are cancelled."""
+        """Wait until no call runs: those that are not over in time, or when this is cancelled, are cancelled."""
         try:
             if self._running:
                 await asyncio.wait(self._running, timeout=self._grace_s)
@@ -191,7 +191,7 @@ class Application:
     # Mounted in another application
 
     async def _start(self) -> None:
-        """Until the application runs, or could not be started."""
+        """Wait until the application runs, or could not be started."""
         if self._starting is None:
             self._starting = asyncio.Event()
             self._living = asyncio.create_task(self._live())
@@ -207,7 +207,7 @@ class Application:
     # Health
 
     async def _ready(self, request: Request) -> Response:
-        """Whether requests are answered, and for callers which sources run. Reasons are in the log."""
+        """Return whether requests are answered, and for callers which sources run. Reasons are in the log."""
         is_ready = self._mcp is not None and not self._is_stopping
         state: dict[str, Any] = {"status": "ready" if is_ready else "not ready"}
         if CALLER in request.scope:
@@ -227,12 +227,12 @@ def _stopping() -> Response:
 
 
 def _listens(scope: Scope) -> bool:
-    """Whether this is a stream of notices, which lasts until somebody ends it."""
+    """Return whether this is a stream of notices, which lasts until somebody ends it."""
     return (b"mcp-method", b"subscriptions/listen") in scope["headers"]
 
 
 def _encoded(path: str, scope: Scope) -> str:
-    """*path* as it was sent: only there a `/` in the name of a tool differs from one between names."""
+    """Return *path* as it was sent: only there a `/` in the name of a tool differs from one between names."""
     sent: str = scope.get("raw_path", b"").decode("latin-1")
     at = sent.find("/")
     while at >= 0:

@@ -92,7 +92,7 @@ class Authenticator:
 
 
 def configured_identify(settings: "Settings", store: "Store | None") -> Identify:
-    """Who may enter as `[server]` of *settings* has it; the keys are in *store*. Raises SetupError."""
+    """Return who may enter as `[server]` of *settings* has it; the keys are in *store*. Raises SetupError."""
     at = settings.values.server
     tokens: list[AccessTokens] = []
     if at.issuer is not None:
@@ -166,7 +166,7 @@ class Authentication:
             await self._app(scope, receive, self._rechecked(headers, caller, send))
 
     async def _admitted(self, scope: Scope, headers: Headers) -> Caller:
-        """Who makes a request. Raises AuthenticationError, and TooManyTries."""
+        """Return who makes a request. Raises AuthenticationError, and TooManyTries."""
         address, key = (scope.get("client") or ("",))[0], headers.get("authorization")
         if self._identify is local_caller and address and not is_loopback(address):
             raise AuthenticationError(_NOT_HERE, None, status=403)
@@ -195,7 +195,7 @@ class Authentication:
             raise AuthenticationError("The caller of this request could not be identified.") from None
 
     def _rechecked(self, headers: Headers, caller: Caller, send: Send) -> Send:
-        """*send*, which ends the answer where *caller* is not let in any more."""
+        """Return *send*, which ends the answer where *caller* is not let in any more."""
         identified_at_s, has_ended = time.monotonic(), False
 
         async def checked(message: Message) -> None:
@@ -228,7 +228,7 @@ class Authentication:
         return answer
 
     def _base(self, scope: Scope) -> str:
-        """The public address of this application, which may be mounted in another one."""
+        """Return the public address of this application, which may be mounted in another one."""
         path = quote(scope.get("root_path", "").rstrip("/"))
         return self._base_url or f"{scope.get('scheme', 'http')}://{_host(Headers(scope=scope))}{path}"
 
@@ -270,12 +270,12 @@ def _too_many(wait_s: int) -> Response:
 
 
 def _user(caller: Caller) -> AuthenticatedUser:
-    """*caller* for the SDK, which lets nobody into a session that another principal has begun."""
+    """Return *caller* for the SDK, which lets nobody into a session that another principal has begun."""
     return AuthenticatedUser(AccessToken(token="", client_id=caller.principal, scopes=[], subject=caller.principal))
 
 
 def _quotable(text: str) -> str:
-    """*text* within the quotes of a header, in the characters that RFC 6750 allows there."""
+    """Return *text* within the quotes of a header, in the characters that RFC 6750 allows there."""
     return _UNQUOTABLE.sub("?", text.replace('"', "'").replace("\\", "/"))
 
 

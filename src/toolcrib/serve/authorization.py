@@ -49,7 +49,7 @@ _Page = Callable[[Request], Awaitable[Response]]
 
 
 def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
-    """An ASGI application with `/auth/callback` and `/auth/secret`, for the CredentialBroker of *crib*.
+    """Return an ASGI application with `/auth/callback` and `/auth/secret`, for the CredentialBroker of *crib*.
 
     At `/auth/client.json` it describes this program to servers that take the address of that as the id of a client.
     To be mounted at the root of an application, after its other routes: `app.mount("/", callback_app(crib))`. With
@@ -70,7 +70,7 @@ def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
 
 
 def authorization_routes(crib: Crib, identify: Identify) -> Sequence[BaseRoute]:
-    """The routes of `callback_app` for a server. None for a broker of another kind, which has pages of its own.
+    """Return the routes of `callback_app` for a server. None for a broker of another kind, which has pages of its own.
 
     Who calls is also who must be at the browser, but where all are the one person at this computer.
     """
@@ -206,7 +206,7 @@ def _route(path: str, page: _Page, method: str) -> Route:
 
 
 def _with_errors(page: _Page) -> _Page:
-    """*page*, whose errors are pages: those that are for the person who came, with their text."""
+    """Return *page*, whose errors are pages: those that are for the person who came, with their text."""
 
     @wraps(page)
     async def answer(request: Request) -> Response:

@@ -45,12 +45,12 @@ class AuthenticationError(ToolcribError):
 
 
 def local_caller(headers: Mapping[str, str]) -> Caller:
-    """The caller where nobody is identified: the person at this computer, in the thread that *headers* name."""
+    """Return the caller where nobody is identified: the person at this computer, in the thread that *headers* name."""
     return Caller(thread=thread_of(headers))
 
 
 def thread_of(headers: Mapping[str, str]) -> str:
-    """The thread of a request: the MCP session, else the header `Toolcrib-Thread`, else `default`.
+    """Return the thread of a request: the MCP session, else the header `Toolcrib-Thread`, else `default`.
 
     Raises AuthenticationError for one that is too long, or that is not plain ASCII.
     """
@@ -61,7 +61,7 @@ def thread_of(headers: Mapping[str, str]) -> str:
 
 
 def single_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """*headers* by name, in lower case. Raises AuthenticationError where one that says who calls is there twice.
+    """Return *headers* by name, in lower case. Raises AuthenticationError where one that says who calls is there twice.
 
     Others that are there several times have their values as one, as HTTP does (RFC 9110, 5.2): whoever adds a second
     `X-User` to that of a proxy is neither of the two.
@@ -87,7 +87,10 @@ def log_unidentified(error: BaseException, what: str = "A request could not be i
 
 
 async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> Caller:
-    """Whom *identify* returns for *headers*. Raises what it raises, and SetupError where that is not a Caller."""
+    """Return whom *identify* returns for *headers*.
+
+    Raises what it raises, and SetupError where that is not a Caller.
+    """
     found = identify(single_headers(headers))
     caller: object = await found if isawaitable(found) else found
     if not isinstance(caller, Caller):
@@ -97,7 +100,7 @@ async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> 
 
 
 async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify: Identify) -> Caller:
-    """Who made *request*, or a request with these headers.
+    """Return who made *request*, or a request with these headers.
 
     Whom `Authentication` has identified is not identified again. Raises what *identify* raises, and SetupError.
     """
@@ -123,7 +126,7 @@ class Callers:
         self._stopping: set[asyncio.Task[None]] = set()
 
     async def workbench(self, request: HTTPConnection | Mapping[str, str] | None) -> Workbench:
-        """The workbench of whoever made *request*. Raises what `caller_of` raises."""
+        """Return the workbench of whoever made *request*. Raises what `caller_of` raises."""
         caller = await caller_of(request, self.identify)
         if (known := self._benches.get(caller)) is not None:
             self._benches.move_to_end(caller)

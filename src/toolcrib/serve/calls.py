@@ -29,7 +29,7 @@ _PARAMETERS = frozenset({"tool", "principal", "status", "since", "before", "limi
 def call_routes(
     crib: Crib, identify: Identify = local_caller, *, sees_all: Callable[[Caller], bool] = lambda _: False
 ) -> list[Route]:
-    """`GET /api/calls` and `GET /api/calls/{id}`, of the call log of *crib*.
+    """Return `GET /api/calls` and `GET /api/calls/{id}`, of the call log of *crib*.
 
     A page has `calls`, the newest first, and `next`, the `before` of the next page, or null. Whoever *sees_all* holds
     for sees the calls of everybody, and may filter by `principal`. Raises SetupError where the crib has no call log.
@@ -44,14 +44,17 @@ def call_routes(
 
 
 def recorded_routes(crib: Crib, identify: Identify) -> list[Route]:
-    """The routes for what records the calls of *crib*: of a call log, and of Metrics; none where it has neither."""
+    """Return the routes for what records the calls of *crib*: of a call log, and of Metrics.
+
+    None where it has neither.
+    """
     kinds = {type(one).__name__ for one in crib.recorders}
     calls = call_routes(crib, identify) if "DatabaseCalls" in kinds else []
     return [*calls, metrics_route(crib)] if "Metrics" in kinds else calls
 
 
 def metrics_route(crib: Crib, path: str = "/metrics") -> Route:
-    """`GET /metrics`, of the Metrics among the recorders of *crib*. Raises SetupError where there is none."""
+    """Return `GET /metrics`, of the Metrics among the recorders of *crib*. Raises SetupError where there is none."""
     from ..record import Metrics
     from ..record.metrics import CONTENT_TYPE
 
@@ -111,7 +114,7 @@ class _Calls:
         return JSONResponse(call_data(record, with_content=True))
 
     async def _principal(self, request: Request) -> str | None:
-        """Whose calls may be seen; None for everybody's."""
+        """Return whose calls may be seen; None for everybody's."""
         try:
             caller = await caller_of(request, self._identify)
         except Exception as error:

@@ -146,7 +146,7 @@ class Changes:
                 streams.handler.close()
 
     def _lists(self) -> dict[Any, Any]:
-        """What is listed: of the crib, and for each caller that has been seen."""
+        """Return what is listed: of the crib, and for each caller that has been seen."""
         return {None: self.callers.crib.registry.specs()} | {bench.caller: bench.specs() for bench in self.callers}
 
     async def _notify_all(self, event: ServerEvent, caller: Caller | None) -> None:
@@ -231,7 +231,7 @@ def _links(changes: Changes) -> list[Callable[[], None]]:
 
 @asynccontextmanager
 async def following(callers: Callers) -> AsyncGenerator[Changes]:
-    """The notices of a server of *callers*, sent while the block runs."""
+    """Send the notices of a server of *callers* while the block runs."""
     changes = Changes(callers)
     unlinks = _links(changes)
     task = asyncio.create_task(changes.follow())

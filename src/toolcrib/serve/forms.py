@@ -9,7 +9,10 @@ _SIMPLE = ("string", "number", "integer", "boolean")
 
 
 def form_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None:
-    """The form for *schema*, and whether the answer is under its key `value`; None where no form can ask for it."""
+    """Return the form for *schema*, and whether the answer is under its key `value`.
+
+    None where no form can ask for it.
+    """
     whole = inlined(schema)
     if "$defs" in whole:
         return None
@@ -25,7 +28,7 @@ def form_schema(schema: Mapping[str, Any]) -> tuple[dict[str, Any], bool] | None
 
 
 def _field(schema: Any) -> dict[str, Any] | None:
-    """*schema* as that of one field; None where a form has none such."""
+    """Return *schema* as that of one field; None where a form has none such."""
     if not isinstance(schema, Mapping):
         return None
     branches = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]

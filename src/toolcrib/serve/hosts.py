@@ -25,7 +25,10 @@ class Hosts:
         self._any_port = frozenset(name.removesuffix(":*") for name in names if name.endswith(":*"))
 
     def refusal(self, scope: Scope) -> Response | None:
-        """The answer to a request that is for another name, or from a page of another one; None for any other."""
+        """Return the answer to a request that is for another name, or from a page of another one.
+
+        None for any other.
+        """
         if not self._has(header(scope, b"host")):
             return problem(
                 421,
@@ -52,7 +55,7 @@ def is_loopback(host: str) -> bool:
 
 
 def address_of(text: str) -> IPv4Address | IPv6Address | None:
-    """The address that *text* is; None where it is none. A socket for both kinds has IPv4 as a kind of IPv6."""
+    """Return the address that *text* is; None where it is none. A socket for both kinds has IPv4 as a kind of IPv6."""
     try:
         address = ip_address(text)
     except ValueError:

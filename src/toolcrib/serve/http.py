@@ -135,7 +135,7 @@ class _Web(uvicorn.Server):
 
 
 def _name(host: str) -> str:
-    """The name in *host*, which may have a port."""
+    """Return the name in *host*, which may have a port."""
     return urlsplit(f"//{host.removesuffix(':*')}").hostname or host
 
 

@@ -77,7 +77,7 @@ class AccessKey:
         return Caller(self.principal, groups=frozenset(self.groups))
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON data; moments are in ISO 8601."""
+        """Return as JSON data; moments are in ISO 8601."""
         moments = {name: getattr(self, name) for name in ("created_at", "expires_at", "last_used_at")}
         return {
             "id": self.id,
@@ -105,7 +105,7 @@ class AccessKeys:
     async def add(
         self, name: str, *, groups: Iterable[str] = (), expires_at: datetime | None = None
     ) -> tuple[str, AccessKey]:
-        """A new key of *name*: its text, which is nowhere else, and what is stored. Raises SetupError."""
+        """Return a new key of *name*: its text, which is nowhere else, and what is stored. Raises SetupError."""
         listed = sorted({*groups})
         if not _NAME.fullmatch(name):
             raise SetupError(
@@ -137,7 +137,7 @@ class AccessKeys:
         return text, key
 
     async def all(self) -> Sequence[AccessKey]:
-        """The keys that there are, the oldest first. A damaged row is logged and left out."""
+        """Return the keys that there are, the oldest first. A damaged row is logged and left out."""
         found: list[AccessKey] = []
         for row in await self._store.read(_ALL):
             try:
@@ -147,12 +147,12 @@ class AccessKeys:
         return found
 
     async def revoke(self, key_id: str) -> bool:
-        """Whether there was such a key, which lets nobody in from now on."""
+        """Return whether there was such a key, which lets nobody in from now on."""
         delete = _TABLE.delete().where(_TABLE.c.id == key_id)
         return await self._store.transact(lambda connection: connection.execute(delete).rowcount > 0)
 
     async def find(self, text: str) -> AccessKey | None:
-        """The key that *text* is; None where it is none, was revoked or has expired. Raises StoreError."""
+        """Return the key that *text* is; None where it is none, was revoked or has expired. Raises StoreError."""
         if (parts := _KEY.fullmatch(text)) is None:
             return None
         rows = await self._store.read(_FIND, {"id": parts["id"]})

@@ -44,7 +44,7 @@ _OLD = ("2024-11-05", "2025-03-26")
 def server(
     crib: Crib, identify: Identify = local_caller, *, name: str = "toolcrib", version: str | None = None
 ) -> Server[Any]:
-    """An MCP server of *crib*, which is started at the first call, and is for the caller to stop.
+    """Return an MCP server of *crib*, which is started at the first call, and is for the caller to stop.
 
     It has the tools, the resources and prompts of `crib.resources`, `crib.prompts` and of sources that offer them, and
     large results as resources. Each request runs for the Caller that *identify* returns for its HTTP headers; a request
@@ -57,7 +57,7 @@ def server(
 
 
 def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any]:
-    """`server`, of the crib and the workbenches of *callers*."""
+    """Return `server`, of the crib and the workbenches of *callers*."""
     from .. import __version__
 
     require_members()
@@ -206,7 +206,7 @@ class _Handlers:
     # Inside
 
     async def _bench(self, context: _Context) -> Workbench:
-        """The workbench of whoever makes this request."""
+        """Return the workbench of whoever makes this request."""
         try:
             return await self._callers.workbench(context.request)
         except Exception as error:
@@ -215,7 +215,7 @@ class _Handlers:
 
     @asynccontextmanager
     async def _request(self, context: _Context, params: _Input) -> AsyncGenerator[tuple[ClientRequest, State]]:
-        """The request, as what runs in the block can find it, and its state."""
+        """Set the request, as what runs in the block can find it, and its state."""
         bench = await self._bench(context)
         state = State.read(params.request_state, bench.caller)
         responses = {**state.answers, **(params.input_responses or {})}
@@ -251,7 +251,7 @@ class _Server(Server[Changes]):
 
 
 async def _streamed(bench: Workbench, call: Call, context: _Context) -> Result[Any]:
-    """The result of *call*, whose progress is reported meanwhile.
+    """Return the result of *call*, whose progress is reported meanwhile.
 
     What it emits is sent as the message of a progress notification, which has to be further than the one before.
     """
@@ -273,7 +273,7 @@ async def _streamed(bench: Workbench, call: Call, context: _Context) -> Result[A
 
 
 def _traceparent(context: _Context, params: wire.CallToolRequestParams) -> str | None:
-    """The trace that a call is a part of: as its `_meta` says, else the header of its request."""
+    """Return the trace that a call is a part of: as its `_meta` says, else the header of its request."""
     headers = getattr(context.request, "headers", None) or {}
     found: Any = (params.meta or {}).get("traceparent") or headers.get("traceparent")
     return found if isinstance(found, str) else None

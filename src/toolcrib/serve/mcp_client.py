@@ -54,7 +54,10 @@ _RESULTS: dict[type[Question], type[wire.ElicitResult | wire.CreateMessageResult
 
 
 def client_can(kind: type[Question]) -> bool:
-    """Whether the client that is answered now can be asked a question of this *kind*. False where there is none."""
+    """Return whether the client that is answered now can be asked a question of this *kind*.
+
+    False where there is none.
+    """
     request = current_request()
     if request is None or not request.can_be_asked:
         return False
@@ -62,7 +65,7 @@ def client_can(kind: type[Question]) -> bool:
 
 
 async def ask_client(**questions: Question) -> dict[str, Any]:
-    """The client's answers to *questions*, by their names, all asked at once.
+    """Return the client's answers to *questions*, by their names, all asked at once.
 
     Raises ToolError: `unavailable` where the client cannot be asked all of them (see `client_can`), or does not answer,
     `denied` where the user refuses, and `invalid_result` for an answer that is not what was asked for.

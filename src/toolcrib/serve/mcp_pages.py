@@ -21,7 +21,7 @@ PAGE_SIZE = 1000
 def page(
     items: Sequence[T], cursor: str | None, name: Callable[[T], str], *, size: int = PAGE_SIZE
 ) -> tuple[Sequence[T], str | None]:
-    """The items after *cursor*, and the cursor of the next page. Raises MCPError for an unknown cursor."""
+    """Return the items after *cursor*, and the cursor of the next page. Raises MCPError for an unknown cursor."""
     start = 0
     if cursor is not None:
         try:

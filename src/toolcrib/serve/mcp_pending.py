@@ -76,7 +76,7 @@ class State:
 
     @classmethod
     def read(cls, text: str | None, caller: Caller) -> "State":
-        """The state in *text*, which is genuine. Raises MCPError where it is another caller's."""
+        """Return the state in *text*, which is genuine. Raises MCPError where it is another caller's."""
         who = (caller.principal, caller.profile, caller.thread)
         if text is None:
             return cls(who)
@@ -92,7 +92,7 @@ class State:
 
 
 def sealing(crib: Crib, name: str) -> RequestStateBoundary:
-    """The middleware that seals `requestState` on its way out and opens it on its way in.
+    """Return the middleware that seals `requestState` on its way out and opens it on its way in.
 
     With the keys of the crib's store, where there is one: then any process of the server can go on with a call.
     """
@@ -120,7 +120,7 @@ class _StoreCodec:
 
 
 def asking(crib: Crib) -> Asker:
-    """The `ask` of the workbenches of a server: of whoever is at the MCP client, elsewhere that of *crib*."""
+    """Return the `ask` of the workbenches of a server: of whoever is at the MCP client, elsewhere that of *crib*."""
     other: Asker | None = crib.options["ask"]
 
     async def ask(pending: Pending) -> Answer | None:
@@ -147,7 +147,10 @@ async def _ask_person(pending: Pending, request: ClientRequest) -> Answer | None
 
 
 def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest | None:
-    """What the client shows for *pending*; None where it can show nothing, or it is for somebody else to answer."""
+    """Return what the client shows for *pending*.
+
+    None where it can show nothing, or it is for somebody else to answer.
+    """
     if not request.can_be_asked or pending.others_only:
         return None
     if pending.kind == "authorization":
@@ -167,7 +170,7 @@ def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest 
 
 
 def answer_of(pending: Pending, response: object) -> Answer | None:
-    """The answer in a client's *response*; None where there is none, as when a person dismisses the question."""
+    """Return the answer in a client's *response*; None where there is none, as when a person dismisses the question."""
     match response:
         case wire.ElicitResult(action="decline"):
             return Deny(_reason(response.content))
@@ -188,7 +191,7 @@ def answer_of(pending: Pending, response: object) -> Answer | None:
 
 
 def instructions(pending: Pending, crib: Crib) -> str:
-    """What a model reads of a call that waits, where the client cannot ask. It is for the person."""
+    """Return what a model reads of a call that waits, where the client cannot ask. It is for the person."""
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     somebody = "Somebody else than the caller" if pending.others_only else "A person"
@@ -211,7 +214,9 @@ def instructions(pending: Pending, crib: Crib) -> str:
 async def settled(
     request: ClientRequest, crib: Crib, call: Callable[[], Awaitable[Result[Any]]], state: State
 ) -> Result[Any] | wire.InputRequiredResult:
-    """The result of *call*, made again when the client has answered what it waits for; or what it is asked first."""
+    """Return the result of *call*, made again when the client has answered what it waits for; or what it is asked
+    first.
+    """
     if request.is_modern:
         await _take_answers(request, crib, state)
     result = await call()
@@ -235,7 +240,7 @@ async def settled(
 
 
 async def suspended(request: ClientRequest, work: Awaitable[Any], state: State) -> Any:
-    """What *work*, which is not a call, gives; or what the client is asked before it is done again."""
+    """Return what *work*, which is not a call, gives; or what the client is asked before it is done again."""
     try:
         return await work
     except Suspended:

@@ -85,7 +85,10 @@ class ClientRequest:
         return elicitation is not None and elicitation.url is not None
 
     async def send(self, question: wire.InputRequest, result: type[ResultT], *, timeout_s: float) -> ResultT:
-        """The answer to *question* of a client of the older era, on the stream of this request. Raises MCPError."""
+        """Return the answer to *question* of a client of the older era, on the stream of this request.
+
+        Raises MCPError.
+        """
         from mcp.shared.message import ServerMessageMetadata
 
         related = ServerMessageMetadata(related_request_id=self._id)
@@ -125,7 +128,7 @@ class ClientRequest:
 
 
 def current_request() -> ClientRequest | None:
-    """The request that is answered now; None where there is none, and in what has outlived it."""
+    """Return the request that is answered now; None where there is none, and in what has outlived it."""
     request = current_client.get()
     return request if isinstance(request, ClientRequest) and request.is_open else None
 
@@ -146,7 +149,7 @@ _to_client = _ToClient()
 
 
 def pass_on_logs() -> None:
-    """From now on, what tools log reaches the clients that call them."""
+    """Pass on what tools log to the clients that call them, from now on."""
     logging.getLogger("toolcrib.tool").addHandler(_to_client)
 
 

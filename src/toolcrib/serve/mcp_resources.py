@@ -34,19 +34,19 @@ def prompt(of: Prompt) -> dict[str, Any]:
 
 
 async def read(bench: Workbench, uri: str) -> wire.ReadResourceResult:
-    """The result of `resources/read`. Raises MCPError; that of what is not there has the `uri` (SEP-2164)."""
+    """Return the result of `resources/read`. Raises MCPError; that of what is not there has the `uri` (SEP-2164)."""
     contents = [_content(each) for each in await _or_error(bench.offers.read(uri), {"uri": uri})]
     return wire.ReadResourceResult.model_validate({"contents": contents, "ttlMs": 0, "cacheScope": "private"})
 
 
 async def get_prompt(bench: Workbench, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
-    """The result of `prompts/get`. Raises MCPError."""
+    """Return the result of `prompts/get`. Raises MCPError."""
     messages = await _or_error(bench.offers.get_prompt(name, arguments), {"name": name})
     return wire.GetPromptResult.model_validate({"messages": [_message(each) for each in messages]})
 
 
 def complete(bench: Workbench, params: wire.CompleteRequestParams) -> wire.CompleteResult:
-    """The result of `completion/complete`: of arguments of our own prompts whose type lists their values."""
+    """Return the result of `completion/complete`: of arguments of our own prompts whose type lists their values."""
     values: list[str] = []
     if isinstance(params.ref, wire.PromptReference):
         values = list(bench.crib.prompts.complete(params.ref.name, params.argument.name, params.argument.value))

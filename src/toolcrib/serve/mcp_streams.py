@@ -82,7 +82,7 @@ class Sessions(StreamableHTTPSessionManager):
             await super().handle_request(scope, receive, watched)
 
     def _events_of(self, scope: Scope) -> "SessionEvents | None":
-        """The events of the session that a request names, if it is of its owner."""
+        """Return the events of the session that a request names, if it is of its owner."""
         session = header(scope, b"mcp-session-id")
         transport = self._server_instances.get(session)
         if transport is None or self._session_owners.get(session) != _owner(scope):

@@ -24,7 +24,8 @@ from .wire import header
 
 
 def refused(data: bytes) -> wire.JSONRPCError | None:
-    """The answer to a message, JSON in UTF-8, with a name twice in an object, or an id of the wrong kind; else None.
+    """Return the answer to a message, JSON in UTF-8, with a name twice in an object, or an id of the wrong kind; else
+    None.
 
     What is not JSON is for the SDK to refuse, and longer arguments for the check. A request with such an id the SDK
     takes for a notice, which nobody answers.
@@ -50,7 +51,8 @@ def refused(data: bytes) -> wire.JSONRPCError | None:
 
 
 def exact(data: bytes) -> bytes:
-    """The message *data*; where it is a call with numbers that no float holds, with its arguments as text beside them.
+    """Return the message *data*; where it is a call with numbers that no float holds, with its arguments as text beside
+    them.
 
     Of longer messages than the SDK takes, the numbers are read as floats.
     """
@@ -71,7 +73,7 @@ def exact(data: bytes) -> bytes:
 
 
 def arguments_of(params: wire.CallToolRequestParams) -> str | Mapping[str, Any] | None:
-    """The arguments of a call, with all digits."""
+    """Return the arguments of a call, with all digits."""
     text: Any = (params.meta or {}).get(_ARGUMENTS)
     return text if isinstance(text, str) else params.arguments
 
@@ -96,7 +98,10 @@ def _has_decimal(value: Any) -> bool:
 
 
 def _id(data: bytes, *, of_request: bool = False) -> Any:
-    """The id of a message, so that whoever waits for the answer gets it. JSON-RPC 2.0 §5.1: null where not known."""
+    """Return the id of a message, so that whoever waits for the answer gets it.
+
+    JSON-RPC 2.0 §5.1: null where not known.
+    """
     try:
         message = json.loads(data)
     except (ValueError, RecursionError):
@@ -107,7 +112,7 @@ def _id(data: bytes, *, of_request: bool = False) -> Any:
 
 
 def read(data: bytes) -> tuple[bytes, wire.JSONRPCError | None]:
-    """The message *data* for the SDK, and the answer to it where it is refused."""
+    """Return the message *data* for the SDK, and the answer to it where it is refused."""
     answer = refused(data)
     return (exact(data) if answer is None else data), answer
 

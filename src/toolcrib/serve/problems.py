@@ -11,7 +11,9 @@ from .wire import to_bytes
 
 
 def problem(status: int, title: str, detail: str, **members: Any) -> Response:
-    """The answer to a request that fails. *title* is the same for every problem of its kind; *detail* is of this one.
+    """Return the answer to a request that fails.
+
+    *title* is the same for every problem of its kind; *detail* is of this one.
 
     *members* are JSON data for programs, beside them. A member `retry_after_s` becomes the header `Retry-After`, too.
     """
@@ -34,7 +36,7 @@ async def refused(_: Request, error: Exception) -> Response:
 
 
 async def http_problem(request: Request, error: Exception) -> Response:
-    """The answer where there is no such path, or no such method of it."""
+    """Return the answer where there is no such path, or no such method of it."""
     assert isinstance(error, HTTPException)
     title = HTTPStatus(error.status_code).phrase
     response = problem(error.status_code, title, f"{title}: {request.method} {request.url.path}"[:200])

@@ -39,12 +39,12 @@ def require_members() -> None:
 
 
 def state_of(session: ServerSession) -> dict[str, Any]:
-    """What lasts as long as the connection of *session*, which is of one request."""
+    """Return what lasts as long as the connection of *session*, which is of one request."""
     return session._connection.state  # pyright: ignore[reportPrivateUsage]
 
 
 def closing_of(session: ServerSession) -> AsyncExitStack:
-    """What is run when the connection of *session* ends."""
+    """Return what is run when the connection of *session* ends."""
     return session._connection.exit_stack  # pyright: ignore[reportPrivateUsage]
 
 
@@ -53,5 +53,5 @@ def event_store_of(transport: StreamableHTTPServerTransport) -> EventStore | Non
 
 
 def has_requests(transport: StreamableHTTPServerTransport) -> bool:
-    """Whether any request of this session is answered now."""
+    """Return whether any request of this session is answered now."""
     return bool(transport._requests_in_flight)  # pyright: ignore[reportPrivateUsage]

@@ -47,7 +47,7 @@ async def serve_stdio(
 
 @contextmanager
 def _standard_input() -> Generator[BinaryIO]:
-    """Standard input, for us alone."""
+    """Take standard input for us alone."""
     kept, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
@@ -71,7 +71,7 @@ def _prints_to_stderr() -> Generator[None]:
 
 
 async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
-    """The lines for the SDK. In the place of one that is refused here comes its answer, marked as no JSON."""
+    """Yield the lines for the SDK. In the place of one that is refused here comes its answer, marked as no JSON."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str] = asyncio.Queue()
     room = threading.Semaphore(_READ_AHEAD)

@@ -46,7 +46,7 @@ class Throttle:
 
     @asynccontextmanager
     async def trying(self, address: str, key: str) -> AsyncGenerator[None]:
-        """The block that finds out whether *key* of *address* is right. Raises TooManyTries.
+        """Admit the block that finds out whether *key* of *address* is right. Raises TooManyTries.
 
         Where it raises AuthenticationError with the status 401, the key was wrong. Of one address, `TRIES` at a time
         are tried: however many come at once, the others see how those have ended.
@@ -65,7 +65,7 @@ class Throttle:
         self._note_right(key)
 
     def forget(self, key: str) -> None:
-        """*key* is not right any more, and is tried like any other from now on."""
+        """Forget that *key* was right: it is tried like any other from now on."""
         self._right.pop(self._mark(key), None)
 
     def _wait_s(self, group: str) -> int:
@@ -88,6 +88,6 @@ class Throttle:
 
 
 def _group(text: str) -> str:
-    """The address *text*; of IPv6 its network of 64 bits, which one host usually has."""
+    """Return the address *text*; of IPv6 its network of 64 bits, which one host usually has."""
     address = address_of(text)
     return str(IPv6Network((address, 64), strict=False)) if isinstance(address, IPv6Address) else str(address or text)

@@ -100,7 +100,10 @@ class AccessTokens:
         )
 
     async def caller(self, token: str) -> Caller:
-        """Whom *token* is of. Raises AuthenticationError: 401, 403 where scopes are missing, 503 without keys."""
+        """Return whom *token* is of.
+
+        Raises AuthenticationError: 401, 403 where scopes are missing, 503 without keys.
+        """
         key = await self._key(_header(token))
         try:
             claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
@@ -126,7 +129,7 @@ class AccessTokens:
         )
 
     async def _key(self, header: Mapping[str, Any]) -> Key:
-        """The issuer's key for a token with *header*."""
+        """Return the issuer's key for a token with *header*."""
         found = None
         if header.get("alg") in ALGORITHMS and (found := self._found(header)) is None:
             await self._fetch(lambda: self._found(header) is None)
@@ -200,7 +203,7 @@ def _header(token: str) -> Mapping[str, Any]:
 
 
 def _imported(document: Any) -> _Keys:
-    """The public keys for signatures in a JWK set (RFC 7517). Those that cannot be used are left out."""
+    """Return the public keys for signatures in a JWK set (RFC 7517). Those that cannot be used are left out."""
     found: dict[tuple[Any, str], Key] = {}
     for data in document["keys"]:
         try:
@@ -219,7 +222,7 @@ def _imported(document: Any) -> _Keys:
 
 
 def _scopes(claims: Mapping[str, Any]) -> Sequence[str]:
-    """The scopes of a token: text with spaces (RFC 9068), or in `scp`, as some write it."""
+    """Return the scopes of a token: text with spaces (RFC 9068), or in `scp`, as some write it."""
     found = claims.get("scope", claims.get("scp", ""))
     if isinstance(found, str):
         return found.split(" ")
@@ -227,7 +230,9 @@ def _scopes(claims: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _values(claims: Mapping[str, Any], name: str) -> Sequence[str]:
-    """The values of the claim *name* as texts; a dot in it leads into objects, where there is no claim of that name."""
+    """Return the values of the claim *name* as texts; a dot in it leads into objects, where there is no claim of that
+    name.
+    """
     if name == "scope":
         return _scopes(claims)
     found: Any = claims
@@ -239,7 +244,7 @@ def _values(claims: Mapping[str, Any], name: str) -> Sequence[str]:
 
 
 def issuer_of(token: str) -> str:
-    """The issuer that *token* names, of which nothing is verified yet: it only says by whose keys it is read."""
+    """Return the issuer that *token* names, of which nothing is verified yet: it only says by whose keys it is read."""
     try:
         claims: Any = json.loads(_decoded(token.split(".")[1]))
         return str(claims["iss"])

@@ -10,7 +10,7 @@ from ..core import Content, Data, Result, Text, content_to_dict
 
 
 def to_bytes(data: Any) -> bytes:
-    """JSON *data* as JSON. Half of a character, as in a file name that is not UTF-8, is replaced."""
+    """Write *data* as JSON. Half of a character, as in a file name that is not UTF-8, is replaced."""
     try:
         return to_json(data, inf_nan_mode="null")
     except ValueError:
@@ -19,13 +19,13 @@ def to_bytes(data: Any) -> bytes:
 
 
 def result_bytes(result: Result[Any]) -> bytes:
-    """*result* as `Result.to_dict` has it, as JSON. Structured values keep the digits that they have."""
+    """Return *result* as `Result.to_dict` has it, as JSON. Structured values keep the digits that they have."""
     content = b",".join(map(part_bytes, result.content))
     return b'{"content":[' + content + b"]," + to_bytes(result.to_dict(with_content=False))[1:]
 
 
 def part_bytes(part: Content) -> bytes:
-    """*part* as `content_to_dict` has it, as JSON; structured data that is not JSON as text."""
+    """Return *part* as `content_to_dict` has it, as JSON; structured data that is not JSON as text."""
     if not isinstance(part, Data):
         return to_bytes(content_to_dict(part))
     try:
@@ -37,7 +37,9 @@ def part_bytes(part: Content) -> bytes:
 
 
 def header(scope: Scope, name: bytes) -> str:
-    """The first header called *name*, in lower case; empty where there is none. (Starlette's Headers take longer.)"""
+    """Return the first header called *name*, in lower case; empty where there is none. (Starlette's Headers take
+    longer.)
+    """
     return next((value.decode("latin-1") for key, value in scope["headers"] if key == name), "")
 
 
@@ -46,7 +48,10 @@ class TooLarge(Exception):
 
 
 async def read_body(receive: Receive, limit_bytes: int) -> bytes:
-    """The body of a request. Raises TooLarge as soon as it is over *limit_bytes*; EOFError where the client leaves."""
+    """Return the body of a request.
+
+    Raises TooLarge as soon as it is over *limit_bytes*; EOFError where the client leaves.
+    """
     message = await receive()
     body: bytes = message.get("body", b"")
     while message.get("more_body", False) and len(body) <= limit_bytes:

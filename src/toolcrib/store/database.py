@@ -111,7 +111,9 @@ class Store:
             raise SetupError(f"The tables of '{schema.room}' are declared twice.")
 
     async def read(self, statement: Executable, values: Mapping[str, Any] = _NOTHING) -> Sequence[Row]:
-        """The rows of a SELECT, by column. On SQLite without a change of threads, so *statement* is made once and kept.
+        """Return the rows of a SELECT, by column.
+
+        On SQLite without a change of threads, so *statement* is made once and kept.
 
         Raises StoreError.
         """
@@ -125,7 +127,7 @@ class Store:
         return process.look_up(statement, values)
 
     async def transact(self, work: Callable[[Connection], T], *, write: bool = True, lock: int | None = None) -> T:
-        """The value of *work* in a transaction, which is rolled back if it raises. Raises StoreError.
+        """Return the value of *work* in a transaction, which is rolled back if it raises. Raises StoreError.
 
         *work* runs in a thread, must not wait for anything else, and, where the task is cancelled, runs to its end. On
         SQLite one may *write* at a time; on PostgreSQL those exclude each other that have the same *lock*.
@@ -139,27 +141,31 @@ class Store:
         return await process.run(transact)
 
     def write(self, work: Callable[[Connection], T]) -> T:
-        """`transact`, on the thread that asks, which waits: for a thread of its own that writes. Raises StoreError."""
+        """Return `transact`, on the thread that asks, which waits: for a thread of its own that writes.
+
+        Raises StoreError.
+        """
         process = self._process()
         process.open()
         return process.transact(work, write=True)
 
     def changes(self) -> int | None:
-        """A number that is another one after any process has changed the store: for those who cache what they read.
+        """Return a number that is another one after any process has changed the store: for those who cache what they
+        read.
 
         None where that costs as much as a look-up (on PostgreSQL), and before the first `read`.
         """
         return self._process().changes()
 
     async def pending_migrations(self) -> Sequence[str]:
-        """The rooms whose tables are not there or not the newest, which the next use of the store changes.
+        """Return the rooms whose tables are not there or not the newest, which the next use of the store changes.
 
         Nothing is changed now, but for an SQLite file that does not exist. Raises StoreError, also for a newer one.
         """
         return await self._process().run(self._process().missing)
 
     async def has_sealed(self) -> bool:
-        """Whether anything in it needs a key to be read. Nothing is changed. Raises StoreError."""
+        """Return whether anything in it needs a key to be read. Nothing is changed. Raises StoreError."""
         behind = await self.pending_migrations()
         columns = [
             each.table.c[each.column]
@@ -268,7 +274,7 @@ class _Process:
             self.migrated = len(schemas)
 
     def missing(self) -> Sequence[str]:
-        """The rooms whose tables are behind."""
+        """Return the rooms whose tables are behind."""
         with self._lock, _errors(self._place):
             self._connect()
             return self.transact(lambda connection: missing(connection, self._schemas.values(), self._place))

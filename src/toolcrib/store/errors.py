@@ -13,7 +13,7 @@ _REASONS = {
 
 
 def store_error(error: Exception, place: str) -> StoreError:
-    """What *error*, raised by SQLAlchemy or a driver, says of the database at *place*."""
+    """Return what *error*, raised by SQLAlchemy or a driver, says of the database at *place*."""
     original = getattr(error, "orig", None) or error
     text = str(original)
     reason = next((reason for part, reason in _REASONS.items() if part in text), None)

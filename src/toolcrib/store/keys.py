@@ -52,14 +52,14 @@ class Keys:
         return self._source.path if isinstance(self._source, KeyFile) else None
 
     def seal(self, data: bytes, *binding: str) -> bytes:
-        """An envelope of *data* that opens only with the same *binding*."""
+        """Return an envelope of *data* that opens only with the same *binding*."""
         self._load(stale=isinstance(self._source, KeyFile) and self._source.changed())
         header, data_key, nonce = _VERSION + self._newest, secrets.token_bytes(KEY_BYTES), secrets.token_bytes(_NONCE)
         wrapped = self._keys[self._newest].encrypt(nonce, data_key, header)
         return header + nonce + wrapped + AESGCM(data_key).encrypt(_ONCE, data, header + _associated(binding))
 
     def unseal(self, envelope: bytes, *binding: str) -> bytes:
-        """What is in *envelope*. Raises StoreError where it does not open."""
+        """Return what is in *envelope*. Raises StoreError where it does not open."""
         header = envelope[:_HEADER]
         if header[:1] != _VERSION or len(envelope) < _DATA + 16:
             raise StoreError("A sealed value is damaged, or was sealed by a newer version of Toolcrib.")
@@ -160,12 +160,12 @@ class KeyFile:
 
 
 def key_file(path: str | Path) -> KeySource:
-    """The keys in the file *path*, which is made, with one key, when it is first needed."""
+    """Return the keys in the file *path*, which is made, with one key, when it is first needed."""
     return KeyFile(Path(path))
 
 
 def environment_keys() -> Sequence[bytes]:
-    """The keys in the variable TOOLCRIB_KEY: in base64, with spaces between them, the newest first."""
+    """Return the keys in the variable TOOLCRIB_KEY: in base64, with spaces between them, the newest first."""
     return _decoded(os.environ.get(VARIABLE, "").encode(errors="replace"), VARIABLE)
 
 

@@ -46,7 +46,7 @@ class Leases:
         self._store = store
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:
-        """The lease of *name* for so many seconds; None where somebody holds it, whoever that is."""
+        """Return the lease of *name* for so many seconds; None where somebody holds it, whoever that is."""
         _require_duration(for_s)
 
         def acquire(connection: Connection) -> int | None:
@@ -84,7 +84,7 @@ class Leases:
 
     @staticmethod
     def still_held(connection: Connection, lease: Lease) -> bool:
-        """Whether *lease* is held, in the transaction of *connection*; nobody else gets it before that ends."""
+        """Return whether *lease* is held, in the transaction of *connection*; nobody else gets it before that ends."""
         return _extended(connection, lease, None)
 
 

@@ -160,7 +160,7 @@ class DatabasePendings:
         return {"state": "answered", "answered_by": row["answered_by"], "answer": sealed}
 
     def _decode(self, row: Mapping[Any, Any]) -> StoredPending:
-        """What *row* has. Raises StoreError where it is not as this class wrote it."""
+        """Return what *row* has. Raises StoreError where it is not as this class wrote it."""
         try:
             body = json.loads(self._store.keys.unseal(decode_bytes(row["body"]), *of_pending(row)))
             made = str(body.pop("made", ""))

@@ -43,7 +43,10 @@ class Schema:
 
 
 def missing(connection: Connection, schemas: Iterable[Schema], place: str) -> Sequence[str]:
-    """The rooms of *schemas* that have migrations which the database lacks. Raises StoreError where it is newer."""
+    """Return the rooms of *schemas* that have migrations which the database lacks.
+
+    Raises StoreError where it is newer.
+    """
     has_versions = inspect(connection).has_table("toolcrib_versions")
     found = connection.exec_driver_sql(_FOUND) if has_versions else ()
     versions: dict[str, Any] = dict(map(tuple, found))

@@ -37,7 +37,7 @@ class Response:
             return self.content.decode("utf-8", "replace")
 
     def json(self) -> Any:
-        """The content, which is JSON. Raises ValueError where it is not."""
+        """Return the content, which is JSON. Raises ValueError where it is not."""
         return _json.loads(self.content)
 
 
