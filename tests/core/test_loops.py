@@ -1,172 +1,131 @@
-"""Work that one thread or event loop has done on another one."""
+"""Work that is handed over to another event loop: its value, its error, its context, and its end in any case."""
 
 import asyncio
 import threading
-import time
 from collections.abc import Iterator
-from contextlib import suppress
-from typing import Any
+from concurrent.futures import Future
+from contextvars import ContextVar
 
 import pytest
 
-from toolcrib.core import LoopEnded, NotBegun, await_on, blocking, is_blocked, loops, run_on
+from toolcrib import ToolError
+from toolcrib.core import LoopEnded, await_on, blocking, loops, run_on
+
+WAIT_S = 30.0
+
+name: ContextVar[str] = ContextVar("name")
 
 
 @pytest.fixture
 def other() -> Iterator[asyncio.AbstractEventLoop]:
-    """An event loop that runs in a thread of its own."""
+    """A loop that runs in a thread of its own."""
     loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
     yield loop
     if not loop.is_closed():
         loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    for task in asyncio.all_tasks(loop):
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            loop.run_until_complete(task)
-    loop.close()
+        thread.join(WAIT_S)
+        loop.close()
 
 
-async def where() -> Any:
-    return asyncio.get_running_loop()
+async def divided(by: int) -> float:
+    await asyncio.sleep(0)
+    return 1 / by
 
 
-async def fail() -> None:
-    raise KeyError("no")
-
-
-async def cancelled() -> None:
-    raise asyncio.CancelledError
-
-
-async def for_ever() -> None:
-    await asyncio.Event().wait()
+async def name_here() -> str:
+    return name.get()
 
 
 def test_a_thread_gets_what_work_on_a_loop_returns_or_raises(other: asyncio.AbstractEventLoop) -> None:
-    assert run_on(other, where()) is other
-    with pytest.raises(KeyError, match="no"):
-        run_on(other, fail())
-    with pytest.raises(LoopEnded):
-        run_on(other, cancelled())
+    name.set("mine")
+    assert run_on(other, divided(2)) == 0.5
+    assert run_on(other, name_here()) == "mine"
+    with pytest.raises(ZeroDivisionError):
+        run_on(other, divided(0))
 
 
 async def test_a_loop_gets_what_work_on_another_returns_or_raises(other: asyncio.AbstractEventLoop) -> None:
-    assert await await_on(other, where()) is other
-    assert await await_on(asyncio.get_running_loop(), where()) is asyncio.get_running_loop()
-    with pytest.raises(KeyError, match="no"):
-        await await_on(other, fail())
+    name.set("mine")
+    assert await await_on(other, divided(2)) == 0.5
+    assert await await_on(other, name_here()) == "mine"
+    assert await await_on(asyncio.get_running_loop(), divided(1)) == 1
+    with pytest.raises(ZeroDivisionError):
+        await await_on(other, divided(0))
+
+
+async def test_a_timeout_of_the_work_itself_is_raised(other: asyncio.AbstractEventLoop) -> None:
+    async def late() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        await await_on(other, late())
+    with pytest.raises(TimeoutError, match="its own"):
+        await asyncio.to_thread(run_on, other, late())
+
+
+async def test_a_wait_that_is_cancelled_cancels_the_work_on_the_other_loop(other: asyncio.AbstractEventLoop) -> None:
+    begun, cancelled = Future[None](), Future[None]()
+
+    async def endless() -> None:
+        begun.set_result(None)
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set_result(None)
+            raise
+
+    call = asyncio.create_task(await_on(other, endless()))
+    await asyncio.wrap_future(begun)
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call
+    await asyncio.wait_for(asyncio.wrap_future(cancelled), WAIT_S)
+
+
+@pytest.mark.parametrize("is_closed", [True, False])
+async def test_the_wait_for_a_loop_that_stops_ends(other: asyncio.AbstractEventLoop, is_closed: bool) -> None:
+    begun = Future[None]()
+
+    async def endless() -> None:
+        begun.set_result(None)
+        await asyncio.Event().wait()
+
+    call = asyncio.create_task(await_on(other, endless()))
+    await asyncio.wrap_future(begun)
+    pending = asyncio.all_tasks(other)
+    other.call_soon_threadsafe(other.stop)
     with pytest.raises(LoopEnded):
-        await await_on(other, cancelled())
+        await asyncio.wait_for(call, WAIT_S)
+    for task in pending:
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+    if is_closed:
+        other.close()
+        with pytest.raises(LoopEnded):
+            await await_on(other, divided(1))
 
 
-async def test_who_gives_up_cancels_the_work_on_the_other_loop(other: asyncio.AbstractEventLoop) -> None:
-    begun, ended = threading.Event(), threading.Event()
+async def test_work_that_its_loop_does_not_begin_is_given_up(
+    other: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loops, "BEGIN_TIMEOUT_S", 0.0)
+    may_go_on, has_run = threading.Event(), False
 
     async def work() -> None:
-        begun.set()
-        try:
-            await for_ever()
-        finally:
-            ended.set()
+        nonlocal has_run
+        has_run = True
 
-    waiting = asyncio.create_task(await_on(other, work()))
-    await asyncio.to_thread(begun.wait, 20)
-    waiting.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert await asyncio.to_thread(ended.wait, 20)
+    other.call_soon_threadsafe(may_go_on.wait, WAIT_S)
+    with pytest.raises(ToolError, match="busy") as error:
+        await asyncio.to_thread(run_on, other, work())
+    assert error.value.code == "unavailable"
+    may_go_on.set()
+    assert await await_on(other, divided(1)) == 1
+    assert not has_run
 
 
-@pytest.mark.parametrize("or_elsewhere", [False, True])
-def test_waiting_for_a_loop_that_stops_ends(other: asyncio.AbstractEventLoop, or_elsewhere: bool) -> None:
-    async def stop() -> None:
-        asyncio.get_running_loop().stop()
-        await for_ever()
-
-    with pytest.raises(LoopEnded) as ended:
-        run_on(other, stop(), or_elsewhere=or_elsewhere)  # what has begun is not begun again
-    assert ended.value.code == "lost"
-
-
-async def test_a_loop_that_does_not_run_is_not_waited_for() -> None:
-    loop = asyncio.new_event_loop()
-    with pytest.raises(LoopEnded):
-        await await_on(loop, where())
-    work = where()
-    with pytest.raises(NotBegun):
-        await asyncio.to_thread(run_on, loop, work, or_elsewhere=True)
-    loop.close()
-    with pytest.raises(LoopEnded):
-        await asyncio.to_thread(run_on, loop, where())
-    with pytest.raises(NotBegun):
-        await asyncio.to_thread(run_on, loop, work, or_elsewhere=True)
-    assert await work is asyncio.get_running_loop(), "it can still be given to another"
-
-
-async def test_a_loop_that_is_blocked_for_a_while_is_waited_for(other: asyncio.AbstractEventLoop) -> None:
-    is_standing = threading.Event()
-
-    def stand() -> None:
-        with blocking(other):
-            is_standing.set()
-            time.sleep(0.2)
-
-    other.call_soon_threadsafe(stand)
-    await asyncio.to_thread(is_standing.wait, 20)
-    assert await await_on(other, where()) is other
-
-
-@pytest.fixture
-def endless_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "_PATIENCE_S", 1000.0)
-
-
-@pytest.mark.usefixtures("endless_patience")
-def test_a_loop_that_is_busy_does_the_work_when_it_can(other: asyncio.AbstractEventLoop) -> None:
-    other.call_soon_threadsafe(time.sleep, 0.2)
-    assert run_on(other, where(), or_elsewhere=True) is other
-
-
-@pytest.mark.usefixtures("endless_patience")
-def test_a_loop_that_runs_only_later_is_waited_for() -> None:
-    loop = asyncio.new_event_loop()
-    found: asyncio.Future[Any] = loop.create_future()
-
-    def wait() -> None:
-        value = run_on(loop, where())
-        loop.call_soon_threadsafe(found.set_result, value)
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    thread.join(0.2)
-    assert loop.run_until_complete(asyncio.wait_for(found, 20)) is loop
-    thread.join()
-    loop.close()
-
-
-@pytest.mark.usefixtures("endless_patience")
-async def test_what_a_blocked_loop_cannot_begin_is_done_elsewhere() -> None:
-    loop = asyncio.get_running_loop()
-    assert not is_blocked(loop)
-    refused: list[BaseException] = []
-    work = where()
-
-    def give() -> None:
-        try:
-            run_on(loop, work, or_elsewhere=True)
-        except NotBegun as error:
-            refused.append(error)
-
-    with blocking(loop):
-        assert is_blocked(loop)
-        thread = threading.Thread(target=give)
-        thread.start()
-        thread.join(20)
-        assert len(refused) == 1
-    assert not is_blocked(loop)
-    with blocking(None):
-        assert not is_blocked(loop)
-    assert await work is loop
+def test_work_for_a_loop_that_waits_for_it_is_refused(other: asyncio.AbstractEventLoop) -> None:
+    with blocking(other), pytest.raises(ToolError) as error:
+        run_on(other, divided(1))
+    assert error.value.code == "conflict"

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from toolcrib.core.semaphore import Deadlock, Semaphore, SemaphoreFull, standing_still
+from toolcrib.core.semaphore import Deadlock, Semaphore, SemaphoreFull
 
 
 async def test_a_short_patience_is_waited_for_and_none_is_not() -> None:
@@ -77,26 +77,22 @@ async def test_who_stops_waiting_leaves_the_place_to_the_next_in_order() -> None
     assert semaphore.is_idle()
 
 
-def test_waiting_behind_one_who_cannot_come_in_before_oneself_has_ended_is_a_deadlock() -> None:
-    semaphore, blocked = Semaphore(1), asyncio.new_event_loop()
-    asyncio.run(semaphore.acquire())
-
-    async def wait_in_line() -> "asyncio.Task[object]":
-        task = asyncio.create_task(semaphore.acquire())
-        await asyncio.sleep(0)
-        return task
-
-    async def come() -> None:
-        standing_still.set((blocked,))
-        await semaphore.acquire(outer=(), patience_s=5)
-
-    first = blocked.run_until_complete(wait_in_line())
+async def test_a_cycle_of_waits_is_a_deadlock_and_a_chain_is_none() -> None:
+    first, second, third = (Semaphore(1) for _ in range(3))
+    permits = [await semaphore.acquire() for semaphore in (first, second, third)]
+    waiting = [
+        asyncio.create_task(second.acquire(outer=(permits[0],))),
+        asyncio.create_task(third.acquire(outer=(permits[1],))),
+    ]
+    await asyncio.sleep(0)
     with pytest.raises(Deadlock):
-        asyncio.run(come())
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        blocked.run_until_complete(first)
-    blocked.close()
+        await first.acquire(outer=(permits[2],), patience_s=5)
+    third.release(permits[2])
+    third.release(await waiting[1])
+    second.release(permits[1])
+    second.release(await waiting[0])
+    first.release(permits[0])
+    assert all(semaphore.is_idle() for semaphore in (first, second, third))
 
 
 async def test_when_there_may_be_room_is_estimated_by_who_is_before_and_how_long_they_stay() -> None:

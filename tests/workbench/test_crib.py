@@ -286,7 +286,7 @@ def test_what_was_started_ends_with_its_event_loop_and_starts_again_on_the_next(
     assert [asyncio.run(both()) for _ in range(2)] == [[1, 1], [2, 2]]
     assert events == ["start counter", "stop counter at 1", "start counter", "stop counter at 2"]
     asyncio.run(crib.stop())
-    assert len(events) == 4
+    assert len(events) == 4, "both have stopped with their loops"
 
 
 @pytest.mark.parametrize("sources", ["tools.py", add, 5, Counter])
@@ -368,36 +368,6 @@ async def test_overrides_hold_for_the_program_too() -> None:
         crib = Crib([use])
     async with crib:
         assert await value(crib.workbench(), "use") == ["other", "session in other", "call"]
-
-
-async def test_each_event_loop_has_values_of_its_own_closed_where_they_were_opened() -> None:
-    threads: list[str] = []
-
-    async def where() -> AsyncIterator[int]:
-        opened = threading.get_ident()
-        yield opened
-        threads.append("here" if opened == threading.get_ident() else "elsewhere")
-
-    @tool
-    async def thread(opened: Annotated[int, Depends(where, scope="program")]) -> int:
-        return opened
-
-    async with Crib([thread]) as crib:
-        one, other = crib.workbench(ALICE), crib.workbench(BOB)
-        here = [await value(bench, "thread") for bench in (one, other, one)]
-        loop = asyncio.new_event_loop()
-        running = threading.Thread(target=loop.run_forever)
-        running.start()
-        there = [
-            await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(value(bench, "thread"), loop))
-            for bench in (one, other)
-        ]
-        assert len({*here}) == len({*there}) == 1
-        assert here[0] != there[0]
-    loop.call_soon_threadsafe(loop.stop)
-    await asyncio.to_thread(running.join)
-    loop.close()
-    assert threads == ["here", "here"]
 
 
 # What is shared

@@ -432,32 +432,6 @@ async def _all(events: Iterable[asyncio.Event], first: asyncio.Event) -> None:
         await event.wait()
 
 
-async def test_a_call_inside_a_blocked_loop_does_not_wait_for_a_serial_tool_of_that_loop() -> None:
-    begun, release = asyncio.Event(), asyncio.Event()
-
-    @tool(serial=True)
-    async def one(wait: bool) -> str:
-        if wait:
-            begun.set()
-            await release.wait()
-        return "one"
-
-    @tool
-    async def blocks() -> str:
-        result = bench.call_sync("one", {"wait": False})
-        return "free" if result.error is None else result.error.code
-
-    bench = Workbench([one, blocks])
-    running = asyncio.create_task(bench.call("one", {"wait": True}))
-    await begun.wait()
-    waiting = asyncio.create_task(bench.call("one", {"wait": False}))
-    await asyncio.sleep(0)
-    assert (await bench.call("blocks")).value == "conflict", "its loop cannot run what it would wait for"
-    release.set()
-    assert codes([await running, await waiting]) == [None, None]
-    assert (await bench.call("blocks")).value == "free"
-
-
 async def test_a_serial_tool_that_calls_itself_fails_at_once() -> None:
     inner: list[Result[Any]] = []
 

@@ -61,9 +61,7 @@ class Storm:
 
     async def go_on(self, path: list[str]) -> None:
         await asyncio.sleep(self.chance.random() * 0.005)
-        if self.chance.random() < 0.5:
-            self.go_on_sync(path)
-        elif path:
+        if path:
             (await self.bench.call(path[0], {"path": path[1:]})).unwrap()
 
     def go_on_in_thread(self, path: list[str], context: Context) -> None:

@@ -143,16 +143,6 @@ def test_sync_code_calls_without_any_ceremony() -> None:
         assert bench.call_sync(shout, "x").value == "X"
 
 
-async def test_call_sync_works_inside_a_running_loop_and_in_a_thread() -> None:
-    assert Workbench([add]).call_sync("add", {"a": 1}).value == 3
-    with Workbench([add]) as bench:
-        assert bench.call_sync("add", {"a": 1}).value == 3
-    async with Workbench([add]) as bench:
-        assert bench.call_sync("add", {"a": 1}).value == 3
-        assert (await asyncio.to_thread(bench.call_sync, "add", {"a": 2})).value == 4
-        assert (await bench.call("add", {"a": 1})).value == 3
-
-
 async def test_call_sync_from_a_thread_runs_on_the_loop_where_the_bench_lives() -> None:
     @tool
     async def where() -> int:
@@ -160,23 +150,6 @@ async def test_call_sync_from_a_thread_runs_on_the_loop_where_the_bench_lives() 
 
     async with Workbench([where]) as bench:
         assert (await asyncio.to_thread(bench.call_sync, "where")).value == id(asyncio.get_running_loop())
-
-
-def test_tools_may_call_tools_through_the_sync_door_from_anywhere() -> None:
-    bench = Workbench([add])
-
-    @tool
-    async def inline(depth: int) -> int:
-        return Workbench([inline, add]).call_sync("inline", {"depth": depth - 1}).value if depth else 7
-
-    @tool
-    def threaded() -> int:
-        value: int = bench.call_sync("add", {"a": 1}).value
-        return value
-
-    outer = Workbench([inline, threaded])
-    assert outer.call_sync("inline", {"depth": 3}).value == 7
-    assert outer.call_sync("threaded").value == 3
 
 
 def test_many_threads_share_one_bench() -> None:

@@ -80,7 +80,7 @@ class Runtime:
     """What all calls of one caller have in common: the `Host` of the tools that it runs.
 
     `ready` has the tools that can be called as they are; `resolve` finds the others, starts what they need, and raises
-    ToolError. `session` gives the values that `Depends` holds on the running event loop.
+    ToolError. `session` gives the values that `Depends` holds.
     """
 
     resolve: Callable[[Call], Awaitable[Tool]]

@@ -45,7 +45,7 @@ from .failure import is_thrown, leaves, log_failure, readable, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
 from .lazy import lazy_names
-from .loops import LoopEnded, NotBegun, await_on, blocking, is_blocked, run_on
+from .loops import LoopEnded, await_on, blocking, run_on
 from .moments import EPOCH, moment
 from .pending import (
     Answer,
@@ -88,7 +88,6 @@ from .semaphore import (
     held_permits,
     release_permits,
     share_permits,
-    standing_still,
 )
 from .source import Listeners, Source, is_source
 from .spec import Auth, Hints, Requirement, Secret, ToolAuth, ToolSpec
@@ -122,12 +121,9 @@ __all__ = [
     "HOST_VARIABLES",
     "Variables",
     "Deadlock",
-    "standing_still",
     "run_on",
-    "is_blocked",
     "blocking",
     "await_on",
-    "NotBegun",
     "LoopEnded",
     "CODES",
     "EPOCH",

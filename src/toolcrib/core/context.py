@@ -52,7 +52,7 @@ class Host(Protocol):
     def show_errors(self) -> bool: ...
 
     def session(self) -> Any:
-        """The values that `Depends` holds for the session, on the running event loop."""
+        """Return the values that `Depends` holds for the session."""
         ...
 
     def resource(self, factory: Callable[[], T], /) -> T:

@@ -1,28 +1,28 @@
-"""Work that a thread or an event loop has done on another event loop, and waits for.
+"""Handing work over to an event loop that runs in another thread, and waiting for its value.
 
-The wait ends in any case. A loop that has stopped reports nothing, so whoever waits looks at it now and then; and a
-loop that stands still until the work has ended is never waited for.
+The wait always ends: a loop that has ended, or that does not begin the work in time, is noticed here.
 """
 
 import asyncio
 import threading
 from collections.abc import Coroutine, Generator
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from concurrent.futures import CancelledError, Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
 from .errors import ToolError
-from .semaphore import standing_still, waiting_for
 from .threads import waiting
 
 T = TypeVar("T")
 
-_LOOK_S = 0.05
-_PATIENCE_S = 1.0
-"""How long a loop may stand still: between two runs, and until it begins what can be done elsewhere too."""
+LOOK_INTERVAL_S = 0.1
+BEGIN_TIMEOUT_S = 10.0
+"""How long a loop may take to begin what is handed over to it."""
 
-_blocked: set[asyncio.AbstractEventLoop] = set()
+blocked_loops: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("toolcrib_blocked_loops", default=())
+"""The event loops that stand still until the running call has ended, since a sync call on them waits for it."""
 
 
 class LoopEnded(ToolError):
@@ -32,118 +32,98 @@ class LoopEnded(ToolError):
         super().__init__("The event loop that ran this has ended. What had been done by then is done.", "lost")
 
 
-class NotBegun(Exception):
-    """An event loop does not begin the work, which can be given to another one."""
-
-
 @contextmanager
 def blocking(loop: asyncio.AbstractEventLoop | None) -> Generator[None]:
-    """The block keeps *loop*, the one of this thread, from going on."""
-    if loop is None:
-        yield
-        return
-    token = standing_still.set((*standing_still.get(), loop))
-    _blocked.add(loop)
+    """Note that the block keeps *loop*, the one of this thread, from running."""
+    token = blocked_loops.set(blocked_loops.get() if loop is None else (*blocked_loops.get(), loop))
     try:
         yield
     finally:
-        _blocked.discard(loop)
-        standing_still.reset(token)
+        blocked_loops.reset(token)
 
 
-def is_blocked(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether *loop* stands still inside of `blocking`."""
-    return loop in _blocked
+def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
+    """Return the value of *work*, run on *loop*, which runs in another thread than this one.
 
-
-def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], *, or_elsewhere: bool = False) -> T:
-    """The value of *work*, run on *loop*, which runs in another thread than this one.
-
-    Raises LoopEnded where the loop ends first. With *or_elsewhere*, raises NotBegun where the loop has not begun it,
-    and cannot for now.
+    Raises LoopEnded where the loop ends first, and ToolError where the work cannot begin.
     """
     handed = _Handed(loop, work)
     try:
-        with waiting(), waiting_for(loop):
+        with waiting():
             while True:
-                with suppress(TimeoutError):
-                    return handed.value.result(_LOOK_S)
-                if handed.value.done():
-                    return handed.value.result()
-                handed.look(or_elsewhere=or_elsewhere)
-    except NotBegun:
-        raise
-    except BaseException:
-        handed.give_up()
-        raise
+                try:
+                    return handed.future.result(LOOK_INTERVAL_S)
+                except TimeoutError:
+                    if handed.future.done():
+                        raise  # its own
+                    handed.require_alive()
+    except BaseException as error:
+        raise handed.give_up(error) from None
 
 
 async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """The value of *work*, run on *loop*. Raises LoopEnded where that loop ends first, or waits for this one."""
+    """Return the value of *work*, run on *loop*. Raises as `run_on` does."""
     if loop is asyncio.get_running_loop():
         return await work
-    if loop in standing_still.get() or not loop.is_running():
-        work.close()
-        raise LoopEnded
     handed = _Handed(loop, work)
-    value = asyncio.wrap_future(handed.value)
+    value = asyncio.wrap_future(handed.future)
     try:
-        with waiting_for(loop):
-            while not value.done():
-                await asyncio.wait({value}, timeout=_LOOK_S)
-                if not value.done():
-                    handed.look()
-            return value.result()
-    except BaseException:
-        value.cancel()
-        handed.give_up()
-        raise
+        while not value.done():
+            await asyncio.wait({value}, timeout=LOOK_INTERVAL_S)
+            if not value.done():
+                handed.require_alive()
+        if value.cancelled():
+            raise LoopEnded
+        return value.result()
+    except BaseException as error:
+        raise handed.give_up(error) from None
 
 
 class _Handed(Generic[T]):
-    """*work*, given to *loop*, and its `value` when it has ended."""
+    """Work that is given to a loop: a task there, under a copy of this context; `future` has its value."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
-        self.value: Future[T] = Future()
         self._loop = loop
         self._work = work
-        self._task: asyncio.Task[T] | None = None
-        self._turn = threading.Lock()  # taken once: by the loop that begins, or by whoever does not wait for it
-        self._due = monotonic() + _PATIENCE_S
-        with suppress(RuntimeError):  # closed: the first look sees it
-            loop.call_soon_threadsafe(self._begin)
+        self._turn = threading.Lock()  # taken once: by the loop that begins, or by the caller that waits no longer
+        self._due = monotonic() + BEGIN_TIMEOUT_S
+        if loop in blocked_loops.get():
+            work.close()
+            raise ToolError(
+                "This call would have to run on an event loop that waits for it in a sync call. Await that call.",
+                "conflict",
+            )
+        coroutine = self._begin()
+        try:
+            self.future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except RuntimeError:  # it is closed
+            coroutine.close()
+            work.close()
+            raise LoopEnded from None
 
-    def look(self, *, or_elsewhere: bool = False) -> None:
-        """Raises LoopEnded, and with *or_elsewhere* NotBegun, where it is of no use to wait longer."""
-        is_running, now = self._loop.is_running(), monotonic()
-        if is_running and self._task is not None:
-            self._due = now + _PATIENCE_S
-        is_ended = self._loop.is_closed() or (not is_running and now > self._due)
-        is_late = or_elsewhere and (now > self._due or self._loop in _blocked)
-        if (is_ended or is_late) and or_elsewhere and self._turn.acquire(blocking=False):
-            raise NotBegun
-        if is_ended:
+    def require_alive(self) -> None:
+        """Raise LoopEnded where the loop has ended, and ToolError where it does not begin the work."""
+        is_running = self._loop.is_running()
+        if not is_running and (self._turn.locked() or self._loop.is_closed()):
             raise LoopEnded
+        if monotonic() > self._due and self._turn.acquire(blocking=False):
+            raise ToolError(
+                f"The event loop that would run this has been {'busy' if is_running else 'stopped'} for "
+                f"{BEGIN_TIMEOUT_S:g} s. Nothing has run. Try again later.",
+                "unavailable",
+            )
 
-    def give_up(self) -> None:
-        """Cancel the work, also where the loop goes on only later."""
-        if self._turn.acquire(blocking=False):
+    def give_up(self, error: BaseException) -> BaseException:
+        """Cancel the work where it still runs. Returns what to raise in place of *error*."""
+        self._turn.acquire(blocking=False)
+        if not self.future.done():
+            self.future.cancel()
+        elif isinstance(error, CancelledError) and self.future.cancelled():
+            return LoopEnded()
+        return error
+
+    async def _begin(self) -> T:
+        if not self._turn.acquire(blocking=False):
             self._work.close()
-        elif self._task is not None and not self._task.done():
-            with suppress(RuntimeError):
-                self._loop.call_soon_threadsafe(self._task.cancel)
-
-    def _begin(self) -> None:
-        if self._turn.acquire(blocking=False):
-            self._task = self._loop.create_task(self._work)
-            self._task.add_done_callback(self._end)
-
-    def _end(self, task: asyncio.Task[T]) -> None:
-        if self.value.done():
-            return
-        if task.cancelled():
-            self.value.set_exception(LoopEnded())
-        elif (error := task.exception()) is not None:
-            self.value.set_exception(error)
-        else:
-            self.value.set_result(task.result())
+            raise asyncio.CancelledError
+        return await self._work

@@ -1,16 +1,16 @@
-"""A semaphore with a concurrency and a rate, first come first served, for any event loop and any thread.
+"""A semaphore with a concurrency and a rate, first come first served.
 
-asyncio's own locks belong to one loop. Here the state is behind a lock that is held for a few instructions only, and
-each waiter is woken on its own loop. No loop is ever blocked. What a call holds is held until its work has really
-ended, also where the work outlives its answer.
+A thread may release what a call on an event loop has acquired: a call holds its permits until its work has really
+ended, also where a thread goes on with the work after the answer. So the state is behind a lock that is held for a few
+instructions only, and each waiter is woken on its own loop.
 """
 
 import asyncio
-import itertools
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from math import inf
 from time import monotonic
 
 from .cancel import CancellationToken
@@ -26,7 +26,7 @@ class SemaphoreFull(Exception):
 
 
 class Deadlock(Exception):
-    """Whoever is inside waits for what the call holds that wants to come in."""
+    """The calls inside of a semaphore wait for the call that wants to come in."""
 
 
 class Semaphore:
@@ -37,7 +37,7 @@ class Semaphore:
 
     __slots__ = (
         *("_burst", "_clock", "_held_s", "_inside", "_lock", "_per_s", "_refilled", "_room", "_size", "_tokens"),
-        "_waiting",
+        "_waiters",
     )
 
     def __init__(
@@ -48,15 +48,15 @@ class Semaphore:
         per_s: float = 0.0,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        self._size = self._room = concurrency
-        self._burst = burst
-        self._tokens = float(burst or 0)
+        self._size = concurrency
+        self._room = inf if concurrency is None else concurrency
+        self._burst = self._tokens = inf if burst is None else float(burst)
         self._per_s = per_s
         self._clock = clock
         self._refilled = clock()
-        self._held_s = 0.0
+        self._held_s = 0.0  # how long permits are held, as a running average
         self._inside: dict[Permit, None] = {}
-        self._waiting: dict[_Waiter, None] = {}  # in order of arrival
+        self._waiters: dict[_Waiter, None] = {}  # in order of arrival
         # Reentrant: an abandoned call releases its permit when it is collected, and that may be at any moment.
         self._lock = threading.RLock()
 
@@ -65,48 +65,38 @@ class Semaphore:
         *,
         patience_s: float | None = None,
         cancellation: CancellationToken | None = None,
-        outer: "tuple[Permit, ...] | None" = None,
+        outer: "tuple[Permit, ...]" = (),
     ) -> "Permit":
-        """A permit, to be released. Waits for it at most *patience_s*. Raises SemaphoreFull.
+        """Return a permit, to be released. Waits for it at most *patience_s*. Raises SemaphoreFull.
 
-        *outer* is what the call holds meanwhile. With it, raises Deadlock where waiting would not end by itself.
+        *outer* is what the call holds meanwhile. Raises Deadlock where waiting with it would not end by itself.
         """
         with self._lock:
-            if not self._waiting and self._take():
-                return self._admitted(asyncio.get_running_loop())
-            self._refill()
+            if not self._waiters and self._take():
+                return self._new_permit()
             # Tokens come by the clock alone, so for them it is known when waiting is of no use.
-            if patience_s is not None and (patience_s <= 0 or self._tokens_in_s(len(self._waiting) + 1) > patience_s):
+            if patience_s is not None and (patience_s <= 0 or self._tokens_in_s() > patience_s):
                 raise SemaphoreFull(self._room_in_s())
-            waiter = _Waiter(self)
-            self._waiting[waiter] = None
-            self._set_alarm()
-        held: tuple[_Held, ...] = () if outer is None else (*outer, *standing_still.get())
-        timer = None if patience_s is None else waiter.loop.call_later(patience_s, waiter.end)
-        unlink = None if cancellation is None else cancellation.add_callback(lambda: waiter.call_soon(waiter.end))
+            waiter = _Waiter()
+            self._waiters[waiter] = None
+        due = inf if patience_s is None else monotonic() + patience_s
+        cancellation = cancellation or CancellationToken()
+        unlink = cancellation.add_callback(waiter.wake)
         permit: Permit | None = None
         try:
-            if held:
-                _begin_wait(waiter, held)
-            await waiter.ended
-            with self._lock:
-                permit = waiter.permit
-                if permit is None:
-                    raise SemaphoreFull(
-                        self._room_in_s(), is_cancelled=cancellation is not None and cancellation.is_cancelled()
-                    )
-                return permit
+            with self._waited_for_by(outer):
+                while permit is None and not cancellation.is_cancelled() and (left_s := due - monotonic()) > 0:
+                    await waiter.wait(min(left_s, self._tokens_in_s(waiter) or inf))
+                    with self._lock:
+                        self._admit()
+                        permit = waiter.permit
+            if permit is None:
+                raise SemaphoreFull(self._room_in_s(), is_cancelled=cancellation.is_cancelled())
+            return permit
         finally:
-            if held:
-                _end_wait(waiter, held)
+            unlink()
             if permit is None:
                 self._leave(waiter)
-            if timer is not None:
-                timer.cancel()
-            if waiter.alarm is not None:
-                waiter.alarm.cancel()
-            if unlink is not None:
-                unlink()
 
     def share(self, permit: "Permit") -> bool:
         """Hold *permit* once more; False where it has been released already."""
@@ -125,207 +115,143 @@ class Semaphore:
                 self._give_back(permit, unused=unused)
                 self._admit()
 
-    def is_kept_by(self, stays: "Callable[[_Held], bool]", waiter: "_Waiter") -> bool:
-        """Whether *waiter* is not admitted as long as those wait for which *stays* is true."""
-        earlier = itertools.takewhile(lambda each: each is not waiter, tuple(self._waiting))
-        if any(stays(each.loop) for each in earlier):
-            return True
-        inside = tuple(self._inside)
-        return self._room == 0 and bool(inside) and all(stays(each) or stays(each.loop) for each in inside)
-
     def is_idle(self) -> bool:
-        """Whether nobody is in or waits, and the rate is refilled: a new semaphore would be the same."""
+        """Return whether nothing is inside or waits, and the rate is refilled: a new semaphore would be the same."""
         with self._lock:
             self._refill()
-            return not self._waiting and self._room == self._size and self._tokens >= (self._burst or 0)
+            return not self._waiters and not self._inside and self._tokens >= self._burst
+
+    # Deadlocks. Two tools that run one call at a time may each call the other: A waits for B's semaphore with a permit
+    # of its own, in which a call waits for A's.
+
+    @contextmanager
+    def _waited_for_by(self, outer: "tuple[Permit, ...]") -> Generator[None]:
+        """Note in the block that *outer* waits for this semaphore. Raises Deadlock."""
+        for permit in outer:
+            permit.waits_for[self] = permit.waits_for.get(self, 0) + 1
+        try:
+            if outer and self._is_stuck(frozenset(outer), frozenset()):
+                raise Deadlock
+            yield
+        finally:
+            for permit in outer:
+                permit.waits_for[self] -= 1
+                if not permit.waits_for[self]:
+                    del permit.waits_for[self]
+
+    def _is_stuck(self, held: "frozenset[Permit]", path: "frozenset[Semaphore]") -> bool:
+        """Return whether every permit inside waits for *held*. *path* are the semaphores followed up to here."""
+        if self in path:
+            return True
+        inside, path = tuple(self._inside), path | {self}
+        return bool(inside) and all(
+            permit in held or any(semaphore._is_stuck(held, path) for semaphore in tuple(permit.waits_for))
+            for permit in inside
+        )
 
     # With the lock held
 
     def _take(self) -> bool:
         self._refill()
-        if self._room == 0 or (self._burst is not None and self._tokens < 1 - 1e-6):
+        if not self._room or self._tokens < 1 - 1e-6:
             return False
-        if self._room is not None:
-            self._room -= 1
-        if self._burst is not None:
-            self._tokens -= 1
+        self._room -= 1
+        self._tokens -= 1
         return True
 
-    def _admitted(self, loop: asyncio.AbstractEventLoop) -> "Permit":
-        permit = Permit(self, loop)
+    def _new_permit(self) -> "Permit":
+        permit = Permit(self)
         self._inside[permit] = None
         return permit
 
     def _give_back(self, permit: "Permit", *, unused: bool) -> None:
         del self._inside[permit]
-        if self._room is not None:
-            self._room += 1
-        if self._burst is not None and unused:
+        self._room += 1
+        if unused:
             self._tokens = min(self._burst, self._tokens + 1)
 
     def _admit(self) -> None:
-        """Admit whom there is room for, in order of arrival."""
-        while self._waiting and self._take():
-            first = next(iter(self._waiting))
-            self._waiting.pop(first, None)
-            permit = self._admitted(first.loop)
-            if first.call_soon(first.end):
+        """Admit waiters, oldest first, while there is room."""
+        while self._waiters and self._take():
+            first = next(iter(self._waiters))
+            del self._waiters[first]
+            permit = self._new_permit()
+            if first.wake():
                 first.permit = permit
             else:
                 self._give_back(permit, unused=True)
-        self._set_alarm()
-
-    def _set_alarm(self) -> None:
-        """Where only the rate is exhausted, the first in line looks again when it is refilled."""
-        while self._waiting and self._room != 0 and self._burst is not None:
-            first = next(iter(self._waiting))
-            if first.has_alarm:
-                return
-            first.has_alarm = True
-            if first.call_soon(self._schedule, first, self._tokens_in_s(1)):
-                return
-            self._waiting.pop(first, None)
-
-    def _refill(self) -> None:
-        if self._burst is not None:
-            now = self._clock()
-            self._tokens = min(self._burst, self._tokens + (now - self._refilled) * self._per_s)
-            self._refilled = now
-
-    def _tokens_in_s(self, number: int) -> float:
-        return 0.0 if self._burst is None else max(0.0, (number - self._tokens) / self._per_s)
-
-    def _room_in_s(self) -> float:
-        """An estimate: permits are held as long as they were until now."""
-        ahead = len(self._waiting) + 1
-        held_s = ahead / self._size * (self._held_s or 1.0) if self._size is not None and self._room == 0 else 0.0
-        return round(max(held_s, self._tokens_in_s(ahead), 0.001), 3)
-
-    # On the loop of a waiter
-
-    def _schedule(self, waiter: "_Waiter", wait_s: float) -> None:
-        if not waiter.ended.done():
-            waiter.alarm = waiter.loop.call_later(wait_s, self._wake, waiter)
-
-    def _wake(self, waiter: "_Waiter") -> None:
-        with self._lock:
-            waiter.has_alarm = False
-            self._admit()
 
     def _leave(self, waiter: "_Waiter") -> None:
         with self._lock:
             if waiter.permit is not None:
                 self._give_back(waiter.permit, unused=True)
-            else:
-                self._waiting.pop(waiter, None)
+            self._waiters.pop(waiter, None)
             self._admit()
+
+    def _refill(self) -> None:
+        now = self._clock()
+        self._tokens = min(self._burst, self._tokens + (now - self._refilled) * self._per_s)
+        self._refilled = now
+
+    def _tokens_in_s(self, waiter: "_Waiter | None" = None) -> float:
+        """Return when there is a token for *waiter*, or for the next one to wait."""
+        if not self._per_s:
+            return 0.0
+        with self._lock:
+            self._refill()
+            waiters = list(self._waiters)
+        number = waiters.index(waiter) + 1 if waiter in waiters else len(waiters) + 1
+        return max(0.0, (number - self._tokens) / self._per_s)
+
+    def _room_in_s(self) -> float:
+        """Return an estimate of when there is room: permits are held as long as they were until now."""
+        ahead = len(self._waiters) + 1
+        held_s = ahead / self._size * (self._held_s or 1.0) if self._size is not None and not self._room else 0.0
+        return round(max(held_s, self._tokens_in_s(), 0.001), 3)
 
 
 class Permit:
     """A place inside a semaphore, held by one or by several: it is free when the last one has released it."""
 
-    __slots__ = ("acquired", "holders", "loop", "semaphore")
-
-    def __init__(self, semaphore: Semaphore, loop: asyncio.AbstractEventLoop) -> None:
-        self.semaphore = semaphore
-        self.loop = loop
-        self.holders = 1
-        self.acquired = monotonic()
-
-
-class _Waiter:
-    """The semaphore's lock guards `permit` and `has_alarm`; the rest happens on the waiter's loop."""
-
-    __slots__ = ("alarm", "ended", "has_alarm", "loop", "permit", "semaphore")
+    __slots__ = ("acquired", "holders", "semaphore", "waits_for")
 
     def __init__(self, semaphore: Semaphore) -> None:
         self.semaphore = semaphore
-        self.loop = asyncio.get_running_loop()
-        self.ended: asyncio.Future[None] = self.loop.create_future()
-        self.alarm: asyncio.TimerHandle | None = None
-        self.permit: Permit | None = None
-        self.has_alarm = False
+        self.holders = 1
+        self.acquired = monotonic()
+        self.waits_for: dict[Semaphore, int] = {}
+        """The semaphores that the call which holds this waits for, and how often."""
 
-    def call_soon(self, work: Callable[..., None], *args: object) -> bool:
-        """Run *work* on the loop of this waiter; False where that loop is closed."""
+
+class _Waiter:
+    """One that waits for a semaphore, whose lock guards `permit`."""
+
+    __slots__ = ("_event", "_loop", "permit")
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._event = asyncio.Event()
+        self.permit: Permit | None = None
+
+    async def wait(self, timeout_s: float) -> None:
+        """Wait until `wake`, and at most *timeout_s*."""
         try:
-            self.loop.call_soon_threadsafe(work, *args)
+            async with asyncio.timeout(None if timeout_s == inf else timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            pass
+
+    def wake(self) -> bool:
+        """Wake it, from any thread; False where its loop is closed."""
+        try:
+            self._loop.call_soon_threadsafe(self._event.set)
         except RuntimeError:
             return False
         return True
 
-    def end(self) -> None:
-        if not self.ended.done():
-            self.ended.set_result(None)
-
-
-_Held = Permit | asyncio.AbstractEventLoop
-"""What cannot go on while a call waits: what the call is inside of, and the loops that it blocks."""
-
-
-class _OnLoop:
-    """Work of a call that another event loop does."""
-
-    __slots__ = ("loop",)
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-
-
-_Wait = _Waiter | _OnLoop
-
-_waits: dict[_Held, dict[_Wait, None]] = {}
-_cycles = threading.RLock()
-
-
-@contextmanager
-def waiting_for(loop: asyncio.AbstractEventLoop) -> Generator[None]:
-    """In the block, the running call waits for what *loop* does for it."""
-    held: tuple[_Held, ...] = (*(each for each in held_permits.get() if each.holders), *standing_still.get())
-    wait = _OnLoop(loop)
-    _begin_wait(wait, held)
-    try:
-        yield
-    finally:
-        _end_wait(wait, held)
-
-
-def _begin_wait(wait: _Wait, held: tuple[_Held, ...]) -> None:
-    """Note that *held* waits with *wait*. Raises Deadlock where a waiter waits for *held* in turn."""
-    with _cycles:
-        for each in held:
-            _waits.setdefault(each, {})[wait] = None
-        if isinstance(wait, _Waiter) and _waits_for(wait, frozenset(held), frozenset()):
-            raise Deadlock
-
-
-def _end_wait(wait: _Wait, held: tuple[_Held, ...]) -> None:
-    with _cycles:
-        for each in held:
-            if (waits := _waits.get(each)) is not None:
-                waits.pop(wait, None)
-                if not waits:
-                    del _waits[each]
-
-
-def _waits_for(wait: _Wait, held: frozenset[_Held], path: frozenset[_Wait]) -> bool:
-    """Whether *wait* does not end before *held* goes on. *path* has been followed up to here."""
-    if wait in path:
-        return True
-    path |= {wait}
-
-    def stays(each: _Held) -> bool:
-        return each in held or any(_waits_for(inner, held, path) for inner in tuple(_waits.get(each, ())))
-
-    return stays(wait.loop) if isinstance(wait, _OnLoop) else wait.semaphore.is_kept_by(stays, wait)
-
 
 held_permits: ContextVar[tuple[Permit, ...]] = ContextVar("toolcrib_held_permits", default=())
 """What the running call holds, and the calls that it is a part of."""
-
-
-standing_still: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("toolcrib_standing_still", default=())
-"""The event loops that are blocked until the running call has ended."""
 
 
 def share_permits() -> tuple[Permit, ...]:

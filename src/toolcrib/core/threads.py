@@ -17,14 +17,15 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from .errors import ToolError
-from .semaphore import Permit, release_permits, share_permits
+from .semaphore import release_permits, share_permits
 
 T = TypeVar("T")
 
-_SIZE = 32
-_SPARE = 64
-_NESTED = 256
-_CHECKS = 2
+MAX_THREADS = 32
+"""How many threads work at a time."""
+MAX_PARKED = 256
+"""How many more there may be whose callers have given up, or which wait for other calls."""
+MAX_CHECK_THREADS = 2
 """How many threads finish checks. They wait for nothing else, so checks go on where every other thread is taken."""
 
 
@@ -57,15 +58,15 @@ def postpone(work: Callable[[Callable[[], bool]], T]) -> T:
 
 
 def finish_in_thread(postponed: Postponed, is_cancelled: Callable[[], bool]) -> Awaitable[Any]:
-    """The value of the rest of a check, run in a thread. To be awaited at once."""
+    """Start the rest of a check in a thread. Returns its value, to be awaited at once."""
     work = functools.partial(postponed.work, is_cancelled)
     postponed.__traceback__ = None
     del postponed.work  # the arguments are in both, and errors keep their contexts
-    return _checking_threads(os.getpid()).begin(work, is_cleanup=False)
+    return _check_threads(os.getpid()).begin(work, is_cleanup=False)
 
 
 def finished(check: Callable[..., T], *arguments: Any) -> T:
-    """The value of *check*, however long that holds the event loop."""
+    """Return the value of *check*, however long that holds the event loop."""
     try:
         return check(*arguments)
     except Postponed as postponed:
@@ -74,81 +75,62 @@ def finished(check: Callable[..., T], *arguments: Any) -> T:
 
 
 def in_thread(work: Callable[[], T], *, is_cleanup: bool = False) -> Awaitable[T]:
-    """The value of *work*, run in a worker thread under this task's context variables. To be awaited at once.
+    """Start *work* in a worker thread under this task's context variables. Returns its value, to be awaited at once.
 
     Raises what *work* raises; `Escaped` in place of what an event loop cannot carry; ToolError `limited` where too many
     threads are occupied for ever, but not for what *is_cleanup*. Cancelling the wait does not stop
     the work, and what the call holds is held until the work has ended.
     """
-    permits = share_permits()
-    return _holding(work, permits, is_cleanup) if permits else _threads(os.getpid()).begin(work, is_cleanup)
+    return _threads(os.getpid()).begin(work, is_cleanup=is_cleanup)
 
 
 @contextmanager
 def waiting() -> Generator[None]:
-    """In the block, this thread waits for others. If it is a worker thread, another may work in its place."""
-    pool = getattr(_this_thread, "pool", None)
+    """Wait in the block for other calls. If this is a worker thread, another may work in its place meanwhile."""
+    pool: _Threads | None = getattr(_this_thread, "pool", None)
     if pool is None:
         yield
         return
-    pool.change_nested(1)
+    pool.park(1)
     try:
         yield
     finally:
-        pool.change_nested(-1)
+        pool.park(-1)
 
 
 _this_thread = threading.local()
 
 
-async def _holding(work: Callable[[], T], permits: tuple[Permit, ...], is_cleanup: bool) -> T:
-    begun = threading.Lock()  # taken once: by the thread that begins, or by the call that ends before it could
-
-    def held() -> T:
-        if not begun.acquire(blocking=False):
-            raise RuntimeError("the call has ended before its work began")
-        try:
-            return work()
-        finally:
-            release_permits(permits)
-
-    try:
-        return await _threads(os.getpid()).begin(held, is_cleanup)
-    finally:
-        if begun.acquire(blocking=False):
-            release_permits(permits)
-
-
 class _Mailbox:
-    """Finished work on its way to one event loop."""
+    """Finished jobs on their way to one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = weakref.ref(loop)
-        self._arrived: deque[tuple[asyncio.Future[Any], Any, BaseException | None]] = deque()
-        self._awake = False
+        self._arrived: deque[tuple[_Job, Any, BaseException | None]] = deque()
+        self._is_awake = False
 
-    def post(self, future: asyncio.Future[Any], value: Any, error: BaseException | None) -> None:
-        self._arrived.append((future, value, error))
-        if not self._awake:
-            self._awake = True
+    def post(self, job: "_Job", value: Any, error: BaseException | None) -> None:
+        self._arrived.append((job, value, error))
+        if not self._is_awake:
+            self._is_awake = True
             loop = self._loop()
             try:
                 if loop is not None:
                     loop.call_soon_threadsafe(self._deliver)
             except RuntimeError:
-                self._arrived.clear()  # the loop is closed: nobody waits any more
+                self._arrived.clear()  # the loop is closed, so no task waits any more
 
     def _deliver(self) -> None:
         # First, so that whatever is posted from here on wakes the loop again.
-        self._awake = False
+        self._is_awake = False
         while self._arrived:
-            future, value, error = self._arrived.popleft()
-            if future.done():
+            job, value, error = self._arrived.popleft()
+            if job.done():
                 continue
             if error is None:
-                future.set_result(value)
+                job.set_result(value)
             else:
-                future.set_exception(error)
+                job.set_exception(error)
 
 
 class _Job(asyncio.Future[Any]):
@@ -158,7 +140,7 @@ class _Job(asyncio.Future[Any]):
     holds meanwhile, which the garbage collector goes through again and again.
     """
 
-    __slots__ = ("abandoned", "context", "mailbox", "pool", "running", "work")
+    __slots__ = ("context", "is_abandoned", "is_running", "mailbox", "permits", "pool", "work")
 
     def __init__(
         self, work: Callable[[], Any], pool: "_Threads", mailbox: _Mailbox, loop: asyncio.AbstractEventLoop
@@ -168,57 +150,56 @@ class _Job(asyncio.Future[Any]):
         self.work = work
         self.pool = pool
         self.mailbox = mailbox
-        self.running = self.abandoned = False
+        self.permits = share_permits()
+        self.is_running = self.is_abandoned = False
 
     def cancel(self, msg: Any = None) -> bool:
-        """The waiting task has been cancelled."""
-        cancelled = super().cancel(msg)
-        if cancelled:
+        """Note that the waiting task has been cancelled."""
+        is_cancelled = super().cancel(msg)
+        if is_cancelled:
             self.pool.abandon(self)
-        return cancelled
+        return is_cancelled
+
+    def run(self) -> tuple[Any, BaseException | None]:
+        """Return the value of the work, or the error that it has raised."""
+        try:
+            return self.context.run(self.work), None
+        except (StopIteration, StopAsyncIteration) as error:
+            return None, Escaped(error)
+        except Exception as error:
+            return None, error
+        except BaseException as error:
+            return None, Escaped(error)
 
 
 class _Threads:
-    """At most *size* threads that somebody waits for, started as they are needed.
+    """At most *size* threads that work, started as they are needed.
 
-    A thread whose caller has given up is not counted, so that work that never returns does not exhaust the pool; there
-    may be *spare* of those, and then no more work is begun. Nor is one that waits for what needs threads itself; there
-    may be *nested* of those.
+    A thread is parked while its caller has given up, so that work that never returns does not exhaust the pool, or
+    while it waits for another call, which may need a thread itself. For each parked thread there may be one more.
     """
 
-    def __init__(self, size: int, spare: int, nested: int) -> None:
+    def __init__(self, size: int) -> None:
         self._size = size
-        self._spare = spare
-        self._most_nested = nested
         self._jobs: deque[_Job] = deque()
         self._idle: list[threading.Lock] = []  # each is what a thread waits for
         self._mailboxes: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Mailbox] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
-        self._alive = 0
-        self._waiting = 0
-        self._abandoned = 0
-        self._nested = 0
+        self._alive = self._unfinished = self._parked = 0
 
-    def begin(self, work: Callable[[], T], is_cleanup: bool) -> Awaitable[T]:
+    def begin(self, work: Callable[[], T], *, is_cleanup: bool) -> Awaitable[T]:
         loop = asyncio.get_running_loop()
-        mailbox = self._mailboxes.get(loop)
-        if mailbox is None:
-            mailbox = self._open_mailbox(loop)
+        mailbox = self._mailboxes.get(loop) or self._open_mailbox(loop)
+        if self._parked >= MAX_PARKED and not is_cleanup:
+            raise ToolError(
+                f"{self._parked} calls have never returned, or wait for calls that they have made, and no thread is "
+                "left for this one. Try again when they have ended.",
+                "limited",
+            )
+        job = _Job(work, self, mailbox, loop)
         with self._lock:
-            if self._abandoned >= self._spare and not is_cleanup:
-                raise ToolError(
-                    f"{self._abandoned} calls have never returned, and no thread is left for this one. "
-                    "Try again when they have ended.",
-                    "limited",
-                )
-            if self._nested >= self._most_nested and not is_cleanup:
-                raise ToolError(
-                    f"{self._nested} calls wait for calls that they have made, and no thread is left for this one.",
-                    "limited",
-                )
-            job = _Job(work, self, mailbox, loop)
             self._jobs.append(job)
-            self._waiting += 1
+            self._unfinished += 1
             idle = self._idle.pop() if self._idle else None
             if idle is None:
                 self._grow()
@@ -228,26 +209,30 @@ class _Threads:
 
     def _open_mailbox(self, loop: asyncio.AbstractEventLoop) -> _Mailbox:
         with self._lock:
-            for closed in [each for each in self._mailboxes if each.is_closed()]:
+            for closed in [known for known in self._mailboxes if known.is_closed()]:
                 del self._mailboxes[closed]  # what it never took refers to its loop, and would keep both
             return self._mailboxes.setdefault(loop, _Mailbox(loop))
 
     def abandon(self, job: _Job) -> None:
-        """Nobody waits for *job* any more."""
+        """Note that no task waits for *job* any more. Work that has not begun never begins."""
+        permits: Any = ()
         with self._lock:
-            if job.running:
-                job.abandoned = True
-                self._abandoned += 1
+            if job.is_running:
+                job.is_abandoned = True
+                self._parked += 1
                 self._grow()
+            else:
+                permits, job.permits = job.permits, ()
+        release_permits(permits)
 
-    def change_nested(self, number: int) -> None:
-        """*number* more threads wait for others."""
+    def park(self, number: int) -> None:
+        """Note that *number* more threads wait for others."""
         with self._lock:
-            self._nested += number
+            self._parked += number
             self._grow()
 
     def _grow(self) -> None:
-        if self._alive < min(self._waiting, self._size + self._abandoned + self._nested):
+        if self._alive < min(self._unfinished, self._size + self._parked):
             self._alive += 1
             threading.Thread(target=self._serve, name=f"toolcrib-{self._alive}", daemon=True).start()
 
@@ -255,46 +240,36 @@ class _Threads:
         _this_thread.pool = self
         called = threading.Lock()
         called.acquire()
-        while True:
+        is_needed = True
+        while is_needed:
             with self._lock:
                 job = self._jobs.popleft() if self._jobs else None
                 if job is None:
                     self._idle.append(called)
                 else:
-                    # A call that was cancelled before its turn is not begun.
-                    job.running = not job.cancelled()
+                    job.is_running = not job.cancelled()
             if job is None:
                 called.acquire()
                 continue
-            value: Any = None
-            error: BaseException | None = None
-            if job.running:
-                try:
-                    value = job.context.run(job.work)
-                except (StopIteration, StopAsyncIteration) as raised:
-                    error = Escaped(raised)
-                except Exception as raised:
-                    error = raised
-                except BaseException as raised:
-                    error = Escaped(raised)
+            value, error = job.run() if job.is_running else (None, None)
             with self._lock:
-                job.running = False
-                self._waiting -= 1
-                self._abandoned -= job.abandoned
-                leave = self._alive > self._size + self._abandoned + self._nested
-                self._alive -= leave
+                job.is_running = False
+                self._unfinished -= 1
+                self._parked -= job.is_abandoned
+                is_needed = self._alive <= self._size + self._parked
+                self._alive -= not is_needed
+                permits, job.permits = job.permits, ()
+            release_permits(permits)
             job.mailbox.post(job, value, error)
             del job, value, error  # not kept alive while waiting for the next job
-            if leave:
-                return
 
 
 @functools.cache
-def _checking_threads(process: int) -> _Threads:
-    return _Threads(_CHECKS, _SPARE, _NESTED)
+def _check_threads(process: int) -> _Threads:
+    return _Threads(MAX_CHECK_THREADS)
 
 
 @functools.cache
 def _threads(process: int) -> _Threads:
     # By process: threads do not survive a fork, and the child needs its own.
-    return _Threads(_SIZE, _SPARE, _NESTED)
+    return _Threads(MAX_THREADS)

@@ -93,7 +93,7 @@ def _place_of(provider: Callable[..., Any]) -> tuple[str, str, int] | None:
 
 
 class Dependencies:
-    """The values of some *scopes* on one event loop.
+    """The values of some *scopes*.
 
     *outer* has the longer-lived scopes; *overrides* puts other providers in the place of some; *redaction* is for what
     is logged. *variables* are given where several callers share the values: then a provider that takes the Caller has
@@ -156,6 +156,12 @@ class Dependencies:
         await asyncio.gather(*(value.close(self._redaction) for value in opening))
         while self._opened:
             await self._opened.pop().close(self._redaction)
+
+    def abandon(self) -> None:
+        """Forget what was opened on an event loop that has ended."""
+        if self._values:
+            _log.warning("What Depends opened on an event loop that has ended cannot be closed any more.")
+            self._values.clear()
 
     def is_used(self) -> bool:
         return bool(self._values)

@@ -22,7 +22,7 @@ from ..core import (
 )
 from ..tools import ObjectSource, as_tool, offered_by
 from . import sync
-from .lifespan import name_of
+from .lifespan import Lifespan, name_of
 from .registry import unknown
 from .runtime import CribRuntime
 from .search import ToolSearch
@@ -37,8 +37,8 @@ _log = logging.getLogger("toolcrib")
 class CallerTools:
     """The tools of *crib* for *caller*. `ready` has those that can be called as they are, by name.
 
-    *start* starts the workbench of the caller. `lifespan` has the sources that were opened for them; *ended* is called
-    when these have ended with their event loop. *present* is how what is found is shown to them.
+    *start* starts the workbench of the caller. `lifespan` has the sources that were opened for them. *present* is how
+    what is found is shown to them.
     """
 
     results: "Results"
@@ -48,11 +48,10 @@ class CallerTools:
         crib: CribRuntime,
         caller: Caller,
         start: Callable[[], Awaitable[None]],
-        ended: Callable[[], None],
         present: Callable[[Sequence[ToolSpec]], Sequence[ToolSpec]],
     ) -> None:
         self.ready: dict[str, Tool] = {}
-        self.lifespan = crib.new_lifespan(self._is_in_use, self._changed, ended)
+        self.lifespan = Lifespan(describe=crib.describe, in_use=self._is_in_use, changed=self._changed)
         self._crib = crib
         self._registry = crib.registry
         self.redaction: Redaction | None = crib.redaction
@@ -72,6 +71,11 @@ class CallerTools:
         """After the stop of `lifespan`, begin anew: what is opened for the caller is opened again."""
         self._opened.clear()
         self.lifespan.reopen()
+
+    def end(self) -> None:
+        """Forget what was started, and has ended with its event loop."""
+        self.lifespan.end()
+        self._opening.clear()
 
     def specs(self, *, deferred: bool = False) -> Sequence[ToolSpec]:
         """What the tools shown to the caller promise, in order; or of all available ones, with *deferred*."""

@@ -8,6 +8,7 @@ from ..core import Answer, Asker, Caller, Pending, SetupError, answer_from
 from .options import Options
 from .registry import Registry
 from .runtime import CribRuntime
+from .sync import at_home
 from .workbench import Workbench
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ class Crib(CribRuntime):
 
     Sources are started once for all, with the crib or the first of its workbenches. A source that is opened by caller,
     such as a class, is opened for each workbench when a tool of it is first called, so that each caller has its state
-    for themselves. A dependency with the scope `program` is opened once for the crib on each event loop.
+    for themselves. A dependency with the scope `program` is opened once for the crib.
 
     `async with` and `with` start and stop it. `stop` stops the workbenches that were made of it, which then refuse
     calls; closes what was opened for the program; and stops the sources, in reverse.
@@ -62,14 +63,17 @@ class Crib(CribRuntime):
             raise SetupError(f'A workbench is for a Caller, as in crib.workbench(Caller("alice")), not {kind}.')
         return Workbench(self, caller=caller, ask=ask, variables=variables)
 
+    @at_home
     async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: str) -> Pending:
         """Answer what a call of any of the workbenches waits for. See `Workbench.answer`."""
         return await self.pending.answer(pending_id, answer_from(answer), by=by)
 
+    @at_home
     async def pendings(self) -> Sequence[Pending]:
         """What waits for an answer, the oldest first, of all callers."""
         return await self.pending.store.waiting(now=self.pending.clock())
 
+    @at_home
     async def authorize(self, tools: Iterable[str], caller: Caller) -> list[Pending]:
         """What *caller* has yet to grant before all of *tools*, by name, can run: one pending a provider.
 
@@ -79,6 +83,7 @@ class Crib(CribRuntime):
         requirements = (required for name in tools for required in self.registry.get(name).spec.requirements)
         return await self.credentials.ask_for(dict.fromkeys(requirements), caller)
 
+    @at_home
     async def complete(self, url: str, *, caller: Caller | None = None) -> "Completed":
         """Complete an authorization with *url*, the address that a provider sent somebody back to, with its query.
 
@@ -88,6 +93,7 @@ class Crib(CribRuntime):
         """
         return await self.credentials.complete(url, caller)
 
+    @at_home
     async def wait_for(self, pending: Pending, *, timeout_s: float | None = None) -> bool:
         """Wait until *pending* is answered, or what it asks for is granted, by anybody in any process.
 

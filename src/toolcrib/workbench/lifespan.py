@@ -8,13 +8,12 @@ import inspect
 import logging
 import random
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ..core import LoopEnded, SetupError, Source, await_on, create_lasting_task
+from ..core import SetupError, Source, create_lasting_task
 from .shared_task import SharedTask
 
 _log = logging.getLogger("toolcrib")
@@ -33,8 +32,7 @@ class Lifespan:
     """The sources that run for a crib or a workbench.
 
     *describe* is the text of an error. *in_use* is whether any tool of a source is still there. *changed* is called
-    with a source when it has started later than the others, or is lost, with the reason; *ended* when what was started
-    has ended with its event loop.
+    with a source when it has started later than the others, or is lost, with the reason.
     """
 
     def __init__(
@@ -43,16 +41,15 @@ class Lifespan:
         describe: Callable[[BaseException], str],
         in_use: Callable[[Any], bool],
         changed: Callable[[Any, str | None], None],
-        ended: Callable[[], None],
     ) -> None:
         self._describe = describe
         self._in_use = in_use
         self._changed = changed
-        self._ended = ended
         self._lives: dict[int, SourceLife] = {}  # by source, in order of their start
         self._whole = SharedTask()
         self._starts: dict[int, SharedTask] = {}
         self._retries: dict[int, _Retry] = {}
+        self._left: list[SourceLife] = []  # of an event loop that has ended
         self._is_closed = False
 
     @property
@@ -83,12 +80,9 @@ class Lifespan:
 
     async def settle(self) -> None:
         """Wait for the first attempt of each source that is not required, but not for long."""
-        for retry in list(self._retries.values()):
-            if retry.task.get_loop().is_closed() and not self._is_closed:
-                self._try(retry.source)
-        waiting = [asyncio.wrap_future(retry.first) for retry in self._retries.values() if not retry.first.done()]
-        if waiting:
-            await asyncio.wait(waiting, timeout=PATIENCE_S)
+        attempts = [retry.first for retry in self._retries.values() if not retry.first.done()]
+        if attempts:
+            await asyncio.wait(attempts, timeout=PATIENCE_S)
 
     async def run(self, source: Any) -> None:
         """Until *source* runs. Raises SetupError: at once where it has failed, and is being tried again."""
@@ -123,13 +117,20 @@ class Lifespan:
         """After `stop`, let sources be started again."""
         self._is_closed = False
 
+    def end(self) -> None:
+        """Forget what ran on an event loop that has ended. What was not stopped there, the next start stops first."""
+        self._left += self._lives.values()
+        for tasks in (self._lives, self._starts, self._retries):
+            tasks.clear()
+        self._whole = SharedTask()
+
     async def reset(self) -> None:
         """Reset what runs. Raises SetupError, naming what could not be; the others are reset."""
         failed: list[tuple[str, Exception]] = []
         for life in list(self._lives.values()):
             if (reset := getattr(life.source, "reset", None)) is not None:
                 try:
-                    await life.on_loop(reset)
+                    await value_of(reset)
                 except Exception as error:
                     failed.append((life.name, error))
         if failed:
@@ -153,13 +154,13 @@ class Lifespan:
         self._require_open(source)
         if id(source) in self._lives:
             return
+        while self._left:
+            await self._left.pop().end()
         # First, since it may hold what this one needs.
         for unused in [life for life in self._lives.values() if not self._in_use(life.source)]:
             del self._lives[id(unused.source)]
             await unused.stop()
-        life = SourceLife(
-            source, name_of(source), describe=self._describe, on_end=self._end_with_loop, on_lost=self._lost
-        )
+        life = SourceLife(source, name_of(source), describe=self._describe, on_lost=self._lost)
         limit = asyncio.timeout(limit_s)
         try:
             async with limit:
@@ -216,11 +217,6 @@ class Lifespan:
             self._try(life.source, lost=life)
             self._changed(life.source, self._retries[id(life.source)].reason)
 
-    def _end_with_loop(self, life: "SourceLife") -> None:
-        """An event loop has ended, and with it what was started on it."""
-        self._lives.pop(id(life.source), None)
-        self._ended()
-
     async def _stop_all(self) -> None:
         while self._lives:
             _, life = self._lives.popitem()
@@ -251,7 +247,7 @@ class _Retry:
         self.source = source
         self.lost = lost
         self.reason = "it is still starting" if lost is None else "it was lost"
-        self.first: Future[None] = Future()
+        self.first: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle(self) -> None:
         if not self.first.done():
@@ -259,11 +255,10 @@ class _Retry:
 
 
 class SourceLife:
-    """One source, from its start to its stop: in a task of its own, on the event loop on which it was begun.
+    """One source, from its start to its stop, in a task of its own.
 
     One task, because what holds a cancel scope or a task group (most clients do) may only be left by the task that
-    entered it. *on_end* is called where it ends with its loop, and nobody had it stopped; *on_lost* where the source
-    reports that it died.
+    entered it. *on_lost* is called where the source reports that it died.
     """
 
     def __init__(
@@ -272,14 +267,12 @@ class SourceLife:
         name: str,
         *,
         describe: Callable[[BaseException], str],
-        on_end: Callable[["SourceLife"], None],
         on_lost: Callable[["SourceLife"], None],
     ) -> None:
         self.source = source
         self.name = name
         self._loop = asyncio.get_running_loop()
         self._describe = describe
-        self._on_end = on_end
         self._on_lost = on_lost
         self._started: asyncio.Future[None] = self._loop.create_future()
         self._closing = asyncio.Event()
@@ -298,28 +291,23 @@ class SourceLife:
             raise
 
     async def stop(self) -> None:
-        """Until it is stopped. Where that fails, it is logged."""
-        try:
-            await await_on(self._loop, self._close())
-        except LoopEnded:
-            await self._stop()  # nobody is there to do it where it was started
+        """Stop it. Where that fails, it is logged."""
+        self._closing.set()
+        await asyncio.wait({self._task})
+
+    async def end(self) -> None:
+        """Stop it on another event loop than the one that it was started on, and which has ended."""
+        _running.discard(self)
+        await self._stop()
 
     async def abandon(self) -> None:
         """End a stop that does not end."""
         _log.warning("The source %s has not stopped within %g s; its stop is cancelled", self.name, PATIENCE_S)
         await _cancel(self._task)
 
-    async def on_loop(self, work: Callable[[], Any]) -> Any:
-        """The value of *work*, plain or async, where the source runs."""
-        return await (await_on(self._loop, _value(work)) if self._loop.is_running() else _value(work))
-
-    async def _close(self) -> None:
-        self._closing.set()
-        await asyncio.wait({self._task})
-
     async def _live(self) -> None:
         try:
-            await _value(self.source.start)
+            await value_of(self.source.start)
         except BaseException as error:
             if self._started.done():
                 raise
@@ -340,10 +328,7 @@ class SourceLife:
         try:
             await self._closing.wait()
         except asyncio.CancelledError:
-            # The loop ends. What is stopped now is started again where it is needed next.
-            if not self._is_stopped:
-                await self._stop()
-                self._on_end(self)
+            await self._stop()  # the loop ends
             raise
         finally:
             if unlink is not None:
@@ -363,7 +348,7 @@ class SourceLife:
             return
         self._is_stopped = True
         try:
-            await _value(self.source.stop)
+            await value_of(self.source.stop)
         except (Exception, SystemExit) as error:
             _log.error("The source %s failed to stop: %s", self.name, self._describe(error))
 
@@ -379,17 +364,6 @@ def name_of(source: Any) -> str:
     return getattr(source, "__name__", type(source).__name__)
 
 
-async def close_on_each_loop(values: dict[asyncio.AbstractEventLoop, Any]) -> None:
-    """Close what was opened on each event loop, there, the newest first."""
-    while values:
-        loop, value = values.popitem()
-        try:
-            await await_on(loop, value.close())
-        except LoopEnded:
-            if value.is_used():
-                _log.warning("What Depends opened on an event loop that has ended cannot be closed any more.")
-
-
 async def _stop_lost(life: SourceLife) -> None:
     """Stop what is lost, which may not answer any more."""
     with suppress(TimeoutError):
@@ -400,15 +374,12 @@ async def _stop_lost(life: SourceLife) -> None:
 
 
 async def _cancel(task: asyncio.Task[None]) -> None:
-    async def cancel() -> None:
-        task.cancel()
-        await asyncio.wait({task})
-
-    with suppress(LoopEnded):
-        await await_on(task.get_loop(), cancel())
+    task.cancel()
+    await asyncio.wait({task})
 
 
-async def _value(work: Callable[[], Any]) -> Any:
+async def value_of(work: Callable[[], Any]) -> Any:
+    """Return the value of *work*, plain or async."""
     value = work()
     return await value if inspect.isawaitable(value) else value
 

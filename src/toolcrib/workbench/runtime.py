@@ -19,14 +19,14 @@ from ..sandbox import Processes
 from ..tools import Dependencies, LoadProblem, ObjectSource, Replacements, Tool
 from . import state
 from .credentials import Credentials
-from .lifespan import Lifespan, close_on_each_loop, name_of
+from .lifespan import Lifespan, name_of
 from .limits import Limiter
 from .options import DOUBLES, Doubles, Stores, require_options
 from .registry import Registry
 from .resources import PromptList, ResourceList
 from .search import Search, SharedIndex
 from .sources import Sources
-from .sync import Startable
+from .sync import Home, Startable, at_home
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -46,7 +46,7 @@ class CallerView(Protocol):
         ...
 
     def ended(self) -> None:
-        """What was started has ended with its event loop."""
+        """Forget what was started, and has ended with its event loop."""
         ...
 
     async def stop(self) -> None: ...
@@ -110,24 +110,17 @@ class CribRuntime(Startable):
         self._lock = threading.Lock()
         self._views: weakref.WeakSet[Any] = weakref.WeakSet()
         self._busy: dict[CallerView, None] = {}  # in order: those that have something to close
-        self._programs: dict[asyncio.AbstractEventLoop, Dependencies] = {}
+        self._program: Dependencies | None = None
         self._end_following: Callable[[], None] | None = None
         self._is_started = False
         self._own = {id(source) for source in self._sources.order()}
         self._unavailable: dict[int, LoadProblem] = {}
-        self.lifespan = self.new_lifespan(self._is_in_use, self._source_changed, self._ended)
+        self.lifespan = Lifespan(describe=self.describe, in_use=self._is_in_use, changed=self._source_changed)
+        self.home = self._home = Home(self._ended)
         weakly = weakref.WeakMethod(self._invalidate)
         self.registry.on_change(lambda: (method := weakly()) and method())
 
     # For workbenches
-
-    def new_lifespan(
-        self,
-        in_use: Callable[[Any], bool],
-        changed: Callable[[Any, str | None], None],
-        ended: Callable[[], None],
-    ) -> Lifespan:
-        return Lifespan(describe=self.describe, in_use=in_use, changed=changed, ended=ended)
 
     def runtime_for(
         self, caller: Caller, *, ask: Asker | None, variables: Mapping[str, Any] | None, **parts: Any
@@ -189,18 +182,16 @@ class CribRuntime(Startable):
             self._views.discard(view)
 
     def program(self) -> Dependencies:
-        """What `Depends` has opened for the program on the running event loop."""
-        loop = asyncio.get_running_loop()
-        program = self._programs.get(loop)
-        if program is None:
+        """Return what `Depends` has opened for the program."""
+        if self._program is None:
             self.require_open()
-            program = self._programs[loop] = Dependencies(
+            self._program = Dependencies(
                 "program",
                 overrides=self._overrides,
                 redaction=self.redaction,
                 variables=self.options["variables"] or {},
             )
-        return program
+        return self._program
 
     def by_caller(self) -> list[Any]:
         """The sources that are opened for each workbench, in order."""
@@ -226,6 +217,7 @@ class CribRuntime(Startable):
 
     # Life
 
+    @at_home
     async def start(self) -> None:
         """Start the sources. Starting twice changes nothing. Raises SetupError after `stop`, and for what fails.
 
@@ -243,11 +235,15 @@ class CribRuntime(Startable):
         sources = [source for source in self._sources.order() if hasattr(source, "start")]
         await self.lifespan.start(sources, self._begin)
         if not self.is_stopped:
-            self._home = asyncio.get_running_loop()
             self._is_started = True
 
     async def stop(self, *, for_good: bool = True) -> None:
         """Stop the workbenches, the newest first; close what was opened for the program; stop the sources."""
+        self._is_entered = False
+        await self._stop(for_good=for_good)
+
+    @at_home
+    async def _stop(self, *, for_good: bool) -> None:
         if for_good:
             self.is_stopped = True
             with self._lock:
@@ -258,7 +254,7 @@ class CribRuntime(Startable):
                     await view.stop()
                 except Exception:
                     _log.exception("The workbench of '%s' failed to stop", view.caller.principal)
-            await close_on_each_loop(self._programs)
+            await self._close_program()
             if (settle := getattr(self.options["broker"], "settle", None)) is not None:
                 await settle()
         self._is_started = False
@@ -270,6 +266,12 @@ class CribRuntime(Startable):
                 await self._flush(recorder)
             if self._own_store is not None:
                 await asyncio.to_thread(self._own_store.close)  # which waits for what is being written
+            self._home.loop = None
+
+    async def _close_program(self) -> None:
+        program, self._program = self._program, None
+        if program is not None:
+            await program.close()
 
     async def _give_up_start(self) -> None:
         await self.stop(for_good=False)
@@ -290,21 +292,24 @@ class CribRuntime(Startable):
         """Close *store* with the crib, if it is one: it was made for it."""
         self._own_store = store or self._own_store
 
+    @at_home
     async def reset(self) -> None:
         """Back to the state right after `start`, for the sources and what was opened for the program.
 
         The workbenches keep what is their own. Raises SetupError, naming the sources that could not be reset.
         """
         self.require_open()
-        await close_on_each_loop(self._programs)
+        await self._close_program()
         if self._is_started:
             await self.lifespan.reset()
 
+    @at_home
     async def save_state(self) -> dict[str, Any]:
         """The state of the shared sources. See `Workbench.save_state`."""
         await self.start()
         return await state.save(self.lifespan.lives)
 
+    @at_home
     async def load_state(self, saved: Mapping[str, Any]) -> None:
         """Give the shared sources their state back. See `Workbench.load_state`."""
         states = state.states_in(saved)
@@ -389,8 +394,13 @@ class CribRuntime(Startable):
             view.invalidate()
 
     def _ended(self) -> None:
+        """Forget what was started, and has ended with its event loop."""
         self._is_started = False
         self._unfollow()
+        self.lifespan.end()
+        if self._program is not None:
+            self._program.abandon()
+            self._program = None
         with self._lock:
             views = list(self._views)
         for view in views:

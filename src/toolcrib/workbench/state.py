@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ..core import SetupError
-from .lifespan import SourceLife
+from .lifespan import SourceLife, value_of
 
 _log = logging.getLogger("toolcrib")
 
@@ -18,7 +18,7 @@ async def save(lives: Iterable[SourceLife]) -> dict[str, Any]:
     """The state of each source that has one, as JSON data. Raises ToolcribError."""
     saved: dict[str, Any] = {}
     for key, life in by_key(lives).items():
-        state = await life.on_loop(life.source.save_state)
+        state = await value_of(life.source.save_state)
         if state is not None:
             saved[key] = _as_json(state, f"The state of {life.name}")
     return {"version": STATE_VERSION, "sources": saved}
@@ -44,8 +44,8 @@ async def load(
     for key, state in states.items():
         life = keyed[key]
         try:
-            before = await life.on_loop(life.source.save_state)
-            await life.on_loop(partial(life.source.load_state, state))
+            before = await value_of(life.source.save_state)
+            await value_of(partial(life.source.load_state, state))
         except BaseException as error:
             for earlier, state_before in reversed(loaded):
                 await _restore(earlier, state_before)
@@ -117,6 +117,6 @@ def _as_json(value: Any, label: str) -> Any:
 async def _restore(life: SourceLife, state: Any) -> None:
     try:
         if state is not None:
-            await life.on_loop(partial(life.source.load_state, state))
+            await value_of(partial(life.source.load_state, state))
     except Exception:
         _log.exception("The earlier state of the source %s could not be restored", life.name)

@@ -1,7 +1,8 @@
-"""The one way from sync code to async: event loops of our own, each in a thread of its own.
+"""The one event loop that a crib and its workbenches live on, and the one way from sync code to it.
 
-It works from plain code, from a thread, and from inside a running loop, which is blocked meanwhile and never
-re-entered.
+A crib that was not started lives on the loop of its first `await`. While that loop runs, calls from other loops and
+threads are handed over to it; when it has ended, the next call starts the crib anew, on its own loop. Sync code is on
+no loop, so its calls run where the crib lives, or on the portal: a loop of ours in a thread of its own.
 """
 
 import asyncio
@@ -9,69 +10,112 @@ import functools
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Iterator
+from asyncio import _get_running_loop
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ..core import NotBegun, ToolError, blocking, is_blocked, run_on
+from ..core import SetupError, await_on, blocking, run_on
 
+P = ParamSpec("P")
+S = TypeVar("S", bound="Startable")
 T = TypeVar("T")
-
-_MOST = 64
-"""How many loops of our own there may be: one for each loop that is blocked by a call, and one."""
 
 
 def run(work: Coroutine[Any, Any, T], *, home: asyncio.AbstractEventLoop | None = None) -> T:
-    """The value of *work*, run on *home* if that loop is free in another thread, else on a loop of our own.
+    """Return the value of *work*, run on *home* if that loop runs, else on the portal.
 
-    Ctrl-C cancels the work, and is raised. Raises ToolError `lost` where the loop ends before the work, and `limited`
-    where calls are nested too deep.
+    Ctrl-C cancels the work, and is raised. Raises SetupError on that loop itself, where the work could never begin, and
+    ToolError `lost` where the loop ends before the work.
     """
-    with blocking(_running_here()):
-        for loop in _free(home):
-            with suppress(NotBegun):
-                return run_on(loop, work, or_elsewhere=True)
-    work.close()
-    raise ToolError(f"Sync calls of async tools are nested more than {_MOST} deep.", "limited", retry="never")
-
-
-def _running_here() -> asyncio.AbstractEventLoop | None:
-    try:
-        return asyncio.get_running_loop()
-    except RuntimeError:
-        return None
-
-
-def _free(home: asyncio.AbstractEventLoop | None) -> Iterator[asyncio.AbstractEventLoop]:
-    """The loops that do not wait for anything that is called now, *home* first."""
-    if home is not None and home.is_running() and not is_blocked(home):
-        yield home
-    for number in range(_MOST):
-        loop = _loop(os.getpid(), number)
-        if not is_blocked(loop):
-            yield loop
+    running = _get_running_loop()
+    loop = home if home is not None and home.is_running() else _portal(os.getpid())
+    if loop is running:
+        work.close()
+        raise SetupError(
+            "A sync call blocks the event loop that it is made on, and this is the loop that would run it. Await the "
+            "call here: `await bench.call(...)` in place of `bench.call_sync(...)`. Or make the tool that calls it a "
+            "plain function, which gets a thread."
+        )
+    with blocking(running):
+        return run_on(loop, work)
 
 
 @functools.cache
-def _loop(process: int, number: int) -> asyncio.AbstractEventLoop:
+def _portal(process: int) -> asyncio.AbstractEventLoop:
     # By process: a thread does not survive a fork.
     loop = asyncio.new_event_loop()
 
     def serve() -> None:
         asyncio.set_event_loop(loop)
-        while True:  # also after somebody's `sys.exit` in a task
+        while True:  # also after a `sys.exit` in a task
             with suppress(SystemExit):
                 loop.run_forever()
 
-    threading.Thread(target=serve, name=f"toolcrib-sync-{number}", daemon=True).start()
+    threading.Thread(target=serve, name="toolcrib-portal", daemon=True).start()
     return loop
 
 
-class Startable(ABC):
-    """What `async with` and `with` start and stop. `_home` is the event loop on which it was started."""
+class Home:
+    """The loop that a crib and its workbenches live on. *on_end* forgets what ran on a loop that has ended."""
 
-    _home: asyncio.AbstractEventLoop | None = None
+    def __init__(self, on_end: Callable[[], None]) -> None:
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self._on_end = on_end
+        self._lock = threading.Lock()
+
+    def enter(self, owner: "Startable") -> asyncio.AbstractEventLoop | None:
+        """Return None if the running loop is the home, also from now on; else the home, to hand the work over to.
+
+        Raises SetupError where *owner* was started by `async with` on a loop that has ended.
+        """
+        running = asyncio.get_running_loop()
+        if self.loop is running:
+            return None
+        with self._lock:
+            if self.loop is not None and self.loop.is_running():
+                return self.loop
+            if self.loop is not None:
+                owner._require_loop()
+                self._on_end()
+            self.loop = running
+            return None
+
+    async def items(self, owner: "Startable", items: AsyncGenerator[T]) -> AsyncGenerator[T]:
+        """Yield *items*, each made on the home of *owner*."""
+
+        async def step() -> T | None:
+            return await anext(items, None)
+
+        home = self.enter(owner)
+        try:
+            while (item := await (step() if home is None else await_on(home, step()))) is not None:
+                yield item
+        finally:
+            await (items.aclose() if home is None else await_on(home, items.aclose()))
+
+
+def at_home(
+    method: Callable[Concatenate[S, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+    """Run an async method of a Startable on the loop that it lives on."""
+
+    @functools.wraps(method)
+    async def moved(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        home = self._home.enter(self)
+        work = method(self, *args, **kwargs)
+        return await (work if home is None else await_on(home, work))
+
+    return moved
+
+
+class Startable(ABC):
+    """What `async with` and `with` start and stop."""
+
+    _home: Home
+    _is_entered = False
+    """Whether it was started by `async with`, and so lives on that loop alone."""
 
     @abstractmethod
     async def start(self) -> None: ...
@@ -83,18 +127,29 @@ class Startable(ABC):
     async def _give_up_start(self) -> None:
         """Stop what a start that failed has left, so that the next begins anew."""
 
+    def _require_loop(self) -> None:
+        """Raise SetupError where it was started by `async with` on a loop that has ended."""
+        if self._is_entered:
+            raise SetupError(
+                f"This {type(self).__name__} was started by `async with` on an event loop that has ended. Use it "
+                "inside of that block, or without `async with`: then it starts itself, on the loop of its first call."
+            )
+
     async def __aenter__(self) -> Self:
+        self._is_entered = False
         try:
             await self.start()
         except BaseException:
-            # Nobody leaves what was not entered.
+            # What was not entered is not left.
             await self._give_up_start()
             raise
+        self._is_entered = True
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._is_entered = False
         await self.stop()
 
     def __enter__(self) -> Self:
@@ -103,4 +158,4 @@ class Startable(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        run(self.stop(), home=self._home)
+        run(self.__aexit__(kind, error, trace), home=self._home.loop)

@@ -1,6 +1,6 @@
 """A workbench: a crib's tools, for one caller. What programs call tools through."""
 
-import asyncio
+from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -27,16 +27,19 @@ from ..tools import Dependencies, LoadProblem
 from . import state, sync
 from .call_each import call_each
 from .caller_tools import CallerTools
-from .lifespan import SourceLife, close_on_each_loop
+from .lifespan import SourceLife
 from .offers import Offers
 from .options import Options, of_view
 from .profiles import Profiles
 from .registry import Registry
 from .runtime import CribRuntime
-from .sync import Startable
+from .sync import Startable, at_home
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_NOWHERE: Any = object()
+"""In place of the event loop on which calls may run at once, where there is none."""
 
 
 class Workbench(Startable):
@@ -67,17 +70,18 @@ class Workbench(Startable):
         self._owns_crib = not isinstance(sources, CribRuntime)
         ask, variables = (None, None) if self._owns_crib else of_view(options)
         self.crib = sources if isinstance(sources, CribRuntime) else CribRuntime(sources, options, of="Workbench")
-        self._sessions: dict[asyncio.AbstractEventLoop, Dependencies] = {}
-        self._state, self._is_direct, caller = "new", False, caller or Caller()
+        self._home = self.crib.home
+        self._session: Dependencies | None = None
+        self._state, self._direct_on, caller = "new", _NOWHERE, caller or Caller()
         self._profiles = Profiles(self.crib.registry, caller, self._for_profile)
-        self._tools = CallerTools(self.crib, caller, self._start, self.ended, self._profiles.specs)
+        self._tools = CallerTools(self.crib, caller, self._start, self._profiles.specs)
         self._runtime = self.crib.runtime_for(
             caller,
             ask=ask,
             variables=variables,
             resolve=self._tools.resolve,
             ready=self._tools.ready,
-            session=self._session,
+            session=self._session_values,
         )
         is_alone = self._owns_crib and self.crib.options["store"] is None
         self._tools.redaction = self._runtime.redaction
@@ -140,7 +144,7 @@ class Workbench(Startable):
         itself did wrong (UnknownToolError for a function that is not a tool of this workbench, SetupError after
         `stop`), and CancelledError when the task that waits is cancelled.
         """
-        if type(tool) is str and self._is_direct and not kwargs:
+        if type(tool) is str and self._direct_on is _get_running_loop() and not kwargs:
             return run(Call(tool, *args), self._runtime)
         return self._run(self._call_of(tool, args, kwargs))
 
@@ -151,8 +155,10 @@ class Workbench(Startable):
         the call.
         """
         events = EventStream()
-        return streamed(events, lambda: self._run(self._call_of(tool, args, kwargs), events))
+        items = streamed(events, lambda: self._run(self._call_of(tool, args, kwargs), events))
+        return self._home.items(self, items)
 
+    @at_home
     async def check(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[dict[str, Any]]:
         """`call` without the run: the value is the checked arguments by name, and `repairs` what was repaired.
 
@@ -161,6 +167,7 @@ class Workbench(Startable):
         self._require_open()
         return await check(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
+    @at_home
     async def needs_approval(self, tool: Any, /, *args: Any, **kwargs: Any) -> PendingKind | None:
         """What the policy would ask a person for, were the call made: "approval", or None. Answers do not count."""
         self._require_open()
@@ -200,7 +207,8 @@ class Workbench(Startable):
     def call_sync(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[Any]:
         """`call`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks.
 
-        Where the event loop that runs the call ends before it, the result is `lost`.
+        Where the event loop that runs the call ends before it, the result is `lost`. Raises SetupError on the loop
+        that runs the workbench, where the call could never begin: await `call` there.
         """
         call, started_at = self._call_of(tool, args, kwargs), datetime.now(UTC)
         try:
@@ -210,10 +218,11 @@ class Workbench(Startable):
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
         """The value of *work*, which uses this workbench: for sync code, as `call_sync` is."""
-        return sync.run(work, home=self._home)
+        return sync.run(work, home=self._home.loop)
 
     # Waiting
 
+    @at_home
     async def answer(self, pending_id: str, answer: Answer | Mapping[str, Any], *, by: str | None = None) -> Pending:
         """Answer what a call waits for, in the name of *by*; the same call made again then runs, once.
 
@@ -227,10 +236,12 @@ class Workbench(Startable):
         by = caller.principal if by is None else by
         return await pending.answer(pending.id_of(pending_id, caller), answer_from(answer), by=by)
 
+    @at_home
     async def pendings(self) -> Sequence[Pending]:
         """What waits for an answer in the store of this workbench, the oldest first, of all callers that share it."""
         return await self._runtime.pending.store.waiting(now=self.now())
 
+    @at_home
     async def stored_result(self, handle: str) -> tuple[Content, ...]:
         """The whole of a large result, secrets redacted, by the handle in `Result.metadata["handle"]`.
 
@@ -263,6 +274,7 @@ class Workbench(Startable):
 
     # Life
 
+    @at_home
     async def start(self) -> None:
         """Make ready. Starting twice changes nothing. After `stop` it begins again, unless its crib is stopped."""
         if self._state == "stopped":
@@ -274,17 +286,22 @@ class Workbench(Startable):
         await self.crib.lifespan.settle()
 
     async def stop(self) -> None:
-        """Close what was opened for this workbench, the newest first, each on the loop it was opened on.
+        """Close what was opened for this workbench, the newest first; last its sources, in reverse.
 
-        The sources come last, in reverse. What fails to close or stop is logged, and the rest is stopped.
+        What fails to close or stop is logged, and the rest is stopped.
         """
+        self._is_entered = False
+        await self._stop()
+
+    @at_home
+    async def _stop(self) -> None:
         self._set_state("stopping")
         self.invalidate()
         for bench in self._profiles.benches.values():
             await bench.stop()
         self._results.forget()
         try:
-            await close_on_each_loop(self._sessions)
+            await self._close_session()
         finally:
             await self._tools.lifespan.stop()
             self.crib.drop_view(self)
@@ -292,6 +309,7 @@ class Workbench(Startable):
                 await self.crib.stop()
             self._set_state("stopped")
 
+    @at_home
     async def reset(self) -> None:
         """Back to the state right after `start`: what was opened is closed, and opened again when needed.
 
@@ -300,7 +318,7 @@ class Workbench(Startable):
         for bench in self._profiles.benches.values():
             await bench.reset()
         self._tools.forget()
-        await close_on_each_loop(self._sessions)
+        await self._close_session()
         if self._owns_crib:
             await self.crib.close_resources()
         if self._state == "started":
@@ -309,6 +327,7 @@ class Workbench(Startable):
             await self._tools.lifespan.reset()
             await self._tools.check_available()
 
+    @at_home
     async def save_state(self) -> dict[str, Any]:
         """The state of the sources as JSON data with a version, for `load_state`, also in another process.
 
@@ -320,6 +339,7 @@ class Workbench(Startable):
         await self.start()
         return await state.save(self._lives())
 
+    @at_home
     async def load_state(self, saved: Mapping[str, Any]) -> None:
         """Continue from what `save_state` returned: every source named in it gets its state, or none does.
 
@@ -345,15 +365,30 @@ class Workbench(Startable):
         self._tools.ready.clear()
 
     def ended(self) -> None:
+        """Forget what was started, and has ended with its event loop."""
         self.invalidate()
         if self._state == "started":
             self._set_state("new")
+        self._tools.end()
+        if self._session is not None:
+            self._session.abandon()
+            self._session = None
 
     # Inside
 
     def _run(self, call: Call, events: EventStream | None = None) -> Coroutine[Any, Any, Result[Any]]:
-        return run(call, self._runtime, events) if self._is_direct else self._run_first(call, events)
+        if self._direct_on is _get_running_loop():
+            return run(call, self._runtime, events)
+        return self._run_somewhere(call, events)
 
+    async def _run_somewhere(self, call: Call, events: EventStream | None) -> Result[Any]:
+        started_at = datetime.now(UTC)
+        try:
+            return await self._run_first(call, events)
+        except ToolError as error:  # of the loop that it was handed over to
+            return error_result(call, error, started_at)
+
+    @at_home
     async def _run_first(self, call: Call, events: EventStream | None) -> Result[Any]:
         self._require_open()
         return await run(*await self._profiles.choose(call, self._runtime), events)
@@ -366,7 +401,8 @@ class Workbench(Startable):
         return bench, bench._runtime
 
     def _set_state(self, state: str) -> None:
-        self._state, self._is_direct = state, state == "started" and not self._profiles.names
+        self._state = state
+        self._direct_on = self._home.loop if state == "started" and not self._profiles.names else _NOWHERE
 
     def _require_open(self) -> None:
         if self._state in ("stopping", "stopped"):
@@ -391,13 +427,15 @@ class Workbench(Startable):
         if self._state != "new":  # somebody else has started or stopped it meanwhile
             await self._start()
             return
-        self._home = asyncio.get_running_loop()
         self._set_state("started")
         await self._results.start()
         await self._tools.check_available()
 
+    @at_home
     async def _give_up_start(self) -> None:
-        self.ended()
+        self.invalidate()
+        if self._state == "started":
+            self._set_state("new")
         await self._tools.lifespan.stop(for_good=False)
         if self._owns_crib:
             await self.crib.stop(for_good=False)
@@ -423,14 +461,19 @@ class Workbench(Startable):
             f"{getattr(tool, '__name__', tool)!r} is not a tool of this workbench. Add it: Workbench([...])."
         )
 
-    def _session(self) -> Dependencies:
-        loop = asyncio.get_running_loop()
-        session = self._sessions.get(loop)
-        if session is None:
+    def _require_loop(self) -> None:
+        super()._require_loop()
+        self.crib._require_loop()
+
+    def _session_values(self) -> Dependencies:
+        if self._session is None:
             self.crib.keep_view(self)
             overrides, redaction = self._runtime.overrides, self._runtime.redaction
             scopes, outer = (("session", "program"), None) if self._owns_crib else (("session",), self.crib.program())
-            session = self._sessions[loop] = Dependencies(
-                *scopes, overrides=overrides, outer=outer, redaction=redaction
-            )
-        return session
+            self._session = Dependencies(*scopes, overrides=overrides, outer=outer, redaction=redaction)
+        return self._session
+
+    async def _close_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
