@@ -1078,6 +1078,9 @@ async def test_sync_calls_work_from_everywhere() -> None:
     program = "from toolcrib import Workbench\nprint(Workbench([abs, len]).call_sync('len', {'obj': 'abc'}).text)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.returncode) == ("3\n", 0)
+    async with Workbench([add]) as bench:
+        with pytest.raises(SetupError, match="Await"):
+            bench.call_sync("add", {"a": 1})
 
 
 def test_a_sync_call_ends_with_a_result_also_without_its_loop() -> None:
@@ -1094,10 +1097,13 @@ def test_a_sync_call_ends_with_a_result_also_without_its_loop() -> None:
         return int(bench.call_sync("inner", {"n": n}).unwrap())
 
     async def outermost(n: int) -> int:
-        return int(bench.call_sync("outer", {"n": n}).unwrap())
+        return int((await bench.call("outer", {"n": n})).unwrap())
 
     bench = Workbench([endless, inner, outer, outermost])
     thread = threading.Thread(target=lambda: results.append(bench.call_sync("endless")), daemon=True)
+
+    async def shared() -> Any:
+        return (await bench.call("inner", {"n": 3})).value
 
     async def main() -> list[Any]:
         await bench.start()
@@ -1106,8 +1112,17 @@ def test_a_sync_call_ends_with_a_result_also_without_its_loop() -> None:
         calls = [(name, {"n": n}) for n in range(40) for name in ("outer", "outermost")]
         return [result.value for result in await bench.call_many(calls)]
 
-    assert asyncio.run(main()) == [n for n in range(40) for _ in range(2)]
+    expected = [n for n in range(40) for _ in range(2)]
+    assert asyncio.run(main()) == expected
     thread.join(30)
+    with bench:
+        results_of_loops = list[Any]()
+        more = [threading.Thread(target=lambda: results_of_loops.append(asyncio.run(shared()))) for _ in range(4)]
+        for other in more:
+            other.start()
+        for other in more:
+            other.join(30)
+    assert results_of_loops == [3] * 4
     assert [result.error.code for result in results] == ["lost"]
 
 

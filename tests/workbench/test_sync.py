@@ -186,7 +186,7 @@ async def test_a_sync_call_on_the_loop_that_runs_the_workbench_is_refused_with_t
 
     async with Workbench([quick, careless]) as mine, Workbench([quick]) as other:
         benches = {"mine": mine, "other": other}
-        with pytest.raises(SetupError, match="await bench.call"):
+        with pytest.raises(SetupError, match=r"await bench\.call"):
             mine.call_sync("quick")
         assert (await mine.call("careless", {"bench_of": "mine"})).value == "refused"
         assert (await mine.call("careless", {"bench_of": "other"})).value == "refused"
