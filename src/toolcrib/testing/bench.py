@@ -27,10 +27,11 @@ class Bench(Workbench):
 
     def finish(self) -> None:
         """Stop, from where no event loop runs. A loop at rest, as a test leaves it, runs again to close what it has."""
-        for loop in reversed([*self._sessions]):
-            if not loop.is_running() and not loop.is_closed():
-                loop.run_until_complete(self._sessions.pop(loop).close())
-        self.__exit__(None, None, None)
+        loop = self._home.loop
+        if loop is None or loop.is_running() or loop.is_closed():
+            self.__exit__(None, None, None)
+        else:
+            loop.run_until_complete(self.stop())
 
 
 class MakeBench:
