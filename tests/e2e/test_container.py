@@ -87,7 +87,7 @@ def test_the_compose_file_gives_the_server_its_database_and_no_secret_in_its_env
     )
     settings = read_settings(None, environ)
     user = database["environment"]["POSTGRES_USER"]
-    assert settings.store_url == f"postgresql://{user}:hunter2hunter2@database/{user}"
+    assert settings.values.store.url == f"postgresql://{user}:hunter2hunter2@database/{user}"
     assert settings.secrets == ("hunter2hunter2",)
     assert server["secrets"] == database["secrets"] == [*compose()["secrets"]]
     named = {each.split(":")[0] for one in (server, database) for each in one["volumes"] if each[0] != "."}

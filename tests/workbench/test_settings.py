@@ -174,7 +174,7 @@ header = "Bearer ${env:TOKEN}"
 nested = { list = ["${file:key}", 3, "$${env:TOKEN}"] }
 """
     settings = read(text, TOKEN="token-value", OTHER="other-value")
-    assert settings.variables == {
+    assert settings.values.variables == {
         "header": "Bearer token-value",
         "nested": {"list": ["from-a-file", 3, "${env:TOKEN}"]},
     }
@@ -221,7 +221,7 @@ def test_files_of_secrets_and_tools_are_relative_to_the_settings(
         "toolcrib.demo",
         "deep/conf/tools.py:add",
     ]
-    assert settings.variables == {"key": "from-a-file"}
+    assert settings.values.variables == {"key": "from-a-file"}
 
 
 def test_a_reference_that_does_not_resolve_is_reported_without_quoting_it(problems: Problems) -> None:
@@ -556,11 +556,11 @@ def test_references_in_the_store_are_resolved(tmp_path: Path) -> None:
     file = tmp_path / "toolcrib.toml"
     file.write_text('[store]\nurl = "${env:WHERE}"\nkey = "${env:KEYS}/store.key"\n')
     settings = read_settings(file, {"WHERE": "postgresql://u:hidden@h/d", "KEYS": "/keys"})
-    assert (settings.store_url, settings.store_key) == ("postgresql://u:hidden@h/d", "/keys/store.key")
+    assert (settings.values.store.url, settings.values.store.key) == ("postgresql://u:hidden@h/d", "/keys/store.key")
     assert "hidden" not in repr(settings)
     file.write_text('[store]\nurl = "data/store.db"\nkey = "~/store.key"\n')
     settings = read_settings(file, {"TOOLCRIB_STORE_URL": "own.db"})
-    assert settings.path(settings.store_url) == str(Path("own.db").absolute())
-    assert settings.path(settings.store_key) == str(Path("~/store.key").expanduser())
+    assert settings.path(settings.values.store.url) == str(Path("own.db").absolute())
+    assert settings.path(settings.values.store.key) == str(Path("~/store.key").expanduser())
     settings = read_settings(file, {})
-    assert settings.path(settings.store_url) == str(tmp_path / "data" / "store.db")
+    assert settings.path(settings.values.store.url) == str(tmp_path / "data" / "store.db")

@@ -139,8 +139,8 @@ def _run(
         from ..record import DatabaseCalls
         from ..store import Store
 
-        where = settings.path(settings.store_url) if store is None else store
-        opened = Store(where, key=settings.path(settings.store_key))
+        where = settings.path(settings.values.store.url) if store is None else store
+        opened = Store(where, key=settings.path(settings.values.store.key))
         try:
             await work(DatabaseCalls(opened))
         finally:

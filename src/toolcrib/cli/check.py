@@ -124,7 +124,7 @@ def _wrong_rules(settings: Settings, specs: Sequence[ToolSpec]) -> Iterator[Sett
 
 def _wrong_clients(settings: Settings) -> Iterator[SettingsProblem]:
     """What is wrong with `[auth.PROVIDER]`: a provider or a key that there is not, or a key that is missing."""
-    if not settings.clients and settings.values.providers is None:
+    if not settings.values.auth and settings.values.providers is None:
         return
     try:
         from ..auth import Client, CredentialBroker, load_catalogue
@@ -134,7 +134,7 @@ def _wrong_clients(settings: Settings) -> Iterator[SettingsProblem]:
     except SetupError as error:
         yield _at(settings, str(error), "auth" if settings.values.providers is None else "providers")
         return
-    for name, table in settings.clients.items():
+    for name, table in settings.values.auth.items():
         if (entry := catalogue.get(name)) is None:
             hint = did_you_mean(closest_match(name, catalogue))
             message = f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
@@ -177,7 +177,7 @@ def _warnings(
     for number, table in enumerate(settings.values.deadline):
         if not any(compile_globs(table.tools).fullmatch(spec.name) for spec in specs):
             yield _at(settings, "This deadline matches no tool.", "deadline", number)
-    for keys in _plain_secrets(settings.values.variables, ("variables",)):
+    for keys in _plain_secrets(settings.written.get("variables", {}), ("variables",)):
         message = (
             f"'{display_name(str(keys[-1]))}' is written out here. Keep a secret elsewhere, and write '${{env:NAME}}'."
         )

@@ -102,7 +102,8 @@ def store_of(settings: "Settings", where: str | Path | None = None) -> "Store":
     """The store at *where*, else that of *settings*, with their keys. Raises SetupError."""
     from ..store import Store
 
-    return Store(settings.path(settings.store_url) if where is None else where, key=settings.path(settings.store_key))
+    at = settings.values.store
+    return Store(settings.path(at.url) if where is None else where, key=settings.path(at.key))
 
 
 def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
@@ -135,24 +136,24 @@ def configured(
     Whoever has a store made closes it: see `CribRuntime.own`. With *default_store*, there is one also where the
     settings name none: the file in the user's data folder. Raises SetupError.
     """
-    values, url = settings.values, settings.store_url
+    values = settings.values
     made: dict[str, Any] = {}
     store, is_given = options.get("store"), "store" in options
-    if isinstance(store, str | Path) or (not is_given and (url or settings.store_key or default_store)):
+    if isinstance(store, str | Path) or (not is_given and (values.store.url or values.store.key or default_store)):
         store = made["store"] = store_of(settings, store)
     if "recorder" not in options:
         made["recorder"] = _recorders(values.calls, store)
     stores_grants = default_store or (store is not None and find_spec("authlib") is not None)
-    if "broker" not in options and (settings.clients or settings.named_secrets or values.providers or stores_grants):
+    if "broker" not in options and (values.auth or values.secret or values.providers or stores_grants):
         from ..auth import Client, CredentialBroker, DatabaseVault, load_catalogue
 
         base_url = values.server.public_base_url
         file = settings.path(values.providers)
         made["broker"] = CredentialBroker(
-            clients={name: Client.from_settings(table) for name, table in settings.clients.items()},
+            clients={name: Client.from_settings(table) for name, table in values.auth.items()},
             vault=None if store is None else DatabaseVault(store),
             catalogue=load_catalogue(None if file is None else Path(file)),
-            secrets=settings.named_secrets,
+            secrets=values.secret,
             redirect_uri=None if base_url is None else f"{base_url.rstrip('/')}{CALLBACK_PATH}",
             form_uri=None if base_url is None else f"{base_url.rstrip('/')}{FORM_PATH}",
             allow=values.net.allow,

@@ -7,7 +7,7 @@ redacted wherever it would be shown. No error here quotes a value.
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,7 +26,7 @@ from .limits import Limit
 from .named_source import NamedSource, path_or_module
 from .options import TAKES, FileOptions, option_error
 from .rules import Rule, Rules
-from .tables import Document, Environment, File, variables
+from .tables import Environment, File, variables
 
 NAME = "toolcrib.toml"
 PROJECT = "pyproject.toml"
@@ -42,7 +42,7 @@ _OTHERS = ("TOOLCRIB_ALLOW_SOURCE_CODE", "TOOLCRIB_KEY")
 _REFERENCE = re.compile(r"\$(?P<escaped>\$\{)|\$\{(?P<what>[^{}]*)(?P<end>\}?)")
 _AT = re.compile(r" \(at (?:line (?P<line>\d+), column (?P<column>\d+)|end of document)\)$")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LEAST_SECRET = 4  # what a Redactor takes
+MIN_SECRET_CHARS = 4  # what a Redactor takes
 
 T = TypeVar("T")
 
@@ -69,7 +69,11 @@ class SettingsError(SetupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Valid settings. Secrets may be in them, so the repr does not show them."""
+    """Valid settings. Secrets may be in their *values*, so the repr does not show them.
+
+    *written* is what stands in the file, with its references; *secrets* are what these resolve to; *lines* are the
+    lines of its keys.
+    """
 
     file: Path | None = None
     sources: tuple[NamedSource, ...] = ()
@@ -77,12 +81,8 @@ class Settings:
     rules: Rules = field(default_factory=lambda: Rules(()), repr=False)
     limits: tuple[Limit, ...] = ()
     retries: tuple[Retry, ...] = ()
-    variables: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    clients: Mapping[str, Mapping[str, str]] = field(default_factory=dict[str, Mapping[str, str]], repr=False)
-    named_secrets: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    store_url: str | None = field(default=None, repr=False)
-    store_key: str | None = None
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    written: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     lines: Mapping[Keys, int] = field(default_factory=dict[Keys, int], repr=False)
 
     def options(self, unless_set: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
@@ -98,7 +98,7 @@ class Settings:
             "retries": self.retries,
             # Without a policy there is nothing to ask, which is faster.
             "policy": self.rules if values.rule or values.policy.default != "allow" else None,
-            "variables": self.variables,
+            "variables": values.variables,
             "secrets": self.secrets,
         }
         return dict(unless_set or {}) | chosen | {name: value for name, value in options.items() if value is not None}
@@ -188,29 +188,23 @@ class _Reader:
         self._lines: dict[Keys, int] = {}
 
     def settings(self) -> Settings:
-        data = {} if self._file is None else self._parse(self._file)
-        values = self._validate(data)
+        written = {} if self._file is None else self._parse(self._file)
+        values = self._validate(self._resolve(_merged(written, Environment(self._environ)()), ()))
         sources = self._environment_sources()
-        if values is None:
-            raise SettingsError(sorted(self._problems, key=_line))
-        self._require_no_references(data)
-        settings = Settings(
-            file=self._file,
-            sources=self._sources(values) if sources is None else sources,
-            values=values,
-            rules=Rules(self._made("rule", values.rule, Rule), default=values.policy.default),
-            limits=tuple(self._made("limit", values.limit, Limit)),
-            retries=tuple(self._made("retry", values.retry, Retry)),
-            variables=self._resolved(values.variables, ("variables",)),
-            clients=self._clients(values),
-            named_secrets=self._named_secrets(values),
-            store_url=self._resolved(values.store.url, ("store", "url")),
-            store_key=self._resolved(values.store.key, ("store", "key")),
-            secrets=self._known_secrets(values),
-            lines=self._lines,
-        )
+        if values is not None:
+            settings = Settings(
+                file=self._file,
+                sources=self._sources(values) if sources is None else sources,
+                values=values,
+                rules=Rules(self._make("rule", values.rule, Rule), default=values.policy.default),
+                limits=tuple(self._make("limit", values.limit, Limit)),
+                retries=tuple(self._make("retry", values.retry, Retry)),
+                secrets=tuple(self._secrets),
+                written=written,
+                lines=self._lines,
+            )
         if self._problems:
-            raise SettingsError(sorted(self._problems, key=_line))
+            raise SettingsError(sorted(self._problems, key=lambda problem: problem.line or 0))
         return settings
 
     def _parse(self, file: Path) -> dict[str, Any]:
@@ -239,15 +233,13 @@ class _Reader:
         return data  # type: ignore[no-any-return]
 
     def _validate(self, data: dict[str, Any]) -> File | None:
-        environment = Environment(self._environ)
         set_by = {name: keys for name, keys in variables().items() if self._environ.get(name)}
-        make: Any = File  # type checkers see its fields only
         try:
-            values: File = make(_build_sources=((environment, Document(data)), {}))
+            values: File = File.model_validate(data)
             return values
         except ValidationError as error:
-            for mistake in mistakes_in(File, _merged(data, environment()), error, header=self._header):
-                variable = next((each for each, keys in set_by.items() if keys == mistake.keys[: len(keys)]), None)
+            for mistake in mistakes_in(File, data, error, header=self._header):
+                variable = next((name for name, keys in set_by.items() if keys == mistake.keys[: len(keys)]), None)
                 name = str(mistake.keys[0])
                 if variable is not None:
                     expected = TAKES.get(name, mistake.expected)
@@ -259,12 +251,6 @@ class _Reader:
                 else:
                     self._add(mistake.keys, mistake.message)
             return None
-
-    def _require_no_references(self, data: Mapping[str, Any]) -> None:
-        for keys, text in _texts({name: part for name, part in data.items() if name not in _WITH_REFERENCES}):
-            if "${" in text and not (keys[0] == "source" and keys[2:3] in (("headers",), ("env",))):
-                places = ", ".join(_WITH_REFERENCES)
-                self._add(keys, f"{display_path(keys)}: references like '${{env:NAME}}' work in {places} only.")
 
     def _environment_sources(self) -> tuple[NamedSource, ...] | None:
         if not (words := self._environ.get(_SOURCES, "").strip()):
@@ -282,7 +268,7 @@ class _Reader:
             try:
                 table.view([])  # finds what is wrong whatever the tools are
                 permissions = table.permissions(self._folder)
-                source = self._server(table.written, number, values) or path_or_module(table.where, self._folder)
+                source = self._server(table.written, values) or path_or_module(table.where, self._folder)
             except ToolcribError as error:
                 self._add(("source", number), str(error))
             else:
@@ -300,20 +286,13 @@ class _Reader:
                 )
         return tuple(made)
 
-    def _server(self, written: str | MCPSource, number: int, values: File) -> MCPSource | None:
-        """*written* with what its references resolve to, where it is a server."""
+    def _server(self, written: str | MCPSource, values: File) -> MCPSource | None:
         if not isinstance(written, MCPSource):
             return None
-        return replace(
-            written,
-            headers=self._resolved(written.headers, ("source", number, "headers")),
-            env=self._resolved(written.env, ("source", number, "env")),
-            folder=str(self._folder),
-            allow=values.net.allow,
-        )
+        return replace(written, folder=str(self._folder), allow=values.net.allow)
 
-    def _made(self, name: str, rows: Sequence[BaseModel], make: Callable[..., T]) -> list[T]:
-        """What *make* makes of the keys of each row."""
+    def _make(self, name: str, rows: Sequence[BaseModel], make: Callable[..., T]) -> list[T]:
+        """Return what *make* makes of the keys of each row."""
         made: list[T] = []
         for number, row in enumerate(rows):
             try:
@@ -322,44 +301,28 @@ class _Reader:
                 self._add((name, number), str(error))
         return made
 
-    def _clients(self, values: File) -> dict[str, dict[str, str]]:
-        for name, table in values.auth.items():
-            if "client_secret" in table:
-                self._require_reference(table["client_secret"], ("auth", name, "client_secret"))
-        clients: dict[str, dict[str, str]] = self._resolved(values.auth, ("auth",))
-        return clients
-
-    def _named_secrets(self, values: File) -> dict[str, str]:
-        for name, text in values.secret.items():
-            self._require_reference(text, ("secret", name))
-        return {name: self._resolved(text, ("secret", name)) for name, text in values.secret.items()}
-
-    def _require_reference(self, text: str, keys: Keys) -> bool:
-        whole = _REFERENCE.fullmatch(text)
-        is_reference = whole is not None and not whole["escaped"]
-        if not is_reference:
+    def _resolve(self, value: Any, keys: Keys) -> Any:
+        """Return *value*, which stands under *keys*, with what its references resolve to, and note the secrets."""
+        if isinstance(value, dict):
+            return {key: self._resolve(inner, (*keys, key)) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [self._resolve(inner, (*keys, index)) for index, inner in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        whole = _REFERENCE.fullmatch(value)
+        is_secret = keys[0] in ("secret", "secrets") or (keys[0] == "auth" and keys[2:] == ("client_secret",))
+        if is_secret and (whole is None or whole["escaped"]):
             self._add(
                 keys,
                 f"{display_path(keys)} is not a reference. The secret itself must not be in this file: write "
                 "'${env:NAME}' or '${file:PATH}'.",
             )
-        return is_reference
-
-    def _known_secrets(self, values: File) -> tuple[str, ...]:
-        for number, text in enumerate(values.secrets):
-            if self._require_reference(text, ("secrets", number)):
-                self._resolved(text, ("secrets", number))
-        return tuple(self._secrets)
-
-    def _resolved(self, value: Any, keys: Keys) -> Any:
-        """*value* with what its references resolve to."""
-        if isinstance(value, dict):
-            return {key: self._resolved(inner, (*keys, key)) for key, inner in value.items()}
-        if isinstance(value, list):
-            return [self._resolved(inner, (*keys, index)) for index, inner in enumerate(value)]
-        if not isinstance(value, str):
-            return value
-        return _REFERENCE.sub(lambda found: "${" if found["escaped"] else self._secret(found, keys), value)
+        elif keys[0] in _WITH_REFERENCES or (keys[0] == "source" and keys[2:3] in (("headers",), ("env",))):
+            return _REFERENCE.sub(lambda found: "${" if found["escaped"] else self._secret(found, keys), value)
+        elif "${" in value:
+            places = ", ".join(_WITH_REFERENCES)
+            self._add(keys, f"{display_path(keys)}: references like '${{env:NAME}}' work in {places} only.")
+        return value
 
     def _secret(self, found: re.Match[str], keys: Keys) -> str:
         kind, _, name = found["what"].partition(":")
@@ -381,10 +344,10 @@ class _Reader:
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
                 problem = f"the file {file} cannot be read: {reason}."
-        if secret and len(secret) < _LEAST_SECRET:
+        if secret and len(secret) < MIN_SECRET_CHARS:
             problem = (
                 f"what '${{{kind}:{name}}}' resolves to is too short to be redacted: it would be found in ordinary "
-                f"words. A secret has at least {_LEAST_SECRET} characters. If it is not a secret, write it here."
+                f"words. A secret has at least {MIN_SECRET_CHARS} characters. If it is not a secret, write it here."
             )
         if problem:
             self._add(keys, f"{display_path(keys)}: {problem}")
@@ -395,10 +358,6 @@ class _Reader:
     def _add(self, keys: Keys, message: str) -> None:
         place, line = _place(self._file, self._lines, keys)
         self._problems.append(SettingsProblem(place, message, line))
-
-
-def _line(problem: SettingsProblem) -> int:
-    return problem.line or 0
 
 
 def _place(file: Path | None, lines: Mapping[Keys, int], keys: Keys) -> tuple[str, int | None]:
@@ -414,11 +373,3 @@ def _merged(data: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         below = merged.get(key)
         merged[key] = _merged(below, value) if isinstance(value, dict) and isinstance(below, dict) else value
     return merged
-
-
-def _texts(value: Any, keys: Keys = ()) -> Iterator[tuple[Keys, str]]:
-    if isinstance(value, str):
-        yield keys, value
-    elif isinstance(value, dict | list):
-        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _texts(inner, (*keys, key))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, get_origin
 
 from pydantic import Field, create_model
-from pydantic_settings import BaseSettings, EnvSettingsSource, InitSettingsSource, SettingsConfigDict
+from pydantic_settings import EnvSettingsSource, SettingsConfigDict
 
 from ..call import Retry
 from ..core import Do, SetupError
@@ -229,18 +229,8 @@ class NetTable(Strict):
     )
 
 
-class File(create_model("Options", __base__=BaseSettings, **fields_of(FileOptions, DEFAULTS))):  # type: ignore[misc]
+class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEFAULTS))):  # type: ignore[misc]
     """Settings of toolcrib: where tools come from, and how they may be called."""
-
-    model_config = SettingsConfigDict(
-        strict=True,
-        frozen=True,
-        allow_inf_nan=False,
-        hide_input_in_errors=True,
-        env_prefix="TOOLCRIB_",
-        env_nested_delimiter="_",
-        env_nested_max_split=1,
-    )
 
     secrets: list[str] = Field(
         default_factory=list[str],
@@ -307,6 +297,12 @@ def variables() -> dict[str, tuple[str, ...]]:
     return {f"TOOLCRIB_{name.upper()}": keys for name, keys in found.items()}
 
 
+class _Variables(File):
+    """The same settings, with how variables name them."""
+
+    model_config = SettingsConfigDict(env_prefix="TOOLCRIB_", env_nested_delimiter="_", env_nested_max_split=1)
+
+
 class Environment(EnvSettingsSource):
     """The variables that set one value, of any environment."""
 
@@ -316,15 +312,8 @@ class Environment(EnvSettingsSource):
             # Unlike those in the file, they are relative to the current folder.
             if "://" not in (path := self._environ[name]) and not path.startswith("${"):
                 self._environ[name] = str(Path(path).expanduser().absolute())
-        super().__init__(File)
+        fields: Any = _Variables
+        super().__init__(fields)
 
     def _load_env_vars(self) -> Mapping[str, str | None]:
         return self._environ
-
-
-class Document(InitSettingsSource):
-    """What stands in the file, with its keys as they are written."""
-
-    def __init__(self, data: dict[str, Any]) -> None:
-        super().__init__(File, {})
-        self.init_kwargs = data
