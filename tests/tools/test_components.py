@@ -11,7 +11,7 @@ import wasmtime
 
 from toolcrib import LoadError, Permissions, Workbench
 from toolcrib.sandbox.components import Components, Granted
-from toolcrib.sandbox.modules import Ended, InputOverLimit, OutputOverLimit, ProgramLimits, Trapped
+from toolcrib.sandbox.modules import ProgramLimits, Trapped
 from toolcrib.tools import load
 
 # A program that can write to standard output and send requests; its core module exports `run`: 0 for success.
@@ -266,23 +266,6 @@ async def test_a_component_that_is_not_a_program_for_wasi_is_unavailable_with_th
     assert reason in message
 
 
-async def test_a_truncated_component_is_unavailable(folder: Folder) -> None:
-    ((code, message),) = await outcome(folder(component(LOOPS)[:-40]), show_errors=True)
-    assert code == "unavailable"
-    assert "It is not a valid WebAssembly component" in message
-
-
-async def test_what_is_kept_compiled_is_for_its_owner_alone_and_damage_is_noticed(folder: Folder, cache: Path) -> None:
-    source = folder(writes("fine"))
-    assert await outcome(source) == [("success", "fine")]
-    assert cache.stat().st_mode & 0o777 == 0o700
-    (kept,) = cache.iterdir()
-    good = kept.read_bytes()
-    kept.write_bytes(good[:40] + b"\xcc" * 200 + good[240:])
-    assert await outcome(source) == [("success", "fine")]
-    assert kept.read_bytes() == good
-
-
 # In this process
 
 
@@ -299,24 +282,6 @@ def test_a_component_is_compiled_once(cache: Path) -> None:
     assert kept.stat().st_ino == made, "it was not written again"
 
 
-async def test_a_cache_that_others_can_write_to_is_not_used(cache: Path) -> None:
-    cache.mkdir(parents=True)
-    cache.chmod(0o777)
-    assert (await Components().compile(component(FAILS)).run(b"", granted(), ProgramLimits())).status == 1
-    assert list(cache.iterdir()) == []
-
-
-async def test_limits_of_input_and_output_are_those_that_still_pass(cache: Path) -> None:
-    program = Components().compile(component(writes("fine")))
-    assert await program.run(b"12345", granted(), ProgramLimits(input_bytes=5, output_bytes=4)) == Ended(
-        0, b"fine", b""
-    )
-    with pytest.raises(InputOverLimit):
-        await program.run(b"123456", granted(), ProgramLimits(input_bytes=5))
-    with pytest.raises(OutputOverLimit):
-        await program.run(b"", granted(), ProgramLimits(output_bytes=3))
-
-
 async def test_what_stops_a_component_is_the_reason(cache: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     no_handle = writes("fine").replace("(call $stdout)", "(i32.const 99)")
@@ -327,20 +292,6 @@ async def test_what_stops_a_component_is_the_reason(cache: Path, tmp_path: Path)
     ):
         with pytest.raises(Trapped, match=f"^{reason}$"):
             await Components().compile(component(code)).run(b"", given, ProgramLimits())
-
-
-async def test_calls_of_a_component_may_be_nested_in_a_mebibyte(cache: Path) -> None:
-    sums = """(func $sum (param i64) (result i64)
-      (if (result i64) (i64.eqz (local.get 0)) (then (i64.const 0))
-        (else (i64.add (local.get 0) (call $sum (i64.sub (local.get 0) (i64.const 1)))))))
-      (func (export "run") (result i32) (i64.eqz (call $sum (i64.const DEPTH))))"""
-    program = Components().compile(component(sums.replace("DEPTH", "15000")))  # of about 48 bytes each
-    assert (await program.run(b"", granted(), ProgramLimits())).status == 0
-
-
-def test_a_component_has_no_threads(cache: Path) -> None:
-    with pytest.raises(LoadError, match="is not a valid WebAssembly component"):
-        Components().compile(bytes(wasmtime.wat2wasm("(component (core module (memory 1 1 shared)))")))
 
 
 # A program that looks for folders and for an environment, and sleeps for *nanoseconds*: it fails where it finds any.
@@ -407,12 +358,3 @@ async def test_a_component_has_the_folders_and_variables_that_it_was_granted_and
     )
     found = await outcome(folder(looks()), granted, variables={"UNITS": "metric", "OTHER": "hidden"})
     assert found == [("success", "")] * 2
-
-
-async def test_a_component_that_sleeps_is_ended_at_the_deadline_and_one_that_begins_too_large_is_stopped(
-    folder: Folder,
-) -> None:
-    sleeps = folder(looks(nanoseconds=3600 * 10**9), "timeout_s = 0.5", name="sleeps")
-    large = folder(looks(pages=17), "memory_mb = 1", name="large")
-    (slept, _), begun, fine = await outcome(sleeps, large, folder(looks(pages=16), "memory_mb = 1", name="fine"))
-    assert (slept, begun[0], fine) == ("timeout", "trapped", ("success", ""))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import DefinitionError, LoadError, SetupError, Source, Tool, Workbench, tool
+from toolcrib import DefinitionError, LoadError, Source, Tool, Workbench, tool
 from toolcrib.core import ToolSpec
 from toolcrib.tools import LoadProblem, is_tool, load
 
@@ -182,17 +182,6 @@ def test_what_is_not_a_source_is_refused(source: Any) -> None:
     )
 
 
-def test_a_class_without_tools_is_refused() -> None:
-    with pytest.raises(DefinitionError, match="Make a tool of a function, or of a method of an instance"):
-        load(Offers)
-
-
-def test_a_workbench_takes_a_list_of_sources() -> None:
-    with pytest.raises(SetupError, match="list of sources"):
-        Workbench("tools.py")
-    assert [spec.name for spec in Workbench([here, Offers(Tool(unmarked))]).specs()] == ["here", "unmarked"]
-
-
 # Modules and references
 
 
@@ -266,13 +255,6 @@ async def test_a_file_gives_its_tools_whatever_its_name(tmp_path: Path, name: st
         async with Workbench([source]) as bench:
             assert (await bench.call("add", {"a": 1, "b": 2})).value == 3
     assert names(f"{file}:add") == ["add"]
-
-
-def test_a_file_is_found_from_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path, tools=ADD)
-    monkeypatch.chdir(tmp_path)
-    for source in ("tools.py", "./tools.py", "tools.py:add", Path("tools.py"), ".", Path()):
-        assert names(source) == ["add"]
 
 
 def test_a_file_gives_functions_methods_partials_builtins_and_tools(tmp_path: Path) -> None:
@@ -417,24 +399,6 @@ def test_a_file_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path, k
     assert words in message
 
 
-@pytest.mark.parametrize("data", [b"\x00\x01\x02", b"\xff\xfe\xfa", b"\x7fELF\x00\x00", b"a = '\xe9'\n"])
-def test_a_file_that_is_not_text_is_named(tmp_path: Path, data: bytes) -> None:
-    file = tmp_path / "binary.py"
-    file.write_bytes(data)
-    assert refusal(file).startswith(f"{file}:")
-    assert "SyntaxError" in refusal(file) or "ValueError" in refusal(file)
-
-
-def test_what_is_not_a_python_file_is_named(tmp_path: Path) -> None:
-    (tmp_path / "dir.py").mkdir()
-    (tmp_path / "dangling.py").symlink_to(tmp_path / "nowhere.py")
-    (tmp_path / "text.txt").write_text("a")
-    assert "has no .py file" in refusal(tmp_path / "dir.py")
-    assert "There is no file" in refusal(tmp_path / "dangling.py")
-    assert "is not a Python file" in refusal(tmp_path / "text.txt")
-    assert "is not a Python file" in refusal(str(tmp_path / "text.txt"))
-
-
 def test_an_import_again_gives_the_file_as_it_is_now(tmp_path: Path) -> None:
     write(tmp_path, tools="import helper\n" + ADD, helper="")
     assert names(tmp_path / "tools.py") == ["add"]
@@ -510,13 +474,6 @@ async def test_a_sibling_goes_before_a_module_of_the_program_of_the_same_name(
     assert sys.modules["helper_of_test"] is mine
 
 
-def test_a_sibling_that_fails_is_named_with_its_own_line(tmp_path: Path) -> None:
-    write(tmp_path, tools="import os\nimport helper\n", helper="a = 1\n\nb = = 2\n")
-    assert refusal(tmp_path / "tools.py") == f"{tmp_path / 'helper.py'}:3: SyntaxError: invalid syntax"
-    write(tmp_path, helper="raise ValueError('bad')\n")
-    assert refusal(tmp_path / "tools.py") == f"{tmp_path / 'tools.py'}:2: ValueError: bad"
-
-
 def test_packages_of_an_environment_inside_the_folder_stay_imported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -530,15 +487,6 @@ def test_packages_of_an_environment_inside_the_folder_stay_imported(
     ]
     monkeypatch.undo()
     del sys.modules["installed_of_test"]
-
-
-def test_siblings_are_shared_by_the_files_of_a_folder(tmp_path: Path) -> None:
-    text = "from toolcrib import tool\nimport shared\nshared.seen.append({0!r})\n"
-    text += "@tool\ndef {0}() -> list: return shared.seen\n"
-    folder = write(tmp_path / "tools", one=text.format("one"), two=text.format("two"), shared="seen = []\n")
-    one, two = load(folder).tools
-    assert one() is two()
-    assert one() == ["one", "two"]
 
 
 # Folders
@@ -575,20 +523,6 @@ def test_a_file_that_fails_is_a_problem_and_the_others_load(tmp_path: Path) -> N
     assert problems["NameError.py:4"] == "NameError: name 'undefined' is not defined"
     assert "which has no JSON Schema" in problems["untyped.py:3"]
     assert str(LoadProblem("a.py:1", "b")) == "a.py:1: b"
-
-
-def test_a_folder_without_tools_is_refused(tmp_path: Path) -> None:
-    assert refusal(tmp_path) == f"The folder {tmp_path} has no .py file."
-    write(tmp_path, plain="x = 1\n")
-    assert refusal(tmp_path) == f"No file in the folder {tmp_path} defines a tool. Mark its functions with @tool."
-
-
-def test_files_of_one_name_in_two_folders_stay_apart(tmp_path: Path) -> None:
-    one = write(tmp_path / "one", tools=ADD)
-    two = write(tmp_path / "two", tools=ADD.replace("def add", "def multiply"))
-    assert [spec.name for spec in Workbench([one, two / "tools.py"]).specs()] == ["add", "multiply"]
-    [first], [second] = load(one).tools, load(two).tools
-    assert first.fn.__module__ != second.fn.__module__
 
 
 def test_two_files_that_import_one_tool_do_not_conflict(tmp_path: Path) -> None:

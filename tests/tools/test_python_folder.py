@@ -1,12 +1,9 @@
 """Folders of Python as tools, and what they cannot do. Those that run in the sandbox are `full`: it has to be built."""
 
-import asyncio
 import fcntl
 import importlib.util
 import json
 import logging
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -333,17 +330,6 @@ async def test_one_that_does_not_return_is_ended_at_its_deadline_and_the_next_ca
 
 
 @pytest.mark.full
-async def test_a_cancelled_call_ends_its_sleep(python: None, folder: Folder) -> None:
-    async with Workbench([folder("import time\ntime.sleep(3600)"), folder("print('fine')", name="fine")]) as bench:
-        running = asyncio.ensure_future(bench.call("guest"))
-        assert (await bench.call("fine")).text == "fine"
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-        assert (await bench.call("fine")).text == "fine"
-
-
-@pytest.mark.full
 async def test_it_reaches_the_hosts_that_it_was_granted_and_no_others(
     python: None, folder: Folder, server: Any
 ) -> None:
@@ -388,27 +374,6 @@ async def test_a_request_is_ended_with_its_call(python: None, folder: Folder, se
     code = f"from toolcrib_guest import fetch\nfetch('http://{here}/')"
     made = folder(code, f'hosts = ["{here}"]\ntimeout_s = 0.5')
     assert (await outcome(Permissions(hosts=[here], private_hosts=["localhost"]).to(made)))[0] == "timeout"
-
-
-@pytest.mark.full
-async def test_calls_at_once_do_not_mix_what_they_write(python: None, folder: Folder) -> None:
-    async with Workbench([folder("import sys\nprint(sys.stdin.read())")]) as bench:
-        given = [{"n": n, "text": "x" * (n * 37_000 % 900_000)} for n in range(40)]
-        results = await asyncio.gather(*(bench.call("guest", one) for one in given))
-        assert [result.value for result in results] == given
-
-
-@pytest.mark.full
-def test_a_program_ends_cleanly_right_after_a_call(python: None, folder: Folder, tmp_path: Path) -> None:
-    program = tmp_path / "program.py"
-    program.write_text(
-        "from toolcrib import Workbench\n"
-        f"with Workbench([{str(folder('import sys; print(sys.stdin.read())'))!r}]) as bench:\n"
-        "    print(bench.call_sync('guest', {'a': 1}).text)\n"
-    )
-    for _ in range(20):
-        done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, env=os.environ)
-        assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1}\n', "")
 
 
 @pytest.mark.full

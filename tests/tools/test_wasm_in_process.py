@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, Permissions, Workbench
+from toolcrib import Call, Permissions, Workbench
 from toolcrib.core import CancellationToken
 from toolcrib.tools import load
 
 from .guests import (
     ECHO,
-    ENVIRONMENT,
     FAILS,
     FLOODS,
     GIVES_UP,
@@ -24,9 +23,7 @@ from .guests import (
     OPENS,
     SAYS,
     SLEEPS,
-    WASI,
     Module,
-    broker,
     folder,
     outcome,
 )
@@ -122,11 +119,6 @@ async def test_a_memory_that_was_used_before_is_empty(module: Module) -> None:
     assert {(result.status, result.text) for result in results} == {("success", "")}
 
 
-async def test_a_module_too_large_for_the_kept_memories_runs_all_the_same(module: Module) -> None:
-    codes = {"tables": "(table 1 funcref) " * 11 + ECHO, "globals": "(global i64 (i64.const 1)) " * 70_000 + ECHO}
-    assert await outcomes(module, codes) == {"tables": ("success", "{}"), "globals": ("success", "{}")}
-
-
 _WITH_LITTLE_ROOM = """
 import resource, sys
 from toolcrib import Permissions, Workbench
@@ -136,12 +128,6 @@ bench = Workbench([Permissions(trusted=True, in_process=True).to(sys.argv[1])])
 for _ in range(2):
     print(bench.call_sync("echo", {"a": 1}).text)
 """
-
-
-def test_a_module_runs_where_the_address_space_is_small(module: Module) -> None:
-    command = [sys.executable, "-c", _WITH_LITTLE_ROOM, str(module(ECHO, "echo"))]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, '{"a":1}\n{"a":1}\n', "")
 
 
 _AT_ONCE_WITH_ROOM_FOR_ONE_ENGINE = """
@@ -213,58 +199,6 @@ async def test_numbers_that_lead_outside_the_memory_are_answered_with_an_error(
     assert await outcome(HERE.to(module(code))) == ("failed", f"Tool 'guest' ended with status {status}.")
 
 
-async def test_a_guest_without_a_memory_is_stopped(module: Module) -> None:
-    code = (
-        '(func (export "_start") '
-        "(drop (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))) (call $exit (i32.const 0)))"
-    )
-    file = module(code, wasi=WASI.partition("(memory")[0])
-    assert await outcome(HERE.to(file)) == ("trapped", "Tool 'guest' was stopped: a function of WASI refused it.")
-
-
-@pytest.mark.parametrize(
-    "named", ["(func $f) (export", "(global $f i32 (i32.const 9)) (export", "(table $f 1 funcref) (export"]
-)
-async def test_what_is_called_memory_and_is_none_is_not_taken_for_one(module: Module, named: str) -> None:
-    code = (
-        f'{named} "memory" ({named[1:].partition(" ")[0]} $f)) (func (export "_start") '
-        "(call $exit (call $fd_write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))"
-    )
-    file = module(code, wasi=WASI.partition("(memory")[0])
-    assert await outcome(HERE.to(file)) == ("trapped", "Tool 'guest' was stopped: a function of WASI refused it.")
-
-
-async def test_its_environment_is_what_it_was_given(module: Module, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OF_THE_HOST", "not for guests")
-    needs = 'variables = ["UNITS"]\nauth = [{ secret = "WEATHER_KEY" }]'
-    async with Workbench(
-        [HERE.to(folder(module, ENVIRONMENT.format(to=2, status=1), needs))],
-        caller=Caller("alice"),
-        variables={"UNITS": "metric", "OTHER": "hidden"},
-        broker=broker(WEATHER_KEY="canary-5521"),
-    ) as bench:
-        result = await bench.call("guest")
-    assert "canary" not in repr(result)
-    assert result.text == "Tool 'guest' ended with status 1. It wrote: UNITS=metric\0WEATHER_KEY=[secret]\0"
-
-
-async def test_two_hundred_calls_at_once_do_not_mix_what_they_write(module: Module) -> None:
-    async with Workbench([HERE.to(module(ECHO, "echo"))]) as bench:
-        given = [{"n": n, "text": "x" * (n * 37 % 9000)} for n in range(200)]
-        results = await asyncio.gather(*(bench.call("echo", one) for one in given))
-        assert [result.value for result in results] == given
-
-
-async def test_a_module_that_cannot_run_is_unavailable_with_the_reason(
-    module: Module, caplog: pytest.LogCaptureFixture
-) -> None:
-    source = HERE.to(module('(import "env" "system" (func)) (func (export "_start"))', wasi=""))
-    code, text = await outcome(source, show_errors=True)
-    assert (code, "It imports env.system" in text) == ("unavailable", True)
-    assert "It imports env.system" in caplog.text
-    assert (await outcome(source))[1] == "Tool 'guest' cannot be loaded. The detail is in the log."
-
-
 @pytest.mark.full
 @pytest.mark.parametrize("code", [ECHO, LOOPS, SLEEPS], ids=["echo", "loop", "sleep"])
 def test_a_program_ends_cleanly_while_a_guest_runs_or_right_after(module: Module, tmp_path: Path, code: str) -> None:
@@ -302,14 +236,3 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-def test_a_trap_is_one_also_where_others_have_taken_the_signals_of_faults(module: Module) -> None:
-    outside = '(func (export "_start") (i32.store (i32.const 0x7fffffff) (i32.const 1)))'
-    codes = {"echo": ECHO, "gives_up": GIVES_UP, "divides": DIVIDES, "nests": NESTS, "outside": outside}
-    files = [str(module(code, name)) for name, code in codes.items()]
-    done = subprocess.run([sys.executable, "-c", _AMONG_OTHER_HANDLERS, *files], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert [line.partition(": ")[0] for line in done.stdout.splitlines()] == [
-        f"Tool '{name}' was stopped" for name in ("gives_up", "divides", "nests", "outside")
-    ]

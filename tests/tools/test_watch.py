@@ -14,7 +14,6 @@ import pytest
 
 from toolcrib import LoadError, Workbench
 from toolcrib.tools.watch import Change, Watched
-from toolcrib.workbench.views import prefixed, renamed
 
 # What Python calls a NUL in a source file, before and since 3.11.4.
 NUL_ERROR = "SyntaxError" if sys.version_info >= (3, 11, 4) else "ValueError"
@@ -163,12 +162,6 @@ def test_a_tool_that_cannot_work_stays_as_it_was_and_the_others_are_loaded(file:
     assert problems(watched) == []
 
 
-def test_of_a_file_with_a_bad_tool_at_first_the_others_are_there(file: Path) -> None:
-    file.write_text(PAIR.replace("double(a: int", "double(a: object()"))
-    watched = Watched(file)
-    assert (names(watched), problems(watched)[0].partition(": ")[0]) == (["add"], f"{file}:10")
-
-
 def test_a_file_that_is_broken_at_first_is_loaded_when_it_is_repaired(file: Path) -> None:
     file.write_text("def (:\n")
     watched = Watched(file)
@@ -199,16 +192,6 @@ def test_a_file_that_is_emptied_gone_or_not_a_file_any_more(file: Path) -> None:
     file.write_text(ADD)
     watched.look()
     assert (names(watched), problems(watched)) == (["add"], [])
-
-
-def test_a_pipe_in_the_place_of_a_file_holds_nothing_up(file: Path) -> None:
-    watched = Watched(file.parent)
-    os.mkfifo(file.with_name("pipe.py"))
-    done = threading.Thread(target=watched.look, daemon=True)
-    done.start()
-    done.join(10)
-    assert not done.is_alive()
-    assert (names(watched), len(problems(watched))) == (["add"], 1)
 
 
 @pytest.mark.parametrize("source", ["nothing.py", "tools.txt", "toolcrib.demo", "nowhere/", ""])
@@ -253,20 +236,6 @@ def test_in_a_folder_only_what_has_changed_is_loaded(tmp_path: Path) -> None:
     assert problems(watched) == [f"{folder}: The folder has no .py file."]
 
 
-def test_a_folder_that_is_replaced_under_its_name_is_followed(tmp_path: Path) -> None:
-    folder = tmp_path.resolve() / "tools"
-    folder.mkdir()
-    (folder / "a.py").write_text(ADD)
-    watched = Watched(folder)
-    folder.rename(folder.with_name("old"))
-    watched.look()
-    assert (names(watched), problems(watched)) == ([], [f"{folder}: It was removed, and its tools with it."])
-    folder.mkdir()
-    (folder / "a.py").write_text(PAIR)
-    watched.look()
-    assert (names(watched), problems(watched)) == (["add", "double"], [])
-
-
 @pytest.mark.parametrize("on_path", [False, True])
 def test_files_beside_are_followed_through_each_other_and_through_packages(
     on_path: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -305,16 +274,6 @@ def test_a_broken_file_beside_is_named_and_its_users_go_on(tmp_path: Path) -> No
     (folder / "beside_two.py").write_text("VALUE = 3\n")
     assert watched.look() == Change((folder / "tools.py",))
     assert (value(watched, "answer"), problems(watched)) == (3, [])
-
-
-def test_a_package_that_is_missing_is_imported_once_it_is_there(file: Path) -> None:
-    file.write_text(uses("beside_package"))
-    watched = Watched(file)
-    assert problems(watched) == [f"{file}:2: ModuleNotFoundError: No module named 'beside_package'"]
-    package = file.with_name("beside_package")
-    package.mkdir()
-    (package / "__init__.py").write_text("VALUE = 1\n")
-    assert watched.look() == Change((file,), added=("answer",))
 
 
 # While it runs
@@ -375,16 +334,6 @@ async def test_a_file_that_is_written_piece_by_piece_is_loaded_once_and_whole(fi
     assert (notified, problems(watched)) == ([["add", "double"]], [])
 
 
-async def test_it_looks_as_long_as_one_workbench_uses_it(file: Path) -> None:
-    watched = Watched(file, settle_s=0)
-    async with Workbench([watched]) as bench:
-        async with Workbench([watched]) as other:
-            file.write_text(PAIR)
-            await until(lambda: len(bench.registry) == len(other.registry) == 2)
-        file.write_text(ADD)
-        await until(lambda: len(bench.registry) == 1)
-
-
 async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -> None:
     before = threading.active_count()
     watched = Watched(file, settle_s=0)
@@ -397,25 +346,6 @@ async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -
     await watched.start()
     try:
         await until(lambda: names(watched) == ["add", "double"])
-    finally:
-        await watched.stop()
-
-
-async def test_a_reader_that_raises_ends_nothing(file: Path) -> None:
-    watched = Watched(file, settle_s=0)
-    notified: list[list[str]] = []
-
-    def fail() -> None:
-        notified.append(names(watched))
-        raise RuntimeError("of the reader")
-
-    watched.on_change(fail)
-    await watched.start()
-    try:
-        file.write_text(PAIR)
-        await until(lambda: notified == [["add", "double"]])
-        file.write_text(ADD)
-        await until(lambda: notified == [["add", "double"], ["add"]])
     finally:
         await watched.stop()
 
@@ -441,20 +371,6 @@ async def test_a_workbench_keeps_up_and_reports_what_is_wrong(file: Path) -> Non
         await until(lambda: not bench.problems)
         assert [spec.name for spec in bench.specs()] == ["add"]
         assert (await bench.call("double", {"a": 2})).error.code == "unknown_tool"
-
-
-async def test_a_view_of_files_keeps_up_too(file: Path) -> None:
-    view = renamed(prefixed(Watched(file, settle_s=0.05), "my_"), {"my_add": "plus"})
-    async with Workbench([view]) as bench:
-        assert [spec.name for spec in bench.specs()] == ["plus"]
-        file.write_text(PAIR)
-        await until(lambda: "my_double" in bench.registry)
-        assert [spec.name for spec in bench.specs()] == ["plus", "my_double"]
-        # What the view names is there no more: so nothing changes.
-        file.write_text(ADD.replace("def add", "def other"))
-        await until(lambda: bool(bench.problems))
-        assert [spec.name for spec in bench.specs()] == ["plus", "my_double"]
-        assert "There is no tool 'my_add'" in str(bench.problems[0])
 
 
 async def test_a_name_that_another_source_has_keeps_the_old_tools_and_names_both_places(tmp_path: Path) -> None:

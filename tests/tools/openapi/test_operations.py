@@ -114,14 +114,6 @@ def test_parameters_and_the_body_have_arguments_of_their_own(write: Write) -> No
     assert made["additionalProperties"] is False
 
 
-def test_an_operation_overrides_the_parameters_of_its_path(write: Write) -> None:
-    item = {
-        "parameters": [parameter("q", "query"), parameter("r", "query")],
-        "get": {**OK, "parameters": [parameter("q", "query", required=True)]},
-    }
-    assert schema_of(write({"/a": item}))["required"] == ["q"]
-
-
 def test_references_lead_anywhere_in_the_document(write: Write) -> None:
     paths = {
         "/a~b/{x/y}": {
@@ -237,13 +229,6 @@ def nested(levels: int) -> dict[str, Any]:
     for _ in range(min(levels, 90)):
         schema = {"items": schema}
     return schema
-
-
-def test_a_document_with_no_operation_that_works_is_refused(write: Write) -> None:
-    with pytest.raises(LoadError, match="no operations"):
-        openapi_source(write({}))
-    with pytest.raises(LoadError, match="is left out"):
-        openapi_source(write({"/{x}": {"get": OK}}))
 
 
 def test_keywords_of_openapi_3_0_become_json_schema(write: Write) -> None:
