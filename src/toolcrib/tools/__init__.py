@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .modules import LoadProblem
     from .openapi import OpenAPISource, is_openapi, openapi_source
     from .permissions import Permissions
-    from .wasm import program_work
+    from .sandboxed import program_work
 
 __all__ = [
     "ClassSource",
@@ -71,6 +71,6 @@ __getattr__ = lazy_names(
         "offered_by": ".loading",
         "openapi_source": ".openapi",
         "parse_git_address": ".git",
-        "program_work": ".wasm",
+        "program_work": ".sandboxed",
     },
 )

@@ -489,7 +489,7 @@ def sandboxed_tools(
     LoadError where no tool is left.
     """
     from .modules import LoadFailed, LoadProblem, python_files, sandboxed_in
-    from .wasm import wasm_tools
+    from .sandboxed import wasm_tools
 
     paths = sandboxed_in(folder)
     files = [] if paths == [folder] else python_files(folder)

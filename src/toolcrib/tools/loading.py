@@ -303,7 +303,7 @@ def split_name(source: str | Path) -> tuple[Path, str]:
 
 def _load_path(path: Path, name: str = "", *, permissions: "Permissions") -> Loaded:
     if paths := webassembly_in(path):
-        from .wasm import wasm_tools
+        from .sandboxed import wasm_tools
 
         return Loaded(*wasm_tools(paths, permissions))
     if path.is_dir():

@@ -378,7 +378,7 @@ class WatchedSandboxed(_FileSource):
         return "__pycache__" not in path
 
     def _load(self, units: Sequence[Path], changed: Collection[Path]) -> dict[Path, Loaded]:
-        from .wasm import wasm_tools
+        from .sandboxed import wasm_tools
 
         results: dict[Path, Loaded] = {}
         for path in units:

@@ -4,8 +4,9 @@ This file reads data, and sends nothing. An operation that cannot work is a prob
 """
 
 import hashlib
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -25,23 +26,19 @@ _MAX_DESCRIPTION = 4000
 # `Authorization` are no parameters by the specification, the others would let an argument rewrite the request.
 _NOT_PARAMETERS = frozenset(
     {"accept", "content-type", "authorization", "host", "connection", "content-length", "expect", "keep-alive", "te"}
-    | {
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "cookie",
-        "proxy-authorization",
-        "proxy-connection",
-        "accept-encoding",
-    }
+    | {"trailer", "transfer-encoding", "upgrade", "cookie", "accept-encoding"}
+    | {"proxy-authorization", "proxy-connection"}
 )
-_BODY_TYPES = (
-    re.compile(r"application/json"),
-    re.compile(r"application/([\w.-]+\+)?json"),
-    re.compile(r"application/x-www-form-urlencoded"),
-    re.compile(r"multipart/form-data"),
-    re.compile(r"text/.*"),
-    re.compile(r"[\w.+-]+/[\w.+*-]+|\*/\*"),
+_BODY_TYPES = tuple(
+    re.compile(pattern)
+    for pattern in (
+        r"application/json",
+        r"application/([\w.-]+\+)?json",
+        r"application/x-www-form-urlencoded",
+        r"multipart/form-data",
+        r"text/.*",
+        r"[\w.+-]+/[\w.+*-]+|\*/\*",
+    )
 )
 
 
@@ -172,7 +169,7 @@ def _read(
     parameters, schemas = _parameters(item, operation, file, documents)
     body = _body(operation, file, documents)
     if body is not None:
-        argument = next(name for name in _spare("body") if name not in schemas)
+        argument = _spare("body", schemas)
         body = replace(body, argument=argument)
         schemas[argument] = (body.schema, body.file)
     in_path = {parameter.name for parameter in parameters if parameter.place == "path"}
@@ -242,8 +239,7 @@ def _parameters(
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
         plain = _ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
-        others = _spare(f"{plain[:50]}_{place}")
-        argument = plain if plain not in schemas else next(each for each in others if each not in schemas)
+        argument = plain if plain not in schemas else _spare(f"{plain[:50]}_{place}", schemas)
         parameter, schema = _parameter(name, data, place, argument)
         schemas[argument] = _described(schema, data, where)
         parameters.append(parameter)
@@ -279,12 +275,10 @@ def _described(schema: Any, data: Mapping[str, Any], file: str) -> tuple[Any, st
     return {**schema, "description": text}, file
 
 
-def _spare(name: str) -> Iterator[str]:
-    yield name
-    number = 2
-    while True:
-        yield f"{name}_{number}"
-        number += 1
+def _spare(name: str, taken: Collection[str]) -> str:
+    """Return *name*, or the first of `NAME_2`, `NAME_3`, ... that is not *taken*."""
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    return next(spare for spare in names if spare not in taken)
 
 
 # Bodies and responses
@@ -292,11 +286,11 @@ def _spare(name: str) -> Iterator[str]:
 
 def media_of(content: Mapping[str, Any]) -> str | None:
     """The media type of *content* that is sent, of those that it lists."""
-    types = [each for each in content if isinstance(each, str)]
+    types = [media_type for media_type in content if isinstance(media_type, str)]
     for pattern in _BODY_TYPES:
-        for each in types:
-            if pattern.fullmatch(each.partition(";")[0].strip().lower()):
-                return each
+        for media_type in types:
+            if pattern.fullmatch(media_type.partition(";")[0].strip().lower()):
+                return media_type
     return None
 
 
@@ -313,30 +307,26 @@ def _body(operation: Mapping[str, Any], file: str, documents: Documents) -> Body
     schema = media.get("schema", {})
     plain = media_type.partition(";")[0].strip().lower()
     required = data.get("required") is True
-    encoding = media.get("encoding")
-    parts = (
-        {name: each for name, each in encoding.items() if isinstance(each, dict)} if isinstance(encoding, dict) else {}
-    )
     if plain in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        shape, place = documents.followed(schema, where)
-        bytes_in = (
-            frozenset(_byte_fields(shape, place, parts, documents))
-            if plain.startswith("multipart")
-            else frozenset[str]()
+        encoding = media.get("encoding")
+        parts = (
+            {name: of for name, of in encoding.items() if isinstance(of, dict)} if isinstance(encoding, dict) else {}
         )
-        if bytes_in:
-            schema, where = _with_base64(shape, bytes_in), place
+        shape, place = documents.followed(schema, where)
         if not isinstance(shape.get("properties", {}), dict):
             raise Unusable("the properties of its form are not an object")
+        is_multipart = plain.startswith("multipart")
+        bytes_in = frozenset(_byte_fields(shape, place, parts, documents) if is_multipart else ())
+        if bytes_in:
+            schema, where = _with_base64(shape, bytes_in), place
         return Body(media_type, schema, where, required, parts=parts, bytes_in=bytes_in)
     if is_json(plain):
         return Body(media_type, schema, where, required)
     if plain.startswith("text/"):
         return Body(media_type, schema or {"type": "string"}, where, required)
-    if "*" in plain:
-        media_type = "application/octet-stream"
-    notes = {"description": f"The content, of type {media_type}."}
-    return Body(media_type, {"type": "string", "format": "binary", **notes}, where, required, bytes_in=frozenset({""}))
+    media_type = "application/octet-stream" if "*" in plain else media_type
+    schema = {"type": "string", "format": "binary", "description": f"The content, of type {media_type}."}
+    return Body(media_type, schema, where, required, bytes_in=frozenset({""}))
 
 
 def _byte_fields(
@@ -367,28 +357,24 @@ def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str
 
 
 def _responses(operation: Mapping[str, Any], file: str, documents: Documents) -> tuple[tuple[Any, str], ...]:
-    """What each success brings, where all bring JSON with a schema; nothing otherwise."""
+    """Return what each success brings, where all bring JSON with a schema; nothing otherwise."""
     listed = operation.get("responses")
-    found: list[tuple[Any, str]] = []
-    codes = [code for code in listed if str(code)[:1] == "2"] if isinstance(listed, dict) else []
-    if isinstance(listed, dict) and not codes and "default" in listed:
-        return ()
-    for code in codes:
+    schemas: list[tuple[Any, str]] = []
+    for code, written in listed.items() if isinstance(listed, dict) else ():
+        if str(code)[:1] != "2":
+            continue
         try:
-            response, where = documents.followed(listed[code], file)  # type: ignore[index]  # it has codes
+            response, where = documents.followed(written, file)
         except Unusable:
             return ()
         content = response.get("content")
-        kinds = list(content) if isinstance(content, dict) else []
-        if not kinds or not all(is_json(kind) and isinstance(content[kind], dict) for kind in kinds):  # type: ignore[index]
-            return ()
-        for kind in kinds:
-            schema = content[kind].get("schema")  # type: ignore[index]
+        for kind, media in content.items() if isinstance(content, dict) and content else (("", None),):
+            schema = media.get("schema") if is_json(kind) and isinstance(media, dict) else None
             if not isinstance(schema, dict) or not schema:
                 return ()
-            if all(schema != each for each, _ in found):
-                found.append((schema, where))
-    return tuple(found)
+            if all(schema != other for other, _ in schemas):
+                schemas.append((schema, where))
+    return tuple(schemas)
 
 
 # Names

@@ -33,7 +33,7 @@ _NAMED = frozenset({"properties", "patternProperties", "$defs", "definitions", "
 _DROPPED = frozenset(
     {"xml", "externalDocs", "discriminator", "example", "readOnly", "writeOnly", "nullable"}
     | {"$schema", "$id", "$anchor", "$dynamicAnchor", "$comment", "$vocabulary", "$ref", "$dynamicRef"}
-    | {"$recursiveAnchor", "$recursiveRef"}  # of JSON Schema 2019-09
+    | {"$recursiveAnchor", "$recursiveRef"}
 )
 _PLAIN = frozenset(
     {"type", "format", "title", "description", "default", "examples", "deprecated", "enum", "const", "pattern"}

@@ -36,18 +36,18 @@ Mapped = Mapping[str, Requirement | None]
 
 
 def read_mapping(written: Mapping[str, Any]) -> Mapped:
-    """The credentials in *written*: 'PROVIDER', 'secret:NAME' or 'none' by scheme. Raises SetupError."""
-    found: dict[str, Requirement | None] = {}
+    """Return the credentials in *written*: 'PROVIDER', 'secret:NAME' or 'none' by scheme. Raises SetupError."""
+    mapped: dict[str, Requirement | None] = {}
     for scheme, text in written.items():
         if isinstance(text, ToolAuth | Secret) or text is None:
-            found[scheme] = text
+            mapped[scheme] = text
         elif not isinstance(text, str) or not text or text == "secret:":
             raise SetupError(f"The credentials of '{scheme}' are a provider, 'secret:NAME' or 'none'.")
         elif text.startswith("secret:"):
-            found[scheme] = Secret(text.removeprefix("secret:"))
+            mapped[scheme] = Secret(text.removeprefix("secret:"))
         else:
-            found[scheme] = None if text == "none" else ToolAuth(text)
-    return found
+            mapped[scheme] = None if text == "none" else ToolAuth(text)
+    return mapped
 
 
 class Security:
@@ -64,30 +64,25 @@ class Security:
             raise SetupError(f"The document has no security scheme '{unknown[0]}'. It has: {has}.")
 
     def applied(self, alternatives: Sequence[Any], server: str) -> tuple[Applied, ...]:
-        """What is required for one of *alternatives*: one that the operator mapped, else the first that works.
+        """Return what is required for one of *alternatives*: one that the operator mapped, else the first that works.
 
         Raises Unusable where none works.
         """
-        if not alternatives:
-            return ()
         problems: list[str] = []
-        usable: list[tuple[bool, int, tuple[Applied, ...]]] = []
+        usable: list[tuple[bool, bool, int, tuple[Applied, ...]]] = []
         for number, alternative in enumerate(alternatives):
-            if not isinstance(alternative, dict):
-                continue
             try:
-                made = tuple(
-                    one for name, scopes in alternative.items() if (one := self._one(name, scopes, server)) is not None
-                )
+                schemes = [self._one(name, scopes, server) for name, scopes in dict(alternative).items()]
             except Unusable as error:
                 problems.append(str(error))
                 continue
             is_mapped = bool(alternative) and all(name in self._mapped for name in alternative)
-            usable.append((not is_mapped, number, made))
-        if not usable:
-            raise Unusable("; ".join(dict.fromkeys(problems)) or "its security is not a list of schemes")
-        # Where nothing is mapped, and none is needed, nobody is asked.
-        return min(usable, key=lambda each: (each[0], bool(each[2]), each[1]))[2]
+            required = tuple(scheme for scheme in schemes if scheme is not None)
+            # Where nothing is mapped, and none is needed, no caller is asked.
+            usable.append((not is_mapped, bool(required), number, required))
+        if alternatives and not usable:
+            raise Unusable("; ".join(dict.fromkeys(problems)))
+        return min(usable)[3] if usable else ()
 
     def _one(self, name: str, scopes: Any, server: str) -> Applied | None:
         if name not in self._schemes:
@@ -97,29 +92,24 @@ class Security:
         if required is None:
             return None
         wanted = tuple(scope for scope in scopes if isinstance(scope, str)) if isinstance(scopes, list) else ()
-        match scheme.get("type"):
-            case "apiKey":
-                where, key = scheme.get("in"), scheme.get("name")
-                if where not in ("header", "query", "cookie") or not isinstance(key, str) or not _is_token(key):
-                    raise Unusable(f"its security scheme '{name[:60]}' does not say where the key goes")
-                return Applied(required, "key", where, key)
-            case "http":
-                kind = str(scheme.get("scheme", "")).lower()
-                if kind == "bearer":
-                    return Applied(required, "bearer")
-                if kind == "basic":
-                    return Applied(required, "basic")
-                raise Unusable(f"its security scheme '{name[:60]}' is HTTP '{kind[:40]}', which is not supported")
-            case "oauth2":
-                if name in self._mapped:
-                    if isinstance(required, ToolAuth) and not required.scopes and required.handler in (None, "oauth2"):
-                        required = ToolAuth(required.provider, required.handler, wanted)
-                    return Applied(required, "bearer")
-                return Applied(_known_provider(scheme, server, wanted) or required, "bearer")
-            case "openIdConnect":
-                return Applied(required, "bearer")
-            case kind:
-                raise Unusable(f"its security scheme '{name[:60]}' is of type '{str(kind)[:40]}', not supported")
+        kind = scheme.get("type")
+        if kind == "apiKey":
+            where, key = scheme.get("in"), scheme.get("name")
+            if where not in ("header", "query", "cookie") or not isinstance(key, str) or not _is_token(key):
+                raise Unusable(f"its security scheme '{name[:60]}' does not say where the key goes")
+            return Applied(required, "key", where, key)
+        if kind == "http":
+            method = str(scheme.get("scheme", "")).lower()
+            if method not in ("bearer", "basic"):
+                raise Unusable(f"its security scheme '{name[:60]}' is HTTP '{method[:40]}', which is not supported")
+            return Applied(required, "bearer" if method == "bearer" else "basic")
+        if kind not in ("oauth2", "openIdConnect"):
+            raise Unusable(f"its security scheme '{name[:60]}' is of type '{str(kind)[:40]}', not supported")
+        if kind == "oauth2" and name not in self._mapped:
+            required = _known_provider(scheme, server, wanted) or required
+        elif kind == "oauth2" and isinstance(required, ToolAuth) and required.handler in (None, "oauth2"):
+            required = ToolAuth(required.provider, required.handler, required.scopes or wanted)
+        return Applied(required, "bearer")
 
 
 def apply(
@@ -172,7 +162,7 @@ def _set(headers: dict[str, str], name: str, value: str) -> None:
 
 
 def _known_provider(scheme: Mapping[str, Any], server: str, scopes: tuple[str, ...]) -> ToolAuth | None:
-    """The provider of the catalogue whose endpoints *scheme* names, if *server* is one of its hosts."""
+    """Return the provider of the catalogue whose endpoints *scheme* names, if *server* is one of its hosts."""
     try:
         from ...auth.catalogue import builtin_catalogue
         from ...net import Guard
