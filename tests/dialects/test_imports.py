@@ -26,7 +26,3 @@ def test_a_dialect_loads_no_server_no_terminal_and_no_package_of_a_provider() ->
 
 def test_hyperpockets_tools_load_no_database_and_no_http_client() -> None:
     assert loaded("toolcrib.dialects.hyperpocket.tool") & {"authlib", "httpx2", "redis", "sqlalchemy"} == set()
-
-
-def test_sparks_tools_import_the_argument_checks_on_first_use() -> None:
-    assert loaded("toolcrib.dialects.spark.tools") & {"pydantic", "griffe", "jsonschema_rs"} == set()

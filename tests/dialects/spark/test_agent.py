@@ -322,7 +322,7 @@ async def test_defect_4_one_step_is_one_round_of_calls_and_then_an_answer() -> N
     assert [request.choice for request in model.requests] == ["auto", "none"]
 
 
-async def test_after_max_steps_no_call_is_executed(caplog: pytest.LogCaptureFixture) -> None:
+async def test_after_max_steps_no_call_is_executed() -> None:
     more = {"text": "One more.", "calls": [("add", {"a": 1, "b": 1})]}
     agent, model = agent_with([more] * 3, [add], max_steps=2)
     result = await agent.process("Add.")
@@ -333,7 +333,6 @@ async def test_after_max_steps_no_call_is_executed(caplog: pytest.LogCaptureFixt
     )
     assert len(agent.get_tool_traces()) == 2
     assert len(model.requests) == 3
-    assert "max_steps (2) reached" in caplog.text
 
 
 async def test_without_max_steps_there_is_no_bound() -> None:
@@ -428,6 +427,8 @@ async def test_traces_have_the_tool_the_arguments_and_the_result() -> None:
     assert (agent.get_tool_traces(), agent.get_last_tool_trace()) == ([], None)
     await agent.process("Go.")
     traces = agent.get_tool_traces()
+    assert [trace["tool_use_id"] for trace in traces][3] == "call_4"  # those of one turn are in order of their ends
+    traces.sort(key=lambda trace: trace["tool_use_id"])
     times = ("start_time", "end_time", "duration_ms")
     assert all(trace["start_time"] <= trace["end_time"] for trace in traces)
     assert all(trace["duration_ms"] == (trace["end_time"] - trace["start_time"]) * 1000 for trace in traces)

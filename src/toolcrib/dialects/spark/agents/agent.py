@@ -6,13 +6,15 @@ Spark adds a memory of the conversation, traces of all calls, and errors as mess
 import logging
 import sys
 import time
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from ....agent import Agent as CoreAgent
+from ....agent import CallFinished, Model, Outcome, Request
 from ....agent import ModelError as CoreModelError
-from ....agent import Outcome
 from ....core import Call, Result
-from ....formats import Choice, Reply, Turn
+from ....formats import Choice, Reply, TextDelta, Turn
 from ....workbench import Registry, Workbench
 from ..models._messages import to_core_choice, to_message, turns_from
 from ..models.echo import EchoModel
@@ -21,7 +23,6 @@ from ..tools._blocks import as_blocks
 from ..tools._core_tool import arguments_of
 from ..tools.registry import ToolRegistry, core_tools
 from ..tools.types import BaseTool, ToolSpec
-from ._rounds import BoundedModel
 from .config import AgentConfig
 from .memory import MemoryManager, MemoryPolicyType, Retention
 from .types import AgentState, ToolTrace
@@ -104,11 +105,11 @@ class Agent:
         return self._last_result
 
     async def run(self, arg: Any = None) -> NodeMessage:
-        """The same as `process`, as graphs and programs call it."""
+        """Do the same as `process`, as graphs and programs call it."""
         return await self.process(arg)
 
     async def do(self, inputs: Any = None) -> NodeMessage:
-        """The same as `process`, as other nodes call it."""
+        """Do the same as `process`, as other nodes call it."""
         return await self.process(inputs)
 
     async def _run(self, turns: list[Turn], system: str, state: dict[str, Any]) -> NodeMessage:
@@ -122,19 +123,21 @@ class Agent:
             show_errors=True,
             max_result_chars=None,
         )
-        model = BoundedModel(config.model, config.max_steps, self._trace, reported=len(turns))
+        model = _BoundedModel(config.model, config.max_steps)
         agent = CoreAgent(
             model,
             bench,
             instructions="\n\n".join(filter(None, (config.system_prompt, system))),
             tool_choice=choice,
             parallel=config.parallel_tool_execution,
-            max_steps=sys.maxsize,  # BoundedModel counts, in rounds of calls
+            max_steps=sys.maxsize,  # the model counts, in rounds of calls
             max_errors=sys.maxsize,
         )
         try:
             async with bench:
-                outcome = await agent.run(turns)
+                async for event in agent.stream(turns):
+                    if isinstance(event, CallFinished):
+                        self._trace(event.call, event.result)
         except CoreModelError as error:
             failure = ModelError(str(error))
             failure.__cause__ = error
@@ -142,8 +145,8 @@ class Agent:
         except Exception as error:
             logger.exception("agent '%s' failed", config.name or "unnamed")
             return self.handle_model_error(error)
-        model.report(outcome.turns)
-        return self._message(outcome, model.stop_reason)
+        assert isinstance(event, Outcome)
+        return self._message(event, model.stop_reason)
 
     def _message(self, outcome: Outcome, stop_reason: str) -> NodeMessage:
         if outcome.status == "pending":
@@ -158,7 +161,7 @@ class Agent:
         return NodeMessage(content=outcome.text, raw=outcome, metadata=metadata)
 
     def handle_model_error(self, exc: Exception) -> NodeMessage:
-        """The message for *exc*."""
+        """Return the message for *exc*."""
         self._last_error = str(exc)
         content = {
             "error": str(exc),
@@ -172,11 +175,11 @@ class Agent:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation in memory."""
+        """Return the conversation in memory."""
         return self.memory_manager.memory
 
     def get_history(self) -> list[dict[str, Any]]:
-        """A copy of the conversation: the users' messages and the answers, without the calls in between."""
+        """Return a copy of the conversation: the users' messages and the answers, without the calls in between."""
         return list(self.messages)
 
     def clear_history(self) -> None:
@@ -199,19 +202,19 @@ class Agent:
     # Traces
 
     def get_tool_traces(self) -> list[ToolTrace]:
-        """All calls, in the order in which the model asked for them."""
+        """Return all calls, in the order in which they ended."""
         return self._traces
 
     def get_last_tool_trace(self) -> ToolTrace | None:
-        """The last call; None before the first."""
+        """Return the last call; None before the first."""
         return self._traces[-1] if self._traces else None
 
     def get_tool_traces_by_name(self, tool_name: str) -> list[ToolTrace]:
-        """The calls of one tool."""
+        """Return the calls of one tool."""
         return [trace for trace in self._traces if trace["tool_name"] == tool_name]
 
     def get_failed_tool_traces(self) -> list[ToolTrace]:
-        """The calls that failed."""
+        """Return the calls that failed."""
         return [trace for trace in self._traces if trace["error"] is not None]
 
     def clear_tool_traces(self) -> None:
@@ -237,22 +240,22 @@ class Agent:
 
     @property
     def tool_specs(self) -> list[ToolSpec]:
-        """The specs of the tools."""
+        """Return the specs of the tools."""
         return self.tool_registry.get_all_tool_specs()
 
     @property
     def result(self) -> NodeMessage | None:
-        """The last message that `process` returned."""
+        """Return the last message that `process` returned."""
         return self._last_result
 
     @property
     def outputs(self) -> NodeMessage:
-        """The last message that `process` returned; an empty one before the first."""
+        """Return the last message that `process` returned; an empty one before the first."""
         return self._last_result or NodeMessage()
 
     @property
     def state(self) -> AgentState:
-        """The conversation, the traces, and the last result and error."""
+        """Return the conversation, the traces, and the last result and error."""
         return {
             "messages": self.get_history(),
             "tool_traces": self._traces,
@@ -262,6 +265,34 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.name or 'unnamed'} of {self.config.model.name}>"
+
+
+class _BoundedModel:
+    """A model that answers without tools after *max_rounds* rounds of calls; 0 for no bound.
+
+    `stop_reason` is set when the model asks for calls nevertheless. These are not made.
+    """
+
+    def __init__(self, model: Model, max_rounds: int) -> None:
+        self.name = model.name
+        self.stop_reason = ""
+        self._model = model
+        self._max_rounds = max_rounds
+        self._rounds = 0
+
+    async def reply(self, request: Request, /) -> Reply:
+        is_last = 0 < self._max_rounds <= self._rounds
+        # In Spark a request does not depend on whether calls run in parallel.
+        request = replace(request, parallel=True, choice="none" if is_last else request.choice)
+        reply = await self._model.reply(request)
+        self._rounds += 1
+        if not (is_last and reply.calls):
+            return reply
+        self.stop_reason = f"The model asked for more than max_steps={self._max_rounds} rounds of calls."
+        return replace(reply, calls=(), stop="other", native=None)
+
+    async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
+        yield await self.reply(request)
 
 
 def _tool_choice(config: AgentConfig, tools: dict[str, BaseTool]) -> Choice:
@@ -274,7 +305,7 @@ def _tool_choice(config: AgentConfig, tools: dict[str, BaseTool]) -> Choice:
 
 
 def _messages_in(context: Any) -> list[dict[str, Any]]:
-    """The messages in the argument of `process`."""
+    """Return the messages in the argument of `process`."""
     inputs = context.inputs if isinstance(context, ExecutionContext) else context
     content = inputs.content if isinstance(inputs, NodeMessage) else inputs
     if isinstance(content, dict) and isinstance(content.get("messages"), list):

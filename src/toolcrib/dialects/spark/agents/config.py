@@ -8,15 +8,11 @@ from ..models._messages import to_core_choice
 from .memory import MemoryConfig
 
 _UNSUPPORTED = {
-    "prompt_template": "Render the prompt yourself, and pass it to process().",
-    "output_mode": "Answers are text.",
-    "hooks": "Wrap the model instead: subclass Model.",
-    "before_llm_hooks": "Wrap the model instead: subclass Model, and change the arguments of get_text.",
-    "after_llm_hooks": "Wrap the model instead: subclass Model, and change what get_text returns.",
-    "reasoning_strategy": "Describe it in system_prompt.",
-    "budget": "Count in a subclass of Model.",
-    "human_policy": "Use toolcrib.agent.Agent with Workbench(policy=...), which asks before a call.",
-    "policy_set": "Use toolcrib.agent.Agent with Workbench(policy=...), which allows, asks or denies.",
+    **dict.fromkeys(
+        ("hooks", "before_llm_hooks", "after_llm_hooks", "budget"), "Wrap the model instead: subclass Model."
+    ),
+    **dict.fromkeys(("human_policy", "policy_set"), "Use toolcrib.agent.Agent with Workbench(policy=...)."),
+    **dict.fromkeys(("prompt_template", "reasoning_strategy", "output_mode"), "Write it into system_prompt."),
 }
 _IGNORED = ("output_schema", "record_direct_tool_call")
 

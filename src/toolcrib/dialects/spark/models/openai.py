@@ -1,14 +1,14 @@
-"""`spark.models.openai`: OpenAI's models, and servers with its Chat Completions API, through OpenAI's own SDK."""
+"""`spark.models.openai`: OpenAI's models, and servers with its Chat Completions API, by `toolcrib.agent.OpenAIChat`."""
 
-import logging
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any, Required, Unpack, cast
+from weakref import WeakKeyDictionary
 
 from typing_extensions import TypedDict
 
-from ....agent import OpenAIChat, Request
-from ....agent.sdk import PerLoop, ProviderErrors, package
+from ....agent import ModelError, OpenAIChat, Request
 from ....formats import Reply, TextDelta
 from ..tools.types import ToolChoice, ToolSpec
 from ._messages import answer_from, to_core_choice, to_core_spec, turns_from
@@ -17,8 +17,6 @@ from .types import ChatCompletionAssistantMessage, Messages
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
-
-logger = logging.getLogger(__name__)
 
 
 class OpenAIConfig(TypedDict, total=False):
@@ -49,18 +47,17 @@ class OpenAIModel(Model):
 
     *client_args* are those of the SDK's client: `api_key`, `base_url`, `timeout`, `max_retries`, ... By default it uses
     OPENAI_API_KEY and OPENAI_BASE_URL. With a base URL the key may be missing, for servers that need none. Answers are
-    not cached: `enable_cache=True` is accepted and logged.
+    not cached: `enable_cache` has no effect.
 
     Raises TypeError for an unknown option.
     """
 
     def __init__(self, client_args: dict[str, Any] | None = None, **model_config: Unpack[OpenAIConfig]) -> None:
-        self._sdk = package("openai", "openai")
         if "model_id" not in model_config:
             raise TypeError('OpenAIModel needs the name of a model: OpenAIModel(model_id="gpt-4o-mini").')
         self._client_args = dict(client_args or {})
         self._config: OpenAIConfig = {"model_id": ""}
-        self._clients: PerLoop[AsyncOpenAI] = PerLoop(self._new_client, lambda client: client.close())
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncOpenAI] = WeakKeyDictionary()
         self.update_config(**model_config)
 
     async def get_text(
@@ -71,7 +68,7 @@ class OpenAIModel(Model):
         tool_choice: ToolChoice | None = None,
         **kwargs: Any,
     ) -> ChatCompletionAssistantMessage:
-        """The model's answer. *kwargs* are parameters of this request only. Raises `toolcrib.agent.ModelError`."""
+        """Return the model's answer. *kwargs* are parameters of this request only. Raises ModelError of the core."""
         system, turns = turns_from(messages)
         instructions = "\n\n".join(filter(None, (system_prompt, system)))
         specs = [to_core_spec(spec) for spec in tool_specs or ()]
@@ -86,14 +83,12 @@ class OpenAIModel(Model):
                 f"OpenAIModel takes no '{unknown[0]}'. Parameters of the request go into params={{...}}, those of the "
                 f"client into client_args={{...}}. Its options are: {', '.join(options)}."
             )
-        if model_config.get("enable_cache"):
-            logger.warning("OpenAIModel does not cache: enable_cache has no effect")
         # A key is a secret, so those of the client are not in the configuration.
         self._client_args |= {name: model_config.pop(name) for name in _OF_CLIENT if name in model_config}
         self._config = cast(OpenAIConfig, {**self._config, **model_config})
 
     def get_config(self) -> OpenAIConfig:
-        """The model's options, without those of the client."""
+        """Return the model's options, without those of the client."""
         return self._config
 
     @property
@@ -110,7 +105,8 @@ class OpenAIModel(Model):
 
     async def close(self) -> None:
         """Close the connections of the running event loop."""
-        await self._clients.close()
+        if (client := self._clients.pop(asyncio.get_running_loop(), None)) is not None:
+            await client.close()
 
     def _overrides_get_text(self) -> bool:
         return type(self).get_text is not OpenAIModel.get_text
@@ -118,14 +114,19 @@ class OpenAIModel(Model):
     def _chat(self, parameters: dict[str, Any]) -> OpenAIChat:
         own = {name: value for name, value in self._config.items() if name in _OF_REQUEST}
         options = {**(self._config.get("params") or {}), **own, **parameters}
-        return OpenAIChat(self._config["model_id"], options=options, client=self._clients.get)
+        return OpenAIChat(self._config["model_id"], options=options, client=self._client)
 
-    def _new_client(self) -> "AsyncOpenAI":
-        options = dict(self._client_args)
-        if not (options.get("api_key") or os.environ.get("OPENAI_API_KEY")):
-            if not (options.get("base_url") or os.environ.get("OPENAI_BASE_URL")):
-                note = "Or pass client_args={'api_key': ...}."
-                raise ProviderErrors(self.name).missing_key("Set OPENAI_API_KEY.", in_program=note)
-            options["api_key"] = "none"
-        client: AsyncOpenAI = self._sdk.AsyncOpenAI(**options)
-        return client
+    def _client(self) -> "AsyncOpenAI":
+        """Return the client of the running event loop."""
+        from openai import AsyncOpenAI
+
+        loop = asyncio.get_running_loop()
+        if loop not in self._clients:
+            options = dict(self._client_args)
+            if not (options.get("api_key") or os.environ.get("OPENAI_API_KEY")):
+                if not (options.get("base_url") or os.environ.get("OPENAI_BASE_URL")):
+                    remedy = "Set OPENAI_API_KEY. Or pass client_args={'api_key': ...}."
+                    raise ModelError(f"Model '{self.name}' has no API key. {remedy}", "unauthorized")
+                options["api_key"] = "none"
+            self._clients[loop] = AsyncOpenAI(**options)
+        return self._clients[loop]

@@ -42,13 +42,13 @@ class ExecutionMetadata:
 
     @property
     def duration(self) -> float | None:
-        """Its duration in seconds; None before its end."""
+        """Return its duration in seconds; None before its end."""
         if self.started_at is None or self.finished_at is None:
             return None
         return self.finished_at - self.started_at
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields and the duration."""
+        """Return the fields and the duration."""
         return {**asdict(self), "duration": self.duration}
 
 
@@ -63,11 +63,11 @@ class ExecutionContext(Generic[TNodeState]):
     graph_state: Any = None
 
     def snapshot(self) -> Any:
-        """A copy of the state, as deep as possible."""
+        """Return a copy of the state, as deep as possible."""
         return _copy(self.state)
 
     def fork(self) -> "ExecutionContext[TNodeState]":
-        """A copy for another branch, which shares only the state of the graph."""
+        """Return a copy for another branch, which shares only the state of the graph."""
         copies = {name: _copy(getattr(self, name)) for name in ("inputs", "state", "metadata", "outputs")}
         return replace(self, **copies)
 

@@ -7,20 +7,22 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....core import Content, File, Image, Text
+from ....formats.bedrock_blocks import read_block
+from ....schema import serialize_any
 
 _KINDS = frozenset({"text", "image", "document", "json", "toolUse", "toolResult", "reasoningContent", "guardContent"})
 _HIDDEN = frozenset({"reasoningContent", "guardContent"})
 
 
 def is_block(value: Any) -> bool:
-    """Whether *value* is a block, and not a dictionary that only shares a key with one."""
+    """Return whether *value* is a block, and not a dictionary that only shares a key with one."""
     if not isinstance(value, dict) or _KINDS.isdisjoint(value):
         return False
     return len(value) == 1 or value.get("type") == "text"  # the second form is OpenAI's
 
 
 def as_blocks(value: Any) -> list[dict[str, Any]]:
-    """*value* as blocks: text, a block, or a list of both. Anything else becomes JSON text."""
+    """Return *value* as blocks: text, a block, or a list of both. Anything else becomes JSON text."""
     if value is None or value == "":
         return []
     if isinstance(value, list | tuple) and all(isinstance(part, str) or is_block(part) for part in value):
@@ -31,23 +33,23 @@ def as_blocks(value: Any) -> list[dict[str, Any]]:
 
 
 def text_of(value: Any) -> str:
-    """The text in *value*, one line for each text block."""
+    """Return the text in *value*, one line for each text block."""
     return "\n".join(block["text"] for block in as_blocks(value) if isinstance(block.get("text"), str))
 
 
 def readable_blocks(value: Any) -> list[dict[str, Any]]:
-    """*value* as blocks that `toolcrib.formats.bedrock` reads: no reasoning, and unknown ones as JSON text."""
+    """Return *value* as blocks that `toolcrib.formats.bedrock` reads: no reasoning, and unknown ones as JSON text."""
     return [_readable(block) for block in as_blocks(value) if _HIDDEN.isdisjoint(block)]
 
 
 def content_of(values: Iterable[Any]) -> tuple[Content, ...]:
-    """Toolcrib's content for *values*, each of which `as_blocks` accepts."""
+    """Return Toolcrib's content for *values*, each of which `as_blocks` accepts."""
     blocks = (block for value in values for block in as_blocks(value) if _HIDDEN.isdisjoint(block))
     return tuple(_content(block) or Text(as_json(block)) for block in blocks)
 
 
 def blocks_from(content: Iterable[Content]) -> list[dict[str, Any]]:
-    """Blocks for Toolcrib's *content*. Structured values become JSON text."""
+    """Return blocks for Toolcrib's *content*. Structured values become JSON text."""
     blocks: list[dict[str, Any]] = []
     for part in content:
         match part:
@@ -62,9 +64,7 @@ def blocks_from(content: Iterable[Content]) -> list[dict[str, Any]]:
 
 
 def as_json(value: Any) -> str:
-    """*value* as JSON text."""
-    from ....schema import serialize_any
-
+    """Return *value* as JSON text."""
     return serialize_any("message", value)
 
 
@@ -79,9 +79,7 @@ def _readable(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _content(block: dict[str, Any]) -> Content | None:
-    """Toolcrib's content for *block*; None if it is not content."""
-    from ....formats.bedrock_blocks import read_block
-
+    """Return Toolcrib's content for *block*; None if it is not content."""
     try:
         return read_block(block, "The block")
     except ValueError:

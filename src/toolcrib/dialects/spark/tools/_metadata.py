@@ -1,19 +1,20 @@
-"""`FunctionToolMetadata`: what Spark extracts of a function, for programs that make tools of functions themselves."""
+"""`FunctionToolMetadata`: what Spark reads off a function, and what checks the input of its tool."""
 
+import copy
 import functools
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, Literal, get_args, get_origin
 
-from ....core import DefinitionError
-from ._function import FunctionSchema
+from pydantic import BaseModel, ConfigDict
+
+from .... import schema
+from ....core import DefinitionError, ToolError, finished
+from ....schema.signature import enclosing_names
 from ._schemas import schema_in
-from .types import BaseTool, ToolSpec, ToolUse, write_hints
-
-if TYPE_CHECKING:
-    from pydantic import BaseModel
+from .types import ToolContext, ToolResult, ToolSpec, ToolUse
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +37,51 @@ class FunctionDoc:
 class FunctionToolMetadata:
     """The signature, types, docstring and spec of *func*, and the check of its input. All are read when needed.
 
-    *context_param* is the parameter that receives the ToolContext. Raises DefinitionError for annotations that cannot
-    be read, or that have no JSON form.
+    *context_param* is the parameter that receives the ToolContext. *description* and *parameters* replace those that
+    are read off the function. Raises DefinitionError for annotations that cannot be read, or that have no JSON form.
     """
 
-    def __init__(self, func: Callable[..., Any], context_param: str | None = None) -> None:
-        from ....schema.signature import enclosing_names
-
+    def __init__(
+        self,
+        func: Callable[..., Any],
+        context_param: str | None = None,
+        *,
+        description: str | None = None,
+        parameters: dict[str, Any] | None = None,
+        names: Mapping[str, Any] | None = None,
+    ) -> None:
         self.func = func
         self._context_param = context_param
-        self._names = enclosing_names(func)
-        self._description: str | None = None
-        self._parameters: dict[str, Any] | None = None
+        self._description = description
+        self._parameters = parameters
+        # The local names around the function can be found only while these are being defined.
+        self._names = enclosing_names(func) if names is None else names
+
+    def of(self, func: Callable[..., Any]) -> "FunctionToolMetadata":
+        """Return the same of another *func*, such as a bound method."""
+        return FunctionToolMetadata(
+            func, self._context_param, description=self._description, parameters=self._parameters, names=self._names
+        )
+
+    def with_parameters(self, parameters: dict[str, Any]) -> "FunctionToolMetadata":
+        """Return the same with the *parameters* of a spec, where they are others than those of the function."""
+        try:
+            extracted = self.schema
+        except DefinitionError:  # the function has none
+            extracted = None
+        if schema_in(parameters) == extracted:
+            return self
+        other = self.of(self.func)
+        other._parameters = parameters
+        return other
+
+    # What Spark's programs read
+
+    @property
+    def name(self) -> str:
+        """Return the name of the function."""
+        plain = schema.unwrap_partials(self.func)
+        return getattr(plain, "__name__", None) or type(plain).__name__
 
     @functools.cached_property
     def signature(self) -> inspect.Signature:
@@ -55,95 +89,167 @@ class FunctionToolMetadata:
 
     @functools.cached_property
     def type_hints(self) -> dict[str, Any]:
-        """The annotations, resolved, with "return"."""
-        names = dict(self._own.signature.names)
+        """Return the annotations, resolved, with "return"."""
+        names = dict(self.read.names)
         plain: Any = inspect.unwrap(self.func)
         return typing.get_type_hints(plain if inspect.isroutine(plain) else type(plain).__call__, localns=names)
 
     @functools.cached_property
     def doc(self) -> FunctionDoc:
-        """The parsed docstring."""
-        from ....schema import read_docstring
-
-        read = read_docstring(self._own.signature.doc)
-        short, _, more = read.description.partition("\n")
-        params = [ParameterDoc(name, described or None) for name, described in read.parameters.items()]
+        """Return the parsed docstring."""
+        docstring = schema.read_docstring(self.read.doc)
+        short, _, more = docstring.description.partition("\n")
+        params = [ParameterDoc(name, described or None) for name, described in docstring.parameters.items()]
         return FunctionDoc(short.strip() or None, more.strip() or None, params)
 
     @functools.cached_property
     def param_descriptions(self) -> dict[str, str]:
-        """The descriptions of the parameters in the docstring."""
-        return {each.arg_name: each.description or f"Parameter {each.arg_name}" for each in self.doc.params}
+        """Return the descriptions of the parameters in the docstring."""
+        return {param.arg_name: param.description or f"Parameter {param.arg_name}" for param in self.doc.params}
 
     @functools.cached_property
-    def input_model(self) -> "type[BaseModel]":
-        """A pydantic model of the arguments that a model fills in; it ignores others."""
-        from pydantic import ConfigDict
-
-        from ....schema import arguments_model
-
-        visible = {each.name for each in self._own.parameters}
+    def input_model(self) -> type[BaseModel]:
+        """Return a pydantic model of the arguments that a model fills in; it ignores others."""
+        hidden = self.signature.parameters.keys() - {parameter.name for parameter in self._visible}
         name = f"{self.name.capitalize()}Tool"
-        hidden = self.signature.parameters.keys() - visible
-        return arguments_model(self.func, name=name, without=hidden, config=ConfigDict(extra="ignore"))
+        return schema.arguments_model(self.func, name=name, without=hidden, config=ConfigDict(extra="ignore"))
 
     def extract_metadata(self) -> ToolSpec:
-        """The spec of the function."""
-        return self._own.spec(self.name, self._description)
+        """Return the spec of the function."""
+        return self.spec(self.name)
 
-    def validate_input(self, input_data: dict[str, Any]) -> dict[str, Any]:
-        """*input_data* typed and with defaults, without what the function does not take.
+    def validate_input(self, input_data: Mapping[str, Any], name: str | None = None) -> dict[str, Any]:
+        """Return *input_data* typed and with defaults, without what the function does not take.
 
-        Raises ValueError `Validation failed for input parameters: ...`.
+        *name* is the tool's. Raises ValueError `Validation failed for input parameters: ...`.
         """
-        return self._own.read(input_data, self.name)
+        name = name or self.name
+        try:
+            arguments, _ = finished(self.check(name), input_data, True)
+        except ToolError as error:
+            message = error.message.removeprefix(f"Tool '{name}': ")
+            raise ValueError(f"Validation failed for input parameters: {message}") from error
+        defaults = {
+            each.name: copy.deepcopy(each.default)
+            for each in self._visible
+            if each.default is not inspect.Parameter.empty and type(each.default).__module__ != "pydantic.fields"
+        }
+        return {**defaults, **self.accepted(arguments)}
 
     def inject_special_parameters(
         self, validated_input: dict[str, Any], tool_use: ToolUse, invocation_state: dict[str, Any]
     ) -> None:
         """Write the ToolContext into *validated_input*, and the agent of *invocation_state*, where they are taken."""
-        self._own.inject(validated_input, tool_use, invocation_state)
+        validated_input |= dict.fromkeys(self.contexts, ToolContext(tool_use, invocation_state))
+        if self.takes_agent and "agent" in invocation_state:
+            validated_input["agent"] = invocation_state["agent"]
 
-    def schema_of(self, name: str, parameters: dict[str, Any] | None) -> FunctionSchema:
-        """The schema and check of the tool *name*, with the *parameters* of its spec where they are others."""
-        if parameters is not None and schema_in(parameters) != self._extracted:
-            return FunctionSchema(self.func, name, parameters, self._context_param, self._names)
-        return FunctionSchema(self.func, name, self._parameters, self._context_param, self._names)
-
-    def spec_of(self, tool: BaseTool, schema: FunctionSchema) -> ToolSpec:
-        """The spec of *tool*, whose *schema* is that of `schema_of`."""
-        spec = schema.spec(tool.tool_name, self._description)
-        write_hints(tool, spec)
-        return spec
-
-    def of(self, func: Callable[..., Any]) -> "FunctionToolMetadata":
-        """The same of another *func*, such as a bound method."""
-        made = FunctionToolMetadata(func, self._context_param)
-        made._names, made._description, made._parameters = self._names, self._description, self._parameters
-        return made
-
-    def overridden(self, description: str | None, parameters: dict[str, Any] | None) -> "FunctionToolMetadata":
-        """The same with another *description* and other *parameters*, where they are given."""
-        made = self.of(self.func)
-        made._description, made._parameters = description, parameters
-        return made
-
-    @property
-    def name(self) -> str:
-        """The name of the function."""
-        from ....schema import unwrap_partials
-
-        plain = unwrap_partials(self.func)
-        return getattr(plain, "__name__", None) or type(plain).__name__
+    # What the tool uses
 
     @functools.cached_property
-    def _own(self) -> FunctionSchema:
-        return self.schema_of(self.name, None)
+    def read(self) -> schema.Signature:
+        """Return the function's parameters as the core reads them."""
+        return schema.read_signature(self.func, label=f"Tool '{self.name}'", names=self._names)
+
+    @functools.cached_property
+    def receiver(self) -> str | None:
+        """Return the name of the object's parameter, `self` or `cls`, of a method that is not bound."""
+        first = self.read.written[0].name if self.read.written else None
+        return first if first in ("self", "cls") and not inspect.ismethod(self.func) else None
+
+    @functools.cached_property
+    def contexts(self) -> list[str]:
+        """Return the names of the parameters that receive the ToolContext."""
+        context = self._context_param
+        return [each.name for each in self.read.parameters if each.name == context or _is_context(each.annotation)]
+
+    @functools.cached_property
+    def takes_agent(self) -> bool:
+        return any(map(_is_agent, self.read.parameters))
+
+    @functools.cached_property
+    def _visible(self) -> list[schema.Parameter]:
+        hidden = {*self.contexts, self.receiver, *(["agent"] if self.takes_agent else [])}
+        return [parameter for parameter in self.read.parameters if parameter.name not in hidden]
+
+    @functools.cached_property
+    def _own(self) -> tuple[dict[str, Any], Callable[[str], Any]]:
+        """Return the schema of the arguments, and what returns their check for a tool's name."""
+        label = f"Tool '{self.name}'"
+        if self._parameters is not None:
+            bare = {"properties": {}, "required": [], **schema.require_schema(schema_in(self._parameters), label=label)}
+            return bare, functools.partial(schema.json_schema_check, schema=bare)
+        docs = schema.read_docstring(self.read.doc).parameters
+        arguments = schema.Arguments(self._visible, docs, label=label, names=self.read.names, closed=False)
+        return _spark_schema(arguments.schema), functools.partial(schema.arguments_check, arguments=arguments)
 
     @property
-    def _extracted(self) -> Any:
-        """The schema of the function; None if its annotations have none."""
+    def schema(self) -> dict[str, Any]:
+        return self._own[0]
+
+    @property
+    def check(self) -> Callable[[str], Any]:
+        return self._own[1]
+
+    def accepted(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return those of *arguments* that the function accepts from a model. Spark drops the others."""
+        names = {parameter.name for parameter in self._visible}
+        if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in self._visible):
+            # What **kwargs must not receive: the receiver, the contexts, and what the host provides.
+            hidden = {*self.read.hidden, *(each.name for each in self.read.parameters)} - names
+            return {name: value for name, value in arguments.items() if name not in hidden}
+        return {name: value for name, value in arguments.items() if name in names}
+
+    def spec(self, name: str) -> ToolSpec:
+        """Return the spec of the tool *name*, which is described by the docstring if by nothing else."""
+        description = self._description or (self.read.doc or "").strip() or name
+        spec: ToolSpec = {"name": name, "description": description, "parameters": {"json": self.schema}}
+        if response := self._response_schema(name):
+            spec["response_schema"] = response
+        return spec
+
+    def _response_schema(self, name: str) -> dict[str, Any] | None:
+        """Return the schema of the return annotation; None if it has no JSON form."""
+        returns = self.read.returns
+        if returns is schema.EMPTY or returns in (None, type(None), ToolResult) or schema.has_no_schema(returns):
+            return None
+        label = f"Tool '{name}'"
         try:
-            return self._own.schema
+            described, _ = schema.return_serializer(returns, label=label, tool=name, names=self.read.names)
         except DefinitionError:
             return None
+        return dict(described)
+
+
+def _spark_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return *schema* in Spark's form: open, with a description for each parameter, and `Optional[T]` as T."""
+    shown = {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
+    shown["properties"] = {
+        name: {"description": f"Parameter {name}", **_without_null(of)} for name, of in schema["properties"].items()
+    }
+    return {**shown, "required": shown.get("required", [])}
+
+
+def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:
+    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
+    # A reference stays a branch, because many providers ignore what is beside a "$ref".
+    if len(branches) != 1 or len(schema["anyOf"]) != 2 or "$ref" in branches[0]:
+        return dict(schema)
+    return {**{key: value for key, value in schema.items() if key != "anyOf"}, **branches[0]}
+
+
+def _is_context(annotation: Any) -> bool:
+    return annotation is ToolContext or any(map(_is_context, get_args(annotation)))
+
+
+def _is_agent(parameter: Any) -> bool:
+    """Return whether the host's agent goes into *parameter*: one of that name, unless it is of a kind for models."""
+    return parameter.name == "agent" and not _is_for_models(parameter.annotation)
+
+
+def _is_for_models(annotation: Any) -> bool:
+    """Return whether *annotation* is of text, numbers and the like, which no agent is."""
+    if get_origin(annotation) is Literal or any(annotation is kind for kind in (str, int, float, bool)):
+        return True
+    parts = get_args(annotation)[: 1 if get_origin(annotation) is Annotated else None]
+    return bool(parts) and all(part is type(None) or _is_for_models(part) for part in parts)

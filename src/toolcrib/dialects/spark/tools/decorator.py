@@ -9,10 +9,10 @@ from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ....core import Context, DefinitionError
+from ....schema import returns_awaitable
 from ....tools import Tool, reference
 from ....tools.work import by_name
 from ._core_tool import build_tool, tool_use_of
-from ._function import FunctionSchema
 from ._metadata import FunctionToolMetadata
 from ._schemas import normalize_schema, schema_in
 from .types import (
@@ -99,8 +99,6 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         long_running: bool = False,
         supports_async: bool | None = None,
     ) -> None:
-        from ....schema import returns_awaitable
-
         name: object = tool_name
         if not isinstance(name, str):
             raise ValueError(f"Tool name must be a string, got {type(name)}")
@@ -124,7 +122,8 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
     @property
     def tool_spec(self) -> ToolSpec:
         if self._spec is None:
-            self._spec = self._metadata.spec_of(self, self._schema)
+            self._spec = self._read.spec(self._name)
+            write_hints(self, self._spec)
         return self._spec
 
     @property
@@ -143,19 +142,19 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         return {**super().get_display_properties(), "Function": getattr(self.tool_func, "__name__", self._name)}
 
     def prepare_tool_kwargs(self, tool_use: ToolUse, invocation_state: dict[str, Any] | None = None) -> dict[str, Any]:
-        """The arguments to call the function with: checked and typed, with defaults and the ToolContext.
+        """Return the arguments to call the function with: checked and typed, with defaults and the ToolContext.
 
         Raises ValueError for input that the tool does not accept.
         """
         written = tool_use.get("input")
         if not isinstance(written, Mapping | None):
             raise ValueError(f"Tool '{self._name}' expects object input, a dictionary, not {type(written).__name__}.")
-        arguments = self._schema.read(written or {}, self._name)
-        self._schema.inject(arguments, tool_use, {} if invocation_state is None else invocation_state)
+        arguments = self._read.validate_input(written or {}, self._name)
+        self._read.inject_special_parameters(arguments, tool_use, {} if invocation_state is None else invocation_state)
         return arguments
 
     def __get__(self, instance: Any, owner: type[Any] | None = None) -> "DecoratedFunctionTool[..., Any]":
-        """The tool of one object, if this is a method."""
+        """Return the tool of one object, if this is a method."""
         receiver = owner if self._method_type is classmethod else instance
         if receiver is None or self._method_type is staticmethod:
             return self
@@ -167,7 +166,7 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
         return bound
 
     def named(self, name: str) -> "DecoratedFunctionTool[P, R]":
-        """The same tool under another name, in its spec too."""
+        """Return the same tool under another name, in its spec too."""
         renamed = self._copy()
         renamed._name = name
         if self._spec is not None:
@@ -180,42 +179,42 @@ class DecoratedFunctionTool(FunctionTool[P, R]):
     def _copy(self) -> "DecoratedFunctionTool[P, R]":
         copied = copy.copy(self)
         copied._spec = None if self._parameters is None else copy.deepcopy(self._spec)
-        for cached in ("_built", "_schema"):
+        for cached in ("_built", "_read"):
             vars(copied).pop(cached, None)
         return copied
 
     @functools.cached_property
-    def _schema(self) -> FunctionSchema:
-        return self._metadata.schema_of(self._name, self._parameters)
+    def _read(self) -> FunctionToolMetadata:
+        return self._metadata if self._parameters is None else self._metadata.with_parameters(self._parameters)
 
     def _build(self) -> Tool[..., Any]:
-        schema = self._schema
-        if schema.receiver is not None and self._method_type is not staticmethod:
+        read = self._read
+        if read.receiver is not None and self._method_type is not staticmethod:
             raise DefinitionError(
                 f"Tool '{self._name}' is a method without its object. Pass it bound: obj.{self.__name__}."
             )
-        call = by_name(self.tool_func, schema.signature, f"Tool '{self._name}'")
+        call = by_name(self.tool_func, read.read, f"Tool '{self._name}'")
 
         async def awaited(**arguments: Any) -> Any:
             value = call(**arguments)  # which is not awaitable where only `async_execution` makes the function async
             return await value if inspect.isawaitable(value) else value
 
         def prepared(arguments: dict[str, Any], context: Context) -> dict[str, Any]:
-            arguments = schema.accepted(arguments)
-            if schema.contexts or schema.takes_agent:
-                schema.inject(arguments, *tool_use_of(context))
+            arguments = read.accepted(arguments)
+            if read.contexts or read.takes_agent:
+                read.inject_special_parameters(arguments, *tool_use_of(context))
             return arguments
 
         built = build_tool(
             self,
-            normalize_schema(schema_in(self.tool_spec.get("parameters", {}))) if self._parameters else schema.schema,
+            normalize_schema(schema_in(self.tool_spec.get("parameters", {}))) if self._parameters else read.schema,
             awaited if self._is_async else call,
             prepared,
             is_async=self._is_async,
             home=getattr(self.tool_func, "__module__", None) or __name__,
-            check=schema.check,
-            context=schema.signature.needs.context,
-            depends=schema.signature.needs.depends,
+            check=read.check,
+            context=read.read.needs.context,
+            depends=read.read.needs.depends,
         )
         built.ref = reference(self.tool_func)
         return built
@@ -280,7 +279,7 @@ def tool(
         raise ValueError("Context parameter name cannot be empty: context=True takes 'tool_context'.")
 
     def decorate(fn: Callable[..., Any]) -> DecoratedFunctionTool[..., Any]:
-        metadata = FunctionToolMetadata(_unbound(fn)[1], param).overridden(description, parameters)
+        metadata = FunctionToolMetadata(_unbound(fn)[1], param, description=description, parameters=parameters)
         return DecoratedFunctionTool(
             metadata.name if name is None else name,
             None,
@@ -294,7 +293,7 @@ def tool(
 
 
 def _unbound(func: Any) -> tuple[type[Any] | None, Any]:
-    """Whether *func* is a static or class method, and its function. Raises ValueError for what is not a function."""
+    """Return the function of *func*, and its type if it is a static or class method. Raises ValueError for others."""
     kind = type(func) if isinstance(func, staticmethod | classmethod) else None
     plain = func.__func__ if kind else func
     if isinstance(plain, BaseTool) or not callable(plain):

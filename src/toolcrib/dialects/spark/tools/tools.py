@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from typing import Any, Protocol
 
 from ....core import DefinitionError
+from ....schema import returns_awaitable
 from ....tools import Tool
 from ....tools.spec import require_name
 from ._schemas import normalize_schema, schema_in
@@ -47,8 +48,6 @@ class PythonAgentTool(FunctionTool[..., Any]):
         long_running: bool = False,
         supports_async: bool | None = None,
     ) -> None:
-        from ....schema import returns_awaitable
-
         self._name = tool_name
         self._tool_spec = tool_spec
         self.tool_func = tool_func
@@ -100,7 +99,7 @@ class RenamedTool(BaseTool):
 
 
 def renamed(tool: BaseTool, name: str) -> BaseTool:
-    """*tool* under another *name*, in its spec too, since a model calls the name that it sees."""
+    """Return *tool* under another *name*, in its spec too, since a model calls the name that it sees."""
     return tool.named(name) if isinstance(tool, DecoratedFunctionTool) else RenamedTool(tool, name)
 
 
@@ -124,7 +123,7 @@ def validate_tool_use_name(tool: ToolUse) -> None:
 
 
 def normalize_tool_spec(tool_spec: ToolSpec) -> ToolSpec:
-    """A copy of *tool_spec* with normalized parameters, under the key "json"."""
+    """Return a copy of *tool_spec* with normalized parameters, under the key "json"."""
     normalized = copy.deepcopy(tool_spec)
     if isinstance(normalized.get("parameters"), dict):
         normalized["parameters"] = {"json": normalize_schema(schema_in(normalized["parameters"]))}

@@ -6,7 +6,9 @@ import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NotRequired
+from typing import Any, Literal, NotRequired
+
+from pydantic import BaseModel, ConfigDict
 
 # Before Python 3.12 pydantic accepts no other TypedDict, and users put these into their own models.
 from typing_extensions import TypedDict
@@ -16,9 +18,19 @@ from ....tools import Tool as CoreTool
 from ._core_tool import build_tool, tool_use_of
 from ._schemas import normalize_schema, schema_in
 
-if TYPE_CHECKING:
-    from ._parameters import ParametersSpec as ParametersSpec
-    from ._parameters import ToolArgsConfig as ToolArgsConfig
+
+class ToolArgsConfig(BaseModel):
+    """Free keys and values, which are read as attributes."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+class ParametersSpec(TypedDict):
+    """The parameters of a tool."""
+
+    type: Literal["object"]
+    properties: dict[str, ToolArgsConfig]
+    required: list[str]
 
 
 class ToolRuntimeMetadata(TypedDict, total=False):
@@ -111,26 +123,26 @@ class BaseTool(ABC):
     @property
     @abstractmethod
     def tool_name(self) -> str:
-        """The name by which the tool is found and called."""
+        """Return the name by which the tool is found and called."""
 
     @property
     @abstractmethod
     def tool_spec(self) -> ToolSpec:
-        """The tool's name, description and schemas."""
+        """Return the tool's name, description and schemas."""
 
     @property
     @abstractmethod
     def tool_type(self) -> str:
-        """The kind of tool, such as 'function' or 'python'."""
+        """Return the kind of tool, such as 'function' or 'python'."""
 
     @property
     def supports_hot_reload(self) -> bool:
-        """Whether a newer version of the same function may replace the tool in a registry."""
+        """Return whether a newer version of the same function may replace the tool in a registry."""
         return False
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the tool was loaded while the program ran."""
+        """Return whether the tool was loaded while the program ran."""
         return self._is_dynamic
 
     def mark_dynamic(self) -> None:
@@ -139,7 +151,7 @@ class BaseTool(ABC):
 
     @property
     def supports_async(self) -> bool:
-        """Whether the tool is to be run by `acall`."""
+        """Return whether the tool is to be run by `acall`."""
         return self._supports_async
 
     def mark_supports_async(self) -> None:
@@ -148,7 +160,7 @@ class BaseTool(ABC):
 
     @property
     def is_long_running(self) -> bool:
-        """Whether the tool may take long. This is only a hint."""
+        """Return whether the tool may take long. This is only a hint."""
         return self._is_long_running
 
     def mark_long_running(self) -> None:
@@ -156,7 +168,7 @@ class BaseTool(ABC):
         self._is_long_running = True
 
     def get_display_properties(self) -> dict[str, str]:
-        """Labels and values that a user interface may show."""
+        """Return labels and values that a user interface may show."""
         return {
             "Name": self.tool_name,
             "Type": self.tool_type,
@@ -198,7 +210,7 @@ class BaseTool(ABC):
 
 
 async def run_call(call: Callable[[], Any], *, is_async: bool) -> Any:
-    """The value of *call*, on the event loop if it is async, else in a thread, as every tool of Toolcrib runs."""
+    """Return the value of *call*, which runs on the event loop if it is async, else in a thread."""
     try:
         value = call() if is_async else await in_thread(call)
     except Escaped as escaped:
@@ -221,11 +233,3 @@ def update_tool_runtime_metadata(
         tool_spec.setdefault("x_spark", {})["supports_async"] = supports_async
     if long_running is not None:
         tool_spec.setdefault("x_spark", {})["long_running"] = long_running
-
-
-def __getattr__(name: str) -> Any:
-    if name not in ("ParametersSpec", "ToolArgsConfig"):
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import _parameters  # on first use, because of pydantic
-
-    return getattr(_parameters, name)
