@@ -106,10 +106,7 @@ async def test_an_approval_of_one_value_runs_no_other(kind: Any, one: Any, other
     ("kind", "one", "other"),
     [
         (Order, '{"amount": 1, "shown": 2}', '{"shown":2,"sum":1}'),
-        (float, "5", "5.00"),
-        (float, "150", "1.5e2"),
         (Decimal, "12345678901234567.89", "1234567890123456789e-2"),
-        (Decimal, "1.5", '"1.50"'),
         (str, '"é\\u0041"', '"\\u00e9A"'),
         (set[str], '["a", "b"]', '["b", "a", "b"]'),
         (int, "5", '"5"'),

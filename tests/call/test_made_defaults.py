@@ -2,13 +2,12 @@
 
 import json
 from dataclasses import dataclass, field
-from datetime import date
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
-from pydantic import AfterValidator, BaseModel, Field, SecretStr
+from pydantic import BaseModel, Field, SecretStr
 
 from toolcrib import Approve, Context, Input, Workbench, tool
 from toolcrib.record import CallLog
@@ -119,23 +118,6 @@ async def test_a_tool_that_asks_after_its_approval_has_the_same_default_again(pe
         result = await it.call("pay")
     key = json.loads(first.arguments)["key"]
     assert (result.value, second.message, list(map(str, ran))) == (f"{key} 1234", f"The PIN for {key}?", [key, key])
-
-
-async def test_what_would_run_otherwise_than_it_was_shown_is_asked_again(pendings: PendingStore) -> None:
-    today = [date(2026, 1, 1)]
-
-    def stamped(value: str) -> str:
-        return f"{value} at {today[0]}"
-
-    def note(text: Annotated[str, AfterValidator(stamped)], key: UUID = Field(default_factory=uuid4)) -> str:
-        return text
-
-    async with bench(note, pendings) as it:
-        pending = (await it.call("note", {"text": "x"})).pending
-        assert pending is not None
-        await it.answer(pending.id, Approve(), by="bob")
-        today[0] = date(2026, 1, 2)
-        assert (await it.call("note", {"text": "x"})).pending is not None
 
 
 async def test_a_default_that_no_json_gives_back_is_asked_for_again(pendings: PendingStore) -> None:

@@ -220,7 +220,7 @@ class Questions:
             arguments = CheckedArguments.read(tool, call, repair=self._repair)
             bound = arguments.accepted.identity
         elif (made := self._made_again(arguments)) is not None:
-            arguments, self._made, bound = made, arguments.accepted.complete, arguments.accepted.bound
+            arguments, self._made, bound = made, arguments.accepted.complete, arguments.accepted.identity
         else:
             bound = arguments.accepted.decided
         self._digest = call_digest(self._caller, tool, bound)

@@ -43,29 +43,24 @@ class AcceptedDocument:
     @cached_property
     def values(self) -> dict[str, Any]:
         """The arguments as JSON values, with the defaults that apply; Decimals where a float has not all the digits."""
-        found: dict[str, Any] = self._with_defaults("values")
-        return found
+        values: dict[str, Any] = self._read("values")
+        return values
 
     @cached_property
     def text(self) -> str:
         """The arguments for a person, with the defaults that apply, as JSON text; values of secret types masked."""
-        return write_json(self._with_defaults("display"))
+        return write_json(self._read("shown"))
 
     @cached_property
     def identity(self) -> str:
-        """A text that two calls share only if they give the function the same values, defaults aside."""
-        plan = self._plan
-        return canonical_json(self._sent if plan is None else Reading(plan, "identity")(self._sent, self._value))
+        """A text that two calls share only if they give the function the same values, made defaults aside."""
+        sent = self._sent if self._plan is None else Reading(self._plan, "sent")(self._sent, self._value)
+        return canonical_json([sent, self._read("bound")])
 
     @cached_property
     def decided(self) -> str:
-        """`identity` with the defaults that apply: some are made for each call."""
-        return canonical_json([self.identity, self._with_defaults("values")])
-
-    @cached_property
-    def bound(self) -> str:
-        """`decided`, without the defaults that factories made."""
-        return canonical_json([self.identity, self._with_defaults("bound"), "without what was made"])
+        """`identity` with the defaults that were made for this call."""
+        return canonical_json([self.identity, self.values])
 
     @cached_property
     def complete(self) -> str:
@@ -76,11 +71,12 @@ class AcceptedDocument:
         document = reading(self._sent, self._value)
         return write_json(document) if reading.is_complete else ""
 
-    def _with_defaults(self, purpose: Purpose) -> Any:
+    def _read(self, purpose: Purpose) -> Any:
+        """Return the document, with the defaults of the function too."""
         read = self._sent if self._plan is None else Reading(self._plan, purpose)(self._sent, self._value)
         if not isinstance(read, dict):
             return read
-        mask = MASK if purpose == "display" else None
+        mask = MASK if purpose == "shown" else None
         missing = {name: value for name, value in self._defaults.items() if name not in read}
         return read | {name: written(value, mask=mask, strict=False) for name, value in missing.items()}
 
@@ -102,7 +98,7 @@ def require_one_name_each(plan: Plan, document: Any, value: Any) -> None:
     """Raise ValidationError for a field that *document* has under two of its names: one of them would be hidden."""
     if not plan.has_names:
         return
-    reading = Reading(plan, "identity")
+    reading = Reading(plan, "sent")
     reading(document, value)
     errors: list[InitErrorDetails] = []
     for path, names in reading.twice:

@@ -1,47 +1,49 @@
 """How pydantic reads a JSON document, followed beside the value that it made of it.
 
 Its plan (the core schema) gives the names under which each field is accepted, and the types of the values. The value
-decides which branch of a union was taken, and has the defaults. Where a user's own code sees the document before
-pydantic does, the document is its own identity: such code may tell two spellings from one another.
+decides which branch of a union was taken, and has the defaults.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import is_dataclass
-from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any, Literal
-from uuid import UUID
 
-from pydantic import EncodedBytes, EncodedStr, SecretBytes, SecretStr, TypeAdapter
+import pydantic_core
+from pydantic import EncodedBytes, EncodedStr, SecretBytes, SecretStr
 from pydantic.types import Secret
-from pydantic_core import to_jsonable_python
 
 from ..core import ToolError
 from .exact_json import canonical_json, exact
 from .plan import Field, Path, Plan
 from .written import is_plain, name_in_json, written
 
-Purpose = Literal["identity", "values", "bound", "display", "exact", "complete"]
-"""For a digest; for rules, with defaults, and scalars as the tool gets them; the same without the defaults that a
-factory made; for a person, with defaults, and with secrets masked; to be validated, with the Decimals that no float is
-as text; or to be validated again, with those defaults that a factory made.
+Purpose = Literal["sent", "shown", "values", "bound", "exact", "complete"]
+"""What a document is read for, each member under its schema's name:
+
+    sent      as it is, for a digest
+    shown     with the defaults, for a person, secrets masked
+    values    with the defaults, for rules: scalars as the tool gets them
+    bound     with the defaults that are the same in each call, for a digest too
+    exact     to be validated: Decimals that no float holds are text
+    complete  to be validated again: with the defaults that a factory made
 """
-_VALUES = ("values", "bound")
-_MOST_PLACES = 400  # of the largest float, 309
+_WITH_DEFAULTS = ("shown", "values", "bound", "complete")
 
 ABSENT: Any = object()
 MASK = "**********"
+_MAX_DEPTH = 20
+_MAX_DIGITS = 400  # of the largest float, 309
 _SECRETS = (SecretStr, SecretBytes, Secret)
-_BEFORE = frozenset({"function-before", "function-wrap", "function-plain"})
+_PLAIN = frozenset({"str", "int", "bool"})
 _ITEMS = frozenset({"list", "set", "frozenset", "deque", "generator"})
+_OBJECTS = frozenset({"model-fields", "dataclass-args", "typed-dict"})
 _SCALARS: Mapping[str, type[Any]] = {"str": str, "int": int, "float": float, "bool": bool, "decimal": Decimal}
-_SPELLINGS: Mapping[str, Any] = {
-    "decimal": Decimal,
-    **{kind.__name__: TypeAdapter(kind).validate_python for kind in (datetime, date, time, timedelta)},
-    "uuid": UUID,
+_NOT_TEXT = frozenset({*_SCALARS, *_ITEMS, *_OBJECTS, "none", "tuple", "dict", "model", "dataclass", "named-tuple"}) - {
+    *("str", "float", "deque", "generator")
 }
-"""Types that read several texts as the same value."""
+"""Types that, strictly, are not read from a string."""
 
 
 class Reading:
@@ -54,6 +56,7 @@ class Reading:
     def __init__(self, plan: Plan, purpose: Purpose) -> None:
         self._plan = plan
         self._purpose = purpose
+        self._mask = MASK if purpose == "shown" else None
         self._known: dict[tuple[int, int], Any] = {}
         self._alive: list[Any] = []  # what is known by its id must not be replaced by something with the same
         self.twice: list[tuple[Path, tuple[str, ...]]] = []
@@ -69,64 +72,39 @@ class Reading:
             raise ToolError(problem, "invalid_arguments") from None
 
     def _read(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
-        """*document* as it is read by *plan*."""
-        if self._purpose in _VALUES and value is not ABSENT and not isinstance(document, dict | list):
+        """Return *document* as it is read by *plan*."""
+        kind, is_scalar = plan["type"], not isinstance(document, dict | list)
+        if is_scalar and self._purpose == "values" and value is not ABSENT:
             return document if self._is_encoded(plan) else _as_json(value, document)
-        kind = plan["type"]
-        if self._purpose == "identity" and (plan.get("custom_init") or (kind in _BEFORE and not _is_of_pydantic(plan))):
-            return document
+        if self._purpose == "sent" and _sees_the_document(plan):
+            return document  # a user's code may tell two spellings from one another
         is_secret = kind == "function-after" and plan["function"].get("function") in (SecretStr, SecretBytes)
-        if is_secret and not isinstance(document, dict | list):
-            return self._secret(document)
-        if isinstance(value, _SECRETS):
-            return self._secret(document)
+        if (is_secret and is_scalar) or isinstance(value, _SECRETS):
+            return document if self._mask is None or document in ("", None) else self._mask
         if kind in ("union", "tagged-union"):
             return self._union(plan, document, value, path)
         if kind == "definition-ref":
             return self._read(self._plan.refs[plan["schema_ref"]], document, value, path)
         if kind in _ITEMS:
-            return self._items(plan, document, value, path)
-        if kind in ("model-fields", "dataclass-args", "typed-dict"):
-            return self._object(plan, document, value, path)
-        match kind:
-            case "model" if plan.get("root_model"):
-                value = getattr(value, "root", ABSENT)
-            case "nullable" if document is None:
-                return None
-            case "dict":
-                return self._dict(plan, document, value, path)
-            case "tuple" | "named-tuple":
-                return self._tuple(plan, document, value, path)
-            case "chain":
-                return self._read(plan["steps"][0], document, ABSENT, path)
-            case "float" | "decimal" | "datetime" | "date" | "time" | "timedelta" | "uuid":
-                return self._scalar(kind, document)
-            case _:
-                pass
-        inner = next((plan[key] for key in ("json_schema", "strict_schema", "schema") if key in plan), None)
-        if kind == "json" or not isinstance(inner, Mapping):
-            return document
-        return self._read(inner, document, value, path)
-
-    def _scalar(self, kind: str, document: Any) -> Any:
-        if self._purpose == "identity" and type(document) is int:
-            return exact(Decimal(document))
-        if self._purpose == "identity" and isinstance(document, str) and kind in _SPELLINGS:
-            try:
-                same = _SPELLINGS[kind](document)
-                return str(same) if kind != "decimal" else exact(same) if same.is_finite() else document
-            except (ValueError, ArithmeticError):
-                return document
-        is_text = self._purpose == "exact" and kind == "decimal" and type(document) is Decimal
-        return str(document) if is_text else document
-
-    def _secret(self, document: Any) -> Any:
-        is_shown = self._purpose != "display" or document in ("", None)
-        return document if is_shown else MASK
+            return self._items(plan, document, value, path) if isinstance(document, list) else document
+        if kind in _OBJECTS or (kind == "named-tuple" and isinstance(document, dict)):
+            return self._object(plan, document, value, path) if isinstance(document, dict) else document
+        if kind == "dict":
+            return self._dict(plan, document, value, path) if isinstance(document, dict) else document
+        if kind in ("tuple", "named-tuple"):
+            return self._tuple(plan, document, value, path) if isinstance(document, list) else document
+        if kind == "decimal" and self._purpose == "exact" and type(document) is Decimal:
+            return str(document)
+        if kind == "nullable" and document is None:
+            return None
+        if kind == "chain":
+            return self._read(plan["steps"][0], document, ABSENT, path)
+        if kind == "model" and plan.get("root_model"):
+            value = getattr(value, "root", ABSENT)
+        inner = _wrapped(plan)
+        return document if kind == "json" or inner is None else self._read(inner, document, value, path)
 
     def _object(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
-        if not isinstance(document, dict):
-            return document
         fields = self._plan.fields[id(plan)]
         values = _members(value)
         owners: dict[str, list[Field]] = {}
@@ -138,21 +116,19 @@ class Reading:
             owner = owners.get(name, ())
             if len(owner) == 1 and (name,) in owner[0].paths:
                 field = owner[0]
-                sent_as = _own_name(field, owners) or name
+                schema_name = _own_name(field, owners) or name
                 member = self._read(field.plan, member, values.get(field.name, ABSENT), (*path, name))
-                read[sent_as if sent_as == name or sent_as not in document else name] = member
-            elif owner:  # what is read from inside of it has several owners, or none of its own
-                read[name] = self._shared(owner, name, member, values, (*path, name))
+                read[name if schema_name in document else schema_name] = member
+            elif owner:  # read by several fields, or in parts: as it was written
+                read[name] = MASK if self._mask and any(map(_is_secret, owner)) else member
             else:
                 extras = plan.get("extras_schema")
                 read[name] = self._read(extras, member, values.get(name, ABSENT), (*path, name)) if extras else member
         for field in fields:
-            given = [way for way in field.paths if _has(document, way)]
-            own = [way for way in given if len(owners[str(way[0])]) == 1]
-            if len(given) > 1 and own:
-                self.twice.append((path, tuple(".".join(map(str, way)) for way in given)))
-            is_named = any(len(way) == 1 for way in given)
-            if not is_named and self._purpose in (*_VALUES, "display", "complete"):
+            ways = [way for way in field.paths if _has(document, way)]
+            if len(ways) > 1 and any(len(owners[str(way[0])]) == 1 for way in ways):
+                self.twice.append((path, tuple(".".join(map(str, way)) for way in ways)))
+            if self._purpose in _WITH_DEFAULTS and not any(len(way) == 1 for way in ways):
                 self._fill(read, field, _own_name(field, owners) or field.name, values)
         return read
 
@@ -163,36 +139,23 @@ class Reading:
         if self._purpose in ("bound", "complete") and _has_factory(field.plan) is not (self._purpose == "complete"):
             return
         default = values.get(field.name, ABSENT)
-        if default is ABSENT:
-            default = field.plan.get("default", ABSENT) if field.plan["type"] == "default" else ABSENT
-        if default is ABSENT or isinstance(default, Iterator):
-            return
-        self.is_complete = True
-        read[name] = written(default, mask=MASK if self._purpose == "display" else None, strict=False)
-
-    def _shared(self, owners: Sequence[Field], name: str, member: Any, values: Mapping[str, Any], path: Path) -> Any:
-        """A member that several fields read, or that one reads a part of: as it was written, secrets masked."""
-        outcomes = [
-            self._read(field.plan, member, values.get(field.name, ABSENT), path)
-            for field in owners
-            if (name,) in field.paths
-        ]
-        if self._purpose == "display" and len(outcomes) < len(owners) and any(_is_secret(field) for field in owners):
-            return MASK  # a part of it, behind a path
-        return self._agreed(outcomes, member, path) if outcomes else member
+        if default is ABSENT and field.plan["type"] == "default":
+            default = field.plan.get("default", ABSENT)
+        if default is not ABSENT and not isinstance(default, Iterator):
+            self.is_complete = True
+            read[name] = written(default, mask=self._mask, strict=False)
 
     def _dict(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
-        if not isinstance(document, dict):
-            return document
         inner = plan.get("values_schema", {"type": "any"})
         made: Mapping[str, Any] = {}
         if isinstance(value, Mapping):
             with suppress(ValueError):  # keys that JSON has no names for
-                made = {name_in_json(key): each for key, each in value.items()}
-                shortest = _by_shortest_names(value) if self._purpose in _VALUES else {}
-                beside = {name: each for name, each in shortest.items() if name not in made}
-                if (beside or made.keys() != document.keys()) and self._purpose in _VALUES:
-                    return written({**value, **beside}, strict=False)  # by the keys that their type has made
+                made = {name_in_json(key): member for key, member in value.items()}
+                if self._purpose == "values":
+                    # By the keys that their type has made: a tool gets 1 for "01".
+                    beside = {name: member for name, member in _by_shortest_names(value).items() if name not in made}
+                    if beside or made.keys() != document.keys():
+                        return written({**value, **beside}, strict=False)
         if made.keys() != document.keys():
             made = dict(zip(document, made.values(), strict=True)) if len(made) == len(document) else {}
         return {
@@ -200,82 +163,63 @@ class Reading:
         }
 
     def _items(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
-        if not isinstance(document, list):
-            return document
-        kind, inner = plan["type"], plan.get("items_schema")
-        ordered = isinstance(value, Sequence) and len(value) == len(document)
-        values = value if ordered else [ABSENT] * len(document)
-        read, needs_values = document, self._purpose in _VALUES
-        if inner is not None and inner["type"] in _PLAIN and (not needs_values or (ordered and is_plain(value))):
+        inner, is_ordered = plan.get("items_schema"), isinstance(value, Sequence) and len(value) == len(document)
+        values = value if is_ordered else [ABSENT] * len(document)
+        read, needs_values = document, self._purpose == "values"
+        if inner is not None and inner["type"] in _PLAIN and (not needs_values or (is_ordered and is_plain(value))):
             read = list(value) if needs_values else document
         elif inner is not None:
             pairs = zip(document, values, strict=True)
-            read = [self._read(inner, item, made, (*path, n)) for n, (item, made) in enumerate(pairs)]
-        if kind not in ("set", "frozenset") or self._purpose not in ("identity", *_VALUES):
+            read = [self._read(inner, item, made, (*path, index)) for index, (item, made) in enumerate(pairs)]
+        if plan["type"] not in ("set", "frozenset") or self._purpose not in ("sent", "values", "bound"):
             return read
         unique = {canonical_json(item): item for item in read}
         return [unique[text] for text in sorted(unique)]
 
     def _tuple(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
-        if isinstance(document, dict):
-            return self._object(plan, document, value, path) if plan["type"] == "named-tuple" else document
-        if not isinstance(document, list):
-            return document
         plans: list[Any] = plan.get("items_schema") or [field["schema"] for field in plan["fields"]]
         if (variadic := plan.get("variadic_items_index", plan.get("variadic_item_index"))) is not None:
             more = max(len(document) - len(plans) + 1, 0)
             plans = [*plans[:variadic], *[plans[variadic]] * more, *plans[variadic + 1 :]]
         values: Sequence[Any] = value if isinstance(value, tuple) and len(value) >= len(document) else ()
         read = [
-            self._read(inner, item, values[n] if values else ABSENT, (*path, n))
-            for n, (item, inner) in enumerate(zip(document, plans, strict=False))
+            self._read(inner, item, values[index] if values else ABSENT, (*path, index))
+            for index, (item, inner) in enumerate(zip(document, plans, strict=False))
         ]
         return read + document[len(read) :]
 
     def _union(self, plan: Mapping[str, Any], document: Any, value: Any, path: Path) -> Any:
-        """*document* as the branches read it that the value can be of, if they agree; else as it was written."""
+        """Return *document* as the branches read it that the value can be of, if they agree; else as it was written."""
         known = (id(plan), id(document))
-        if isinstance(document, dict | list) and known in self._known:
+        if known in self._known:
             return self._known[known]
-        choices = plan["choices"]
-        listed = list(choices.values()) if isinstance(choices, Mapping) else [_bare(choice) for choice in choices]
-        tag = self._tag(plan, document)
-        fitting = (
-            [n for n, choice in enumerate(listed) if self._fits(choice, document, value)] if tag is None else [tag]
-        )
-        outcomes = [self._read(listed[n], document, value, path) for n in fitting or range(len(listed))]
-        if self._purpose == "exact" and isinstance(document, Decimal):
-            read = self._exact(listed, outcomes, document, path)
-        elif self._purpose == "identity":
+        choices, listed = plan["choices"], _choices(plan)
+        tag = document.get(plan["discriminator"]) if _has_tag(plan, document) else None
+        fitting = [index for index, choice in enumerate(listed) if self._fits(choice, document, value)]
+        if isinstance(tag, str | int) and tag in choices:
+            fitting = [list(choices).index(tag)]
+        branches = [listed[index] for index in fitting] or listed
+        outcomes = [self._read(branch, document, value, path) for branch in branches]
+        if self._purpose == "sent":
             # With its branch: what one branch reads as the same may be something else to another.
             read = [fitting[0], outcomes[0]] if len(fitting) == 1 else [None, document]
+        elif self._purpose == "exact" and isinstance(document, Decimal):
+            read = self._exact(branches, outcomes, document, path)
+        elif len({canonical_json(outcome) for outcome in outcomes}) == 1:
+            read = outcomes[0]
         else:
-            read = self._agreed(outcomes, document, path)
+            if self._purpose == "exact":
+                self.inexact.append(path)
+            read = _masked(outcomes) if self._mask else document
         if isinstance(document, dict | list):
             self._known[known] = read
             self._alive.append(document)
         return read
 
-    def _tag(self, plan: Mapping[str, Any], document: Any) -> int | None:
-        """Which of the choices *document* names, if it does so by one field."""
-        name = plan.get("discriminator")
-        if not isinstance(name, str) or not isinstance(document, dict):
-            return None
-        tags = list(plan["choices"])
-        tag = document.get(name)
-        return tags.index(tag) if isinstance(tag, str | int) and tag in tags else None
-
-    def _agreed(self, outcomes: Sequence[Any], document: Any, path: Path) -> Any:
-        if len(outcomes) == 1 or len({canonical_json(outcome) for outcome in outcomes}) == 1:
-            return outcomes[0]
-        if self._purpose == "exact":
-            self.inexact.append(path)
-        return _masked(outcomes) if self._purpose == "display" else document
-
-    def _exact(self, choices: Sequence[Any], outcomes: Sequence[Any], number: Decimal, path: Path) -> Any:
-        """*number* as text, where only the Decimal among the *choices* can take it."""
+    def _exact(self, branches: Sequence[Any], outcomes: Sequence[Any], number: Decimal, path: Path) -> Any:
+        """Return *number* as text, where only the Decimal among the *branches* can take it."""
         text = next((outcome for outcome in outcomes if isinstance(outcome, str)), None)
-        kinds = {self._kind(choice) for choice in choices}
+        kinds = {self._unwrapped(branch)["type"] for branch in branches}
         if text is None or "float" in kinds:
             return number
         if not kinds <= _NOT_TEXT:
@@ -283,84 +227,92 @@ class Reading:
         return text
 
     def _is_encoded(self, plan: Mapping[str, Any]) -> bool:
-        """Whether *plan* decodes a text: what the tool gets is then not what its schema describes."""
-        kind = plan["type"]
-        if kind == "definition-ref":
-            return self._is_encoded(self._plan.refs[plan["schema_ref"]])
-        if kind in ("union", "tagged-union"):
-            choices = plan["choices"]
-            listed = choices.values() if isinstance(choices, Mapping) else map(_bare, choices)
-            return any(map(self._is_encoded, listed))
-        function = plan["function"].get("function") if kind == "function-after" else None
+        """Return whether *plan* decodes a text: what the tool gets is then not what its schema describes."""
+        if plan["type"] in ("union", "tagged-union"):
+            return any(map(self._is_encoded, _choices(plan)))
+        function = plan["function"].get("function") if plan["type"] == "function-after" else None
         if isinstance(getattr(function, "__self__", None), EncodedBytes | EncodedStr):
             return True
-        return kind in ("nullable", "default", "function-after") and self._is_encoded(plan["schema"])
+        inner = self._unwrapped(plan, once=True)
+        return inner is not plan and self._is_encoded(inner)
 
-    def _kind(self, plan: Mapping[str, Any]) -> str:
-        kind: str = plan["type"]
-        if kind == "definition-ref":
-            return self._kind(self._plan.refs[plan["schema_ref"]])
-        return self._kind(plan["schema"]) if kind in ("nullable", "default", "function-after") else kind
+    def _unwrapped(self, plan: Mapping[str, Any], *, once: bool = False) -> Mapping[str, Any]:
+        """Return the plan inside references, defaults and validators that run after it."""
+        if plan["type"] == "definition-ref":
+            inner = self._plan.refs[plan["schema_ref"]]
+        elif plan["type"] in ("nullable", "default", "function-after"):
+            inner = plan["schema"]
+        else:
+            return plan
+        return inner if once else self._unwrapped(inner)
 
     def _fits(self, plan: Mapping[str, Any], document: Any, value: Any, depth: int = 0) -> bool:
-        """Whether *plan* can have made *value* of *document*. True in doubt."""
-        if value is ABSENT or depth > _DEEPEST:
-            return True
+        """Return whether *plan* can have made *value* of *document*. True in doubt."""
         kind = plan["type"]
+        if value is ABSENT or depth > _MAX_DEPTH:
+            return True
         if kind in ("model", "dataclass"):
             return isinstance(value, plan["cls"])
         if kind in _SCALARS:
             return isinstance(value, _SCALARS[kind]) and (kind != "int" or not isinstance(value, bool))
-        match kind:
-            case "none":
-                return value is None
-            case "nullable" if document is None:
-                return value is None
-            case "definition-ref":
-                return self._fits(self._plan.refs[plan["schema_ref"]], document, value, depth + 1)
-            case "list" | "set" | "frozenset":
-                if not (type(value) in (list, set, frozenset) and isinstance(document, list)):
-                    return False
-                inner = plan.get("items_schema") if kind == "list" and isinstance(value, list) else None
-                pairs = zip(document, value, strict=False)
-                return inner is None or all(self._fits(inner, item, made, depth + 1) for item, made in pairs)
-            case "dict":
-                if not (isinstance(value, Mapping) and isinstance(document, dict)):
-                    return False
-                inner = plan.get("values_schema")
-                pairs = zip(document.values(), value.values(), strict=False)
-                return inner is None or all(self._fits(inner, member, made, depth + 1) for member, made in pairs)
-            case "typed-dict":
-                return isinstance(value, Mapping) and self._is_typed_dict(plan, document, value)
-            case "tuple" | "named-tuple":
-                return isinstance(value, plan.get("cls", tuple))
-            case "nullable" | "default" | "lax-or-strict" | "json-or-python":
-                inner = next(plan[key] for key in ("json_schema", "strict_schema", "schema") if key in plan)
-                return self._fits(inner, document, value, depth + 1)
-            case _:
-                return True
-
-    def _is_typed_dict(self, plan: Mapping[str, Any], document: Any, value: Mapping[str, Any]) -> bool:
-        """Whether *value* has all the fields that *document* gives, and no others."""
-        fields = self._plan.fields[id(plan)]
-        is_open = "allow" in (plan.get("extra_behavior"), (plan.get("config") or {}).get("extra_fields_behavior"))
-        given = {field.name for field in fields if any(_has(document, way) for way in field.paths)}
-        return given <= value.keys() and (is_open or value.keys() <= {field.name for field in fields})
+        if kind == "none" or (kind == "nullable" and document is None):
+            return value is None
+        if kind == "definition-ref":
+            return self._fits(self._plan.refs[plan["schema_ref"]], document, value, depth + 1)
+        if kind == "typed-dict":
+            # It has all the fields that the document gives, and no others.
+            names = {field.name for field in self._plan.fields[id(plan)]}
+            given = {field.name for field in self._plan.fields[id(plan)] if any(_has(document, p) for p in field.paths)}
+            is_open = "allow" in (plan.get("extra_behavior"), (plan.get("config") or {}).get("extra_fields_behavior"))
+            return isinstance(value, Mapping) and given <= value.keys() and (is_open or value.keys() <= names)
+        if kind in ("tuple", "named-tuple"):
+            return isinstance(value, plan.get("cls", tuple))
+        pairs: Iterator[tuple[Any, Any]] = iter(())
+        if kind in ("list", "set", "frozenset"):
+            if not (type(value) in (list, set, frozenset) and isinstance(document, list)):
+                return False
+            pairs = zip(document, value, strict=False) if kind == "list" and isinstance(value, list) else pairs
+            inner = plan.get("items_schema")
+        elif kind == "dict":
+            if not (isinstance(value, Mapping) and isinstance(document, dict)):
+                return False
+            pairs, inner = zip(document.values(), value.values(), strict=False), plan.get("values_schema")
+        else:
+            pairs, inner = iter([(document, value)]), _wrapped(plan) if kind in _TRANSPARENT else None
+        return inner is None or all(self._fits(inner, *pair, depth + 1) for pair in pairs)
 
 
-_DEEPEST = 20
-_PLAIN = frozenset({"str", "int", "bool"})
-_NOT_TEXT = frozenset(
-    {"decimal", "int", "bool", "none", "list", "tuple", "set", "frozenset", "dict", "typed-dict"}
-    | {"model", "dataclass", "named-tuple"}
-)
-"""Types that, strictly, are not read from a string."""
+_TRANSPARENT = frozenset({"nullable", "default", "lax-or-strict", "json-or-python"})
+
+
+def _wrapped(plan: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the plan directly inside *plan* that reads JSON, if there is one."""
+    inner = next((plan[key] for key in ("json_schema", "strict_schema", "schema") if key in plan), None)
+    return inner if isinstance(inner, Mapping) else None
+
+
+def _has_tag(plan: Mapping[str, Any], document: Any) -> bool:
+    return isinstance(plan.get("discriminator"), str) and isinstance(document, dict)
+
+
+def _sees_the_document(plan: Mapping[str, Any]) -> bool:
+    """Return whether a user's code gets what was sent, and not what pydantic read of it."""
+    if plan["type"] not in ("function-before", "function-wrap", "function-plain"):
+        return bool(plan.get("custom_init"))
+    function = plan["function"]["function"]
+    return not str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
+
+
+def _choices(plan: Mapping[str, Any]) -> list[Any]:
+    choices = plan["choices"]
+    listed = choices.values() if isinstance(choices, Mapping) else choices
+    return [choice[0] if isinstance(choice, tuple) else choice for choice in listed]  # some have a label
 
 
 def _by_shortest_names(value: Mapping[Any, Any]) -> dict[str, Any]:
-    """What has a number as its key, which may be written in several ways, by its shortest name: `1` for `1.0`."""
+    """Return the members with a number as their key, which has several names, by the shortest: `1` for `1.0`."""
     numbers = ((Decimal(str(key)), each) for key, each in value.items() if isinstance(key, Decimal | float))
-    near = ((key, each) for key, each in numbers if key.is_finite() and abs(key.adjusted()) < _MOST_PLACES)
+    near = ((key, each) for key, each in numbers if key.is_finite() and abs(key.adjusted()) < _MAX_DIGITS)
     return {_shortest(format(key if key else Decimal(), "f")): each for key, each in near}
 
 
@@ -369,7 +321,7 @@ def _shortest(number: str) -> str:
 
 
 def _masked(outcomes: Sequence[Any]) -> Any:
-    """What is masked in one of the *outcomes*, at the same place in all."""
+    """Return what is masked in one of the *outcomes*, at the same place in all."""
     first = outcomes[0]
     if MASK in [outcome for outcome in outcomes if isinstance(outcome, str)]:
         return MASK
@@ -381,18 +333,14 @@ def _masked(outcomes: Sequence[Any]) -> Any:
     return first
 
 
-def _bare(choice: Any) -> Any:
-    return choice[0] if isinstance(choice, tuple) else choice
-
-
 def _own_name(field: Field, owners: Mapping[str, Sequence[Field]]) -> str | None:
-    """The name of *field* in the JSON Schema; None where that is a path, or another field reads the name, too."""
+    """Return the name of *field* in the JSON Schema; None for a path, or where another field reads that name, too."""
     first = field.paths[0] if field.paths else ()
     return str(first[0]) if len(first) == 1 and len(owners.get(str(first[0]), ())) == 1 else None
 
 
 def _members(value: Any) -> Mapping[str, Any]:
-    """The fields of a model, a dataclass, a TypedDict or a named tuple, by name."""
+    """Return the fields of a model, a dataclass, a TypedDict or a named tuple, by name."""
     if isinstance(value, dict | Mapping):
         return value
     if isinstance(value, tuple) and hasattr(value, "_asdict"):
@@ -416,19 +364,19 @@ def _has(document: Any, path: Path) -> bool:
 
 
 def _as_json(value: Any, document: Any) -> Any:
-    """A scalar of the *document* as the tool gets it: stripped, normalized, or whatever its validators do to it."""
+    """Return a scalar of the *document* as the tool gets it: stripped, normalized, whatever its validators do."""
     if type(value) in (str, int, float, bool):
         return value
     try:
         if isinstance(value, Decimal) and value.is_finite():
             return exact(value)
-        return document if isinstance(value, Iterator) else to_jsonable_python(written(value))
+        return document if isinstance(value, Iterator) else pydantic_core.to_jsonable_python(written(value))
     except (ValueError, ArithmeticError, RecursionError):  # a type that only its own validator knows
         return document
 
 
 def _has_factory(plan: Mapping[str, Any]) -> bool:
-    """Whether the default of a field is made for each call."""
+    """Return whether the default of a field is made for each call."""
     while plan["type"] != "default" and isinstance(plan.get("schema"), Mapping):
         plan = plan["schema"]
     return plan["type"] == "default" and "default_factory" in plan
@@ -436,8 +384,3 @@ def _has_factory(plan: Mapping[str, Any]) -> bool:
 
 def _is_secret(field: Field) -> bool:
     return any(secret.__name__ in str(field.plan) for secret in _SECRETS)
-
-
-def _is_of_pydantic(plan: Mapping[str, Any]) -> bool:
-    function = plan["function"]["function"]
-    return str(getattr(getattr(function, "func", function), "__module__", "")).startswith("pydantic.")
