@@ -686,7 +686,7 @@ def openai_asks(*calls: tuple[str, Any]) -> dict[str, Any]:
 def test_what_was_lowered_is_restored_to_the_tools_own_form() -> None:
     schema = {
         "properties": {
-            "tags": {"type": "object", "additionalProperties": {"type": "string"}},
+            "tags": {"type": "array", "items": {"type": "string"}},
             "note": {"type": "string"},
         },
         "required": ["tags"],
@@ -695,11 +695,11 @@ def test_what_was_lowered_is_restored_to_the_tools_own_form() -> None:
     specs = [ToolSpec("shop.label", "Label.", schema, strict=True), ToolSpec("shop_label", "Another.", schema)]
     first, second = (tool["function"]["name"] for tool in formats.openai.tools(specs))
     assert (re.fullmatch(r"[a-zA-Z0-9_-]+", first) is not None, second) == (True, "shop_label")
-    written = {"tags": [{"key": "size", "value": "L"}], "note": None}
-    calls = formats.openai.calls(openai_asks((first, written), (second, {"tags": {"size": "L"}})), specs)
+    written = {"tags": ["L"], "note": None}
+    calls = formats.openai.calls(openai_asks((first, written), (second, {"tags": ["L"]})), specs)
     assert [(call.tool, call.arguments) for call in calls] == [
-        ("shop.label", {"tags": {"size": "L"}}),
-        ("shop_label", '{"tags": {"size": "L"}}'),
+        ("shop.label", {"tags": ["L"]}),
+        ("shop_label", '{"tags": ["L"]}'),
     ]
 
 

@@ -28,8 +28,8 @@ from pydantic.errors import PydanticInvalidForJsonSchema
 
 from toolcrib import Workbench
 from toolcrib.formats import accepts
-from toolcrib.schema import restore as plans
 from toolcrib.schema.lower import Accepts, Loss, Lowered, lower
+from toolcrib.schema.restore import Restore
 
 MODES: tuple[tuple[Accepts, bool], ...] = (
     (accepts.OPENAI, False),
@@ -136,8 +136,6 @@ def without_what_is_lost(schema: dict[str, Any], losses: Iterable[Loss]) -> dict
         elif isinstance(part, dict) and loss.keyword != "additionalProperties":
             for word in _GO_TOGETHER.get(loss.keyword, (loss.keyword,)):
                 part.pop(word, None)
-        elif loss.meaning.startswith("The members of") and isinstance(holder, dict | list):
-            holder[last] = True
         elif isinstance(part, dict) and not loss.meaning.startswith("The model can give"):
             part.pop("additionalProperties", None)
     for part in ones:  # of branches that let in more, more than one may fit
@@ -199,61 +197,34 @@ def _without_null(value: Any) -> Any:
 
 def written(value: Any, low: Lowered, schema: Any) -> list[Any]:
     """How *value* could be written under a lowered schema: the way back from what `lift` does."""
-    lifting = low.lift
-    if not isinstance(lifting, plans.Restore):
+    if not isinstance(low.lift, Restore):
         return [value]
+    names = {own: new for new, own in low.lift.names.items()}
     definitions = low.schema.get("$defs", {})
-    null_is_default = '"default": null' in json.dumps(schema)
-
-    def resolved(schema: Any, plan: Any) -> tuple[Any, Any]:
-        for _ in range(len(definitions) + 2):  # a reference may lead to another, and they may lead round in a circle
-            if not isinstance(schema, dict) or "$ref" not in schema:
-                break
-            ref = schema["$ref"]
-            schema = low.schema if ref == "#" else definitions[ref.removeprefix("#/$defs/")]
-            plan = lifting.plans.get(plan.name) if isinstance(plan, plans.Ref) else plan
-        return schema, plan
 
     def fits(candidate: Any, schema: Any) -> bool:
         return judge({"$ref": "#/$defs/-", "$defs": {**definitions, "-": schema}}).is_valid(candidate)
 
-    def ways(value: Any, schema: Any, plan: Any, depth: int = 0) -> list[Any]:
-        if depth > 20:
-            return []
-        schema, plan = resolved(schema, plan)
-        if not isinstance(schema, dict):
+    def ways(value: Any, schema: Any, depth: int = 0) -> list[Any]:
+        if depth > 20 or not isinstance(schema, dict):
             return [value]
+        if "$ref" in schema:
+            ref = schema["$ref"]
+            return ways(value, low.schema if ref == "#" else definitions[ref.removeprefix("#/$defs/")], depth + 1)
         if "anyOf" in schema:
-            own = list(plan.branches) if isinstance(plan, plans.OneOf) else []
-            found = []
-            for branch in schema["anyOf"]:
-                inner = next((p for s, p in own if s == branch), plan if not own else None)
-                found += ways(value, branch, inner, depth + 1)
-            return found
-        if isinstance(plan, plans.Entries) and isinstance(value, dict) and "items" in schema:
-            inner_schema = schema["items"]["properties"]["value"]
-            return [[{"key": k, "value": best(v, inner_schema, plan.inside)} for k, v in value.items()]]
+            return [way for branch in schema["anyOf"] for way in ways(value, branch, depth + 1)]
         if isinstance(value, list) and "items" in schema:
-            rest = plan.inside if isinstance(plan, plans.Items) else None
-            return [[best(item, schema["items"], rest) for item in value]]
+            return [[best(item, schema["items"]) for item in value]]
         if isinstance(value, dict) and "properties" in schema:
-            members = plan.of if isinstance(plan, plans.Members) else {}
-            left = dict(value)
-            members_written: dict[str, Any] = {}
-            for name, inner in schema["properties"].items():
-                member = members.get(name, plans.Member(name))
-                if member.name in left:
-                    members_written[name] = best(left.pop(member.name), inner, member.inside)
-                elif name in schema.get("required", ()) and (member.absent_if_null or null_is_default):
-                    members_written[name] = None
-            return [{**members_written, **left}]
+            absent = dict.fromkeys(schema.get("required", ())) if low.strict else {}
+            return [absent | {name: best(v, schema["properties"].get(name, {})) for name, v in value.items()}]
         return [value]
 
-    def best(value: Any, schema: Any, plan: Any) -> Any:
-        found = ways(value, schema, plan)
+    def best(value: Any, schema: Any) -> Any:
+        found = ways(value, schema)
         return next((way for way in found if fits(way, schema)), found[0] if found else value)
 
-    return ways(value, low.schema, lifting.plan)
+    return ways({names.get(name, name): inner for name, inner in value.items()}, low.schema)
 
 
 def make(schema: Any, root: Any, chance: random.Random, depth: int = 0) -> Any:

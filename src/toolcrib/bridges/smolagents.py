@@ -19,6 +19,7 @@ from ..formats.accepts import GEMINI
 from ..formats.content import json_value
 from ..formats.offer import Offered
 from ..formats.picture import decoded
+from ..schema.dereference import inlined
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
 from .foreign import closed, promise, tool_of
@@ -28,7 +29,6 @@ _ACCEPTS = replace(
     GEMINI,  # a common ground of models
     name="smolagents",
     source="smolagents.tools.Tool.validate_arguments: each input has a type; a tool's name is one of Python's",
-    references=False,
     recursion="none",
     names=rf"(?!(?:{'|'.join(keyword.kwlist)})\Z)[A-Za-z_][A-Za-z0-9_]{{0,63}}",
 )
@@ -50,7 +50,7 @@ class _Tool(Tool):
 
     def __init__(self, host: Host, tool: Offered) -> None:
         self.name, self.description = tool.name, tool.description
-        self.inputs = _inputs(tool.schema)
+        self.inputs = _inputs(inlined(tool.schema))
         output = tool.spec.output_schema
         kind = None if output is None else output.get("type")
         self.output_type = kind if isinstance(kind, str) and kind in AUTHORIZED_TYPES else "any"

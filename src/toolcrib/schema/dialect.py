@@ -4,9 +4,51 @@ The table of providers is in `formats.accepts`.
 """
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from .view import KINDS
+
+_NUMBER, _STRING, _ARRAY, _OBJECT = ({"integer", "number"}, {"string"}, {"array"}, {"object"})
+
+ASSERTIONS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"), frozenset(_NUMBER)),
+    **dict.fromkeys(("minLength", "maxLength", "pattern", "format"), frozenset(_STRING)),
+    **dict.fromkeys(("minItems", "maxItems", "uniqueItems"), frozenset(_ARRAY)),
+    **dict.fromkeys(("minProperties", "maxProperties", "dependentRequired"), frozenset(_OBJECT)),
+}
+"""Keywords with a plain value, and the JSON types of which they demand something."""
+
+CONDITIONS: Mapping[str, frozenset[str]] = {
+    **dict.fromkeys(("not", "if"), frozenset(KINDS)),
+    **dict.fromkeys(("contains", "unevaluatedItems"), frozenset(_ARRAY)),
+    **dict.fromkeys(("propertyNames", "dependentSchemas", "dependencies", "unevaluatedProperties"), frozenset(_OBJECT)),
+}
+"""Keywords that only a dialect with all keywords takes, and the JSON types of which they demand something."""
+
+_STRUCTURE = frozenset(
+    {"type", "enum", "const", "properties", "required", "patternProperties", "additionalProperties", "prefixItems"}
+    | {"items"}
+)
+_IN_PLACE = frozenset({"$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "then", "else", "minContains", "maxContains"})
+
+PLAIN = (
+    _STRUCTURE | ASSERTIONS.keys() - {"patternProperties"} | {"anyOf", "title", "description", "default", "examples"}
+)
+"""The keywords that can be rewritten, and those that describe."""
+
+
+def is_annotation(keyword: str) -> bool:
+    """Return whether *keyword* demands nothing."""
+    return (
+        keyword not in _STRUCTURE
+        and keyword not in ASSERTIONS
+        and keyword not in CONDITIONS
+        and keyword not in _IN_PLACE
+    )
+
 
 Recursion = Literal["any", "optional", "none"]
 """Where a schema may refer to itself: anywhere; only below optional members; nowhere."""
@@ -23,10 +65,10 @@ class Accepts:
     only be taken with all others. *not_at_root*: those it refuses for the arguments themselves.
     *formats*, *enum_kinds* (JSON types of the values of an `enum`): None: all. *patterns*: a regular expression that
     a `pattern` must match to be taken; None: all. *at_most*: keywords taken up to a value only.
-    *references*: `$ref`; *root_reference*: `"$ref": "#"`; *siblings*: other keywords beside a `$ref`.
-    *needs_items*: an array must have `items`. *needs_type*: every place must have a type, and an object or array no
-    other type beside it. *closed*: an object lists its members and takes no others; *all_required*: and all of them
-    must be written, so that null stands for absent. *member_names*: a regular expression for the names of arguments.
+    *root_reference*: `"$ref": "#"`. *needs_items*: an array must have `items`. *closed*: an object lists its members
+    and takes no others, and every place must have a type, an object or array no other type beside it; *all_required*:
+    and all members must be written, so that null stands for absent. *member_names*: a regular expression for the names
+    of arguments.
     *names*, *name_length*: for names of tools. *max_...*: for one schema; *most_...*: for all strict tools together.
     *large_enum*: an `enum` of more values than the first number has texts of at most the second number of characters.
     *strictly*: what it accepts in its strict mode; None: it has none.
@@ -40,12 +82,9 @@ class Accepts:
     enum_kinds: frozenset[str] | None = None
     patterns: str | None = None
     at_most: tuple[tuple[str, float], ...] = ()
-    references: bool = True
     root_reference: bool = True
-    siblings: bool = True
     recursion: Recursion = "any"
     needs_items: bool = False
-    needs_type: bool = False
     closed: bool = False
     all_required: bool = False
     member_names: str | None = None
@@ -62,8 +101,12 @@ class Accepts:
     strictly: "Accepts | None" = None
 
     def takes(self, keyword: str) -> bool:
-        """Whether *keyword* is taken below the root."""
+        """Return whether *keyword* is taken below the root."""
         return self.keywords is None or keyword in self.keywords
+
+    def takes_name(self, name: str) -> bool:
+        """Return whether an argument may have this name."""
+        return self.member_names is None or re.fullmatch(self.member_names, name) is not None
 
 
 @dataclass(frozen=True, slots=True)

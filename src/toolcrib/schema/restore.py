@@ -1,164 +1,95 @@
 """Restores arguments: from what a model wrote under a lowered schema to what the original schema describes.
 
-A plan goes beside the lowered schema and says, place by place, what has to be undone. Values in which nothing has to
-be undone are returned as the same objects. A value that does not have the lowered form is left alone: the check
-explains what is wrong with it.
+Two things are undone: names of arguments that a provider refuses, and null where it stands for an absent member.
+Values in which nothing has to be undone are returned as the same objects.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-import jsonschema_rs
+from .view import SchemaView
 
-from .document import kind
-from .json_schema_validator import Validator, validator
-
-Lift = Callable[[dict[str, Any]], dict[str, Any]]
-
-KEY, VALUE = "key", "value"
-"""The members of one entry, where a map is asked for as a list of entries."""
+_MAX_GROUPS = 2_000  # groups of places that may describe the same value
 
 
-@dataclass(frozen=True, slots=True)
-class Ref:
-    """Continue with the plan of the definition of this name."""
-
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One member: its original name, whether null means that it is absent, the plan of its value."""
-
-    name: str
-    absent_if_null: bool = False
-    inside: "Plan | None" = None
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """An object, with the members that have something to undo, by their lowered names."""
-
-    of: Mapping[str, Member]
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """A list of entries that stands for a map."""
-
-    inside: "Plan | None"
-
-
-@dataclass(frozen=True, slots=True)
-class Items:
-    """A list with something to undo in each item."""
-
-    inside: "Plan | None"
-
-
-@dataclass(frozen=True, slots=True)
-class OneOf:
-    """The plan of the first branch under whose schema the value is valid."""
-
-    branches: "Sequence[tuple[Mapping[str, Any], Plan | None]]"
-
-
-Plan = Ref | Members | Entries | Items | OneOf
-Plans = Mapping[str, Plan | None]
-
-
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Restore:
-    """A plan, with the definitions that its references lead to. Called with arguments, returns them restored."""
+    """What has to be undone under a lowered schema. Called with arguments, it returns them restored.
 
-    plan: Plan | None
-    definitions: Mapping[str, Mapping[str, Any]]
-    plans: Plans
-    _validators: dict[int, Validator | None] = field(default_factory=dict)
+    *followed*: where references and unions of a place of the original schema lead. *nullable*: the members of an object
+    that are absent where they are null. *names*: the arguments' own names by the provider's, where they differ.
+
+    Which branch of a union a value follows is not looked for: `ambiguous` has the places where that would matter.
+    """
+
+    root: SchemaView
+    followed: Mapping[SchemaView, Iterable[SchemaView]]
+    nullable: Mapping[SchemaView, set[str]]
+    names: Mapping[str, str]
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether anything has to be undone, ever."""
+        return bool(self.nullable or self.names)
 
     def __call__(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        restored: dict[str, Any] = self._restore(arguments, self.plan)
+        if not arguments.keys().isdisjoint(self.names):
+            own = {self.names.get(name, name) for name in arguments}
+            if len(own) == len(arguments):
+                arguments = {self.names.get(name, name): value for name, value in arguments.items()}
+        restored: dict[str, Any] = self._restore(arguments, self._leaves([self.root])) if self.nullable else arguments
         return restored
 
-    def _restore(self, value: Any, plan: Plan | None, seen: frozenset[str] = frozenset()) -> Any:
-        """*value* restored by *plan*. *seen* has the definitions whose plans have led here without a step inside."""
-        match plan:
-            case Members() if isinstance(value, dict):
-                return self._members(value, plan)
-            case Entries() if isinstance(value, list) and all(map(_is_entry, value)):
-                members = {entry[KEY]: self._restore(entry[VALUE], plan.inside) for entry in value}
-                return members if len(members) == len(value) else value
-            case Items() if isinstance(value, list):
-                items = [self._restore(item, plan.inside) for item in value]
-                return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
-            case OneOf():
-                return self._restore(value, self._branch(value, plan), seen)
-            case Ref() if plan.name not in seen:
-                return self._restore(value, self.plans.get(plan.name), seen | {plan.name})
-            case _:
-                return value
+    def _restore(self, value: Any, views: frozenset[SchemaView]) -> Any:
+        if isinstance(value, dict):
+            restored = {
+                name: self._restore(inner, self._members(views, name))
+                for name, inner in value.items()
+                if inner is not None or not any(name in self.nullable.get(view, ()) for view in views)
+            }
+            is_same = len(restored) == len(value) and all(restored[name] is value[name] for name in value)
+            return value if is_same else restored
+        if isinstance(value, list):
+            inside = self._items(views)
+            items = [self._restore(item, inside) for item in value]
+            return items if any(new is not old for new, old in zip(items, value, strict=True)) else value
+        return value
 
-    def _members(self, value: dict[str, Any], plan: Members) -> dict[str, Any]:
-        changed = False
-        restored: dict[str, Any] = {}
-        for name, inner in value.items():
-            member = plan.of.get(name, Member(name))
-            if inner is None and member.absent_if_null:
-                changed = True
-                continue
-            new = self._restore(inner, member.inside)
-            own = member.name if member.name not in value else name
-            changed |= new is not inner or own != name
-            restored[own] = new
-        return restored if changed else value
+    def ambiguous(self) -> Iterator[SchemaView]:
+        """Return the members that are absent if null under one description of a value, and may be null under another.
 
-    def _branch(self, value: Any, plan: OneOf) -> Plan | None:
-        fitting = [branch for branch in plan.branches if self._has_type(value, branch[0])]
-        if len(fitting) > 1:
-            fitting = [branch for branch in fitting if self._is_valid(value, branch[0])] or fitting
-        return fitting[0][1] if fitting else None
+        Descriptions that may hold for the same value are looked at together, as `_restore` does.
+        """
+        waiting = [self._leaves([self.root])] if self.nullable else []
+        seen = set(waiting)
+        while waiting:
+            views = waiting.pop()
+            groups = [self._items(views)]
+            for name in {name for view in views for name in view.members}:
+                groups.append(self._members(views, name))
+                absent = [view for view in views if name in self.nullable.get(view, ())]
+                others = [view.members[name] for view in views.difference(absent) if name in view.members]
+                if absent and (others := [member for member in others if member.is_valid(None)]):
+                    yield others[0]
+            new = [group for group in groups if group and group not in seen]
+            if len(seen) > _MAX_GROUPS:
+                yield self.root
+                return
+            seen.update(new)
+            waiting += new
 
-    def _has_type(self, value: Any, schema: Mapping[str, Any]) -> bool:
-        """Whether *value* is of a type that *schema* names, as far as one look can show."""
-        ref = schema.get("$ref")
-        if isinstance(ref, str):
-            schema = self.definitions.get(ref.rpartition("/")[2], {})
-        named = schema.get("type")
-        kinds = [named] if isinstance(named, str) else named
-        own = kind(value)
-        return not kinds or own in kinds or (own == "integer" and "number" in kinds)
+    def _members(self, views: Iterable[SchemaView], name: str) -> frozenset[SchemaView]:
+        return self._leaves([view.members[name] for view in views if name in view.members])
 
-    def _is_valid(self, value: Any, schema: Mapping[str, Any]) -> bool:
-        if id(schema) not in self._validators:  # the plan keeps its schemas alive
-            try:
-                found = validator({**schema, "$defs": self.definitions}, formats=False)
-            except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError):
-                found = None
-            self._validators[id(schema)] = found
-        found = self._validators[id(schema)]
-        return found is not None and found.is_valid(value)
+    def _items(self, views: Iterable[SchemaView]) -> frozenset[SchemaView]:
+        return self._leaves([view.at("items") for view in views if "items" in view.schema])
 
-
-def undoes(plan: Plan | None, plans: Plans, seen: set[str] | None = None) -> bool:
-    """Whether *plan* has anything to undo, given the *plans* of the definitions."""
-    seen = set() if seen is None else seen
-    match plan:
-        case Entries():
-            return True
-        case Members():
-            members = plan.of.items()
-            return any(m.absent_if_null or m.name != name or undoes(m.inside, plans, seen) for name, m in members)
-        case Items():
-            return undoes(plan.inside, plans, seen)
-        case OneOf():
-            return any(undoes(inside, plans, seen) for _, inside in plan.branches)
-        case Ref() if plan.name not in seen:
-            seen.add(plan.name)
-            return undoes(plans.get(plan.name), plans, seen)
-        case _:
-            return False
-
-
-def _is_entry(value: Any) -> bool:
-    return isinstance(value, dict) and value.keys() == {KEY, VALUE} and isinstance(value[KEY], str)
+    def _leaves(self, views: list[SchemaView]) -> frozenset[SchemaView]:
+        """Return the places that *views* lead to, which are no references and no unions."""
+        seen, waiting = set(views), list(views)
+        while waiting:
+            new = [view for view in self.followed.get(waiting.pop(), ()) if view not in seen]
+            seen.update(new)
+            waiting += new
+        return frozenset(view for view in seen if view not in self.followed)

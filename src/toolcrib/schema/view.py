@@ -155,7 +155,10 @@ class SchemaView:
             elif keyword in _LISTS:
                 schema[keyword] = [change(self.at(keyword, index)) for index in _steps(value)]
             elif keyword in _NAMED:
-                schema[keyword] = {name: change(self.at(keyword, name)) for name in _steps(value)}
+                schema[keyword] = {  # of `dependencies`, some are lists of names
+                    name: inner if isinstance(inner, list) else change(self.at(keyword, name))
+                    for name, inner in value.items()
+                }
         return schema
 
     def reach(self) -> "set[SchemaView]":
