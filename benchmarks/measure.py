@@ -27,6 +27,7 @@ from typing import Any
 
 import agent_calls
 import call_log_calls
+import cold_call
 import credential_calls
 import dialect_calls
 import gateway_calls
@@ -387,6 +388,15 @@ async def imports(peers: Mapping[str, Peer], effort: Effort) -> None:
     say(event="doing", what=title)
     near = {FLOOR: _FIRST_BY_HAND, BARE: _FIRST}
     report(title, _in_new_interpreters(near, effort.import_rounds), near)
+
+    title = cold_call.TITLE
+    say(event="doing", what=title)
+    report(title, cold_call.seconds(effort.import_rounds), (FLOOR, BARE))
+    counts = cold_call.crossings()
+    say(
+        event="note",
+        text=f"{title}: {counts.files} files, {counts.borders} borders between them, {counts.returns} of them returns.",
+    )
 
 
 _FIRST_BY_HAND = """

@@ -46,7 +46,12 @@ os._exit(status)
 def serve(path: str) -> None:
     """Fork for each connection. Returns in a process that is to be the command."""
     import toolcrib.auth
-    import toolcrib.cli.app
+    import toolcrib.cli.auth
+    import toolcrib.cli.call
+    import toolcrib.cli.calls
+    import toolcrib.cli.chat
+    import toolcrib.cli.check
+    import toolcrib.cli.serving
     import toolcrib.schema
     import toolcrib.serve
     import toolcrib.store

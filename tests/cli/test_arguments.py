@@ -9,8 +9,17 @@ import pytest
 from pydantic import BaseModel, Field
 
 from toolcrib import LoadError, Tool
-from toolcrib.cli.arguments import SchemaReader, Words, read_arguments, read_words, require_tool, to_json
+from toolcrib.cli.arguments import (
+    Words,
+    choices_of,
+    kinds_of,
+    read_arguments,
+    read_words,
+    require_tool,
+    to_json,
+)
 from toolcrib.cli.terminal import UsageError
+from toolcrib.schema import SchemaView
 
 
 @pytest.mark.parametrize(
@@ -124,8 +133,7 @@ SCHEMA = Tool(tool).spec.input_schema
         ("address.no=5", {"address": {"no": 5}}),
         ("address.street=a address.tags=b address.tags=c", {"address": {"street": "a", "tags": ["b", "c"]}}),
         ("address.inner.street=5 address.street=6", {"address": {"inner": {"street": "5"}, "street": "6"}}),
-        ("free.a.b=5", {"free.a.b": "5"}),
-        ("free.a=5", {"free.a": "5"}),
+        ("free.a=5", {"free": {"a": "5"}}),
         ("unknown=5", {"unknown": "5"}),
         ("unknown.part=5", {"unknown.part": "5"}),
         ("text.part=5", {"text.part": "5"}),
@@ -213,30 +221,9 @@ def test_words_of_another_form_are_refused(words: list[str], message: str) -> No
         read_arguments(words, tool="add")
 
 
-def test_a_reader_knows_what_may_be_typed() -> None:
-    reader = SchemaReader(SCHEMA)
-    members = reader.members()
-    assert [name for name, (_, required) in members.items() if required] == ["text"]
-    assert list(members) == list(SCHEMA["properties"])
-    assert reader.choices(members["on"][0]) == ["true", "false"]
-    assert reader.choices(members["mode"][0]) == ["soft", "1"]
-    assert reader.choices(members["text"][0]) == []
-    assert [name for name, (place, _) in members.items() if reader.is_flag(place)] == ["on", "anything"]
-    assert reader.admits(5, members["number"][0])
-    assert not reader.admits("5", members["number"][0])
-    assert SchemaReader({"type": "array"}).members() == {}
-    secret = SchemaReader(
-        {
-            "type": "object",
-            "properties": {
-                "a": {"type": "string", "format": "password", "description": "The key."},
-                "b": {"writeOnly": True},
-                "c/~": {"type": "string"},
-            },
-        }
-    )
-    places = {name: place for name, (place, _) in secret.members().items()}
-    assert [secret.is_secret(place) for place in places.values()] == [True, True, False]
-    assert [secret.note(place) for place in places.values()] == ["The key.", "", ""]
-    assert places["c/~"] == "/properties/c~1~0"
-    assert secret.note("") == ""
+def test_what_may_be_typed_is_what_the_schema_lists() -> None:
+    members = SchemaView(SCHEMA).members
+    choices = {name: choices_of(members[name]) for name in ("on", "mode", "text", "maybe")}
+    assert choices == {"on": ["true", "false"], "mode": ["soft", "1"], "text": [], "maybe": []}
+    assert "boolean" in kinds_of(members["anything"])
+    assert kinds_of(members["ratio"]) == {"number", "integer"}

@@ -266,7 +266,7 @@ def test_who_may_not_answer_is_not_asked(at_terminal: AtTerminal, folder: Path, 
     with at_terminal(folder, environment, "call", "wipe", "disk=a") as session:
         status, seen = session.read_to_end()
     assert (status, ran(folder)) == (3, "")
-    assert "\nSomebody other than the caller must answer it. To answer it elsewhere: toolcrib pending approve" in seen
+    assert "\nSomeone other than the caller must answer it. To answer it elsewhere: toolcrib pending approve" in seen
 
 
 def test_a_question_on_standard_error_leaves_json_on_standard_output(
@@ -318,10 +318,10 @@ def test_progress_fits_the_line_and_is_gone_before_the_result(
 def test_what_is_for_people_is_wrapped_at_words_and_secondary_lines_are_dim(
     at_terminal: AtTerminal, folder: Path, environment: dict[str, str]
 ) -> None:
-    words = "Error: There is no file or folder 'a-name-with-hyphens-that-is-long'."
-    with at_terminal(folder, environment, "dialects", "a-name-with-hyphens-that-is-long", columns=20) as session:
+    words = "Error: There is no file a-name-with-hyphens-that-is-long."
+    with at_terminal(folder, environment, "list", "-c", "a-name-with-hyphens-that-is-long", columns=20) as session:
         status, seen = session.read_to_end()
-    assert (status, seen.split(), max(map(len, seen.split("\r\n")))) == (2, words.split(), 35)
+    assert (status, seen.split(), max(map(len, seen.split("\r\n")))) == (1, words.split(), 33)
     assert all(len(line) <= 20 or " " not in line for line in seen.split("\r\n"))
     (folder / "script.json").write_text(
         json.dumps([{"calls": [["steps", {}]], "usage": {"input": 7, "output": 2}}, "Done."])

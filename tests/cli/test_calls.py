@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib.cli.calls import _since
+from toolcrib.cli.calls import _time
 from toolcrib.cli.terminal import UsageError
 
 from .conftest import Run
@@ -149,12 +149,12 @@ def test_calls_are_followed_until_ctrl_c(toolcrib: Run, folder: Path, forked_too
 @pytest.mark.parametrize("unit", ["seconds", "minutes", "hours", "days"])
 def test_an_age_is_in_the_unit_of_its_letter(unit: str) -> None:
     age, earliest = timedelta(**{unit: 7}), datetime.now(UTC)
-    assert earliest <= _since(f"7{unit[0]}") + age <= datetime.now(UTC)
+    assert earliest <= _time(f"7{unit[0]}") + age <= datetime.now(UTC)
 
 
 def test_a_time_may_have_a_zone_and_neither_may_be_out_of_range() -> None:
-    assert _since("2026-01-31T12:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
-    assert _since("2026-01-31") == datetime(2026, 1, 31).astimezone(UTC)
+    assert _time("2026-01-31T12:00+02:00") == datetime(2026, 1, 31, 10, tzinfo=UTC)
+    assert _time("2026-01-31") == datetime(2026, 1, 31).astimezone(UTC)
     for text in ("999999999d", "0001-01-01T00:00+14:00", "7", "7w"):
         with pytest.raises(UsageError, match="--since takes a time"):
-            _since(text)
+            _time(text)

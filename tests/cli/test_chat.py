@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from toolcrib.agent import Agent
-from toolcrib.cli.app import chat
+from toolcrib.cli.chat import chat
 
 from ..agent.wire import events, refusal, wire
 

@@ -108,9 +108,10 @@ def test_check_tries_the_examples_in_the_sandbox_and_lints_the_rest(toolcrib: Ru
     assert levels["traps"][0][1].startswith("Example 1 does not work (trapped)")
     assert levels["needs"] == [("note", "Its examples were not tried: it needs variables.")]
     assert [level for level, _ in levels["weak"]] == ["warning", "warning", "problem", "warning"]
-    assert ("problem", "'description' has characters that nobody sees, and a model reads: U+200B, U+E0041.") in levels[
-        "hidden"
-    ]
+    assert (
+        "problem",
+        "'description' has characters that a model reads and a person does not see: U+200B, U+E0041.",
+    ) in levels["hidden"]
     assert any("looks like a credential" in message for _, message in levels["hidden"])
     plain = toolcrib("check", "t")
     assert "  problem: It is declared read_only and destructive.\n" in plain.stdout

@@ -98,7 +98,7 @@ def test_an_output_has_standard_output_for_itself_from_when_it_is_made(
         os.write(sys.stdout.fileno(), b"from a program\n")
         output.write("a result \ud800")
         output.write("with its line end\n")
-        output.write_piece("a piece")
+        output.write("a piece", end="")
         output.json({"é": "\x1b"})
         output.table(("A", "B"), [])
         output.table(("A", "B"), [("1\n", "2")])
@@ -186,7 +186,6 @@ def test_a_package_that_is_missing_is_named_with_its_extra(folder: Path, environ
         "auth list": "auth",
         "sandbox clear": "sandbox",
         "list openapi:http://127.0.0.1:1/x.json": "net",
-        "call toolcrib.demo now --search 1": "search",
         "serve toolcrib.demo": "serve",
     }
     words = [sys.executable, "-c", BASE_INSTALL, "; ".join(commands)]

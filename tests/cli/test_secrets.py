@@ -33,7 +33,7 @@ def test_a_secret_is_entered_used_and_removed_and_never_shown(toolcrib: Run, fol
     waiting = toolcrib("call", "weather")
     assert (waiting.returncode, "toolcrib secrets set WEATHER_KEY" in waiting.stderr) == (3, True)
     stored = toolcrib("secrets", "set", "WEATHER_KEY", typed=b"canary-of-alice\n")
-    assert (stored.returncode, stored.stdout, stored.stderr) == (0, "", "")
+    assert (stored.returncode, stored.stdout, stored.stderr) == (0, "", "Stored: WEATHER_KEY.\n")
     used = toolcrib("call", "weather")
     assert used.returncode == 0 and used.stdout.startswith("the key is ")
     assert toolcrib("secrets", "list").stdout == "WEATHER_KEY\tdefault\n"

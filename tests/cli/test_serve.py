@@ -97,8 +97,8 @@ def test_a_host_that_others_reach_is_refused(toolcrib: Run) -> None:
         done = toolcrib("serve", "tools.py", "--host", host)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr == (
-            f"Error: --host {host}: without keys, only loopback is served: 127.0.0.1, ::1 or localhost. Whoever "
-            "reached it could call every tool. Set 'keys = true' or an 'issuer' in [server] of the settings.\n"
+            f"Error: --host {host}: without keys, only loopback is served: 127.0.0.1, ::1 or localhost. Any machine "
+            "that reached it could call every tool. Set 'keys = true' or an 'issuer' in [server] of the settings.\n"
         )
 
 

@@ -147,19 +147,3 @@ def test_sigterm_cancels_too(folder: Path, environment: dict[str, str]) -> None:
     process.send_signal(signal.SIGTERM)
     stdout, stderr = process.communicate(timeout=30)
     assert (process.returncode, stdout, stderr) == (143, "", "printed while loading\nTerminated.\n")
-
-
-def test_a_signal_that_interrupts_nothing_is_answered_all_the_same(environment: dict[str, str]) -> None:
-    # As one that comes just before a step that blocks: here it comes to another thread than the one that sleeps.
-    code = (
-        "import signal, threading, time\n"
-        "from toolcrib.cli.interrupts import Interrupted, Interrupts\n"
-        "try:\n"
-        "    with Interrupts():\n"
-        "        threading.Thread(target=lambda: signal.raise_signal(signal.SIGINT)).start()\n"
-        "        time.sleep(600)\n"
-        "except Interrupted as interrupted:\n"
-        "    print(interrupted.status)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, timeout=30)
-    assert (done.stdout, done.stderr) == ("130\n", "Cancelled.\n")

@@ -8,7 +8,6 @@ import pytest
 
 from toolcrib import Call, Image, Pending, Result, Text, ToolError
 from toolcrib.agent import CallEvent, CallFinished, CallStarted, ModelError, Outcome, RunEvent
-from toolcrib.cli.call import LiveOutput
 from toolcrib.cli.terminal import Output
 from toolcrib.cli.transcript import JsonTranscript, TextTranscript
 from toolcrib.core import Emitted, Progress, Repair
@@ -20,9 +19,7 @@ WAITS = Pending("pending_1", "approval", "Is 'hush-hush' fine?", "d", "wipe", "l
 
 
 def text_transcript() -> TextTranscript:
-    output = Output()
-    live = LiveOutput(output, as_json=False, is_over=lambda: False)
-    return TextTranscript(output, live, Redactor(["hush-hush"]))
+    return TextTranscript(Output(), Redactor(["hush-hush"]), is_over=lambda: False)
 
 
 def ended(text: str, took_s: float = 1.234, **more: Any) -> Result[Any]:

@@ -859,16 +859,6 @@ async def test_a_dialects_tool_is_a_tool_like_any_other() -> None:
     assert (results[0].value, codes) == (3, [None, "invalid_arguments", "denied"])
 
 
-def test_what_toolcrib_dialects_reads_is_not_run(tmp_path: Path) -> None:
-    ran = tmp_path / "ran"
-    program = tmp_path / "program.py"
-    program.write_text(f"from autogen_core.tools import FunctionTool\nopen({str(ran)!r}, 'w').close()\n")
-    command = [sys.executable, "-m", "toolcrib", "dialects", str(program)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert "toolcrib.dialects.autogen.tools" in done.stdout
-    assert (done.returncode, ran.exists()) == (0, False)
-
-
 async def test_no_more_calls_run_at_a_time_than_a_limit_allows() -> None:
     running = most = 0
     order: list[int] = []

@@ -137,7 +137,9 @@ def test_a_copy_made_while_calls_run_has_keys_grants_pendings_and_calls(tmp_path
     with sqlite3.connect(new / "store.db") as copy:
         assert copy.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     # Neither opens anything without the other.
-    keyless = subprocess.run([sys.executable, "-m", "toolcrib", "doctor"], cwd=new, capture_output=True, text=True)
+    keyless = subprocess.run(
+        [sys.executable, "-m", "toolcrib", "check", "--connect"], cwd=new, capture_output=True, text=True
+    )
     assert keyless.returncode == 1
     assert "Without it, what is sealed in the store cannot be opened." in keyless.stdout
     shutil.copy(old / "store.key", new)

@@ -1,55 +1,212 @@
-"""The commands and their options. What each does is one function of a few lines; the work is in the files beside.
+"""The frame of the command: the table of commands, the options that most of them share, and what one run works with.
 
-An option goes before the environment, and that before the settings: so an option that is left out is None here.
+The module of a command is imported when that command is asked for.
 """
 
+import inspect
 import sys
-from collections.abc import Callable
+from collections import UserDict
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property, wraps
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer.core import TyperArgument, TyperCommand, TyperGroup
 
-from ..core import Call, Caller
-from ..workbench.options import FileOptions
-from .arguments import read_arguments, read_words, require_tool, to_json
-from .auth import auth, pending, secrets
-from .call import LiveOutput, answered_call, connect, echo_repairs, require_writable, write_result
-from .calls import calls
-from .complete import complete_words
-from .doctor import doctor
-from .interrupts import GRACE_S, Interrupts
-from .keys import keys
-from .options import (
-    Config,
-    Host,
-    Json,
-    PlainCommand,
-    Port,
-    Source,
-    SourceNames,
-    Stdio,
-    ToolName,
-    ToolNames,
-    call_options,
-    print_version,
-)
-from .prompts import Prompter
-from .sandbox import sandbox
-from .sources import SOURCE_FORMS, open_sources, settings_of, shows_errors
-from .terminal import Output, UsageError, echo, is_rich, is_terminal, log_to_stderr, prints_to_stderr
+from .interrupts import Interrupts
+from .terminal import Output, echo, is_rich, log_to_stderr
 
-_PENDING_STATUS = 3  # the exit status of a call that waits for somebody
+if TYPE_CHECKING:
+    from ..workbench import Crib
+    from ..workbench.settings import Settings
 
-app = typer.Typer(
-    context_settings={"help_option_names": ["-h", "--help"]},
-    # Boxes and colour only where somebody looks at them: help that is piped stays plain.
-    rich_markup_mode="rich" if is_rich(sys.stdout) else None,
-    epilog="Example: toolcrib list toolcrib.demo",
-)
+T = TypeVar("T")
+
+_MODULES = {
+    "list": "show",
+    "show": "show",
+    "call": "call",
+    "chat": "chat",
+    "serve": "serving",
+    "dev": "serving",
+    "check": "check",
+    "new": "new",
+    "lock": "lock",
+    "auth": "auth",
+    "secrets": "auth",
+    "pending": "calls",
+    "calls": "calls",
+    "keys": "calls",
+    "sandbox": "sandbox",
+}
+"""The module of each command, or group of commands, in the order of the help."""
+
+# Boxes and colour only at a terminal: help that is piped stays plain.
+_MARKUP: Any = "rich" if is_rich(sys.stdout) else None
 
 
-def _help_without_command(context: typer.Context) -> int | None:
+class Session:
+    """What one run of the command works with: the options that commands share, the settings, and standard output."""
+
+    def __init__(self, interrupts: Interrupts) -> None:
+        self.interrupts = interrupts
+        self.config: Path | None = None
+        self.store: str | None = None
+        self.as_json = False
+
+    @cached_property
+    def output(self) -> Output:
+        """Return standard output, which is for results alone from now on."""
+        return Output()
+
+    @cached_property
+    def settings(self) -> "Settings":
+        """Return the settings of `--config`, or those that are found. Raises SettingsError."""
+        # Imported here: pydantic takes a while, and not every command line leads to it.
+        from ..workbench.settings import find_settings, read_settings
+
+        return read_settings(find_settings(self.config))
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run *work* until it ends, or a signal ends it."""
+        return self.interrupts.run(work)
+
+    @asynccontextmanager
+    async def crib(self) -> "AsyncGenerator[Crib]":
+        """Start a crib of the settings and the store, without tools."""
+        from .. import auth as auth  # before the store, whose extra is a part of this one
+        from ..workbench import Crib
+        from ..workbench.credentials import configured
+
+        log_to_stderr(tracebacks=False)
+        given = {} if self.store is None else {"store": self.store}
+        options = {**self.settings.options(), **configured(self.settings, given, default_store=True)}
+        crib = Crib((), **options)
+        crib.own(options["store"])
+        async with crib:
+            yield crib
+
+    def report(self, text: str, data: Any) -> None:
+        """Write what was done: *text* for people, or *data* as JSON."""
+        if self.as_json:
+            self.output.json(data)
+        else:
+            echo(text)
+
+    def table(self, data: Sequence[dict[str, Any]], columns: Sequence[str], row: Callable[[Any], list[str]]) -> None:
+        """Write *data* as JSON, or for people one *row* of each of it under the *columns*."""
+        if self.as_json:
+            self.output.json(list(data))
+        else:
+            self.output.table(columns, [*map(row, data)])
+
+    def members(self, data: dict[str, Any] | list[dict[str, Any]]) -> None:
+        """Write an object or several as JSON, or for people a line for each member that has a value."""
+        if self.as_json:
+            self.output.json(data)
+        else:
+            self.output.members(data)
+
+
+def _shared(
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            "--store",
+            metavar="PATH",
+            help="The database for grants and for what waits: an SQLite file, or the URL of a PostgreSQL database.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")] = False,
+) -> None:
+    """Declare the options that commands share: `command(takes=...)` says which ones a command has."""
+
+
+def _keep(context: typer.Context, parameter: Any, value: Any) -> Any:
+    if isinstance(session := context.find_root().obj, Session):
+        setattr(session, parameter.name, Path(value) if parameter.name == "config" and value else value)
+    return value
+
+
+class _Command(TyperCommand):
+    """A command with its share of the `_shared` options. Help shows its arguments by name, without Python types."""
+
+    takes: Sequence[str] = ()
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        for parameter in self.params:
+            if isinstance(parameter, TyperArgument):
+                name = parameter.display_name_raw
+                vars(parameter).update(
+                    display_type_rich=lambda ctx: None, get_usage_pieces=lambda ctx, name=name: [name]
+                )
+
+    @cached_property
+    def _taken(self) -> list[Any]:
+        declared = typer.Typer(add_completion=False)
+        declared.command()(_shared)
+        options = [option for option in typer.main.get_command(declared).params if option.name in self.takes]
+        for option in options:
+            vars(option).update(expose_value=False, callback=_keep)
+        return options
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        *own, last = super().get_params(ctx)
+        return [*own, *self._taken, last]  # the last is --help
+
+
+def group(help: str | None = None) -> typer.Typer:  # noqa: A002 - as Typer calls it
+    """Return a group of commands; each is added by `command`."""
+    return typer.Typer(help=help, rich_markup_mode=_MARKUP, callback=_start, invoke_without_command=True)
+
+
+def command(
+    app: typer.Typer, name: str, *, example: str | None = None, takes: str = "config json"
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Return a decorator that adds a function to *app* as the command *name*.
+
+    Its first parameter is the Session; the others are its arguments and options. *takes* are the shared options that it
+    has. It returns an exit status, or None for success. An async function is run until a signal ends it.
+    """
+
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        hints = get_type_hints(function, include_extras=True)
+        _, *own = inspect.signature(function).parameters.values()
+
+        @wraps(function)
+        def run(context: typer.Context, **values: Any) -> int:
+            session: Session = context.find_root().obj
+            status = function(session, **values)
+            return (session.run(status) if inspect.iscoroutine(status) else status) or 0
+
+        first = inspect.Parameter("context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        parameters = [first, *(parameter.replace(annotation=hints[parameter.name]) for parameter in own)]
+        vars(run).update(
+            __signature__=inspect.Signature(parameters),
+            __annotations__={parameter.name: parameter.annotation for parameter in parameters},
+        )
+        shared = {"as_json" if word == "json" else word for word in takes.split()}
+        cls = type("Command", (_Command,), {"takes": shared})
+        app.command(name, cls=cls, epilog=example and f"Example: {example}")(run)
+        return function
+
+    return register
+
+
+def _start(context: typer.Context) -> int | None:
     if context.invoked_subcommand is not None:
         return None
     if text := context.get_help():  # empty where Rich has written it already
@@ -57,394 +214,54 @@ def _help_without_command(context: typer.Context) -> int | None:
     return 2
 
 
-_GROUPS = {"auth": auth, "secrets": secrets, "pending": pending, "calls": calls, "keys": keys, "sandbox": sandbox}
-for name, group in _GROUPS.items():
-    for registered in group.registered_commands:
-        registered.cls = PlainCommand
-    app.add_typer(group, name=name, callback=_help_without_command, invoke_without_command=True)
+def _print_version(requested: bool) -> None:
+    if requested:
+        from .. import __version__
+
+        typer.echo(f"toolcrib {__version__}")
+        raise typer.Exit
 
 
-def _command(example: str, name: str | None = None) -> Callable[[Any], Any]:
-    return app.command(name, cls=PlainCommand, epilog=f"Example: {example}")
+class _Commands(UserDict[str, Any]):
+    """The commands by name. `{"call": "call"}` names a module, which is imported when the command is asked for."""
+
+    def __getitem__(self, name: str) -> Any:
+        found = super().__getitem__(name)
+        if isinstance(found, str):
+            module = import_module(f".{found}", __package__)
+            grouped = getattr(module, name, None)
+            if isinstance(grouped, typer.Typer):
+                found = typer.main.get_group(grouped)
+                found.name = name
+            else:
+                found = typer.main.get_group(module.app).commands[name]
+            self.data[name] = found
+        return found
+
+    def get(self, name: str, default: Any = None) -> Any:
+        return self[name] if name in self.data else default
+
+
+class _Root(TyperGroup):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.commands = _Commands(_MODULES)
+
+
+app = typer.Typer(
+    cls=_Root,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=_MARKUP,
+    epilog="Example: toolcrib list toolcrib.demo",
+)
 
 
 @app.callback(invoke_without_command=True)
 def start(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=print_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> int | None:
     """Look at tools, call them, and serve them to MCP clients."""
-    return _help_without_command(context)
-
-
-@_command("toolcrib list tools.py more/ --json", "list")
-def list_tools(
-    sources: SourceNames = None,
-    source: Source = None,
-    tool: ToolNames = None,
-    config: Config = None,
-    as_json: Json = False,
-) -> int:
-    """List the tools of sources."""
-    from .show import write_list
-
-    output = Output()
-    named = [*(sources or ()), *(source or ())]
-    example = "For example: toolcrib list toolcrib.demo"
-    opened = open_sources(named, settings_of(config), only=tool or (), example=example)
-    specs = opened.listed().specs()
-    if as_json:
-        output.json([spec.to_dict() for spec in specs])
-    else:
-        write_list(specs, output)
-    opened.echo_problems()
-    return 1 if opened.problems else 0
-
-
-@_command("toolcrib show tools.py search")
-def show(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SOURCE...] TOOL",
-            help=f"The tool's name, after its sources. {SOURCE_FORMS}.",
-            autocompletion=complete_words,
-        ),
-    ] = None,
-    source: Source = None,
-    tool: ToolName = None,
-    config: Config = None,
-    provider: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="Show the definition that this provider gets, and what is lost in it: openai, openai-responses, "
-            "anthropic, gemini, bedrock or mcp.",
-        ),
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Show everything about one tool."""
-    from .show import write_provider_definition, write_tool
-
-    read = read_words(words or (), tool)
-    name = require_tool(read, "show")
-    if read.arguments:
-        raise UsageError(f"Unexpected argument '{read.arguments[0][:60]}'. Write: toolcrib show SOURCE TOOL")
-    output = Output()
-    settings = settings_of(config)
-    opened = open_sources(
-        [*read.sources, *(source or ())],
-        settings,
-        example=f"To show '{name}', name its source: toolcrib show tools.py {name}",
-    )
-    found = opened.listed().registry.get(name)
-    opened.echo_problems()
-    if provider is not None:
-        write_provider_definition(found.spec, provider, output, as_json=as_json)
-    elif as_json:
-        output.json(found.spec.to_dict())
-    else:
-        options = [word for each in source or () for word in ("-s", each)]
-        options += [] if config is None else ["-c", str(config)]
-        write_tool(found, settings, [*options, *read.sources], output)
-    return 0
-
-
-@_command("toolcrib call tools.py search query=lathe limit=3")
-@call_options
-def call(
-    context: typer.Context,
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[SOURCE...] TOOL [ARGUMENT...]",
-            help=f"{SOURCE_FORMS}. An argument is key=value (text, or JSON where the tool takes no text; a key that is "
-            "repeated, or numbers with commas, make a list; issue.title=... is a member of an object), key=@file for "
-            "the text of a file; or all in one: a JSON object, @file.json, or - for standard input.",
-            autocompletion=complete_words,
-        ),
-    ] = None,
-    source: Source = None,
-    tool: ToolName = None,
-    principal: Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls.")] = "local",
-    profile: Annotated[str, typer.Option("--profile", metavar="NAME", help="Which of their identities.")] = "default",
-    config: Config = None,
-    as_json: Json = False,
-    save_to: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Save an image, sound, file or text of the result."),
-    ] = None,
-    *,
-    options: FileOptions,
-) -> int:
-    """Call a tool and print its result.
-
-    Where it waits for an approval or an answer, the person at the terminal is asked. Without a terminal, what it waits
-    for is printed, and the exit status is 3.
-    """
-    read = read_words(words or (), tool)
-    name = require_tool(read, "call")
-    interrupts: Interrupts = context.obj
-    settings = settings_of(config)
-    output = Output(exclusive=as_json)
-    written = read_arguments(read.arguments, tool=name)
-    if save_to is not None:
-        require_writable(save_to)
-    live = LiveOutput(output, as_json=as_json, is_over=lambda: interrupts.came)
-    # At a terminal sits the developer, who is shown where the tool failed.
-    log_to_stderr(tracebacks=shows_errors(settings, options.get("show_errors")) or is_terminal(2), prepare=live.clear)
-    prompter = Prompter(live.clear)
-    with prints_to_stderr():
-        opened = open_sources(
-            [*read.sources, *(source or ())],
-            settings,
-            example=f"To call '{name}', name its source: toolcrib call tools.py {name}",
-            # A preview is for models, who can read on from it.
-            defaults={"max_result_chars": None},
-            ask=prompter.ask_at_once,
-            caller=Caller(principal, profile),
-            **options,
-        )
-    opened.echo_problems()
-    bench = opened.bench
-
-    async def work() -> int:
-        async with bench:
-            arguments: Any = None
-            schema: Any = {}
-            if opened.has_servers and name not in bench.registry:
-                await connect(bench, prompter, live)
-            if name in bench.registry:
-                schema = bench.registry.get(name).spec.input_schema
-                arguments = to_json(written, schema)
-            result = await answered_call(bench, Call(name, arguments), prompter, live)
-            if not as_json:
-                echo_repairs(result.repairs, schema.get("properties", ()), by_key=written.json is None)
-            write_result(result, output, as_json=as_json, save_to=save_to, stored=bool(bench.crib.options["store"]))
-            status = 1 if result.error is not None else 0 if result.pending is None else _PENDING_STATUS
-            if result.error is not None and result.error.code == "timeout":
-                # What still runs must not hold the process.
-                interrupts.leave_within(GRACE_S, status)
-            return status
-
-    return interrupts.run(work())
-
-
-@_command("toolcrib chat tools.py --model openai:gpt-5-mini")
-@call_options
-def chat(
-    context: typer.Context,
-    sources: SourceNames = None,
-    source: Source = None,
-    tool: ToolNames = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help="openai:NAME, responses:NAME, anthropic:NAME, gemini:NAME, bedrock:NAME, or scripted:FILE.",
-        ),
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this, and exit after the answer.")
-    ] = None,
-    instructions: Annotated[str, typer.Option(metavar="TEXT", help="Instructions to the model for all turns.")] = "",
-    tool_choice: Annotated[
-        str, typer.Option(metavar="CHOICE", help="auto, any, none, or the tool that it calls first in each turn.")
-    ] = "auto",
-    max_steps: Annotated[
-        int, typer.Option(min=1, metavar="NUMBER", help="The most requests to the model in one turn.")
-    ] = 25,
-    config: Config = None,
-    as_json: Annotated[
-        bool,
-        typer.Option("--json", help="Print one line of JSON for each event, and nothing else, to standard output."),
-    ] = False,
-    *,
-    options: FileOptions,
-) -> int:
-    """Chat with a model that uses the tools.
-
-    At a terminal you are asked what calls wait for, and Ctrl-C stops a turn. Without a terminal each line of standard
-    input is a turn. The model's words go to standard output, everything else to standard error.
-    """
-    from .chat import run_chat
-
-    return run_chat(
-        [*(sources or ()), *(source or ())],
-        settings_of(config),
-        context.obj,
-        tools=tool or (),
-        model=model,
-        prompt=prompt,
-        as_json=as_json,
-        calls=options,
-        instructions=instructions,
-        tool_choice=tool_choice,
-        max_steps=max_steps,
-    )
-
-
-@_command("toolcrib serve tools.py --port 8642")
-@call_options
-def serve(
-    context: typer.Context,
-    sources: SourceNames = None,
-    source: Source = None,
-    tool: ToolNames = None,
-    config: Config = None,
-    stdio: Stdio = False,
-    host: Host = None,
-    port: Port = None,
-    watch: Annotated[
-        bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and notify the clients.")
-    ] = True,
-    *,
-    options: FileOptions,
-) -> int:
-    """Serve tools to MCP clients, and as an HTTP API.
-
-    Over HTTP they are served to this computer only, unless the settings let in clients with keys or tokens. An MCP
-    client that starts its servers itself starts this one with --stdio.
-    """
-    from .serving import Server
-
-    named = [*(sources or ()), *(source or ())]
-    server = Server(settings_of(config), named, tool or (), stdio=stdio, host=host, port=port, options=options)
-    return server.run(context.obj, example="For example: toolcrib serve toolcrib.demo", follow=watch)
-
-
-@_command("toolcrib dev tools.py")
-@call_options
-def dev(
-    context: typer.Context,
-    sources: SourceNames = None,
-    source: Source = None,
-    tool: ToolNames = None,
-    config: Config = None,
-    stdio: Stdio = False,
-    host: Host = None,
-    port: Port = None,
-    *,
-    options: FileOptions,
-) -> int:
-    """Serve tools while you write them.
-
-    What you save is loaded again, and the outcome is shown. Models see the text of exceptions. A file that is broken at
-    the start is waited for.
-    """
-    from .serving import Server, log_lines
-
-    named = [*(sources or ()), *(source or ())]
-    server = Server(
-        settings_of(config),
-        named,
-        tool or (),
-        stdio=stdio,
-        host=host,
-        port=port,
-        options={"show_errors": True, **options},
-        is_dev=True,
-    )
-    log_lines("toolcrib.watch")
-    return server.run(context.obj, example="For example: toolcrib dev tools.py", follow=True, may_wait=True)
-
-
-@_command("toolcrib check --config toolcrib.toml")
-def check(
-    sources: SourceNames = None,
-    source: Source = None,
-    config: Config = None,
-    as_json: Json = False,
-    strict: Annotated[bool, typer.Option("--strict", help="Treat warnings as failures.")] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of the settings, for editors, and check nothing.")
-    ] = False,
-) -> int:
-    """Check the settings, or the tools of sources.
-
-    Of the settings, all that they name; of tools, their texts, schemas, hints, needs and examples. Examples are tried
-    in the sandbox, for tools that run there and need nothing beyond it.
-    """
-    from .check import run_check
-
-    named = [*(sources or ()), *(source or ())]
-    return run_check(config, named, as_json=as_json, strict=strict, print_schema=schema)
-
-
-_command("toolcrib doctor --json")(doctor)
-
-
-@_command("toolcrib new count_words --kind wasm")
-def new(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name that models see.")],
-    kind: Annotated[
-        str,
-        typer.Option(
-            metavar="KIND",
-            help="function: Python in your process. python, wasm: a folder for the sandbox, which needs no trust.",
-        ),
-    ] = "function",
-) -> int:
-    """Write a new tool that works, and its test, here."""
-    from .new import run_new
-
-    return run_new(name, kind, Path())
-
-
-@_command("toolcrib lock git+https://example.com/tools@v1#weather")
-def lock(
-    sources: SourceNames = None,
-    source: Source = None,
-    config: Config = None,
-    update: Annotated[
-        bool, typer.Option("--update", help="Take what each source is now: the commit of its branch, its content.")
-    ] = False,
-    accept: Annotated[
-        list[str] | None,
-        typer.Option("--accept", metavar="NAME", help="Accept what this tool promises now; may be repeated."),
-    ] = None,
-    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail where something differs.")] = False,
-    as_json: Json = False,
-) -> int:
-    """Lock sources, and what their tools promise.
-
-    A source is locked by its commit and content. Without SOURCE, all that come from outside or are locked. A tool that
-    promises something else than it did is shown, and left out until it is accepted. The file is toolcrib.lock, beside
-    the settings or in the current folder.
-    """
-    from .lock import run_lock
-
-    named = [*(sources or ()), *(source or ())]
-    return run_lock(named, settings_of(config), accept=accept or (), update=update, check=check, as_json=as_json)
-
-
-@_command("toolcrib dialects agent.py src/")
-def dialects(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="Python files and folders. They are not run."),
-    ] = None,
-    as_json: Json = False,
-) -> int:
-    """Report which imports from other tool layers work here.
-
-    The others are autogen_core (and autogen_agentchat beside it), spark, hyperpocket and agent-swarm-kit. For each that
-    works, the replacement is shown; the exit status is 1 where one does not.
-    """
-    from .dialects import read_data, read_programs, write_read
-
-    if not files:
-        raise UsageError("No file is given. Name Python files, or folders of them: toolcrib dialects agent.py")
-    output = Output()
-    read = read_programs(files)
-    if as_json:
-        output.json(read_data(read))
-    else:
-        write_read(read, output)
-    return 0 if read.is_well else 1
+    return _start(context)

@@ -1,24 +1,30 @@
-"""The words after a command → sources, the tool's name, and the arguments of the call.
+"""The words after a command → sources, the tool's name, and the arguments of the call; and how a shell completes them.
 
 `key=value` is text where the schema admits text, and otherwise JSON. Everything else about arguments is the check's.
 """
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import typer
 
 from ..core import LoadError
-from .terminal import UsageError
+from .terminal import UsageError, silenced
+
+if TYPE_CHECKING:
+    from ..schema import SchemaView
 
 _FORMS = 'key=value, key=@file, one JSON object \'{"key": "value"}\', @file.json, or - for standard input'
-_ANY_KIND = frozenset({"string", "number", "integer", "boolean", "null", "array", "object"})
+MAX_DEPTH = 8
+"""How deep lists of lists are read from `1,2`."""
 
 
 def is_source(word: str) -> bool:
-    """Whether a word before the tool's name is a source, and not that name: it has `.`, `/` or `:`, and no `=`."""
+    """Return whether a word before the tool's name is a source: it has `.`, `/` or `:`, and no `=`."""
     return any(mark in word for mark in "./:") and "=" not in word and not word.startswith(("{", "@", "-"))
 
 
@@ -41,7 +47,7 @@ def read_words(words: Sequence[str], tool: str | None = None) -> Words:
 
 
 def require_tool(words: Words, command: str) -> str:
-    """The name of the tool. Raises UsageError, with the forms that work, where there is none."""
+    """Return the name of the tool. Raises UsageError, with the forms that work, where there is none."""
     if words.tool is not None:
         return words.tool
     if not words.sources:
@@ -63,7 +69,7 @@ class WrittenArguments:
 
 
 def read_arguments(arguments: Sequence[str], *, tool: str) -> WrittenArguments:
-    """Raises UsageError for words of another form, LoadError for what cannot be read."""
+    """Read the words after the tool. Raises UsageError for another form, LoadError for a file that cannot be read."""
     if not arguments:
         return WrittenArguments(None, {})
     for argument in arguments:
@@ -87,13 +93,15 @@ def read_arguments(arguments: Sequence[str], *, tool: str) -> WrittenArguments:
 
 
 def to_json(written: WrittenArguments, schema: Mapping[str, Any]) -> str | dict[str, Any]:
-    """The arguments for `Workbench.call`, read as *schema* has them. Raises UsageError for keys that contradict."""
+    """Return the arguments for `Workbench.call`, read as *schema* has them. Raises UsageError for keys in conflict."""
     if written.json is not None:
         return written.json
-    reader = SchemaReader(schema)
+    from ..schema import SchemaView
+
+    root = SchemaView(schema)
     arguments: dict[str, Any] = {}
     for key, texts in written.by_key.items():
-        steps, place = reader.path_of(key)
+        steps, place = _path(root, key)
         parent = arguments
         for step in steps[:-1]:
             parent = parent.setdefault(step, {})
@@ -101,158 +109,96 @@ def to_json(written: WrittenArguments, schema: Mapping[str, Any]) -> str | dict[
                 break
         if not isinstance(parent, dict) or steps[-1] in parent:
             raise UsageError(f"'{steps[0]}' is given as a whole and by its members. Give it one way.")
-        parent[steps[-1]] = reader.value(texts, place)
+        parent[steps[-1]] = read_value(texts, place)
     return arguments
 
 
-class SchemaReader:
-    """Reads texts as the values that a schema admits. A place in it is a JSON pointer (RFC 6901)."""
+def _path(root: "SchemaView", key: str) -> tuple[Sequence[str], "SchemaView"]:
+    """Return the names that *key* stands for, and the place of its value: `issue.title` is a member of `issue`.
 
-    def __init__(self, schema: Mapping[str, Any]) -> None:
-        from ..schema.document import Document
-
-        self._document = Document(schema, formats=False)
-
-    def path_of(self, key: str) -> tuple[tuple[str, ...], str]:
-        """The names that *key* stands for, and the place of its value: `issue.title` is a member of the object `issue`.
-
-        An argument that has a dot in its own name goes before.
-        """
-        whole = (key,), self._member("", key) or "/additionalProperties"
-        if self._member("", key, listed=True) or "." not in key:
+    An argument that has a dot in its own name goes before.
+    """
+    whole = (key,), _member(root, key) or root.at("none")
+    if key in root.names.known or "." not in key:
+        return whole
+    steps, place = key.split("."), root
+    for step in steps:
+        inner = _member(place, step)
+        if not step or (inner is None and (place is root or not place.names.known)):
             return whole
-        from ..schema.document import names_at
-
-        steps, place = key.split("."), ""
-        for step in steps:
-            found = self._member(place, step)
-            if not step or (place and "object" not in self._kinds(place)):
-                return whole
-            if found is None and not (place and names_at(self._document, place, {}).known):
-                return whole
-            place = found or f"{place}/additionalProperties"  # a misspelt member, which the check explains
-        return tuple(steps), place
-
-    def value(self, texts: Sequence[str], place: str) -> Any:
-        """The value of a key: several texts are the items of a list."""
-        if len(texts) == 1:
-            return self._value(texts[0], place)
-        return [self._value(text, self._item(place, index)) for index, text in enumerate(texts)]
-
-    def members(self) -> dict[str, tuple[str, bool]]:
-        """The fields of an object, each with its place and whether it is required; none for another schema."""
-        root = self._document.resolved("")
-        schema = self._document.at(root)
-        if self._kinds("") != frozenset({"object"}):
-            return {}
-        required = schema.get("required", ())
-        names: list[str] = list(schema.get("properties", ()))
-        return {name: (f"{root}/properties/{_token(name)}", name in required) for name in names}
-
-    def choices(self, place: str) -> list[str]:
-        """The values that are listed at *place*, as they are typed; none where any other is admitted too."""
-        from ..schema.describe import choices
-
-        if "boolean" in self._kinds(place):
-            return ["true", "false"]
-        return [choice if isinstance(choice, str) else str(choice) for choice in choices(self._document, place)]
-
-    def admits(self, value: Any, place: str) -> bool:
-        return self._document.valid(value, place)
-
-    def described(self, place: str) -> str:
-        from ..schema.describe import describe_at
-
-        return describe_at(self._document, place)
-
-    def note(self, place: str) -> str:
-        """The description of *place*, for people."""
-        return str(self._document.at(place).get("description", "")) if place else ""
-
-    def is_flag(self, place: str) -> bool:
-        return "boolean" in self._kinds(place)
-
-    def is_secret(self, place: str) -> bool:
-        """Whether what is typed should not be shown: pydantic's SecretStr is such a value."""
-        schema = self._document.at(self._document.resolved(place))
-        return schema.get("format") == "password" or schema.get("writeOnly") is True
-
-    def _value(self, text: str, place: str, depth: int = 0) -> Any:
-        kinds = self._kinds(place)
-        is_json, value, kind = _parsed(text)
-        if "string" in kinds:
-            # An enumeration of texts and numbers admits both, but not each.
-            valid = self._document.valid
-            return value if is_json and not valid(text, place) and valid(value, place) else text
-        if "array" in kinds and kind not in kinds and depth < 8:
-            return self._items(text, place, depth + 1)
-        return value if is_json else text
-
-    def _items(self, text: str, place: str, depth: int) -> list[Any]:
-        """The one item that *text* is; or several, where it is none, and its parts between commas are."""
-        first = self._value(text, self._item(place, 0), depth)
-        if "," in text and not self.admits(first, self._item(place, 0)):
-            parts = [part.strip() for part in text.split(",")]
-            places = [self._item(place, index) for index in range(len(parts))]
-            values = [self._value(part, at, depth) for part, at in zip(parts, places, strict=True)]
-            if all(map(self.admits, values, places)):
-                return values
-        return [first]
-
-    def _kinds(self, place: str, depth: int = 0) -> frozenset[str]:
-        """The JSON types that are admitted at *place*, as far as it names them."""
-        place = self._document.resolved(place)
-        schema = self._document.at(place)
-        if not isinstance(schema, dict) or depth > 8:
-            return _ANY_KIND
-        named = self._document.kinds(place)
-        kinds = (named | {"integer"} if "number" in named else named) or _ANY_KIND
-        for union in ("anyOf", "oneOf"):
-            if union in schema:
-                branches = self._document.branches(place, union)
-                kinds &= frozenset().union(*(self._kinds(branch, depth + 1) for branch in branches))
-        for part in self._document.branches(place, "allOf"):
-            kinds &= self._kinds(part, depth + 1)
-        return kinds
-
-    def _member(self, place: str, name: str, *, listed: bool = False, depth: int = 0) -> str | None:
-        """The place of the member *name* of an object at *place*; with *listed*, only if it is named there."""
-        place = self._document.resolved(place)
-        found = self._document.member_places(name, place)
-        if found and not (listed and found[0].endswith("/additionalProperties")):
-            return found[0]
-        branches = [branch for which in ("anyOf", "oneOf", "allOf") for branch in self._document.branches(place, which)]
-        inside = (self._member(branch, name, listed=True, depth=depth + 1) for branch in branches if depth < 8)
-        return next((each for each in inside if each is not None), None)
-
-    def _item(self, place: str, index: int, depth: int = 0) -> str:
-        place = self._document.resolved(place)
-        firsts = self._document.branches(place, "prefixItems")
-        if index < len(firsts):
-            return firsts[index]
-        branches = [branch for which in ("anyOf", "oneOf", "allOf") for branch in self._document.branches(place, which)]
-        lists = [branch for branch in branches if "array" in self._kinds(branch)]
-        return self._item(lists[0], index, depth + 1) if len(lists) == 1 and depth < 8 else f"{place}/items"
+        place = inner or place.at("none")  # a misspelt member, which the check explains
+    return steps, place
 
 
-def _token(key: str) -> str:
-    return key.replace("~", "~0").replace("/", "~1")
+def _member(place: "SchemaView", name: str) -> "SchemaView | None":
+    """Return the place of the member *name* of an object; None where nothing speaks of it."""
+    views = (view for form in place.alternatives for view in form.member(name))
+    return next((view for view in views if not view.is_false), None)
 
 
-def _parsed(text: str) -> tuple[bool, Any, str]:
-    """Whether *text* is JSON, and which value of which kind."""
-    from ..schema.document import kind
+def kinds_of(place: "SchemaView") -> frozenset[str]:
+    """Return the JSON types that are admitted at *place*: all where it names none."""
+    from ..schema.view import KINDS
+
+    named = [form.kinds or frozenset(KINDS) for form in place.alternatives]
+    kinds = frozenset[str]().union(*named)
+    return kinds | {"integer"} if "number" in kinds else kinds
+
+
+def read_value(texts: Sequence[str], place: "SchemaView") -> Any:
+    """Return the value of a key: several texts are the items of a list."""
+    if len(texts) == 1:
+        return _value(texts[0], place)
+    return [_value(text, _item(place, index)) for index, text in enumerate(texts)]
+
+
+def _value(text: str, place: "SchemaView", depth: int = 0) -> Any:
     from ..schema.parse import JSONError, parse_json
+    from ..schema.view import kind
 
+    kinds = kinds_of(place)
     try:
         value = parse_json(text)
     except JSONError:
-        return False, None, ""
-    return True, value, kind(value)
+        value, of = text, ""
+    else:
+        of = kind(value)
+    if "string" in kinds:
+        # An enumeration of texts and numbers admits both kinds, but not each value.
+        return value if of and not place.is_valid(text) and place.is_valid(value) else text
+    if "array" in kinds and of not in kinds and depth < MAX_DEPTH:
+        return _items(text, place, depth + 1)
+    return value
+
+
+def _items(text: str, place: "SchemaView", depth: int) -> list[Any]:
+    """Return the one item that *text* is; or if it is not valid, its parts between commas where these are."""
+    first = _value(text, _item(place, 0), depth)
+    if "," in text and not _item(place, 0).is_valid(first):
+        parts = [part.strip() for part in text.split(",")]
+        places = [_item(place, index) for index in range(len(parts))]
+        values = [_value(part, at, depth) for part, at in zip(parts, places, strict=True)]
+        if all(at.is_valid(value) for at, value in zip(places, values, strict=True)):
+            return values
+    return [first]
+
+
+def _item(place: "SchemaView", index: int) -> "SchemaView":
+    lists = [form for form in place.alternatives if "array" in form.kinds]
+    return (lists[0] if lists else place).item(index)
+
+
+def choices_of(place: "SchemaView") -> list[str]:
+    """Return the values that are listed at *place*, as they are typed; none where any other is admitted too."""
+    if "boolean" in kinds_of(place):
+        return ["true", "false"]
+    if any(form.constants is None for form in place.alternatives if form.kinds != {"null"}):
+        return []
+    return [choice if isinstance(choice, str) else str(choice) for choice in place.choices]
 
 
 def _content(name: str, *, key: str | None = None) -> str:
-    """The text of a file, or of standard input for `-`."""
+    """Return the text of a file, or of standard input for `-`."""
     what = "standard input" if name == "-" else f"'{name}'"
     as_json = f'\'{{"{key}": "@..."}}\''
     way_out = "" if key is None else f" To send text that begins with @, write the arguments as JSON: {as_json}."
@@ -269,3 +215,82 @@ def _content(name: str, *, key: str | None = None) -> str:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise LoadError(f"{what} cannot be read: {reason}.{way_out}") from None
+
+
+# What a shell may complete
+
+
+def complete_source(incomplete: str) -> list[str]:
+    """Return the paths of `.py` files, and of folders that may hold some."""
+    folder, slash, start = incomplete.rpartition("/")
+    try:
+        paths = sorted(Path(f"{folder}{slash}" or ".").iterdir())
+    except OSError:
+        return []
+    names = [path.name + ("/" if path.is_dir() else "") for path in paths if path.is_dir() or path.suffix == ".py"]
+    return [f"{folder}{slash}{name}" for name in names if name.startswith(start) and not name.startswith(("_", "."))]
+
+
+def complete_tool(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of tools, from the sources before it on the line."""
+    words = [*(context.params.get("sources") or ()), *(context.params.get("words") or ()), *context.args]
+    return _starting(_tools(context, [word for word in words if is_source(word)]), incomplete)
+
+
+def complete_words(context: typer.Context, incomplete: str) -> list[str]:
+    """Return sources, then the name of a tool, then its arguments."""
+    words = read_words(context.params.get("words") or (), context.params.get("tool"))
+    if words.tool is None:
+        paths = [] if words.sources else complete_source(incomplete)
+        return _starting(_tools(context, words.sources), incomplete) + paths
+    if context.info_name != "call" or (spec := _tools(context, words.sources).get(words.tool)) is None:
+        return []
+    arguments = words.arguments
+    # Bash takes `=` for a word of its own, and leaves it out before a word that is empty.
+    if arguments[-1:] == ("=",):
+        return _values(spec.input_schema, arguments[-2])
+    if arguments and "=" not in arguments[-1] and arguments[-2:-1] != ("=",):
+        return _values(spec.input_schema, arguments[-1])
+    key, equals, _ = incomplete.partition("=")
+    if equals:
+        return [f"{key}={value}" for value in _values(spec.input_schema, key)]
+    written = {argument.partition("=")[0] for argument in arguments}
+    return [f"{name}=" for name in spec.input_schema.get("properties", {}) if name not in written]
+
+
+def complete_provider(context: typer.Context, incomplete: str) -> list[str]:
+    """Return the names of the providers of credentials."""
+    try:
+        from ..auth import load_catalogue
+
+        settings = context.find_root().obj.settings
+        file = settings.path(settings.values.providers)
+        return _starting(load_catalogue(None if file is None else Path(file)), incomplete)
+    except Exception:
+        return []
+
+
+def _starting(names: Iterable[str], incomplete: str) -> list[str]:
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _values(schema: Any, key: str) -> list[str]:
+    from ..schema import SchemaView
+
+    return choices_of(_path(SchemaView(schema), key)[1])
+
+
+def _tools(context: typer.Context, sources: Sequence[str]) -> dict[str, Any]:
+    """Return the specs of the tools of *sources* and of the options of the command line, by name."""
+    try:
+        with silenced():
+            from ..tools.git import is_git_address
+            from .sources import open_sources
+
+            sources = [*sources, *(context.params.get("source") or ())]
+            if any(map(is_git_address, sources)):  # a fetch takes too long for a key press
+                return {}
+            opened = open_sources(sources, context.find_root().obj.settings, example="")
+            return {spec.name: spec for spec in opened.bench.specs()}
+    except Exception:
+        return {}  # completion cannot report what is wrong; the command itself will

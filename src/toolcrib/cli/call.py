@@ -2,97 +2,132 @@
 result: to standard output, everything else to standard error.
 """
 
-import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
 
 from ..core import (
     AnswerError,
     Audio,
     Call,
-    Data,
-    Emitted,
+    Caller,
     Event,
     File,
     Image,
     Pending,
-    Progress,
     Repair,
     Result,
     ToolAuth,
     ToolcribError,
 )
-from ..workbench import Workbench
+from .app import Session, command, group
+from .arguments import read_arguments, read_words, require_tool, to_json
+from .interrupts import DEFAULT_GRACE_S
+from .options import MaxResultChars, Principal, Profile, RepairArguments, ShowErrors, Source, Timeout, ToolName, Words
 from .prompts import Prompter, has_person
-from .terminal import Output, UsageError, echo, indented_json, is_terminal, one_line, terminal_width
+from .sources import open_sources, shows_errors
+from .terminal import Output, UsageError, echo, indented_json, is_terminal, log_to_stderr, prints_to_stderr
+from .transcript import CallTranscript
+
+if TYPE_CHECKING:
+    from ..workbench import Workbench
+
+PENDING_STATUS = 3
+"""The exit status of a call that waits for an answer."""
+
+app = group()
 
 
-class LiveOutput:
-    """Shows the events of a call while it runs: progress on one line of the terminal, emitted content as it comes.
+@command(app, "call", example="toolcrib call tools.py search query=lathe limit=3", takes="config store json")
+def call(
+    session: Session,
+    words: Words = None,
+    source: Source = None,
+    tool: ToolName = None,
+    principal: Principal = "local",
+    profile: Profile = "default",
+    save_to: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Save an image, sound, file or text of the result."),
+    ] = None,
+    timeout_s: Timeout = None,
+    repair: RepairArguments = None,
+    show_errors: ShowErrors = None,
+    max_result_chars: MaxResultChars = None,
+) -> int:
+    """Call a tool and print its result.
 
-    With *as_json* all goes to standard error: standard output is for the result alone. Nothing is shown once *is_over*.
+    Where it waits for an approval or an answer, the person at the terminal is asked. Without a terminal, what it waits
+    for is printed, and the exit status is 3.
     """
+    read = read_words(words or (), tool)
+    name = require_tool(read, "call")
+    settings, interrupts = session.settings, session.interrupts
+    output = Output(exclusive=session.as_json)
+    written = read_arguments(read.arguments, tool=name)
+    if save_to is not None:
+        _require_writable(save_to)
+    transcript = CallTranscript(output, as_json=session.as_json, is_over=lambda: interrupts.came)
+    # At a terminal sits the developer, who is shown where the tool failed.
+    log_to_stderr(tracebacks=shows_errors(settings, show_errors) or is_terminal(2), prepare=transcript.pause)
+    prompter = Prompter(transcript.pause)
+    with prints_to_stderr():
+        opened = open_sources(
+            [*read.sources, *(source or ())],
+            settings,
+            example=f"To call '{name}', name its source: toolcrib call tools.py {name}",
+            # A preview is for models, who can read on from it.
+            defaults={"max_result_chars": None},
+            store=session.store,
+            ask=prompter.ask_at_once,
+            caller=Caller(principal, profile),
+            timeout_s=timeout_s,
+            repair=repair,
+            show_errors=show_errors,
+            max_result_chars=max_result_chars,
+        )
+    opened.echo_problems()
+    bench = opened.bench
 
-    def __init__(self, output: Output, *, as_json: bool, is_over: Callable[[], bool]) -> None:
-        self._output = output
-        self._is_over = is_over
-        self._as_json = as_json
-        self._shows_progress = is_terminal(2)
-        self._shown = 0
+    async def work() -> int:
+        async with bench:
+            if opened.has_servers and name not in bench.registry:
+                await _connect(bench, prompter, transcript)
+            schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
+            made = Call(name, to_json(written, schema) if schema else None)
+            result = await answered_call(bench, made, prompter, transcript)
+            if not session.as_json:
+                _echo_repairs(result.repairs, schema.get("properties", ()), by_key=written.json is None)
+            _write_result(
+                result,
+                output,
+                transcript,
+                as_json=session.as_json,
+                save_to=save_to,
+                stored=bool(bench.crib.database),
+            )
+            status = 1 if result.error is not None else 0 if result.pending is None else PENDING_STATUS
+            if result.error is not None and result.error.code == "timeout":
+                # What still runs must not hold the process.
+                interrupts.leave_within(DEFAULT_GRACE_S, status)
+            return status
 
-    def show(self, event: Event) -> None:
-        if self._is_over():
-            return
-        match event:
-            case Progress():
-                self.status(progress_text(event))
-            case Emitted(content):
-                self.clear()
-                for part in content:
-                    if self._as_json:
-                        echo(part.text)
-                    elif isinstance(part, Data) and self._output.is_terminal:
-                        self._output.json(part.value)
-                    else:
-                        self._output.write(part.text)
-
-    def status(self, text: str) -> None:
-        """Show *text* on the line that comes and goes, if there is a terminal for it."""
-        if self._shows_progress and not self._is_over():
-            self._write(one_line(text)[: (terminal_width() or 80) - 1])
-
-    def clear(self) -> None:
-        """Take the line with the progress away, for what is written next."""
-        if self._shown and not self._is_over():
-            self._write("")
-            sys.stderr.write("\r")
-            sys.stderr.flush()
-            self._shown = 0
-
-    def _write(self, line: str) -> None:
-        # Blanks over what was longer: so it works on terminals that cannot erase.
-        sys.stderr.write(f"\r{line.ljust(self._shown)}")
-        sys.stderr.flush()
-        self._shown = len(line)
+    return session.run(work())
 
 
-def progress_text(progress: Progress) -> str:
-    total = "" if progress.total is None else f"/{progress.total:g}"
-    return f"{progress.done:g}{total} {progress.message or ''}"
-
-
-async def answered_call(bench: Workbench, call: Call, prompter: Prompter, live: LiveOutput) -> Result[Any]:
-    """The result of *call*; pending only where the person at the terminal cannot or does not answer."""
+async def answered_call(bench: "Workbench", call: Call, prompter: Prompter, transcript: CallTranscript) -> Result[Any]:
+    """Return the result of *call*; pending only where the person at the terminal cannot or does not answer."""
     while True:
-        result = await _streamed(bench, call, live)
+        result = await _streamed(bench, call, transcript)
         if result.pending is None:
             return result
         if result.pending.kind == "authorization":
             if not await prompter.may_log_in(result.pending):
                 return result
-            await log_in_for(bench, call.tool)
+            await _log_in_for(bench, call.tool)
             continue
         if not prompter.can_ask(result.pending):
             return result
@@ -107,14 +142,14 @@ async def answered_call(bench: Workbench, call: Call, prompter: Prompter, live: 
                 return result
 
 
-async def connect(bench: Workbench, prompter: Prompter, live: LiveOutput) -> None:
+async def _connect(bench: "Workbench", prompter: Prompter, transcript: CallTranscript) -> None:
     """Have servers that need a login list their tools: the person at the terminal logs in, if they have not yet."""
     for tool in list(bench.registry):
         if getattr(tool.source, "connecting", None) == tool.origin:
-            await answered_call(bench, Call(tool.spec.name, {}), prompter, live)
+            await answered_call(bench, Call(tool.spec.name, {}), prompter, transcript)
 
 
-async def log_in_for(bench: Workbench, tool: str) -> None:
+async def _log_in_for(bench: "Workbench", tool: str) -> None:
     """Have the person at the terminal grant what *tool* requires, one thing after the other. Raises ToolcribError."""
     from .login import log_in, read_secret
 
@@ -132,27 +167,35 @@ async def log_in_for(bench: Workbench, tool: str) -> None:
             await crib.credentials.save(owner, Grant(read_secret(f"{required.name}: ")))
 
 
-async def _streamed(bench: Workbench, call: Call, live: LiveOutput) -> Result[Any]:
+async def _streamed(bench: "Workbench", call: Call, transcript: CallTranscript) -> Result[Any]:
     try:
         async with aclosing(cast(AsyncGenerator[Event | Result[Any]], bench.stream(call))) as events:
             async for event in events:
                 if isinstance(event, Result):
                     return event
-                live.show(event)
+                transcript.show_event(event)
     finally:
-        live.clear()
+        transcript.pause()
     raise AssertionError("a stream ends with a result")
 
 
-def require_writable(path: Path) -> None:
-    """Raises UsageError for a path that no file can be saved under: better before the call than after it."""
+def _require_writable(path: Path) -> None:
+    """Raise UsageError for a path that no file can be saved under: better before the call than after it."""
     if path.is_dir():
         raise UsageError(f"--output {path} is a folder. Name a file in it.")
     if not path.parent.is_dir():
         raise UsageError(f"--output {path}: there is no folder {path.parent}. Create it first.")
 
 
-def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to: Path | None, stored: bool) -> None:
+def _write_result(
+    result: Result[Any],
+    output: Output,
+    transcript: CallTranscript,
+    *,
+    as_json: bool,
+    save_to: Path | None,
+    stored: bool,
+) -> None:
     """Write *result*; images, audio and files are named, and saved where *save_to* says.
 
     *stored* is whether what waits is in a store, where others can answer it.
@@ -160,7 +203,7 @@ def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to:
     if as_json:
         output.json(result.to_dict())
     elif result.error is not None:
-        output.require_reader()  # a tool that prints fails when nobody reads it, which needs no message
+        output.require_reader()  # a tool that prints fails when its output is not read, which needs no message
         is_hidden = result.error.message.endswith("is in the log.") and not is_terminal(2)
         hint = " To see it: --show-errors" if is_hidden else ""
         echo(f"Error ({result.error.code}): {result.error.message}{hint}", wrap=True)
@@ -169,18 +212,10 @@ def write_result(result: Result[Any], output: Output, *, as_json: bool, save_to:
     if result.error is not None or result.pending is not None:
         return
     saved = _save(result, save_to) if save_to is not None else ()
-    if as_json:
-        return
-    unsaved = False
-    for part in result.content:
-        if part in saved:
-            continue
-        if isinstance(part, Data) and output.is_terminal:
-            output.json(part.value)
-        else:
-            output.write(part.text)
-        unsaved = unsaved or isinstance(part, Image | Audio | File)
-    if unsaved:
+    shown = [] if as_json else [part for part in result.content if part not in saved]
+    for part in shown:
+        transcript.content(part)
+    if any(isinstance(part, Image | Audio | File) for part in shown):
         echo("To save it: --output FILE")
 
 
@@ -189,7 +224,7 @@ def _echo_pending(pending: Pending, *, stored: bool) -> None:
     if pending.kind == "authorization":
         way_out = "Call it again once that is done."
     elif pending.others_only:
-        way_out = "Somebody other than the caller must answer it."
+        way_out = "Someone other than the caller must answer it."
     elif pending.kind in ("approval", "input") and not has_person():
         way_out = "Nobody can be asked here. Run this command at a terminal."
     else:
@@ -202,7 +237,7 @@ def _echo_pending(pending: Pending, *, stored: bool) -> None:
     )
 
 
-def echo_repairs(repairs: Sequence[Repair], names: Iterable[str], *, by_key: bool) -> None:
+def _echo_repairs(repairs: Sequence[Repair], names: Iterable[str], *, by_key: bool) -> None:
     """Name what was repaired of arguments with these *names*.
 
     With *by_key* not what only comes from `key=value` being text.
@@ -224,7 +259,7 @@ def echo_repairs(repairs: Sequence[Repair], names: Iterable[str], *, by_key: boo
             echo(f"Repaired: {what}, from {repair.from_kind} to {repair.to_kind}.")
 
 
-def _save(result: Result[Any], path: Path) -> tuple[object, ...]:
+def _save(result: Result[Any], path: Path) -> Sequence[object]:
     """Save images, audio and files, or if there are none, all text. Returns the parts that were saved."""
     parts = tuple(part for part in result.content if isinstance(part, Image | Audio | File))
     try:

@@ -1,28 +1,90 @@
-"""`toolcrib calls`: what was called, from the call log in the store."""
+"""`toolcrib pending`, `calls` and `keys`: what waits, what was called, and who may enter a server, in the store."""
 
 import re
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..core import CallRecord, ToolcribError
-from .interrupts import Interrupts
-from .options import Config, Json, Store
-from .sources import settings_of
-from .terminal import Output, UsageError, log_to_stderr, one_line
+from ..core import Answer, Approve, CallRecord, Deny, Pending, ToolcribError
+from .app import Session, command, group
+from .terminal import UsageError, echo, log_to_stderr, one_line
 
 if TYPE_CHECKING:
     from ..record import DatabaseCalls
+    from ..serve.keys import AccessKeys
+    from ..workbench import Crib
 
-calls = typer.Typer(help="What was called, by whom, and how it ended.")
+pending = group("What waits for a person: approvals, inputs and authorizations.")
+calls = group("What was called, by whom, and how it ended.")
+keys = group("Keys with which clients enter the server.")
+
+TAKES = "config store json"
+MAX_KEY_DAYS = 36_500
 
 _STATUSES = ("started", "success", "error", "pending", "lost")
 _AGE = re.compile(r"(\d{1,9})([smhd])")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-_COLUMNS = ("Started", "Id", "Principal", "Tool", "Status", "Time", "Notes")
+
+_PendingId = Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib pending list.")]
+_By = Annotated[str, typer.Option("--by", metavar="NAME", help="Who answers.")]
+
+
+# What waits
+
+
+@command(pending, "list", takes=TAKES)
+async def list_pending(session: Session) -> None:
+    """List what waits, the oldest first."""
+    async with session.crib() as crib:
+        data = [waiting.to_dict() for waiting in await crib.pendings()]
+    names = ("Id", "Kind", "Principal", "Tool", "Message")
+    session.table(data, names, lambda waiting: [str(waiting.get(name.lower()) or "") for name in names])
+
+
+@command(pending, "show", takes=TAKES)
+async def show_pending(session: Session, pending_id: _PendingId) -> None:
+    """Show what waits under an id, always as JSON."""
+    async with session.crib() as crib:
+        session.output.json((await _find(crib, pending_id)).to_dict())
+
+
+@command(pending, "approve", takes=TAKES)
+async def approve(session: Session, pending_id: _PendingId, by: _By = "local") -> None:
+    """Approve a call: it runs, once, when it is made again."""
+    await _answer(session, pending_id, Approve(), by)
+
+
+@command(pending, "deny", takes=TAKES)
+async def deny(
+    session: Session,
+    pending_id: _PendingId,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="The model reads it.")] = "",
+    by: _By = "local",
+) -> None:
+    """Deny a call, or an answer."""
+    await _answer(session, pending_id, Deny(reason), by)
+
+
+async def _answer(session: Session, pending_id: str, answer: Answer, by: str) -> None:
+    async with session.crib() as crib:
+        if (await _find(crib, pending_id)).kind == "input" and isinstance(answer, Approve):
+            raise ToolcribError("This waits for an input. Make the call again at a terminal to enter it.")
+        pending = await crib.answer(pending_id, answer, by=by)
+    outcome = "Approved: it runs, once, when" if isinstance(answer, Approve) else "Denied: the model reads it when"
+    session.report(f"{outcome} '{pending.principal}' calls '{pending.tool}' again.", pending.to_dict())
+
+
+async def _find(crib: "Crib", pending_id: str) -> Pending:
+    stored = await crib.pending.store.get(pending_id)
+    if stored is None:
+        raise ToolcribError(f"Nothing waits under '{one_line(pending_id)[:100]}'. See: toolcrib pending list")
+    return stored.pending
+
+
+# What was called
 
 
 def _status(text: str | None) -> str | None:
@@ -41,9 +103,23 @@ _Status = Annotated[
 ]
 
 
-@calls.command("list")
-def list_calls(
-    context: typer.Context,
+@asynccontextmanager
+async def _log(session: Session) -> "AsyncGenerator[DatabaseCalls]":
+    """Open the call log of the settings and the store."""
+    from ..record import DatabaseCalls
+    from ..workbench.credentials import store_of
+
+    log_to_stderr(tracebacks=False)
+    store = store_of(session.settings, session.store)
+    try:
+        yield DatabaseCalls(store)
+    finally:
+        store.close()
+
+
+@command(calls, "list", takes=TAKES)
+async def list_calls(
+    session: Session,
     tool: _Tool = None,
     principal: _Principal = None,
     status: _Status = None,
@@ -52,118 +128,137 @@ def list_calls(
         typer.Option("--since", metavar="TIME", help="Since when: a time, 2026-01-31T12:00, or an age: 30m, 12h, 7d."),
     ] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=10_000, metavar="NUMBER", help="How many at most.")] = 100,
-    config: Config = None,
-    store: Store = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """List calls, the newest first. The status `lost` is of a call whose process has died."""
-    began = None if since is None else _since(since)
-
-    async def work(log: "DatabaseCalls") -> None:
+    started_after = None if since is None else _time(since)
+    async with _log(session) as log:
         from ..record.call_lines import call_data
 
-        found = await log.newest(tool=tool, principal=principal, status=status, since=began, limit=limit)
-        output = Output()
-        if as_json:
-            output.json([*map(call_data, found)])
-        else:
-            output.table(_COLUMNS, [*map(_row, found)])
-
-    return _run(context, config, store, work)
+        records = await log.newest(tool=tool, principal=principal, status=status, since=started_after, limit=limit)
+    if session.as_json:
+        session.output.json([*map(call_data, records)])
+    else:
+        names = ("Started", "Id", "Principal", "Tool", "Status", "Time", "Notes")
+        session.output.table(names, [*map(_call_row, records)])
 
 
-@calls.command("show")
-def show_call(
-    context: typer.Context,
+@command(calls, "show", takes=TAKES)
+async def show_call(
+    session: Session,
     id: Annotated[str, typer.Argument(metavar="ID", help="One of: toolcrib calls list.")],  # noqa: A002
-    config: Config = None,
-    store: Store = None,
-    as_json: Json = False,
-) -> int:
+) -> None:
     """Show one call. Its arguments and result are shown where these are recorded."""
-
-    async def work(log: "DatabaseCalls") -> None:
+    async with _log(session) as log:
         from ..record.call_lines import call_data
 
         record = await log.find(id)
-        if record is None:
-            raise ToolcribError(f"There is no call '{one_line(id)[:100]}' in the log. See: toolcrib calls list")
-        data = call_data(record, with_content=True)
-        output = Output()
-        if as_json:
-            output.json(data)
-        else:
-            shown = {name: value for name, value in data.items() if value is not None}
-            output.write("\n".join(f"{name}: {one_line(str(value))}" for name, value in shown.items()))
-
-    return _run(context, config, store, work)
+    if record is None:
+        raise ToolcribError(f"There is no call '{one_line(id)[:100]}' in the log. See: toolcrib calls list")
+    session.members(call_data(record, with_content=True))
 
 
-@calls.command("follow")
-def follow_calls(
-    context: typer.Context,
-    tool: _Tool = None,
-    principal: _Principal = None,
-    status: _Status = None,
-    config: Config = None,
-    store: Store = None,
-    as_json: Json = False,
-) -> int:
+@command(calls, "follow", takes=TAKES)
+async def follow_calls(
+    session: Session, tool: _Tool = None, principal: _Principal = None, status: _Status = None
+) -> None:
     """Print calls as they end, until Ctrl-C. They are those of all processes that share the store.
 
     A call that takes longer, or whose process has died, is printed as `started` or `lost` before.
     """
-
-    async def work(log: "DatabaseCalls") -> None:
+    async with _log(session) as log:
         from ..record.call_lines import call_data
 
-        output = Output()
         async for record in log.follow(tool=tool, principal=principal, status=status):
-            if as_json:
-                output.json_line(call_data(record))
+            if session.as_json:
+                session.output.json_line(call_data(record))
             else:
-                output.write("\t".join(map(one_line, _row(record))))
-
-    return _run(context, config, store, work)
+                session.output.write("\t".join(map(one_line, _call_row(record))))
 
 
-def _run(
-    context: typer.Context, config: Any, store: str | None, work: "Callable[[DatabaseCalls], Coroutine[Any, Any, None]]"
-) -> int:
-    """Run *work* with the call log of the settings and the store."""
-    log_to_stderr(tracebacks=False)
-    settings = settings_of(config)
-    interrupts: Interrupts = context.find_root().obj
-
-    async def run() -> int:
-        from ..record import DatabaseCalls
-        from ..store import Store
-
-        where = settings.path(settings.values.store.url) if store is None else store
-        opened = Store(where, key=settings.path(settings.values.store.key))
-        try:
-            await work(DatabaseCalls(opened))
-        finally:
-            opened.close()
-        return 0
-
-    return interrupts.run(run())
-
-
-def _row(record: CallRecord) -> list[str]:
+def _call_row(record: CallRecord) -> list[str]:
     from ..record.call_lines import duration_of, name_of, notes_on, status_of
 
-    began = record.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
-    return [
-        *(began, record.id, name_of(record), record.tool),
-        *(status_of(record), duration_of(record), notes_on(record)),
-    ]
+    started = record.started_at.astimezone().strftime("%Y-%m-%d %H:%M:%S")
+    how = status_of(record), duration_of(record), notes_on(record)
+    return [started, record.id, name_of(record), record.tool, *how]
 
 
-def _since(text: str) -> datetime:
+def _time(text: str) -> datetime:
     if (age := _AGE.fullmatch(text)) is not None:
         with suppress(OverflowError):
             return datetime.now(UTC) - timedelta(**{_UNITS[age[2]]: int(age[1])})
     with suppress(ValueError, OverflowError):
         return datetime.fromisoformat(text).astimezone(UTC)
     raise UsageError("--since takes a time, as in 2026-01-31T12:00, or an age, as in 30m, 12h or 7d.")
+
+
+# Who may enter a server
+
+
+@asynccontextmanager
+async def _keys(session: Session) -> "AsyncGenerator[AccessKeys]":
+    """Open the keys in the store."""
+    from ..workbench.credentials import store_of
+
+    log_to_stderr(tracebacks=False)
+    store = store_of(session.settings, session.store)  # before the import: it names the extra, where it is missing
+    from ..serve.keys import AccessKeys
+
+    try:
+        yield AccessKeys(store)
+    finally:
+        store.close()
+
+
+@command(keys, "add", takes=TAKES)
+async def add_key(
+    session: Session,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose key it is.")],
+    group: Annotated[
+        list[str] | None, typer.Option("--group", metavar="GROUP", help="A group that they are in; may be repeated.")
+    ] = None,
+    days: Annotated[
+        int | None,
+        typer.Option("--days", min=1, max=MAX_KEY_DAYS, metavar="NUMBER", help="The days until it expires."),
+    ] = None,
+) -> None:
+    """Make a key. It is printed now and never again: only a hash of it is stored."""
+    expires_at = None if days is None else datetime.now(UTC) + timedelta(days=days)
+    async with _keys(session) as stored:
+        text, key = await stored.add(name, groups=group or (), expires_at=expires_at)
+    if session.as_json:
+        session.output.json({"key": text, **key.to_dict()})
+    else:
+        session.output.write(text)
+        echo(f"The key {key.id} of '{key.principal}'. It is not shown again.")
+
+
+@command(keys, "list", takes=TAKES)
+async def list_keys(session: Session) -> None:
+    """List the keys, by their ids."""
+    async with _keys(session) as stored:
+        every = await stored.all()
+    if session.as_json:
+        session.output.json([key.to_dict() for key in every])
+    else:
+        session.output.table(("Id", "Principal", "Groups", "Made", "Expires", "Last used"), [*map(_key_row, every)])
+
+
+@command(keys, "revoke", takes="config store")
+async def revoke_keys(
+    session: Session,
+    ids: Annotated[list[str], typer.Argument(metavar="ID...", help="One or more of: toolcrib keys list.")],
+) -> None:
+    """Revoke keys: they let no client in from now on."""
+    async with _keys(session) as stored:
+        unknown = [key_id for key_id in ids if not await stored.revoke(key_id)]
+    if unknown:
+        names = ", ".join(f"'{one_line(key_id)[:60]}'" for key_id in unknown)
+        raise ToolcribError(f"There is no key {names}. See: toolcrib keys list")
+    echo(f"Revoked: {', '.join(ids)}.")
+
+
+def _key_row(key: Any) -> list[str]:
+    moments = (key.created_at, key.expires_at, key.last_used_at)
+    times = ["" if at is None else f"{at:%Y-%m-%d %H:%M}" for at in moments]
+    return [key.id, key.principal, " ".join(key.groups), *times]

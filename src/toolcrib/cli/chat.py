@@ -1,6 +1,6 @@
-"""An agent at the terminal: lines typed or piped become turns of one conversation.
+"""`toolcrib chat`: lines typed or piped become turns of one conversation with an agent.
 
-Ctrl-C stops the turn that runs, and its calls. Whoever presses it again before the next line exits.
+The first Ctrl-C stops the turn that runs, and its calls; a second one before the next line exits.
 """
 
 import asyncio
@@ -9,26 +9,27 @@ import re
 import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Annotated, Any, TypeVar, cast
+
+import typer
 
 from ..agent import Agent, Model, ModelError, Outcome, RunEvent, model_from_name
 from ..core import Answer, AnswerError, CancellationToken, SetupError, ToolSpec
 from ..formats import Turn, Usage, User
 from ..record import Redactor
 from ..schema.describe import closest_match, did_you_mean, display_name
-from ..workbench import Workbench
-from .call import LiveOutput
+from .app import Session, command, group
 from .interrupts import Interrupts
+from .options import MaxResultChars, RepairArguments, ShowErrors, SourceNames, Timeout, ToolNames
 from .prompts import Prompter, has_person, read_line
 from .show import signature
 from .sources import open_sources, shows_errors
-from .terminal import Output, UsageError, counted, echo, log_to_stderr
+from .terminal import UsageError, counted, echo, log_to_stderr
 from .transcript import JsonTranscript, TextTranscript, Transcript
 
-if TYPE_CHECKING:
-    from ..workbench.settings import Settings
-
 T = TypeVar("T")
+
+app = group()
 
 _COMMANDS: Mapping[str, str] = {
     "/help": "show these lines",
@@ -37,48 +38,84 @@ _COMMANDS: Mapping[str, str] = {
 }
 _COMMAND = re.compile(r"/\w+")
 _FAILED, _PENDING = 1, 3
-"""Exit statuses: a turn that did not finish, and one that waits for somebody."""
+"""Exit statuses: a turn that did not finish, and one that waits for an answer."""
 
 
-def run_chat(
-    sources: Sequence[str],
-    settings: "Settings",
-    interrupts: Interrupts,
-    *,
-    tools: Sequence[str],
-    model: str | None,
-    prompt: str | None,
-    as_json: bool,
-    calls: Mapping[str, Any],
-    **options: Any,
+@command(app, "chat", example="toolcrib chat tools.py --model openai:gpt-5-mini", takes="config store json")
+def chat(
+    session: Session,
+    sources: SourceNames = None,
+    tool: ToolNames = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="MODEL",
+            help="openai:NAME, responses:NAME, anthropic:NAME, gemini:NAME, bedrock:NAME, or scripted:FILE.",
+        ),
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", "-p", metavar="TEXT", help="Send this, and exit after the answer.")
+    ] = None,
+    instructions: Annotated[str, typer.Option(metavar="TEXT", help="Instructions to the model for all turns.")] = "",
+    tool_choice: Annotated[
+        str, typer.Option(metavar="CHOICE", help="auto, any, none, or the tool that it calls first in each turn.")
+    ] = "auto",
+    max_steps: Annotated[
+        int, typer.Option(min=1, metavar="NUMBER", help="The most requests to the model in one turn.")
+    ] = 25,
+    timeout_s: Timeout = None,
+    repair: RepairArguments = None,
+    show_errors: ShowErrors = None,
+    max_result_chars: MaxResultChars = None,
 ) -> int:
-    """All of `toolcrib chat`; *calls* are options of the workbench, *options* of the agent. Returns the status."""
-    log_to_stderr(tracebacks=shows_errors(settings, calls.get("show_errors")))
-    output = Output()
+    """Chat with a model that uses the tools.
+
+    At a terminal you are asked what calls wait for, and Ctrl-C stops a turn. Without a terminal each line of standard
+    input is a turn. The model's words go to standard output, everything else to standard error; with --json there is
+    one line of JSON for each event.
+    """
+    settings, interrupts = session.settings, session.interrupts
+    log_to_stderr(tracebacks=shows_errors(settings, show_errors))
+    output = session.output
     chosen = _model(model)
     redactor = Redactor(settings.secrets)
-    live = LiveOutput(output, as_json=as_json, is_over=lambda: interrupts.came)
-    transcript = JsonTranscript(output, redactor) if as_json else TextTranscript(output, live, redactor)
+    transcript: Transcript = (
+        JsonTranscript(output, redactor)
+        if session.as_json
+        else TextTranscript(output, redactor, is_over=lambda: interrupts.came)
+    )
     prompter = Prompter(transcript.pause)
-    example = "For example: toolcrib chat toolcrib.demo --model openai:gpt-5-mini"
-    opened = open_sources(sources, settings, only=tools, example=example, ask=prompter.ask_at_once, **calls)
+    opened = open_sources(
+        sources or (),
+        settings,
+        only=tool or (),
+        example="For example: toolcrib chat toolcrib.demo --model openai:gpt-5-mini",
+        store=session.store,
+        ask=prompter.ask_at_once,
+        timeout_s=timeout_s,
+        repair=repair,
+        show_errors=show_errors,
+        max_result_chars=max_result_chars,
+    )
     opened.echo_problems()
     bench = opened.bench
-    _require_choice(options["tool_choice"], bench.specs())
-    agent = Agent(chosen, bench, **options)
+    _require_choice(tool_choice, bench.specs())
+    agent = Agent(chosen, bench, instructions=instructions, tool_choice=tool_choice, max_steps=max_steps)
 
     async def work() -> int:
         async with bench:
-            chat = Chat(agent, transcript, prompter, interrupts)
+            conversation = Chat(agent, transcript, prompter, interrupts)
             try:
                 if prompt is not None:
-                    return await chat.turn(prompt)
-                return await (chat.with_person() if has_person() else chat.with_lines())
+                    return await conversation.turn(prompt)
+                return await (conversation.with_person() if has_person() else conversation.with_lines())
             finally:
                 if (close := getattr(chosen, "close", None)) is not None:
                     await close()
 
-    return interrupts.run(work())
+    return session.run(work())
 
 
 def _model(name: str | None) -> Model:
@@ -103,11 +140,11 @@ def _require_choice(choice: str, specs: Sequence[ToolSpec]) -> None:
 
 
 class Chat:
-    """One conversation with *agent*."""
+    """A conversation with *agent*."""
 
     def __init__(self, agent: Agent, transcript: Transcript, prompter: Prompter, interrupts: Interrupts) -> None:
         self._agent = agent
-        self._bench: Workbench = agent.workbench
+        self._bench = agent.workbench
         self._transcript = transcript
         self._prompter = prompter
         self._interrupts = interrupts
@@ -145,7 +182,7 @@ class Chat:
                     return 0
 
     async def with_lines(self) -> int:
-        """One turn for each line of standard input, until a model fails. Returns the exit status."""
+        """Run a turn for each line of standard input, until a model fails. Returns the exit status."""
         status = 0
         async for line in _lines():
             ended = await self._status_of(line)
@@ -157,7 +194,7 @@ class Chat:
         return status
 
     async def _status_of(self, line: str) -> int | None:
-        """The exit status of the turn, or the command, of *line*; None where it ends the chat."""
+        """Return the exit status of the turn, or the command, of *line*; None where it ends the chat."""
         text = line.strip()
         if not text:
             return 0
@@ -181,7 +218,7 @@ class Chat:
     # Turns
 
     async def turn(self, prompt: str) -> int:
-        """One turn of the conversation. Returns the exit status."""
+        """Run one turn of the conversation. Returns the exit status."""
         token = CancellationToken()
         self._prompter.reset()
         self._stop = token.cancel
@@ -249,7 +286,7 @@ class Chat:
             self._stop()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> tuple[T | None, bool]:
-        """The value of *work*, and whether Ctrl-C has stopped it."""
+        """Return the value of *work*, and whether Ctrl-C has stopped it."""
         task = asyncio.ensure_future(work)
         before, self._stop = self._stop, task.cancel
         try:
@@ -264,7 +301,7 @@ class Chat:
 
 
 async def _lines() -> AsyncIterator[str]:
-    """The lines of standard input, whatever it is: a pipe, a file, a terminal."""
+    """Yield the lines of standard input, whatever it is: a pipe, a file, a terminal."""
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | None] = asyncio.Queue()
 

@@ -1,17 +1,14 @@
-"""The command's entry point and its one exit: exit status, signals, and the messages of what went wrong.
+"""The command's entry point and its one exit: exit status, signals, and error messages.
 
-Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 3 a call that waits for somebody,
+Exit status: 0 success, 1 failure, 2 a command line that cannot be understood, 3 a call that waits for an answer,
 130 Ctrl-C, 143 SIGTERM.
 """
 
-import os
 import sys
-import threading
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import ToolcribError, ToolError
-from .interrupts import Interrupted, Interrupts
+from .interrupts import Interrupted, Interrupts, end_threads
 from .terminal import OutputClosed, UsageError, discard, echo, prepare_streams
 
 
@@ -21,51 +18,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     This is the entry point of a process: after a signal or a timeout it ends the process if nothing else does.
     """
     prepare_streams()
-    with Interrupts() as interrupts:
+    interrupts = Interrupts()
+    with interrupts.handled():
         try:
-            # Typer is imported here, so that Ctrl-C is as quiet meanwhile as later.
-            from .app import app
-
-            status = _run(app, arguments, interrupts)
+            status = _run(arguments, interrupts)
             sys.stdout.flush()
         except Interrupted as interrupted:
-            return _exited(interrupted.status)
+            return end_threads(interrupted.status)
         except SystemExit as ended:
             if not isinstance(ended.__context__, BrokenPipeError):
                 raise
-            return 0  # the reader of a help text has enough of it: Typer ends with 1
+            return 0  # the reader of a help text closed the pipe: Typer ends with 1
         except (OutputClosed, BrokenPipeError):
-            # Whoever reads standard output has enough, as `head` does.
-            discard(sys.stdout)
+            discard(sys.stdout)  # the reader closed the pipe (for example `head`)
             return 0
         return status
 
 
-def _exited(status: int) -> int:
-    """Return *status*; or end the process, where the work of a tool still runs in a thread.
-
-    An interpreter that ends while such a thread is writing aborts, with a long message.
-    """
-    if any(thread.daemon for thread in threading.enumerate()):
-        for stream in (sys.stdout, sys.stderr):
-            flush = threading.Thread(target=stream.flush, daemon=True)
-            flush.start()
-            flush.join(_FLUSH_S)  # a tool that is writing may hold the stream for good
-        os._exit(status)
-    return status
-
-
-_FLUSH_S = 0.2
-
-
-def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
+def _run(arguments: Sequence[str] | None, interrupts: Interrupts) -> int:
+    # Imported here, so that Ctrl-C is as quiet meanwhile as later.
     import typer
+
+    from ..core import ToolcribError, ToolError
+    from .app import Session, app
 
     try:
         command = typer.main.get_command(app)
         args = None if arguments is None else list(arguments)
         # Without standalone mode the errors come here, and the value is what the command returned or its exit status.
-        returned = command.main(args, prog_name="toolcrib", standalone_mode=False, obj=interrupts)
+        returned = command.main(args, prog_name="toolcrib", standalone_mode=False, obj=Session(interrupts))
         return returned if isinstance(returned, int) else 0
     except UsageError as error:
         return _fail(str(error), 2)
@@ -79,17 +60,19 @@ def _run(app: Any, arguments: Sequence[str] | None, interrupts: Interrupts) -> i
         if format_message is None:
             raise
         context = getattr(error, "ctx", None)
-        hint = f" Try: {_better(error, context)}" if context is not None else ""
+        hint = f" Try: {_remedy(error, context)}" if context is not None else ""
         message = " ".join(str(format_message()).split())
         return _fail(f"{message if message.endswith(('.', '?', ')')) else f'{message}.'}{hint}", 2)
 
 
-def _better(error: Exception, context: Any) -> str:
-    """What to type in place of that which Typer refuses."""
+def _remedy(error: Exception, context: Any) -> str:
+    """Return what to type in place of what Typer refuses."""
     option, commands = getattr(error, "option_name", None), getattr(context.command, "commands", {})
-    has_it = (name for name, one in commands.items() if any(option in each.opts for each in one.params))
-    after = next(has_it, None)  # options stand after the command that they are for
-    return f"{context.command_path} --help" if after is None else f"{context.command_path} {after} {option} ..."
+    if option:  # options stand after the command that they are for
+        for name, command in commands.items():
+            if any(option in parameter.opts for parameter in command.get_params(context)):
+                return f"{context.command_path} {name} {option} ..."
+    return f"{context.command_path} --help"
 
 
 def _fail(message: str, status: int) -> int:

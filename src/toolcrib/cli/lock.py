@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from ..core import LoadError, ToolcribError
 from ..schema.describe import closest_match, did_you_mean, display_name
-from ..tools import Loaded, Tool, load
+from ..tools import Tool, load
 from ..tools.content import content_hash
 from ..tools.git import DOCUMENT, GitSource, fetch, is_git_address, parse_git_address
 from ..tools.lock import DefinitionChange, Lock, LockedSource, definition_of, read_lock
@@ -16,10 +18,12 @@ from ..tools.remote import MCPSource, is_remote
 from ..workbench.config import lock_file
 from ..workbench.named_source import NamedSource
 from ..workbench.settings import Settings
-from .sources import log_fetches
+from .app import Session, command, group
+from .options import SourceNames
+from .sources import connect, log_fetches
 from .terminal import Output, UsageError, echo, one_line
 
-_CONNECT_S = 60.0
+app = group()
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,36 +31,57 @@ class _Seen:
     """A source as it is now: the entry that it has, or would have, what its tools differ in, and what is wrong."""
 
     entry: LockedSource | None
-    changes: tuple[DefinitionChange, ...] = ()
-    accepted: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
+    changes: Sequence[DefinitionChange] = ()
+    accepted: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+    @property
+    def is_ok(self) -> bool:
+        return not self.changes and not self.problems
 
 
-def run_lock(
-    written: Sequence[str], settings: Settings, *, accept: Sequence[str], update: bool, check: bool, as_json: bool
+@command(app, "lock", example="toolcrib lock git+https://example.com/tools@v1#weather")
+def lock(
+    session: Session,
+    sources: SourceNames = None,
+    update: Annotated[
+        bool, typer.Option("--update", help="Take what each source is now: the commit of its branch, its content.")
+    ] = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option("--accept", metavar="NAME", help="Accept what this tool promises now; may be repeated."),
+    ] = None,
+    check: Annotated[bool, typer.Option("--check", help="Change nothing; fail where something differs.")] = False,
 ) -> int:
-    """All of `toolcrib lock`. Returns the exit status: 1 where something is not accepted, or cannot be loaded."""
+    """Lock sources, and what their tools promise.
+
+    A source is locked by its commit and content. Without SOURCE, all that come from outside or are locked. A tool that
+    promises something else than it did is shown, and left out until it is accepted. The file is toolcrib.lock, beside
+    the settings or in the current folder.
+    """
+    accept = accept or []
     if check and (update or accept):
         raise UsageError("--check changes nothing, so it goes with neither --update nor --accept.")
-    output = Output()
+    output = session.output
     log_fetches()
-    file = lock_file(settings)
-    before = read_lock(file)
-    lock = before or Lock(file)
-    named = _named(written, settings, lock)
+    file = lock_file(session.settings)
+    before = read_lock(file) or Lock(file)
+    named = _named(sources or (), session.settings, before)
     if not named:
         raise UsageError("There is nothing to lock: name a source, as in toolcrib lock git+https://HOST/PATH@REF")
-    seen = {lock.key(one.source): _look(one, lock, accept, update=update, check=check) for one in named}
+    seen = {before.key(source.source): _look(source, before, accept, update=update, check=check) for source in named}
     _require_names(accept, seen)
-    for one in seen.values():
-        lock = lock if one.entry is None else lock.with_source(one.entry)
-    if not check and lock != (before or Lock(file)):
-        lock.write()
-    if as_json:
-        output.json({"file": str(file), "ok": all(map(_is_ok, seen.values())), "sources": [*map(_data, seen.items())]})
+    after = before
+    for source in seen.values():
+        after = after if source.entry is None else after.with_source(source.entry)
+    if not check and after != before:
+        after.write()
+    is_ok = all(source.is_ok for source in seen.values())
+    if session.as_json:
+        output.json({"file": str(file), "ok": is_ok, "sources": [*map(_data, seen.items())]})
     else:
         _write_report(seen, file, output, check=check)
-    return 0 if all(map(_is_ok, seen.values())) else 1
+    return 0 if is_ok else 1
 
 
 def _named(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:
@@ -89,7 +114,7 @@ def _look(named: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool
         source, now = _pin(named.source, None if update else old, lock.key(named.source))
         loaded = load(named.granted(source))
         if getattr(loaded.source, "listed_at_start", False):
-            asyncio.run(_connect(loaded))
+            asyncio.run(connect(loaded))
     except ToolcribError as error:
         return _Seen(old, problems=(str(error),))
     problems = tuple(map(str, loaded.problems))
@@ -101,15 +126,6 @@ def _look(named: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool
     kept = _kept(old, tools, accepted)
     left = tuple(change for change in changes if change.name not in accepted)
     return _Seen(replace(now, tools=kept), left, accepted, problems)
-
-
-async def _connect(loaded: Loaded) -> None:
-    """Have the source of *loaded* list its tools, which it knows once it has started. Raises LoadError."""
-    source: Any = loaded.source
-    async with asyncio.timeout(_CONNECT_S):
-        await source.start()
-    loaded.tools, loaded.problems = list(source.tools()), list(source.problems)
-    await source.stop()
 
 
 def _pin(
@@ -145,10 +161,6 @@ def _require_names(accept: Sequence[str], seen: dict[str, _Seen]) -> None:
         if name not in changed:
             hint = did_you_mean(closest_match(name, changed))
             raise UsageError(f"--accept: there is no change of a tool '{display_name(name)}' to accept.{hint}")
-
-
-def _is_ok(seen: _Seen) -> bool:
-    return not seen.changes and not seen.problems
 
 
 def _data(item: tuple[str, _Seen]) -> dict[str, Any]:

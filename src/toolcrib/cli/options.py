@@ -1,25 +1,14 @@
-"""The parameters that several commands share.
+"""The parameters that several commands have."""
 
-How calls run is declared by `FileOptions` alone: each of its options is an option of the commands that call.
-"""
-
-import functools
-import inspect
-from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated
 
 import typer
-from annotated_doc import Doc
-from typer.core import TyperArgument, TyperCommand
 
-from ..core import SetupError
-from ..workbench.options import TAKES, FileOptions, require_plain
-from .complete import complete_source, complete_tool
+from .arguments import complete_source, complete_tool, complete_words
 from .sources import SOURCE_FORMS
 
 
-def port_number(value: int | None) -> int | None:
+def _port_number(value: int | None) -> int | None:
     if value is not None and not 0 <= value <= 65535:
         raise typer.BadParameter("a port is a number from 0 to 65535.")
     return value
@@ -27,10 +16,24 @@ def port_number(value: int | None) -> int | None:
 
 SourceNames = Annotated[
     list[str] | None,
+    typer.Argument(metavar="[SOURCE...]", help=f"Where the tools are. {SOURCE_FORMS}.", autocompletion=complete_source),
+]
+Words = Annotated[
+    list[str] | None,
     typer.Argument(
-        metavar="[SOURCE...]",
-        help=f"Where the tools are. {SOURCE_FORMS}.",
-        autocompletion=complete_source,
+        metavar="[SOURCE...] TOOL [ARGUMENT...]",
+        help=f"{SOURCE_FORMS}. An argument is key=value (text, or JSON where the tool takes no text; a key that is "
+        "repeated, or numbers with commas, make a list; issue.title=... is a member of an object), key=@file for "
+        "the text of a file; or all in one: a JSON object, @file.json, or - for standard input.",
+        autocompletion=complete_words,
+    ),
+]
+ToolWords = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SOURCE...] TOOL",
+        help=f"The tool's name, after its sources. {SOURCE_FORMS}.",
+        autocompletion=complete_words,
     ),
 ]
 Source = Annotated[
@@ -50,91 +53,29 @@ ToolNames = Annotated[
     list[str] | None,
     typer.Option("--tool", metavar="NAME", help="Only this tool; may be repeated.", autocompletion=complete_tool),
 ]
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        "-c",
-        metavar="FILE",
-        help="The settings; else TOOLCRIB_CONFIG, or the nearest toolcrib.toml or pyproject.toml, here or above.",
-    ),
-]
-Store = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="PATH",
-        help="The database for grants and for what waits: an SQLite file, or the URL of a PostgreSQL database.",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, and nothing else, to standard output.")]
-Stdio = Annotated[bool, typer.Option("--stdio", help="Serve over standard input and output, not over HTTP.")]
-Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="The address to listen on (default: 127.0.0.1).")]
 Port = Annotated[
     int | None,
-    typer.Option(metavar="PORT", callback=port_number, help="The port; 0 takes any free one (default: 8642)."),
+    typer.Option(metavar="PORT", callback=_port_number, help="The port to listen on; 0 takes any free one."),
 ]
+Principal = Annotated[str, typer.Option("--principal", metavar="NAME", help="Who calls, or whose it is.")]
+Profile = Annotated[str, typer.Option("--profile", metavar="NAME", help="Which of their identities.")]
 
+# How calls run, of the commands that make them. Where one is left out, the settings say it.
 
-def call_options(command: Callable[..., int]) -> Callable[..., int]:
-    """*command*, which gets as `options` those of `FileOptions` that the command line sets, and `store`.
-
-    Each is an option of it.
-    """
-    hints = get_type_hints(FileOptions, include_extras=True)
-    signature = inspect.signature(command)
-    own = [one for one in signature.parameters.values() if one.name != "options"]
-    derived = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_option(name, hint))
-        for name, hint in hints.items()
-    ]
-    derived.append(inspect.Parameter("store", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Store))
-
-    @functools.wraps(command)
-    def run(**values: Any) -> int:
-        given = {name: value for name in (*hints, "store") if (value := values.pop(name)) is not None}
-        return command(**values, options=given)
-
-    parameters = [*own, *derived]
-    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in parameters}
-    return run
-
-
-def _option(name: str, hint: Any) -> Any:
-    """The option of the command line for *name* of FileOptions: `--timeout SECONDS` for `timeout_s`."""
-    flag = f"--{name.removesuffix('_s').replace('_', '-')}"
-    # Not by schema.declared: pydantic takes a while, and not every command line leads to it.
-    help_text = next(extra.documentation for extra in get_args(hint) if isinstance(extra, Doc)).replace("`", "")
-    if get_args(hint)[0] is bool:
-        return Annotated[bool | None, typer.Option(f"{flag}/--no-{flag[2:]}", help=help_text)]
-    kind, metavar = (float, "SECONDS") if name.endswith("_s") else (int, "NUMBER")
-
-    def require(value: Any) -> Any:
-        if value is not None:
-            try:
-                require_plain({name: value}, of="")
-            except SetupError:
-                raise typer.BadParameter(f"{TAKES[name].partition(' (')[0]}.") from None
-        return value
-
-    return Annotated[kind | None, typer.Option(flag, metavar=metavar, callback=require, help=help_text)]
-
-
-class PlainCommand(TyperCommand):
-    """A command whose help shows its arguments by their names alone, without Python types."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        for param in self.params:
-            if isinstance(param, TyperArgument):
-                name = param.display_name_raw
-                vars(param).update(display_type_rich=lambda ctx: None, get_usage_pieces=lambda ctx, name=name: [name])
-
-
-def print_version(requested: bool) -> None:
-    if requested:
-        from .. import __version__
-
-        typer.echo(f"toolcrib {__version__}")
-        raise typer.Exit
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", metavar="SECONDS", min=0.001, help="The longest a call may take.")
+]
+RepairArguments = Annotated[
+    bool | None, typer.Option("--repair/--no-repair", help="Repair arguments that the schema allows one reading of.")
+]
+ShowErrors = Annotated[
+    bool | None, typer.Option("--show-errors/--no-show-errors", help="Show the text of exceptions. For development.")
+]
+MaxResultChars = Annotated[
+    int | None,
+    typer.Option(
+        metavar="NUMBER",
+        min=0,
+        help="The characters of a result that are shown; a larger one is stored, and read by parts. 0 shows all.",
+    ),
+]

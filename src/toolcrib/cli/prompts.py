@@ -1,34 +1,39 @@
 """Asks the person at the terminal what a call waits for.
 
 The keyboard is read on the event loop, by prompt_toolkit: Ctrl-C ends a question at once, and no thread is left behind
-in a read that would take the next line from whoever reads after us.
+in a read that would take the next line from the program after this one.
 """
 
 import asyncio
 import re
 import signal
 import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ..core import Answer, Approve, Deny, Input, Pending, current_deadline
-from .arguments import SchemaReader
+from .arguments import kinds_of, read_value
 from .terminal import clean, echo, indented_json, is_rich, is_terminal, one_line
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
 
+    from ..schema import SchemaView
+
 _YES = ("y", "yes")
 _NO = ("", "n", "no")
 _UNCLEAR = re.compile(r"(y|yes|yeah|ok|okay|sure)\b", re.IGNORECASE)
-"""What begins like a yes and is more than that: neither an approval nor a reason against one."""
+"""The beginning of an answer that is neither an approval nor a reason against one: more than a yes."""
 _UNANSWERED = object()
 _OMITTED = object()
 
 
 class Prompter:
-    """Asks one question at a time, after *prepare*. Once the person leaves one unanswered, with Ctrl-D, no more."""
+    """Asks the person at the terminal one question at a time, after *prepare*.
+
+    Once they leave one unanswered, with Ctrl-D, no more.
+    """
 
     def __init__(self, prepare: Callable[[], None]) -> None:
         self._prepare = prepare
@@ -40,12 +45,12 @@ class Prompter:
         self._gave_up = False
 
     def can_ask(self, pending: Pending) -> bool:
-        """Whether there is a person to ask, who may answer."""
+        """Return whether there is a person to ask, who may answer."""
         is_answered_here = pending.kind in ("approval", "input") and not pending.others_only
         return is_answered_here and not self._gave_up and has_person()
 
     async def may_log_in(self, pending: Pending) -> bool:
-        """Whether the person at the terminal wants to grant what *pending* asks for, now."""
+        """Ask whether the person at the terminal grants what *pending* asks for, now."""
         if self._gave_up or not has_person():
             return False
         self._prepare()
@@ -56,14 +61,14 @@ class Prompter:
         return line is not None and line.strip().lower() in ("", *_YES)
 
     async def ask_at_once(self, pending: Pending) -> Answer | None:
-        """For `Workbench(ask=...)`: an answer while the call runs; None where it runs against a deadline.
+        """Answer while the call runs, for `Workbench(ask=...)`; None where it runs against a deadline.
 
         The time that a person takes should not count, so there the call ends, and is made again with the answer.
         """
         return None if current_deadline.get() is not None or not self.can_ask(pending) else await self.ask(pending)
 
     async def ask(self, pending: Pending) -> Answer | None:
-        """The answer of the person; None where they leave the question unanswered."""
+        """Return the answer of the person; None where they leave the question unanswered."""
         async with self._lock:
             self._prepare()
             _discard_typeahead()
@@ -74,7 +79,7 @@ class Prompter:
 
 
 def has_person() -> bool:
-    """Whether somebody sees standard error and has the keyboard."""
+    """Return whether a person sees standard error and has the keyboard."""
     return is_terminal(0) and is_terminal(2)
 
 
@@ -102,10 +107,10 @@ async def _approval() -> Answer | None:
 
 
 async def _input(pending: Pending) -> Answer | None:
-    from ..schema import Elicitation
+    from ..schema import Elicitation, SchemaView
 
     schema = dict(pending.schema or {})
-    while (value := await _value(SchemaReader(schema))) is not _UNANSWERED:
+    while (value := await _value(SchemaView(schema).resolved)) is not _UNANSWERED:
         problem = Elicitation(schema).problems(value)
         if problem is None:
             return Input(value)
@@ -113,14 +118,13 @@ async def _input(pending: Pending) -> Answer | None:
     return None
 
 
-async def _value(reader: SchemaReader) -> Any:
-    """The answer that the schema of *reader* describes: field by field where it has fields."""
-    places = reader.members()
-    if not places:
-        return await _field("Answer", reader, "", required=True)
+async def _value(view: "SchemaView") -> Any:
+    """Return the answer that a schema describes: field by field where it has fields."""
+    if view.kinds != {"object"} or not view.members:
+        return await _field("Answer", view, required=True)
     value: dict[str, Any] = {}
-    for name, (place, required) in places.items():
-        answer = await _field(name, reader, place, required=required)
+    for name, member in view.members.items():
+        answer = await _field(name, member, required=name in view.required)
         if answer is _UNANSWERED:
             return answer
         if answer is not _OMITTED:
@@ -128,21 +132,25 @@ async def _value(reader: SchemaReader) -> Any:
     return value
 
 
-async def _field(name: str, reader: SchemaReader, place: str, *, required: bool) -> Any:
-    described = reader.described(place)
-    if note := reader.note(place):
-        echo(f"  {one_line(note)}")
+async def _field(name: str, view: "SchemaView", *, required: bool) -> Any:
+    from ..schema.describe import describe
+
+    description = describe(dict(view.schema), view.root.schema)
+    if (note := view.schema.get("description")) and view is not view.root:
+        echo(f"  {one_line(str(note))}")
     optional = "" if required else "; Enter leaves it out"
-    prompt = f"{one_line(name)} ({one_line(described)}{optional}): "
-    while (line := await read_line(prompt, hidden=reader.is_secret(place))) is not None:
+    prompt = f"{one_line(name)} ({one_line(description)}{optional}): "
+    # pydantic's SecretStr is such a value.
+    is_secret = view.resolved.schema.get("format") == "password" or view.resolved.schema.get("writeOnly") is True
+    while (line := await read_line(prompt, hidden=is_secret)) is not None:
         if not line and not required:
             return _OMITTED
-        value = reader.value([line], place)
-        if isinstance(value, str) and reader.is_flag(place):
+        value = read_value([line], view)
+        if isinstance(value, str) and "boolean" in kinds_of(view):
             value = {**dict.fromkeys(_YES, True), **dict.fromkeys(_NO[1:], False)}.get(value.strip().lower(), value)
-        if reader.admits(value, place):
+        if view.is_valid(value):
             return value
-        echo(f"Expected {described}.")
+        echo(f"Expected {description}.")
     return _UNANSWERED
 
 
@@ -150,11 +158,11 @@ async def _field(name: str, reader: SchemaReader, place: str, *, required: bool)
 
 
 class _CtrlC(Exception):
-    """Ctrl-C, which is a key and no signal while the keyboard is read."""
+    """A Ctrl-C, which is a key and no signal while the keyboard is read."""
 
 
 async def read_line(prompt: str, *, hidden: bool = False, history: Sequence[str] = ()) -> str | None:
-    """A line from the keyboard, without its end; None at Ctrl-D.
+    """Return a line from the keyboard, without its end; None at Ctrl-D.
 
     It can be edited, and *history* recalled with the arrow keys. Nothing shows a *hidden* line while it is typed.
     """
@@ -174,7 +182,7 @@ async def read_line(prompt: str, *, hidden: bool = False, history: Sequence[str]
         session.default_buffer.on_text_changed += _echo_of(prompt)
     end = "\n"
     try:
-        with _wakeup_kept(), session.input.raw_mode():  # before the prompt, so that no key typed after it is echoed
+        with session.input.raw_mode():  # before the prompt, so that no key typed after it is echoed
             if is_plain:
                 _write(clean(prompt))
             return await session.prompt_async(clean(prompt), set_exception_handler=False, handle_sigint=False)
@@ -191,7 +199,7 @@ async def read_line(prompt: str, *, hidden: bool = False, history: Sequence[str]
 
 
 def _echo_of(prompt: str) -> Callable[["Buffer"], None]:
-    """Shows what is typed on a terminal that cannot move its cursor."""
+    """Return what shows the typed text on a terminal that cannot move its cursor."""
     shown = ""
 
     def show(buffer: "Buffer") -> None:
@@ -208,17 +216,6 @@ def _write(text: str) -> None:
     with suppress(OSError, ValueError):
         sys.stderr.write(text)
         sys.stderr.flush()
-
-
-@contextmanager
-def _wakeup_kept() -> Generator[None]:
-    # prompt_toolkit waits for SIGWINCH, for which the event loop takes the wakeup descriptor that `Interrupts` needs.
-    before = -1 if sys.platform == "win32" else signal.set_wakeup_fd(-1)
-    try:
-        yield
-    finally:
-        if sys.platform != "win32":
-            signal.set_wakeup_fd(before)
 
 
 def _discard_typeahead() -> None:

@@ -6,114 +6,142 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any
+
+import typer
 
 from ..core import SetupError
-from ..workbench.options import FileOptions
-from .interrupts import Interrupts
+from .app import Session, command, group
+from .options import Port, SourceNames, ToolNames
 from .sources import log_fetches, open_sources
 from .terminal import LogFormatter, UsageError, echo, log_to_stderr, prints_to_stderr
 
-if TYPE_CHECKING:
-    from ..workbench.settings import Settings
-
-_TIMEOUT_S = 60.0
+DEFAULT_TIMEOUT_S = 60.0
 """The longest that a call of an MCP client may take, where no other time is set."""
 
+app = group()
 
-@dataclass(frozen=True, slots=True)
-class Server:
-    """The command line of `serve` and `dev`. Raises UsageError for a host that others could reach without a key."""
+_Stdio = Annotated[bool, typer.Option("--stdio", help="Serve over standard input and output, not over HTTP.")]
+_Host = Annotated[str | None, typer.Option(metavar="ADDRESS", help="The address to listen on (default: 127.0.0.1).")]
 
-    settings: "Settings"
-    sources: Sequence[str]
-    tools: Sequence[str]
-    stdio: bool = field(kw_only=True)
-    host: str | None = field(kw_only=True)
-    port: int | None = field(kw_only=True)
-    options: FileOptions = field(kw_only=True)
-    is_dev: bool = field(default=False, kw_only=True)
 
-    def __post_init__(self) -> None:
-        at = self.settings.values.server
-        if not (self.stdio or at.keys or at.issuer):
-            _require_loopback(self.host or at.host, option="--host" if self.host else "The host of the settings,")
+@command(app, "serve", example="toolcrib serve tools.py --port 8642", takes="config store")
+def serve(
+    session: Session,
+    sources: SourceNames = None,
+    tool: ToolNames = None,
+    stdio: _Stdio = False,
+    host: _Host = None,
+    port: Port = None,
+    watch: Annotated[
+        bool, typer.Option("--watch/--no-watch", help="Load files again when they are saved, and notify the clients.")
+    ] = True,
+) -> None:
+    """Serve tools to MCP clients, and as an HTTP API.
 
-    @property
-    def is_json(self) -> bool:
-        """Whether standard error has lines of JSON only."""
-        return self.settings.values.log.format == "json"
+    Over HTTP they are served to this computer only, unless the settings let in clients with keys or tokens. An MCP
+    client that starts its servers itself starts this one with --stdio. How calls run is set in the settings, or by
+    variables such as TOOLCRIB_TIMEOUT_S.
+    """
+    example = "For example: toolcrib serve toolcrib.demo"
+    opening = {"defaults": {"timeout_s": DEFAULT_TIMEOUT_S}, "follow": watch, "example": example}
+    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, opening=opening)
 
-    @property
-    def shows_calls(self) -> bool:
-        """Whether there is a line for each call."""
-        chosen = self.settings.values.log.calls
-        return self.is_dev if chosen is None else chosen
 
-    def _tell(self, text: str) -> None:
-        if self.is_json:
+@command(app, "dev", example="toolcrib dev tools.py", takes="config store")
+def dev(
+    session: Session,
+    sources: SourceNames = None,
+    tool: ToolNames = None,
+    stdio: _Stdio = False,
+    host: _Host = None,
+    port: Port = None,
+) -> None:
+    """Serve tools while you write them.
+
+    What you save is loaded again, and the outcome is shown. Models see the text of exceptions. A file that is broken at
+    the start is waited for.
+    """
+    _log_lines("toolcrib.watch")
+    defaults, example = {"timeout_s": DEFAULT_TIMEOUT_S}, "For example: toolcrib dev tools.py"
+    opening = {"defaults": defaults, "follow": True, "may_wait": True, "show_errors": True, "example": example}
+    _serve(session, sources or (), tool or (), stdio=stdio, host=host, port=port, opening=opening, is_dev=True)
+
+
+def _serve(
+    session: Session,
+    sources: Sequence[str],
+    tools: Sequence[str],
+    *,
+    stdio: bool,
+    host: str | None,
+    port: int | None,
+    opening: dict[str, Any],
+    is_dev: bool = False,
+) -> None:
+    """Serve until the client leaves, or a signal ends it. *opening* is how `open_sources` opens the sources.
+
+    Raises UsageError for a host that others could reach without a key.
+    """
+    settings, at, log = session.settings, session.settings.values.server, session.settings.values.log
+    if not (stdio or at.keys or at.issuer):
+        _require_loopback(host or at.host, option="--host" if host else "The host of the settings,")
+    log_to_stderr(tracebacks=True)
+    shows_calls = is_dev if log.calls is None else log.calls
+    is_json = log.format == "json"
+    if shows_calls:
+        _log_lines("toolcrib.calls")
+    if is_json:
+        _log_json()
+
+    def report(text: str) -> None:
+        if is_json:
             logging.getLogger("toolcrib.serve").info("%s", text)
         else:
             echo(text)
 
-    def run(self, interrupts: Interrupts, **opening: Any) -> int:
-        """Serve until the client leaves, or a signal ends it. Returns the exit status.
+    with prints_to_stderr():
+        opened = open_sources(sources, settings, only=tools, serves=True, store=session.store, **opening)
+    if shows_calls:
+        opened.record_lines()
+    for problem in opened.problems:
+        report(f"Not loaded: {problem}")
+    from ..serve import serve_http, serve_stdio
+    from ..serve.authentication import configured_identify
 
-        *opening* is how `open_sources` opens the sources.
-        """
-        log_to_stderr(tracebacks=True)
-        if self.shows_calls:
-            log_lines("toolcrib.calls")
-        if self.is_json:
-            log_lines("toolcrib.serve")
-            log_json()
-        settings, names, at = self.settings, self.sources, self.settings.values.server
-        defaults = {"timeout_s": _TIMEOUT_S}
-        with prints_to_stderr():
-            opened = open_sources(
-                names, settings, only=self.tools, defaults=defaults, serves=True, **opening, **self.options
+    command = _stdio_command(sources, tools, settings.file)
+    if stdio:
+        if sys.stdin.isatty() and not is_json:
+            echo(_stdio_text(command))
+        session.run(serve_stdio(opened.crib))
+        return
+    session.interrupts.grace_s += at.grace_s
+
+    def ready(url: str) -> None:
+        text = f"Serving MCP at {url}"
+        report(text if is_json else _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys))
+
+    try:
+        session.run(
+            serve_http(
+                opened.crib,
+                configured_identify(settings, opened.crib.database),
+                host=host or at.host,
+                port=at.port if port is None else port,
+                base_url=at.public_base_url,
+                allowed_hosts=at.allowed_hosts,
+                grace_s=at.grace_s,
+                ready=ready,
             )
-        if self.shows_calls:
-            opened.record_lines()
-        for problem in opened.problems:
-            self._tell(f"Not loaded: {problem}")
-        from ..serve import serve_http, serve_stdio
-        from ..serve.authentication import configured_identify
-
-        command = _stdio_command(names, self.tools, settings.file)
-        if self.stdio:
-            if sys.stdin.isatty() and not self.is_json:
-                echo(_stdio_text(command))
-            interrupts.run(serve_stdio(opened.crib))
-            return 0
-        interrupts.grace_s += at.grace_s
-        try:
-            interrupts.run(
-                serve_http(
-                    opened.crib,
-                    configured_identify(settings, opened.crib.database),
-                    host=self.host or at.host,
-                    port=at.port if self.port is None else self.port,
-                    base_url=at.public_base_url,
-                    allowed_hosts=at.allowed_hosts,
-                    grace_s=at.grace_s,
-                    ready=lambda url: self._tell(
-                        f"Serving MCP at {url}"
-                        if self.is_json
-                        else _http_text(url, command, base_url=at.public_base_url, has_keys=at.keys)
-                    ),
-                )
-            )
-        except SetupError as error:
-            raise SetupError(f"{error} The port is set with --port.") from None
-        return 0
+        )
+    except SetupError as error:
+        raise SetupError(f"{error} The port is set with --port.") from None
 
 
-def log_lines(name: str) -> None:
-    """From now on, write to standard error what is in the log *name*, each line with the time.
+def _log_lines(name: str) -> None:
+    """Write what is in the log *name* to standard error from now on, each line with the time.
 
     `toolcrib.watch` has what was loaded again, and what could not be; `toolcrib.calls` the calls.
     """
@@ -125,10 +153,11 @@ def log_lines(name: str) -> None:
     log.propagate = False
 
 
-def log_json() -> None:
-    """From now on, write all that goes to standard error as lines of JSON."""
+def _log_json() -> None:
+    """Write all that goes to standard error as lines of JSON from now on."""
     from ..record.json_log import JsonFormatter
 
+    _log_lines("toolcrib.serve")
     log_fetches()  # so that they are among these
     for name in (None, *(f"toolcrib.{part}" for part in ("calls", "git", "serve", "watch"))):
         for handler in logging.getLogger(name).handlers:
@@ -143,8 +172,8 @@ def _require_loopback(host: str, *, option: str) -> None:
         loopback = host == "localhost"
     if not loopback:
         raise UsageError(
-            f"{option} {host[:60]}: without keys, only loopback is served: 127.0.0.1, ::1 or localhost. Whoever "
-            "reached it could call every tool. Set 'keys = true' or an 'issuer' in [server] of the settings."
+            f"{option} {host[:60]}: without keys, only loopback is served: 127.0.0.1, ::1 or localhost. Any machine "
+            "that reached it could call every tool. Set 'keys = true' or an 'issuer' in [server] of the settings."
         )
 
 

@@ -4,16 +4,23 @@ import json
 import os
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from .. import formats
 from ..core import Hints, Requirement, Secret, ToolAuth, ToolSpec
+from ..schema import SchemaView
 from ..schema.describe import LIMITS, closest_match, describe, did_you_mean, display_name
 from ..schema.handles import REFERENCE
+from ..schema.view import steps
 from ..tools import Tool
 from ..tools.places import place_of
+from .app import Session, command, group
+from .arguments import read_words, require_tool
+from .options import Source, SourceNames, ToolName, ToolNames, ToolWords
+from .sources import open_sources
 from .terminal import Output, UsageError, clean, one_line
 
 if TYPE_CHECKING:
@@ -22,6 +29,9 @@ if TYPE_CHECKING:
 Line = Sequence[tuple[str, str]]
 """Pieces of text, each with its style in Rich's terms."""
 
+MAX_DEPTH = 8
+"""How deep the members of objects in objects are shown."""
+
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "bedrock", "mcp")
 
 _DESCRIBED = frozenset(
@@ -29,44 +39,71 @@ _DESCRIBED = frozenset(
     | {"title", "$defs", "format", "additionalProperties", "examples", *LIMITS}
 )
 
+app = group()
 
-def write_list(specs: Sequence[ToolSpec], output: Output) -> None:
-    """A table for a terminal; elsewhere one line a tool: name, what it is, arguments and flags between tabs."""
-    rows = [(spec.name, _summary(spec), _usage(spec), ", ".join(_flags(spec))) for spec in specs]
-    if not output.is_rich:
-        if rows:
-            output.write("\n".join("\t".join(row) for row in rows))
-        return
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
 
-    table = Table(box=SIMPLE_HEAD, pad_edge=False)
-    table.add_column("Tool", style="bold cyan", overflow="fold", no_wrap=True)
-    table.add_column("What it does", overflow="fold", ratio=3)
-    table.add_column("Arguments", overflow="fold", ratio=2)
-    table.add_column("Flags", style="dim", overflow="fold")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    output.print(table)
+@command(app, "list", example="toolcrib list tools.py more/ --json")
+def list_tools(session: Session, sources: SourceNames = None, tool: ToolNames = None) -> int:
+    """List the tools of sources."""
+    output = session.output
+    example = "For example: toolcrib list toolcrib.demo"
+    opened = open_sources(sources or (), session.settings, only=tool or (), example=example)
+    specs = opened.listed().specs()
+    if session.as_json:
+        output.json([spec.to_dict() for spec in specs])
+    else:
+        rows = [(spec.name, _summary(spec), _usage(spec), ", ".join(_flags(spec))) for spec in specs]
+        output.table(("Tool", "What it does", "Arguments", "Flags"), rows)
+    opened.echo_problems()
+    return 1 if opened.problems else 0
+
+
+@command(app, "show", example="toolcrib show tools.py search")
+def show(
+    session: Session,
+    words: ToolWords = None,
+    source: Source = None,
+    tool: ToolName = None,
+    provider: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="Show the definition that this provider gets, and what is lost in it: openai, openai-responses, "
+            "anthropic, gemini, bedrock or mcp.",
+        ),
+    ] = None,
+) -> None:
+    """Show everything about one tool."""
+    read = read_words(words or (), tool)
+    name = require_tool(read, "show")
+    if read.arguments:
+        raise UsageError(f"Unexpected argument '{read.arguments[0][:60]}'. Write: toolcrib show SOURCE TOOL")
+    output, settings = session.output, session.settings
+    example = f"To show '{name}', name its source: toolcrib show tools.py {name}"
+    opened = open_sources([*read.sources, *(source or ())], settings, example=example)
+    chosen = opened.listed().registry.get(name)
+    opened.echo_problems()
+    if provider is not None:
+        _write_provider_definition(chosen.spec, provider, output, as_json=session.as_json)
+    elif session.as_json:
+        output.json(chosen.spec.to_dict())
+    else:
+        options = [word for name in source or () for word in ("-s", name)]
+        options += [] if session.config is None else ["-c", str(session.config)]
+        write_tool(chosen, settings, [*options, *read.sources], output)
 
 
 def signature(spec: ToolSpec) -> str:
-    """A tool on one line: its name, its arguments, what it does."""
+    """Return a tool on one line: its name, its arguments, what it does."""
     summary = _summary(spec)
     return f"{one_line(spec.name)}({', '.join(_usage(spec).split(' '))}){f'  {summary}' if summary else ''}"
 
 
 def write_tool(tool: Tool[..., Any], settings: "Settings", options: Sequence[str], output: Output) -> None:
-    """Everything about *tool*, what the *settings* add, and how to call it with the *options* that lead to it."""
+    """Write everything about *tool*, what the *settings* add, and how to call it with the *options* that lead to it."""
     _write_lines([*_spec_lines(tool, settings), [], [("Call it", "bold")]], output)
-    line = f"  {call_line(tool.spec, options)}"
-    if not output.is_rich:
-        output.write(line)
-        return
-    from rich.text import Text
-
-    output.print(Text(line), wrap=False)
+    output.copied(f"  {call_line(tool.spec, options)}")
 
 
 def _write_lines(lines: Sequence[Line], output: Output) -> None:
@@ -78,35 +115,30 @@ def _write_lines(lines: Sequence[Line], output: Output) -> None:
     output.print(Text("\n").join(Text.assemble(*line) for line in lines))
 
 
-def _provider_definition(spec: ToolSpec, provider: str) -> dict[str, Any]:
-    """The definition of a tool that *provider* gets, and what is lost in it, as JSON data."""
+def _write_provider_definition(spec: ToolSpec, provider: str, output: Output, *, as_json: bool) -> None:
+    """Write the definition of a tool that *provider* gets, and a few lines for each loss in it.
+
+    Raises UsageError for an unknown provider.
+    """
     if provider not in FORMATS:
         hint = did_you_mean(closest_match(provider, FORMATS))
         raise UsageError(f"There is no format '{display_name(provider)}'.{hint} The formats are: {', '.join(FORMATS)}.")
     format = getattr(formats, provider.replace("-", "_"))  # noqa: A001
     (definition,) = format.tools([spec])
-    return {"definition": definition, "losses": [loss.to_dict() for loss in format.losses([spec]).get(spec.name, ())]}
-
-
-def write_provider_definition(spec: ToolSpec, provider: str, output: Output, *, as_json: bool) -> None:
-    """Write the definition that *provider* gets: all *as_json*, or the definition and a few lines for each loss.
-
-    Raises UsageError for an unknown provider.
-    """
-    definition = _provider_definition(spec, provider)
+    losses = [loss.to_dict() for loss in format.losses([spec]).get(spec.name, ())]
     if as_json:
-        output.json(definition)
+        output.json({"definition": definition, "losses": losses})
         return
-    output.indented(definition["definition"])
+    output.indented(definition)
     lines: list[Line] = [[], [("Losses", "bold")]]
-    for loss in definition["losses"]:
+    for loss in losses:
         lines.append([(f"  {one_line(loss['path']) or '(the whole)'}  ", "cyan"), (one_line(loss["keyword"]), "green")])
         lines.append([(f"    {one_line(loss['meaning'])}", "")])
-    _write_lines(lines if definition["losses"] else [*lines, [("  none", "dim")]], output)
+    _write_lines(lines if losses else [*lines, [("  none", "dim")]], output)
 
 
 def call_line(spec: ToolSpec, options: Sequence[str]) -> str:
-    """A command line that calls the tool: with its first example, or with its required arguments named by kind."""
+    """Return a command line that calls the tool, with its first example, or its required arguments named by kind."""
     words = ["toolcrib", "call", *options, spec.name]
     if spec.examples:
         example = spec.examples[0]
@@ -128,91 +160,70 @@ def _spec_lines(tool: Tool[..., Any], settings: "Settings") -> Iterator[Line]:
         yield from ([(line, "")] for line in clean(spec.description).splitlines())
     yield []
     yield [("Arguments", "bold")]
-    yield from _members(spec.input_schema, spec.input_schema, 1) or [[("  none", "dim")]]
+    yield from _members(SchemaView(spec.input_schema), 1) or [[("  none", "dim")]]
     if spec.output_schema is not None:
         yield []
         yield [("Returns  ", "bold"), (one_line(describe(dict(spec.output_schema), spec.output_schema)), "")]
-        yield from _inside(spec.output_schema, spec.output_schema, 1)
+        yield from _inside(SchemaView(spec.output_schema), 1)
     facts = [fact for fact in (*_facts(spec), *_handling(tool, settings)) if fact[1]]
     if facts:
         yield []
         yield from ([(f"{name:<9} ", "bold"), (one_line(value), "")] for name, value in facts)
 
 
-def _members(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:
-    """One line for each property of an object, and below it, deeper, those of what is inside."""
-    properties = {name: _Property.of(part) for name, part in schema.get("properties", {}).items()}
-    required = schema.get("required", ())
+def _members(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozenset()) -> list[Line]:
+    """Return a line for each member of an object, and below it, deeper, those of what is inside.
+
+    *above* are the objects that contain this one.
+    """
     indent = "  " * depth
-    names = {name: one_line(name) for name in properties}
-    kinds = {name: one_line(describe(part.schema, root)) + part.handle for name, part in properties.items()}
-    name_width = max(map(len, names.values()), default=0)
+    plain = {name: _without_handle(member) for name, member in view.members.items()}
+    kinds = {name: one_line(describe(of, view.root.schema)) + suffix for name, (of, suffix) in plain.items()}
+    name_width = max((len(one_line(name)) for name in plain), default=0)
     kind_width = min(max(map(len, kinds.values()), default=0), 30)
     lines: list[Line] = []
-    for name, part in properties.items():
-        of = part.schema
-        notes = [] if name in required else [f"default {_json(of['default'])}" if "default" in of else "optional"]
+    for name, (of, _) in plain.items():
+        notes = [] if name in view.required else [f"default {_json(of['default'])}" if "default" in of else "optional"]
         notes += [f"{key} {_json(value)}" for key, value in of.items() if key not in _DESCRIBED]
-        description = one_line(of.get("description", ""))
-        note = f"({', '.join(notes)})" if notes else ""
+        description = one_line(str(of.get("description", "")))
         lines.append(
             [
-                (f"{indent}{names[name]:<{name_width}}  ", "cyan"),
+                (f"{indent}{one_line(name):<{name_width}}  ", "cyan"),
                 (f"{kinds[name]:<{kind_width}}", "green"),
                 (f"  {description}" if description else "", ""),
-                (f"  {note}" if note else "", "dim"),
+                (f"  ({', '.join(notes)})" if notes else "", "dim"),
             ]
         )
-        lines += _inside(of, root, depth + 1, seen)
-    others = schema.get("additionalProperties")
+        lines += _inside(view.members[name], depth + 1, above | {view})
+    others = view.schema.get("additionalProperties")
     if isinstance(others, dict) or (others is True and depth == 1):
-        kind = describe(others, root) if isinstance(others, dict) else "any value"
+        kind = describe(others, view.root.schema) if isinstance(others, dict) else "any value"
         lines.append([(f"{indent}…  ", "cyan"), (one_line(kind), "green"), ("  under any other name", "")])
     return lines
 
 
-@dataclass(frozen=True, slots=True)
-class _Property:
-    """The *schema* of a property, without the form in which the *handle* of a large result is sent in its place."""
-
-    schema: Mapping[str, Any]
-    handle: str = ""
-
-    @classmethod
-    def of(cls, schema: Any) -> "_Property":
-        if not isinstance(schema, Mapping):
-            return cls({})
-        forms = [form for form in schema.get("anyOf", ()) if form != REFERENCE]
-        if len(forms) == len(schema.get("anyOf", ())):
-            return cls(schema)
-        return cls({**schema, "anyOf": forms}, " or a handle")
+def _without_handle(view: SchemaView) -> tuple[Mapping[str, Any], str]:
+    """Return the schema of a member without the form in which a handle is sent in its place, and what to add for it."""
+    forms = view.schema.get("anyOf", ())
+    if REFERENCE not in forms:
+        return view.schema, ""
+    return {**view.schema, "anyOf": [form for form in forms if form != REFERENCE]}, " or a handle"
 
 
-def _inside(schema: Any, root: Mapping[str, Any], depth: int, seen: tuple[str, ...] = ()) -> list[Line]:
-    """The members of the objects that a schema leads to, each object once on the way down.
-
-    Where it leads to one of several, each comes under its name.
-    """
-    if not isinstance(schema, Mapping) or depth > 8:
+def _inside(view: SchemaView, depth: int, above: frozenset[SchemaView] = frozenset()) -> list[Line]:
+    """Return the members of the objects that a schema leads to. Of several objects, each is under its name."""
+    if depth > MAX_DEPTH:
         return []
-    if isinstance(ref := schema.get("$ref"), str):
-        if ref in seen or not ref.startswith("#/"):
-            return []
-        target: Any = root
-        for part in ref[2:].split("/"):
-            target = target.get(part.replace("~1", "/").replace("~0", "~"), {}) if isinstance(target, Mapping) else {}
-        return _inside(target, root, depth, (*seen, ref))
-    if "properties" in schema:
-        return _members(schema, root, depth, seen)
-    parts = [schema.get("items"), *schema.get("allOf", ())]
-    lines = [line for part in parts for line in _inside(part, root, depth, seen)]
-    forms = [*schema.get("anyOf", ()), *schema.get("oneOf", ())]
-    shown = [(form, members) for form in forms if (members := _inside(form, root, depth + 1, seen))]
-    if len(shown) == 1:
-        return lines + _inside(shown[0][0], root, depth, seen)
-    for number, (form, members) in enumerate(shown, 1):
-        name = str(form.get("title") or form.get("$ref", f"form {number}").rpartition("/")[2])
-        lines += [[(f"{'  ' * depth}{one_line(name)}", "bold")], *members]
+    forms = [form for form in view.alternatives if form.schema != REFERENCE]
+    items = [inner for form in forms if "items" in form.schema for inner in form.item(0).alternatives]
+    objects = [form for form in (*forms, *items) if form.members and form not in above]
+    if len(objects) == 1:
+        return _members(objects[0], depth, above)
+    lines: list[Line] = []
+    for number, form in enumerate(objects, 1):
+        key = steps(form.pointer)[-1:]
+        name = form.schema.get("title") or (f"form {number}" if not key or key[0].isdecimal() else key[0])
+        lines += [[(f"{'  ' * depth}{one_line(str(name))}", "bold")], *_members(form, depth + 1, above)]
     return lines
 
 
@@ -237,7 +248,7 @@ def _requirement(required: Requirement) -> str:
 
 
 def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str, str]]:
-    """Where the tool is defined and runs, and which rules and limits of the settings are for it."""
+    """Yield where the tool is defined and runs, and which rules and limits of the settings are for it."""
     from .check import rules_for
 
     spec = tool.spec
@@ -258,7 +269,7 @@ def _handling(tool: Tool[..., Any], settings: "Settings") -> Iterator[tuple[str,
 
 def _flags(spec: ToolSpec) -> list[str]:
     flags = [name for name in _hints(spec.hints) if not name.startswith("not ")]
-    names = [each.provider if isinstance(each, ToolAuth) else each.name for each in spec.requirements]
+    names = [need.provider if isinstance(need, ToolAuth) else need.name for need in spec.requirements]
     return [*flags, f"needs {one_line(', '.join(names))}"] if names else flags
 
 

@@ -3,6 +3,7 @@
 The one file of the command that reads settings into a workbench; `check` reports on them.
 """
 
+import asyncio
 import logging
 import sys
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..core import ToolcribError
+from ..core import LoadError, ToolcribError
 from ..tools.modules import webassembly_in
 from ..tools.watch import Watched
 from ..workbench import Crib, Workbench, filtered
@@ -20,6 +21,7 @@ from ..workbench.views import only_named
 from .terminal import LogFormatter, UsageError, echo
 
 if TYPE_CHECKING:
+    from ..tools import Loaded
     from ..workbench.config import LoadedSource
     from ..workbench.named_source import NamedSource
     from ..workbench.settings import Settings
@@ -29,6 +31,9 @@ SOURCE_FORMS = (
     "(.json, .yaml, openapi:URL), an MCP server (its URL, 'mcp:COMMAND', a client's .json), a git address "
     "(git+https://HOST/PATH@REF#FOLDER), or an importable name: 'package.module' or 'package.module:name'"
 )
+
+
+CONNECT_TIMEOUT_S = 60.0
 
 
 class Opened:
@@ -55,7 +60,7 @@ class Opened:
         return crib
 
     def listed(self) -> Workbench:
-        """The workbench, with the tools of servers: they are known only once these have been connected to."""
+        """Return the workbench, with the tools of servers: they are known only once these have been connected to."""
         bench = self.bench
         if self.has_servers:
 
@@ -73,7 +78,7 @@ class Opened:
         return bench
 
     def record_lines(self) -> None:
-        """Have a line for each call in the log, beside what else records it."""
+        """Write a line for each call into the log, beside what else records it."""
         from ..record import CallLines
 
         self._options["recorder"] = [*(self._options.get("recorder") or ()), CallLines()]
@@ -83,15 +88,20 @@ class Opened:
             echo(f"Not loaded: {problem}")
 
 
-def settings_of(config: Path | None) -> "Settings":
-    # Imported here: pydantic takes a while, and not every command line leads to it.
-    from ..workbench.settings import find_settings, read_settings
-
-    return read_settings(find_settings(config))
+async def connect(loaded: "Loaded") -> None:
+    """Have the source of *loaded* list its tools, which it knows once it has started. Raises LoadError."""
+    source: Any = loaded.source
+    try:
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
+            await source.start()
+    except TimeoutError:
+        raise LoadError(f"It did not answer within {CONNECT_TIMEOUT_S:g} seconds.") from None
+    loaded.tools, loaded.problems = list(source.tools()), list(source.problems)
+    await source.stop()
 
 
 def shows_errors(settings: "Settings", option: bool | None) -> bool:
-    """Whether the exceptions of tools are shown: as the *option* of the command line says, else the settings."""
+    """Return whether the exceptions of tools are shown: as the *option* of the command line says, else the settings."""
     return bool(settings.options(show_errors=option).get("show_errors"))
 
 
@@ -108,7 +118,7 @@ def open_sources(
     store: str | None = None,
     **options: Any,
 ) -> Opened:
-    """A workbench of all tools of *sources*, or where there are none, of the *settings*; of these *only* the named.
+    """Open all tools of *sources*, or where there are none, of the *settings*; of these *only* the named.
 
     *store* and *options* go before the settings, and these before *defaults*. With *follow* the workbench keeps up with
     what is saved in files; with *serves* there is a store for what waits.
@@ -141,7 +151,7 @@ def open_sources(
 
 
 def log_fetches() -> None:
-    """From now on, write to standard error what is fetched."""
+    """Write to standard error what is fetched, from now on."""
     log = logging.getLogger("toolcrib.git")
     if not log.handlers:
         handler = logging.StreamHandler(sys.stderr)
@@ -154,7 +164,7 @@ def log_fetches() -> None:
 def _credentials(
     loaded: "Sequence[LoadedSource]", settings: "Settings", store: str | None, *, serves: bool
 ) -> dict[str, Any]:
-    """The options `store` and `broker`, where a call may need them: importing what they are made of takes a while."""
+    """Return the options `store` and `broker`, where a call may need them: their imports take a while."""
     from ..workbench.credentials import configured
 
     tools = [tool for one in loaded for tool in one.tools]
@@ -187,7 +197,7 @@ def _only(names: Sequence[str], loaded: "Sequence[LoadedSource]", problems: Sequ
 
 
 def _followed(source: Any, named: "NamedSource") -> Any:
-    """*source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
+    """Return *source*, that of *named*; where it is a file or a folder of tools, as one that follows what is saved."""
     from ..tools.git import DOCUMENT, is_document
     from ..tools.remote import is_remote
 

@@ -22,7 +22,7 @@ from ..core import ToolcribError
 
 # Control characters except tab and line feed; marks that change the direction of text.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-# The module that a source file is imported as: its name means nothing to whoever wrote the file.
+# The module that a source file is imported as: its name means nothing to the author of the file.
 _FILE_MODULE = re.compile(r"\btoolcrib_(\w+?)_[0-9a-f]{12}\b")
 # One frame of a traceback, with the lines of code below it; those of exception groups are indented by bars.
 _FRAME = re.compile(r'^(?P<indent>[ |]+)File "(?P<file>[^"\n]+)", line \d+.*\n(?:(?P=indent)  .*\n)*', re.MULTILINE)
@@ -36,27 +36,27 @@ class UsageError(ToolcribError):
 
 
 class OutputClosed(Exception):
-    """Nobody reads standard output any more."""
+    """The reader of standard output has closed the pipe."""
 
 
 def clean(text: str) -> str:
-    """*text* with control characters escaped, as in `\\x1b`."""
-    return _UNSAFE.sub(lambda found: found[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
+    """Return *text* with control characters escaped, as in `\\x1b`."""
+    return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text.replace("\r\n", "\n"))
 
 
 def one_line(text: str) -> str:
-    """*text*, cleaned, on one line."""
+    """Return *text*, cleaned, on one line."""
     return clean(" ".join(text.split()))
 
 
 def indented_json(text: str) -> str:
-    """JSON text indented for people. Control characters in its strings are escaped."""
-    shown = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
-    return "\n".join(f"  {line}" for line in _escaped(shown).split("\n"))
+    """Return JSON text indented for people. Control characters in its strings are escaped."""
+    text = json.dumps(json.loads(text), ensure_ascii=False, indent=2)
+    return "\n".join(f"  {line}" for line in _escaped(text).split("\n"))
 
 
 def _escaped(json_text: str) -> str:
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", json_text)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match[0]):04x}", json_text)
 
 
 def echo(message: str, *, dim: bool = False, wrap: bool = False) -> None:
@@ -77,7 +77,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def terminal_width(descriptor: int = 2) -> int:
-    """The columns of the terminal behind *descriptor*; 0 where there is none, or it does not report them."""
+    """Return the columns of the terminal behind *descriptor*; 0 where there is none, or it does not report them."""
     try:
         return os.get_terminal_size(descriptor).columns
     except OSError:
@@ -89,7 +89,7 @@ def is_terminal(descriptor: int) -> bool:
 
 
 def is_rich(stream: TextIO) -> bool:
-    """Whether *stream* is a terminal that can move its cursor and show colour."""
+    """Return whether *stream* is a terminal that can move its cursor and show colour."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb", "unknown")
 
 
@@ -160,14 +160,14 @@ def log_to_stderr(*, tracebacks: bool, prepare: Callable[[], None] = lambda: Non
 
 
 class LogFormatter(logging.Formatter):
-    """Log records, cleaned. A traceback has the frames of the tools' code alone, not those that lead to it."""
+    """A formatter of cleaned log records, whose tracebacks have the frames of the tools' code alone."""
 
     def format(self, record: logging.LogRecord) -> str:
         return clean(_FILE_MODULE.sub(r"\1", tool_frames(super().format(record))))
 
 
 def tool_frames(traceback: str) -> str:
-    """The text of a traceback without the frames of Toolcrib and of the event loop; all of it if no other is there."""
+    """Return a traceback without the frames of Toolcrib and of the event loop; all of it if no other is there."""
     frames = [*_FRAME.finditer(traceback)]
     if all(_is_ours(frame["file"]) for frame in frames):
         return traceback
@@ -196,13 +196,13 @@ class Output:
         self.is_terminal = self._stream.isatty()
         self.is_rich = is_rich(self._stream)
 
-    def write(self, text: str) -> None:
-        """Write *text* as it is, or cleaned if this is a terminal, on lines of its own."""
-        self._write(clean(text) if self.is_terminal else text)
+    def write(self, text: str, *, end: str = "\n") -> None:
+        """Write *text* as it is, or cleaned if this is a terminal. With `end=""` the line stays open."""
+        self._write(clean(text) if self.is_terminal else text, end)
 
-    def write_piece(self, text: str) -> None:
-        """Write *text* as `write` does, from where the cursor is, and leave the line open."""
-        self._put(clean(text) if self.is_terminal else text)
+    def line(self, text: str) -> None:
+        """Write *text*, cleaned, on one line."""
+        self._write(one_line(text))
 
     def json(self, value: Any) -> None:
         """Write a JSON value: on one line, or indented for people at a terminal."""
@@ -226,10 +226,14 @@ class Output:
 
         self.print(JSONHighlighter()(Text(text)), wrap=False)
 
-    def _dumped(self, value: Any, *, indent: int | None) -> str:
-        is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
-        text = json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
-        return _escaped(text) if self.is_terminal else text
+    def members(self, data: Any) -> None:
+        """Write a line for each member of an object that has a value; a list of objects with empty lines between."""
+        objects = data if isinstance(data, list) else [data]
+        texts = [
+            "\n".join(f"{name}: {one_line(_plain(value))}" for name, value in each.items() if value is not None)
+            for each in objects
+        ]
+        self.write("\n\n".join(texts))
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         """Write *rows* under the names of their *columns*; elsewhere than at a terminal, with tabs between them."""
@@ -249,14 +253,14 @@ class Output:
             table.add_row(*map(Text, row))
         self.print(table)
 
-    def require_reader(self) -> None:
-        """Raises OutputClosed where standard output is a pipe that nobody reads any more."""
-        if hasattr(select, "poll"):
-            poll = select.poll()
-            with suppress(OSError, ValueError):
-                poll.register(self._stream.fileno(), 0)
-                if any(event & select.POLLERR for _, event in poll.poll(0)):
-                    raise OutputClosed
+    def copied(self, line: str) -> None:
+        """Write a line that is to be copied: a terminal gets it in one piece, however long it is."""
+        if not self.is_rich:
+            self.write(line)
+            return
+        from rich.text import Text
+
+        self.print(Text(line), wrap=False)
 
     def print(self, rendered: Any, *, wrap: bool = True) -> None:
         """Write what Rich renders, wrapped at words or, to be copied, with long lines in one piece.
@@ -270,57 +274,31 @@ class Output:
             console.print(rendered, crop=False, soft_wrap=not wrap)
         self._write(capture.get())
 
-    def _write(self, text: str) -> None:
-        self._put(text if text.endswith("\n") else f"{text}\n")
+    def require_reader(self) -> None:
+        """Raise OutputClosed where standard output is a pipe whose reader has closed it."""
+        if hasattr(select, "poll"):
+            poll = select.poll()
+            with suppress(OSError, ValueError):
+                poll.register(self._stream.fileno(), 0)
+                if any(event & select.POLLERR for _, event in poll.poll(0)):
+                    raise OutputClosed
 
-    def _put(self, text: str) -> None:
+    def _dumped(self, value: Any, *, indent: int | None) -> str:
+        is_unicode = self._stream.encoding.lower().replace("-", "") == "utf8"
+        text = json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
+        return _escaped(text) if self.is_terminal else text
+
+    def _write(self, text: str, end: str = "\n") -> None:
         try:
-            self._stream.write(text)
+            self._stream.write(text if text.endswith("\n") else f"{text}{end}")
             self._stream.flush()
         except BrokenPipeError:
             discard(self._stream)
             raise OutputClosed from None
 
 
-class WrappedText:
-    """Text that is written piece by piece, wrapped at words for a terminal of so many *columns*; 0 does not wrap.
-
-    A word is held back until its end is known.
-    """
-
-    def __init__(self, columns: int) -> None:
-        self._columns = columns
-        self._line = ""  # as it came, of which the wrapped form is written
-        self._word = ""
-
-    def feed(self, piece: str) -> str:
-        """What can be written now."""
-        if not self._columns:
-            return piece
-        text = self._word + piece
-        end = max((at + 1 for at, character in enumerate(text) if character.isspace()), default=0)
-        self._word = text[end:]
-        return self._wrapped(text[:end])
-
-    def rest(self) -> str:
-        """What is still held back. Whatever comes next begins on a line of its own."""
-        word, self._word = self._word, ""
-        text = self._wrapped(word)
-        self._line = ""
-        return text
-
-    def _wrapped(self, text: str) -> str:
-        written, whole = self._fit(self._line), self._line + text
-        self._line = whole.rpartition("\n")[2]
-        return "\n".join(map(self._fit, whole.split("\n")))[len(written) :]
-
-    def _fit(self, line: str) -> str:
-        if len(line) <= self._columns // 2:  # no character is wider than two columns
-            return line
-        from rich.console import Console
-        from rich.text import Text
-
-        return "\n".join(part.plain for part in Text(line).wrap(Console(), self._columns, tab_size=1))
+def _plain(value: Any) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def _claimed() -> TextIO:

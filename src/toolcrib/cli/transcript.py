@@ -1,67 +1,123 @@
-"""What a run of an agent shows as it goes: for people, or one line of JSON for each event.
+"""What is shown of calls as they run: for people, or one line of JSON for each event. `call` and `chat` share it.
 
-For people, the model's words go to standard output, and everything else to standard error: a line for each call that
-has ended, and on a terminal what runs now. Known secrets are redacted in all of it.
+For people, results and the model's words go to standard output, and everything else to standard error: a line for each
+call of a model that has ended, and on a terminal what runs now. Known secrets are redacted in all of it.
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from ..agent import CallEvent, CallFinished, CallStarted, ModelError, Outcome, RunEvent
-from ..core import Call, Progress, Result, redacted_json
-from ..formats import TextDelta, Usage
-from ..record import Redactor
-from .call import LiveOutput, progress_text
+from ..core import Call, Content, Data, Emitted, Event, Progress, Result, redacted_data, redacted_json
 from .prompts import has_person
-from .terminal import Output, WrappedText, clean, echo, is_terminal, one_line, terminal_width
+from .terminal import Output, clean, echo, is_terminal, one_line, terminal_width
 
-_ARGUMENT_CHARS = 60
-_LINE_CHARS = 120
-_ERROR_CHARS = 400
+if TYPE_CHECKING:
+    from ..agent import ModelError, Outcome, RunEvent
+    from ..formats import Usage
+    from ..record import Redactor
+
+MAX_ARGUMENT_CHARS = 60
+MAX_LINE_CHARS = 120
+MAX_ERROR_CHARS = 400
 
 
-class TextTranscript:
+class CallTranscript:
+    """Shows what one call sends: progress on a line of the terminal that comes and goes, and content as it comes.
+
+    With *as_json* content goes to standard error: standard output is for the result alone. Nothing is shown once
+    *is_over*.
+    """
+
+    def __init__(self, output: Output, *, as_json: bool = False, is_over: Callable[[], bool]) -> None:
+        self._output = output
+        self._as_json = as_json
+        self._is_over = is_over
+        self._status_chars = 0
+
+    def show_event(self, event: Event) -> None:
+        if self._is_over():
+            return
+        match event:
+            case Progress():
+                self.status(_progress_text(event))
+            case Emitted(content):
+                self.pause()
+                for part in content:
+                    if self._as_json:
+                        echo(part.text)
+                    else:
+                        self.content(part)
+
+    def content(self, part: Content) -> None:
+        """Write *part* to standard output: JSON is indented at a terminal."""
+        if isinstance(part, Data) and self._output.is_terminal:
+            self._output.json(part.value)
+        else:
+            self._output.write(part.text)
+
+    def status(self, text: str) -> None:
+        """Show *text* on the line that comes and goes, if there is a terminal for it."""
+        if is_terminal(2) and not self._is_over():
+            self._overwrite(one_line(text)[: (terminal_width() or 80) - 1])
+
+    def pause(self) -> None:
+        """Take the status line away, for what is written next."""
+        if self._status_chars and not self._is_over():
+            self._overwrite("")
+            sys.stderr.write("\r")
+            sys.stderr.flush()
+
+    def _overwrite(self, line: str) -> None:
+        # Blanks over what was longer: so it works on terminals that cannot erase.
+        sys.stderr.write(f"\r{line.ljust(self._status_chars)}")
+        sys.stderr.flush()
+        self._status_chars = len(line)
+
+
+class TextTranscript(CallTranscript):
     """Shows one turn after the other, for people."""
 
-    def __init__(self, output: Output, live: LiveOutput, redactor: Redactor) -> None:
-        self._output = output
-        self._live = live
+    def __init__(self, output: Output, redactor: "Redactor", *, is_over: Callable[[], bool]) -> None:
+        super().__init__(output, is_over=is_over)
         self._redact = redactor.redact
-        self._pieces = _Pieces(redactor)
-        self._wrapped = WrappedText(terminal_width(1) if output.is_terminal else 0)
+        self._words = _Words(redactor, terminal_width(1) if output.is_terminal else 0)
         self._at_start = True
         self._running: dict[str, str] = {}
 
-    def show(self, event: RunEvent) -> None:
+    def show(self, event: "RunEvent") -> None:
+        from ..agent import CallEvent, CallFinished, CallStarted
+        from ..formats import TextDelta
+
         match event:
             case TextDelta(text):
-                self._live.clear()
-                self._write(self._pieces.ready(text))
+                super().pause()
+                self._write(self._words.feed(text))
+                return
             case CallStarted(call):
                 self._end_line()
                 self._running[call.id] = self._call_text(call)
-                self._show_running()
-            case CallEvent(call, inner):
-                if isinstance(inner, Progress):
-                    self._live.status(f"{self._call_text(call)} {progress_text(inner)}")
-                    return
-                self.pause()
-                for part in inner.content:
-                    echo(f"[{one_line(call.tool)}] {part.text}", dim=True)
-                self._show_running()
             case CallFinished(call, result):
                 self.pause()
                 self._running.pop(call.id, None)
                 echo(self._result_text(call, result), dim=True)
-                self._show_running()
+            case CallEvent(call, Progress() as progress):
+                self.status(f"{self._call_text(call)} {_progress_text(progress)}")
+                return
+            case CallEvent(call, Emitted(content)):
+                self.pause()
+                for part in content:
+                    echo(f"[{one_line(call.tool)}] {part.text}", dim=True)
+        if self._running:
+            self.status(f"{' '.join(self._running.values())} ...")
 
     def pause(self) -> None:
-        """Finish the line, for something else that is written next."""
-        self._live.clear()
+        super().pause()
         self._end_line()
 
-    def end(self, outcome: Outcome, total: Usage) -> None:
+    def end(self, outcome: "Outcome", total: "Usage") -> None:
         """Show how a turn ended; *total* is the usage of all turns until now."""
         was_open = not self._at_start and self._output.is_terminal
         self._running.clear()
@@ -70,90 +126,86 @@ class TextTranscript:
             # The terminal has shown ^C where the cursor was.
             echo("Stopped." if was_open else "\nStopped.")
         elif outcome.why:
-            alone = outcome.status == "pending" and not has_person()
-            hint = " Nobody can be asked here: chat at a terminal." if alone else ""
+            unanswerable = outcome.status == "pending" and not has_person()
+            hint = " Nobody can be asked here: chat at a terminal." if unanswerable else ""
             echo(f"{self._redact(outcome.why)}{hint}", wrap=True)
         self._echo_tokens(outcome.usage, total)
 
-    def fail(self, error: ModelError, total: Usage) -> None:
+    def fail(self, error: "ModelError", total: "Usage") -> None:
         """Show why a turn ended without an outcome."""
         self._running.clear()
         self.pause()
         echo(f"Error ({error.problem}): {self._redact(str(error))}", wrap=True)
-        self._echo_tokens(Usage() if error.so_far is None else error.so_far.usage, total)
+        self._echo_tokens(type(total)() if error.so_far is None else error.so_far.usage, total)
 
     def _write(self, text: str) -> None:
         if text:
             self._at_start = text.endswith("\n")
-            self._output.write_piece(self._wrapped.feed(clean(text)) if self._output.is_terminal else text)
+            self._output.write(text, end="")
 
     def _end_line(self) -> None:
-        self._write(self._pieces.rest())
-        self._output.write_piece(self._wrapped.rest())
+        self._write(self._words.rest())
         if not self._at_start:
-            self._output.write_piece("\n")
-            self._at_start = True
+            self._write("\n")
 
     def _call_text(self, call: Call) -> str:
         text = one_line(self._redact(_arguments_text(call.arguments)))
-        text = text if len(text) <= _ARGUMENT_CHARS else f"{text[: _ARGUMENT_CHARS - 1]}…"
+        text = text if len(text) <= MAX_ARGUMENT_CHARS else f"{text[: MAX_ARGUMENT_CHARS - 1]}…"
         return f"[{one_line(self._redact(call.tool))}{f' {text}' if text not in ('', '{}') else ''}]"
 
-    def _show_running(self) -> None:
-        if self._running:
-            self._live.status(f"{' '.join(self._running.values())} ...")
-
     def _result_text(self, call: Call, result: Result[Any]) -> str:
-        """The call, the first line of its result, and its time, all on one line."""
+        """Return the call, the first line of its result, and its time, all on one line."""
         begin = self._call_text(call)
         error = "" if result.error is None else f"error ({result.error.code}): "
         text = result.text if result.pending is None else f"waits: {result.pending.message}"
         first, _, more = self._redact(text).strip().partition("\n")
-        shown = f"{error}{one_line(first)}{' …' if more else ''}"
+        outcome = f"{error}{one_line(first)}{' …' if more else ''}"
         repaired = f", {len(result.repairs)} repaired" if result.repairs else ""
-        took = f"({max(0.0, result.duration_s):.2f} s{repaired})"
-        width = (terminal_width() or 80) - 1 if is_terminal(2) else _LINE_CHARS
+        end = f"({max(0.0, result.duration_s):.2f} s{repaired})"
+        width = (terminal_width() or 80) - 1 if is_terminal(2) else MAX_LINE_CHARS
         # Errors are read, so they may run over the line.
-        room = _ERROR_CHARS if error else max(40, width - len(begin) - len(took) - 2)
-        return f"{begin} {shown if len(shown) <= room else f'{shown[: room - 1]}…'} {took}"
+        room = MAX_ERROR_CHARS if error else max(40, width - len(begin) - len(end) - 2)
+        return f"{begin} {outcome if len(outcome) <= room else f'{outcome[: room - 1]}…'} {end}"
 
-    def _echo_tokens(self, usage: Usage, total: Usage) -> None:
-        if total != Usage():
+    def _echo_tokens(self, usage: "Usage", total: "Usage") -> None:
+        if total != type(total)():
             echo(f"Tokens: {_tokens_text(usage)}; in total {_tokens_text(total)}.", dim=True)
 
 
 class JsonTranscript:
-    """The same for programs: one line of JSON for each event."""
+    """Writes one line of JSON for each event of a run."""
 
-    def __init__(self, output: Output, redactor: Redactor) -> None:
+    def __init__(self, output: Output, redactor: "Redactor") -> None:
         self._output = output
         self._redact = redactor.redact
-        self._pieces = _Pieces(redactor)
+        self._words = _Words(redactor)
 
-    def show(self, event: RunEvent) -> None:
+    def show(self, event: "RunEvent") -> None:
+        from ..agent import CallEvent, CallFinished, CallStarted
+        from ..formats import TextDelta
+
         if isinstance(event, TextDelta):
-            self._write_words(self._pieces.ready(event.text))
+            self._write_words(self._words.feed(event.text))
             return
         self.pause()
+        names = {"call_id": event.call.id, "tool": event.call.tool}
         match event:
             case CallStarted(call):
-                self._write(
-                    "call", **self._names(call), arguments=redacted_json(_arguments_text(call.arguments), self._redact)
-                )
-            case CallEvent(call, inner):
-                if isinstance(inner, Progress):
-                    progress = {"done": inner.done, "total": inner.total, "message": inner.message}
-                    self._write("progress", **self._names(call), **progress)
-                else:
-                    content = Result(None, inner.content).to_dict()["content"]
-                    self._write("emitted", **self._names(call), content=content)
-            case CallFinished(call, result):
-                self._write("result", **self._redacted(result.to_dict()))
+                text = redacted_json(_arguments_text(call.arguments), self._redact)
+                self._write("call", {**names, "arguments": text})
+            case CallFinished(_, result):
+                self._write("result", result.to_dict())
+            case CallEvent(_, Progress(done, total, message)):
+                self._write("progress", {**names, "done": done, "total": total, "message": message})
+            case CallEvent(_, Emitted(content)):
+                self._write("emitted", {**names, "content": Result(None, content).to_dict()["content"]})
 
     def pause(self) -> None:
-        self._write_words(self._pieces.rest())
+        """Write the words that were held back, for what is written next."""
+        self._write_words(self._words.rest())
 
-    def end(self, outcome: Outcome, total: Usage) -> None:
+    def end(self, outcome: "Outcome", total: "Usage") -> None:
+        """Write how a turn ended; *total* is the usage of all turns until now."""
         self.pause()
         values = {
             "status": outcome.status,
@@ -163,55 +215,76 @@ class JsonTranscript:
             "usage": outcome.usage.to_dict(),
             "total": total.to_dict(),
         }
-        self._write("turn", **self._redacted(values))
+        self._write("turn", values)
 
-    def fail(self, error: ModelError, total: Usage) -> None:
+    def fail(self, error: "ModelError", total: "Usage") -> None:
+        """Write why a turn ended without an outcome."""
         self.pause()
         values = {"problem": error.problem, "message": str(error), "retry_after_s": error.retry_after_s}
-        self._write("error", **self._redacted(values), total=total.to_dict())
+        self._write("error", {**values, "total": total.to_dict()})
 
     def _write_words(self, text: str) -> None:
         if text:
-            self._write("words", text=text)
+            self._write("words", {"text": text})
 
-    def _names(self, call: Call) -> dict[str, str]:
-        return {"call_id": call.id, "tool": self._redact(call.tool)}
-
-    def _redacted(self, value: Any) -> Any:
-        match value:
-            case str():
-                return self._redact(value)
-            case dict():
-                return {name: self._redacted(inner) for name, inner in value.items()}
-            case list():
-                return [self._redacted(inner) for inner in value]
-            case _:
-                return value
-
-    def _write(self, event: str, **values: Any) -> None:
+    def _write(self, event: str, values: Mapping[str, Any]) -> None:
         present = {name: value for name, value in values.items() if value is not None}
-        self._output.json_line({"event": event, **present})
+        self._output.json_line({"event": event, **redacted_data(present, self._redact)})
 
 
 Transcript = TextTranscript | JsonTranscript
 
 
-class _Pieces:
-    """Words that come in pieces: what may be the beginning of a secret, or of a line's end, is held back."""
+class _Words:
+    """Words that come in pieces: the beginning of a secret, of a line's end or of a word is held back.
 
-    def __init__(self, redactor: Redactor) -> None:
+    They are wrapped at a terminal of so many *columns*; 0 wraps nothing.
+    """
+
+    def __init__(self, redactor: "Redactor", columns: int = 0) -> None:
         self._redactor = redactor
-        self._rest = ""
+        self._columns = columns
+        self._secret = ""  # what may be the beginning of one
+        self._word = ""
+        self._column = 0
 
-    def ready(self, piece: str) -> str:
-        self._rest, text = self._redactor.split(self._rest + piece)
+    def feed(self, piece: str) -> str:
+        """Return what can be written now."""
+        self._secret, text = self._redactor.split(self._secret + piece)
         if text.endswith("\r"):
-            self._rest, text = f"\r{self._rest}", text[:-1]
-        return text
+            self._secret, text = f"\r{self._secret}", text[:-1]
+        return self._wrapped(text)
 
     def rest(self) -> str:
-        rest, self._rest = self._rest, ""
-        return self._redactor.redact(rest)
+        """Return what is still held back. What is written next begins on a line of its own."""
+        rest, self._secret = self._redactor.redact(self._secret), ""
+        return self._wrapped(rest) + self._wrapped("\n")[:-1]
+
+    def _wrapped(self, text: str) -> str:
+        if not self._columns:
+            return text
+        from rich.cells import cell_len
+
+        *words, self._word = re.findall(r"\S+|\s", self._word + clean(text)) or [""]
+        if self._word.isspace():
+            words, self._word = [*words, self._word], ""
+        line = ""
+        for word in words:
+            width = cell_len(word)
+            if word == "\n":
+                line, self._column = f"{line}\n", 0
+            elif word.isspace() and self._column + width > self._columns:
+                self._column = self._columns  # no blank at the margin: the next word begins a line
+            else:
+                wraps = self._column > 0 and self._column + width > self._columns
+                line = f"{line}\n{word}" if wraps else f"{line}{word}"
+                self._column = width if wraps else self._column + width
+        return line
+
+
+def _progress_text(progress: Progress) -> str:
+    total = "" if progress.total is None else f"/{progress.total:g}"
+    return f"{progress.done:g}{total} {progress.message or ''}"
 
 
 def _arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
@@ -226,6 +299,6 @@ def _arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
             return json.dumps(dict(arguments), ensure_ascii=False, default=str)
 
 
-def _tokens_text(usage: Usage) -> str:
+def _tokens_text(usage: "Usage") -> str:
     cached = f" ({usage.cached} cached)" if usage.cached else ""
     return f"{usage.input} in{cached}, {usage.output} out"

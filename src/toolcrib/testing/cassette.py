@@ -1,15 +1,18 @@
 """Calls recorded to a file, and replayed from it: the services behind the tools are not needed when the tests run.
 
 A cassette is middleware around a call. A call that the check refuses never reaches a tool, so it is neither recorded
-nor replayed. Others are recorded with their checked arguments, so a repaired call is the same call.
+nor replayed. Others are recorded with their checked arguments, so a repaired call is the same call. The file is JSON,
+readable, in an order that concurrency does not change.
 """
 
+import base64
 import difflib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
@@ -17,27 +20,197 @@ from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 from ..core import (
     Call,
     Caller,
+    Content,
+    Data,
     Next,
     Repair,
     Result,
     SetupError,
+    Text,
     Tool,
     ToolcribError,
     ToolError,
     ToolSpec,
+    canonical,
+    content_from_dict,
+    content_to_dict,
     finished,
     redacted_data,
+    redacted_json,
 )
 from ..record import Redactor
-from .tape import HIDDEN, RecordedCall, Tape, TapeError, difference, schemas_of
 
 if TYPE_CHECKING:
-    from ..schema.places import Part
+    from ..schema import SchemaView
 
-_LEAST_SECRET = 4  # what a Redactor takes
+VERSION = 1
+HIDDEN = "[secret]"
+MIN_SECRET_CHARS = 4
+"""How long a text is that a Redactor takes."""
 
 Record = Literal["once", "always", "never"]
 """Record if there is no file yet; record always; only replay."""
+
+
+class TapeError(ValueError):
+    """A file that is not a cassette: what is wrong with it, and where."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """One call: its result is *content* or *error*. *caller* is "" for the local one.
+
+    *number* counts the calls with the same key, in the order in which they began.
+    """
+
+    tool: str
+    arguments: Any
+    caller: str
+    number: int = 0
+    content: tuple[Content, ...] = ()
+    error: ToolError | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """Return what identifies the call: the same call made twice has the same key."""
+        return self.tool, canonical(self.arguments), self.caller
+
+    def with_result(self, result: Result[Any], redact: Callable[[str], str]) -> "RecordedCall":
+        """Return the same call with *result*, in which *redact* is applied to each text."""
+        content = tuple(_redacted_content(part, redact) for part in result.content)
+        error = None if result.error is None else _error(redacted_data(result.error.to_dict(), redact))
+        return replace(self, content=content, error=error)
+
+    def result(self, call: Call, repairs: tuple[Repair, ...]) -> Result[Any]:
+        """Return the result, as that of *call*."""
+        now = datetime.now(UTC)
+        value = _value(self.content) if self.error is None else None
+        return Result(value, self.content, self.error, repairs, now, now, call.id, call.tool)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> "RecordedCall":
+        """Return the call that `to_dict` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+        made = cls(str(data["tool"]), data["arguments"], str(data.get("caller", "")))
+        if "error" in data:
+            error = _error(data["error"])
+            return replace(made, content=(Text(error.message),), error=error)
+        return replace(made, content=tuple(map(content_from_dict, data["content"])))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the call as JSON data."""
+        return {
+            "tool": self.tool,
+            **({"caller": self.caller} if self.caller else {}),
+            "arguments": self.arguments,
+            **(
+                {"error": self.error.to_dict()} if self.error else {"content": list(map(content_to_dict, self.content))}
+            ),
+        }
+
+    def __str__(self) -> str:
+        by = f" by '{self.caller}'" if self.caller else ""
+        return f"{self.tool} {json.dumps(self.arguments, ensure_ascii=False)}{by}"
+
+
+@dataclass(slots=True)
+class Tape:
+    """The content of the file: the calls, and the schemas of their tools at that time."""
+
+    schemas: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    calls: list[RecordedCall] = field(default_factory=list[RecordedCall])
+
+    @classmethod
+    def read(cls, path: Path) -> "Tape":
+        """Return the tape in the file at *path*. Raises TapeError."""
+        try:
+            data: Any = json.loads(path.read_text("utf-8"))
+        except OSError as error:
+            raise TapeError(f"it cannot be read: {error.strerror or error}") from None
+        except ValueError as error:
+            raise TapeError(f"it is not valid JSON: {error}") from None
+        if not isinstance(data, dict) or data.get("version") != VERSION:
+            raise TapeError(f"its version is not {VERSION}")
+        schemas, calls = data.get("tools"), data.get("calls")
+        if not isinstance(schemas, dict) or not isinstance(calls, list):
+            raise TapeError("it has no `tools` and `calls`")
+        tape = cls(schemas)
+        for number, call in enumerate(calls):
+            try:
+                tape.calls.append(RecordedCall.from_dict(call))
+            except KeyError as error:
+                raise TapeError(f"calls[{number}] has no {error}") from None
+            except (TypeError, ValueError, AttributeError) as error:
+                raise TapeError(f"calls[{number}]: {error}".removesuffix(".")) from None
+        return tape
+
+    def write(self, path: Path) -> None:
+        """Write the file at *path*, with the calls sorted."""
+        ordered = sorted(self.calls, key=lambda call: (*call.key, call.number))
+        data = {
+            "version": VERSION,
+            "tools": {name: self.schemas[name] for name in sorted(self.schemas)},
+            "calls": [call.to_dict() for call in ordered],
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(f".{path.name}.new")
+        beside.write_text(json.dumps(data, ensure_ascii=False, indent=2) + "\n", "utf-8", "surrogatepass")
+        beside.replace(path)  # so that no reader meets half of a file
+
+
+def schemas_of(spec: ToolSpec) -> dict[str, Any]:
+    """Return what of *spec* a recording depends on, as JSON data."""
+    data = {"input": spec.input_schema, "output": spec.output_schema}
+    made: dict[str, Any] = json.loads(json.dumps({name: schema for name, schema in data.items() if schema is not None}))
+    return made
+
+
+def difference(one: Any, other: Any, place: str = "") -> str | None:
+    """Return where two JSON values are not the same, as a JSON pointer; None where they are."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        for name in [*one, *(name for name in other if name not in one)]:
+            inner = f"{place}/{name.replace('~', '~0').replace('/', '~1')}"
+            if name not in one or name not in other:
+                return inner
+            if (found := difference(one[name], other[name], inner)) is not None:
+                return found
+        return None
+    return None if canonical(one) == canonical(other) else place
+
+
+def _redacted_content(part: Content, redact: Callable[[str], str]) -> Content:
+    match part:
+        case Text(text):
+            return Text(redact(text))
+        case Data():
+            return Data(redacted_json(part.json, redact))
+        case _:
+            data = content_to_dict(part)
+            shown = {name: redact(of) if name in _FILE_TEXTS and of else of for name, of in data.items()}
+            written = data.get("data")
+            if isinstance(written, str) and redact(written) != written:
+                # Inside the bytes, so that what is left of them is base64.
+                inside = redact(base64.b64decode(written).decode("latin-1")).encode("latin-1")
+                shown["data"] = base64.b64encode(inside).decode()
+            return part if shown == data else content_from_dict(shown)
+
+
+_FILE_TEXTS = ("name", "media_type")
+
+
+def _error(data: Mapping[str, Any]) -> ToolError:
+    return ToolError(data["message"], data["code"], retry=data["retry"], details=data.get("details"))
+
+
+def _value(content: tuple[Content, ...]) -> Any:
+    match content:
+        case (Data() as data,):
+            return data.value
+        case (Text(text),):
+            return text
+        case (one,):
+            return one
+        case _:
+            return list(content)
 
 
 class CassetteError(ToolcribError):
@@ -111,7 +284,7 @@ class Cassette:
         return result
 
     def _find(self, made: RecordedCall, spec: ToolSpec) -> RecordedCall:
-        """The recording of the call *made*. Raises ToolError if there is none, or if the schema has changed."""
+        """Return the recording of the call *made*. Raises ToolError if there is none, or if the schema has changed."""
         schemas = self._tape.schemas.get(made.tool)
         if schemas is not None and (where := difference(schemas, schemas_of(spec))) is not None:
             raise self._problem(
@@ -141,13 +314,16 @@ class Cassette:
         return f'To record it again: Cassette({str(self.path)!r}, record="always"), or delete the file.'
 
     def _plain(self, tool: Tool, checked: Mapping[str, Any]) -> Any:
-        from ..schema import display_arguments, to_json_values
+        from ..schema import SchemaView, display_arguments, to_json_values
 
         values = {name: _ordered(value) for name, value in checked.items()}
-        found: set[str] = set()
-        _masked(to_json_values(values, lambda _: None), tool.spec.input_schema, found)
-        written = _masked(json.loads(display_arguments(values)), tool.spec.input_schema, set())
-        for secret in found:
+        view = SchemaView(tool.spec.input_schema)
+        secrets: set[str] = set()
+        _masked(
+            to_json_values(values, lambda _: None), [view], secrets
+        )  # as they are: what is displayed has no secrets
+        written = _masked(json.loads(display_arguments(values)), [view], set())
+        for secret in secrets:
             self._redactor.add(secret)  # results may repeat it
         return redacted_data(written, self._redactor)
 
@@ -179,7 +355,7 @@ class Cassette:
 
 
 def _ordered(value: Any) -> Any:
-    """*value* with sorted sets, whose order differs from process to process."""
+    """Return *value* with sorted sets, whose order differs from process to process."""
     match value:
         case Set():
             return sorted(value, key=repr)
@@ -191,69 +367,41 @@ def _ordered(value: Any) -> Any:
             return value
 
 
-def _masked(value: Any, schema: Mapping[str, Any], found: set[str]) -> Any:
-    """*value* without the secrets, as *schema* marks them at any place. Their texts are added to *found*."""
-
-    from ..schema.places import Places, below
-
-    def at(value: Any, part: "Part", seen: "frozenset[Part]") -> Any:
-        """*value* without what *part* and all that applies to the same value mark in it."""
-        if part in seen or not isinstance(part.schema, Mapping):
-            return value
-        if part.schema.get("format") == "password" or part.schema.get("writeOnly") is True:
-            if value is not None and value != HIDDEN:
-                found.update(_texts(value))
-            return value if value is None else HIDDEN
-        target = places.target(part) if part.refers else None
-        for same in [*([target] if target else ()), *(inner for word, inner in below(part) if word in _SAME_VALUE)]:
-            value = at(value, same, seen | {part})
-        if isinstance(value, dict):
-            return {name: _each(inner, _members(part, name), at) for name, inner in value.items()}
-        if isinstance(value, list):
-            return [_each(inner, _items(part, index), at) for index, inner in enumerate(value)]
-        return value
-
-    places = Places(schema)
-    return at(value, places.root, frozenset())
-
-
-_SAME_VALUE = frozenset(("allOf", "anyOf", "oneOf", "if", "then", "else", "dependentSchemas"))
-
-
-def _each(value: Any, parts: "Iterable[Part]", at: "Callable[[Any, Part, frozenset[Part]], Any]") -> Any:
-    for part in parts:
-        value = at(value, part, frozenset())
+def _masked(value: Any, views: "Iterable[SchemaView]", secrets: set[str]) -> Any:
+    """Return *value* without what its schemas, *views*, mark as secret. The texts of that are added to *secrets*."""
+    places: dict[SchemaView, None] = {}
+    waiting = list(views)
+    while waiting:
+        view = waiting.pop()
+        if view not in places:
+            places[view] = None
+            waiting += [] if view.target is None else [view.target]
+            waiting += [branch for keyword in ("allOf", "anyOf", "oneOf") for branch in view.branches(keyword)]
+    if any(view.schema.get("format") == "password" or view.schema.get("writeOnly") is True for view in places):
+        if value is not None and value != HIDDEN:
+            secrets.update(_texts(value))
+        return value if value is None else HIDDEN
+    if isinstance(value, dict):
+        return {
+            name: _masked(inner, [member for view in places for member in view.member(name)], secrets)
+            for name, inner in value.items()
+        }
+    if isinstance(value, list):
+        return [_masked(inner, [view.item(index) for view in places], secrets) for index, inner in enumerate(value)]
     return value
 
 
-def _members(part: "Part", name: str) -> "list[Part]":
-    named = part.schema.get("properties", {})
-    if name in named:
-        return [part.at("properties", name)]
-    others = [part.at("patternProperties", pattern) for pattern in part.schema.get("patternProperties", {})]
-    more = [part.at(word) for word in ("additionalProperties", "unevaluatedProperties") if word in part.schema]
-    return [*others, *more]
-
-
-def _items(part: "Part", index: int) -> "list[Part]":
-    if index < len(part.schema.get("prefixItems", ())):
-        return [part.at("prefixItems", index)]
-    return [part.at(word) for word in ("items", "contains", "unevaluatedItems") if word in part.schema]
-
-
 def _texts(value: Any) -> Iterator[str]:
-    """The texts in a masked value that are long enough to be found again."""
+    """Yield the texts in a masked value that are long enough to be found again."""
     match value:
         case str():
             texts = [value]
             with suppress(ValueError):  # bytes are in hex here, and a result may have them as text
                 texts.append(bytes.fromhex(value).decode())
-            yield from (text for text in texts if len(text) >= _LEAST_SECRET)
+            yield from (text for text in texts if len(text) >= MIN_SECRET_CHARS)
         case dict():
             for inner in value.values():
                 yield from _texts(inner)
         case list():
             for inner in value:
                 yield from _texts(inner)
-        case _:
-            pass

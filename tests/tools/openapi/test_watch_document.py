@@ -8,9 +8,10 @@ from time import monotonic
 import pytest
 
 from toolcrib import Workbench
-from toolcrib.cli.sources import open_sources, settings_of
+from toolcrib.cli.sources import open_sources
 from toolcrib.tools import openapi_source
 from toolcrib.tools.watch import WatchedDocument
+from toolcrib.workbench.settings import find_settings, read_settings
 
 HEAD = "openapi: 3.1.0\ninfo: { title: Parts, version: '1' }\nservers: [{ url: https://api.example.com }]\npaths:\n"
 OK = "{ responses: { '200': { description: ok } } }"
@@ -102,7 +103,7 @@ async def test_the_command_follows_a_document_with_its_options(tmp_path: Path, m
     file.write_text(document("a").replace("https://api.example.com", "/"))
     settings = '[[source]]\nfrom = "api.yaml"\nopenapi = { server = "https://api.example.com" }\n'
     (tmp_path / "toolcrib.toml").write_text(settings)
-    opened = open_sources((), settings_of(None), example="", follow=True)
+    opened = open_sources((), read_settings(find_settings(None)), example="", follow=True)
     async with opened.bench as bench:
         await serves(bench, {"get_a"})
         file.write_text(document("a", "b").replace("https://api.example.com", "/"))

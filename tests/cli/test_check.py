@@ -1,14 +1,15 @@
-"""What `toolcrib check SOURCE...` finds weak or wrong in tools, each thing by itself."""
+"""What `toolcrib check` finds weak or wrong in tools, each thing by itself, and what answers with `--connect`."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
 
-from toolcrib import Secret, Tool, ToolAuth
-from toolcrib.cli.lint import findings
+from toolcrib import Tool
+from toolcrib.cli.check import findings
 from toolcrib.tools import Permissions, load
 
 from ..tools.tool_folders import module
@@ -47,9 +48,12 @@ def test_a_tool_in_which_all_is_well_has_no_findings() -> None:
         ({"destructive": True}, "It is declared read_only and destructive."),
         (
             {"title": "a\u200b\u200c\u200d\u2060\tb\nc"},
-            "'title' has characters that nobody sees, and a model reads: U+200B, U+200C, U+200D.",
+            "'title' has characters that a model reads and a person does not see: U+200B, U+200C, U+200D.",
         ),
-        ({"description": f"{FINE}\u200b"}, "'description' has characters that nobody sees, and a model reads: U+200B."),
+        (
+            {"description": f"{FINE}\u200b"},
+            "'description' has characters that a model reads and a person does not see: U+200B.",
+        ),
     ],
 )
 def test_texts_and_hints_that_mislead_a_model_are_found(options: dict[str, Any], message: str) -> None:
@@ -148,7 +152,7 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
     assert check("fine.py", "--strict") == (0, ["fine.py: fine: no findings", "1 tool, 0 problems, 0 warnings."])
     assert check("weak.py") == (0, warning)
     assert check("weak.py", "--strict") == (1, warning)
-    assert check("broken.py", "fine.py", "-s", "weak.py") == (
+    assert check("broken.py", "fine.py", "weak.py") == (
         1,
         [
             f"broken.py: problem: {tmp_path}/broken.py:1: SyntaxError: invalid syntax",
@@ -159,8 +163,48 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
     )
 
 
-def test_a_tool_that_needs_credentials_is_not_tried() -> None:
-    tool: Any = Tool(look, description=FINE, read_only=True, auth=[ToolAuth("github"), Secret("KEY")])
-    from toolcrib.cli.lint import _beyond_the_sandbox
+def test_a_server_that_is_connected_to_answers_or_is_a_problem(toolcrib: Run, folder: Path) -> None:
+    settings = (
+        f'[[source]]\ncommand = ["{sys.executable}", "-m", "toolcrib", "serve", "toolcrib.demo", "--stdio"]\n'
+        '[store]\nurl = "store.db"\n'
+    )
+    (folder / "toolcrib.toml").write_text(settings)
 
-    assert _beyond_the_sandbox(tool) == ["a token of github", "the secret KEY"]
+    def answers(status: int) -> dict[str, tuple[str, str]]:
+        done = toolcrib("check", "--connect", "--json")
+        found = json.loads(done.stdout)
+        assert (done.returncode, found["ok"]) == (status, status == 0), done.stderr
+        return {
+            one["name"].partition("--")[1] or one["name"]: (one["status"], one["detail"]) for one in found["answers"]
+        }
+
+    status, detail = answers(0)["--"]
+    assert (status, detail.split(" in ")[0]) == ("ok", "4 tools")
+    (folder / "toolcrib.toml").write_text(settings.replace('"toolcrib.demo"', '"nowhere.py"'))
+    assert answers(1)["--"][0] == "problem"
+
+
+def test_the_store_and_its_key_answer_without_being_made(toolcrib: Run, folder: Path) -> None:
+    (folder / "toolcrib.toml").write_text('[store]\nurl = "store.db"\n')
+    fresh = toolcrib("check", "--connect").stdout
+    assert f"store: missing: {folder / 'store.db'}: not made yet; it is when it is first used\n" in fresh
+    assert not (folder / "store.db").exists()
+    assert toolcrib("keys", "add", "alice").returncode == 0
+    key = folder / "store.key"
+    secret = key.read_text().strip()
+    well = toolcrib("check", "--connect")
+    # Only the keys were used: the tables of credentials and of the call log come when they are.
+    assert "store.db: reachable; tables that come with the next use: auth, record\n" in well.stdout
+    assert (well.returncode, f"key of the store: ok: readable: {key}" in well.stdout) == (0, True), well.stdout
+    for spoil, problem in (
+        (lambda: key.chmod(0o644), "can be read by others (mode 0644)"),
+        (key.unlink, "Without it, what is sealed in the store cannot be opened."),
+    ):
+        spoil()
+        done = toolcrib("check", "--connect")
+        assert (done.returncode, "key of the store: problem: " in done.stdout, problem in done.stdout) == (
+            1,
+            True,
+            True,
+        )
+        assert secret not in done.stdout + done.stderr
