@@ -418,9 +418,3 @@ def test_a_module_of_autogen_core_outside_of_the_tool_layer_is_not_here() -> Non
     assert raised.value.__notes__ == [
         "toolcrib.dialects.autogen replaces autogen_core's tool layer, and this module is not part of that."
     ]
-
-
-def test_a_short_name_of_a_model_client_stands_for_its_class() -> None:
-    with pytest.raises(ModuleNotFoundError) as raised:
-        ComponentLoader.load_component({"provider": "OpenAIChatCompletionClient", "config": {}})
-    assert str(raised.value) == "No module named 'autogen_ext'"

@@ -21,15 +21,6 @@ ToConfigT = TypeVar("ToConfigT", bound=BaseModel, covariant=True)
 ExpectedType = TypeVar("ExpectedType")
 E = TypeVar("E", bound=Exception)
 
-WELL_KNOWN_PROVIDERS = {
-    "azure_openai_chat_completion_client": "autogen_ext.models.openai.AzureOpenAIChatCompletionClient",
-    "AzureOpenAIChatCompletionClient": "autogen_ext.models.openai.AzureOpenAIChatCompletionClient",
-    "openai_chat_completion_client": "autogen_ext.models.openai.OpenAIChatCompletionClient",
-    "OpenAIChatCompletionClient": "autogen_ext.models.openai.OpenAIChatCompletionClient",
-    "OllamaChatCompletionClient": "autogen_ext.models.ollama.OllamaChatCompletionClient",
-}
-"""Short names for providers."""
-
 _THEIRS = "autogen_core"
 _OURS = str(__package__)
 
@@ -151,7 +142,7 @@ class ComponentLoader:
         ValidationError for a config that does not fit.
         """
         model = ComponentModel(**model) if isinstance(model, dict) else model
-        kind = _component_class(WELL_KNOWN_PROVIDERS.get(model.provider, model.provider))
+        kind = _component_class(model.provider)
         for needed in ("component_config_schema", "component_type"):
             if not hasattr(kind, needed):
                 raise AttributeError(f"{needed} not defined")

@@ -6,7 +6,6 @@ from typing import Any, Protocol
 
 from ....core import DefinitionError
 from ....schema import returns_awaitable
-from ....tools import Tool
 from ....tools.spec import require_name
 from ._schemas import normalize_schema, schema_in
 from .decorator import DecoratedFunctionTool, FunctionTool
@@ -65,42 +64,19 @@ class PythonAgentTool(FunctionTool[..., Any]):
         return "python"
 
 
-class RenamedTool(BaseTool):
-    """Another tool under a name of its own."""
-
-    def __init__(self, tool: BaseTool, name: str) -> None:
-        self._tool, self._name = tool, name
-        self._is_dynamic = tool.is_dynamic
-        self._supports_async = tool.supports_async
-        self._is_long_running = tool.is_long_running
-
-    @property
-    def tool_name(self) -> str:
-        return self._name
-
-    @property
-    def tool_spec(self) -> ToolSpec:
-        return {**copy.deepcopy(self._tool.tool_spec), "name": self._name}
-
-    @property
-    def tool_type(self) -> str:
-        return self._tool.tool_type
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self._tool(*args, **kwargs)
-
-    async def acall(self, *args: Any, **kwargs: Any) -> Any:
-        return await self._tool.acall(*args, **kwargs)
-
-    def _build(self) -> Tool[..., Any]:
-        built = self._tool.__toolcrib__().named(self._name)
-        built.fn = self
-        return built
-
-
 def renamed(tool: BaseTool, name: str) -> BaseTool:
     """Return *tool* under another *name*, in its spec too, since a model calls the name that it sees."""
-    return tool.named(name) if isinstance(tool, DecoratedFunctionTool) else RenamedTool(tool, name)
+    if isinstance(tool, DecoratedFunctionTool):
+        return tool.named(name)
+    members = {
+        "__module__": type(tool).__module__,
+        "tool_name": name,
+        "tool_spec": property(lambda _: {**copy.deepcopy(tool.tool_spec), "name": name}),
+    }
+    other = copy.copy(tool)
+    vars(other).pop("_built", None)
+    other.__class__ = type(type(tool).__name__, (type(tool),), members)
+    return other
 
 
 def validate_tool_use(tool: ToolUse) -> None:

@@ -16,22 +16,23 @@ ImportError = builtins.ImportError  # noqa: A001 - Spark's name for it
 
 
 def import_from_ref(ref: str, *, trusted: Sequence[str] | None = None) -> Callable[..., Any]:
-    """The callable at *ref*. Raises ImportError."""
-    if not callable(value := _import(ref, trusted)):
+    """Return the callable at *ref*. Raises ImportError."""
+    value = _import(ref, trusted)
+    if not callable(value):
         raise ImportError(f"{ref!r} is not callable: it is a {type(value).__name__}.")
-    target: Callable[..., Any] = value
-    return target
+    return value  # type: ignore[no-any-return]
 
 
 def import_class_from_ref(ref: str, *, trusted: Sequence[str] | None = None) -> type[Any]:
-    """The class at *ref*. Raises ImportError."""
-    if not isinstance(value := _import(ref, trusted), type):
+    """Return the class at *ref*. Raises ImportError."""
+    value = _import(ref, trusted)
+    if not isinstance(value, type):
         raise ImportError(f"{ref!r} is not a class: it is a {type(value).__name__}.")
     return value
 
 
 def safe_import_from_ref(ref: str, fallback: Any = None, *, trusted: Sequence[str] | None = None) -> Any:
-    """The callable at *ref*, or *fallback* if it cannot be imported."""
+    """Return the callable at *ref*, or *fallback* if it cannot be imported."""
     try:
         return import_from_ref(ref, trusted=trusted)
     except ImportError:
@@ -39,7 +40,7 @@ def safe_import_from_ref(ref: str, fallback: Any = None, *, trusted: Sequence[st
 
 
 def validate_reference(ref: str, *, trusted: Sequence[str] | None = None) -> tuple[bool, str | None]:
-    """Whether there is a callable at *ref*, and the error if not. This imports it."""
+    """Return whether there is a callable at *ref*, and the error if not. This imports it."""
     try:
         import_from_ref(ref, trusted=trusted)
     except ImportError as error:
@@ -48,13 +49,12 @@ def validate_reference(ref: str, *, trusted: Sequence[str] | None = None) -> tup
 
 
 def get_ref_for_callable(func: Callable[..., Any]) -> str:
-    """The reference by which *func* can be imported again.
+    """Return the reference by which *func* can be imported again.
 
     Raises ValueError if there is none: a lambda, a local or bound function, one of `__main__`.
     """
-    if not callable(func):
-        raise ValueError(f"{func!r} is not callable.")
-    if (ref := reference(func)) is None:
+    ref = reference(func)
+    if ref is None:
         name = getattr(func, "__qualname__", None) or repr(func)
         raise ValueError(
             f"Cannot create reference for {name!r}: it is local, bound, a lambda or of '__main__'. "
@@ -64,7 +64,7 @@ def get_ref_for_callable(func: Callable[..., Any]) -> str:
 
 
 def get_ref_for_class(cls: type[Any]) -> str:
-    """The reference by which *cls* can be imported again. Raises ValueError for a local class, or one of `__main__`."""
+    """Return the reference by which *cls* can be imported again. Raises ValueError for a local class, or no class."""
     if not isinstance(cls, type):
         raise ValueError(f"{cls!r} is not a class.")
     return get_ref_for_callable(cls)
