@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..core import AtDeadline, Availability, Check, DefinitionError, Encode, Need, Needs, Semaphore, ToolSpec, Work
-from .function import Parts, Tool
+from .function import Tool
 from .spec import require_any_name
 from .work import Runs, needs_context, work_of
 
@@ -37,7 +37,7 @@ def from_schema(
     if runs not in ("async", "sync", "async_generator", "generator"):
         raise DefinitionError(f"{label}: runs is async, sync, async_generator or generator, not {runs!r}.")
     needs = Needs(context, depends) if context is not None or depends else None
-    made = from_work(
+    tool = from_work(
         spec,
         work_of(work, runs, needs),
         check=check,
@@ -47,11 +47,7 @@ def from_schema(
         needs_context=needs_context(runs, needs),
         at_deadline="left_running" if runs in ("sync", "generator") else "cancelled",
     )
-    made.runs = runs
-    made.needs = needs
-    made.available = available
-    made.lock = Semaphore(1) if serial else None
-    return made
+    return tool.replace(runs=runs, needs=needs, available=available, lock=Semaphore(1) if serial else None)
 
 
 def from_work(
@@ -78,6 +74,15 @@ def from_work(
             schema.json_schema_check, schema=schema.require_schema(spec.input_schema, label=label)
         )
     encode = encode or (lambda name: functools.partial(schema.serialize_any, name))
-    made: Tool[..., Any] = Tool(Parts(spec, fn or work, check, encode, work, home))
-    made.needs_context, made.at_deadline = needs_context, at_deadline
-    return made
+    tool: Tool[..., Any] = Tool.of_parts(
+        spec=spec,
+        fn=fn or work,
+        work=work,
+        check_as=check,
+        encode_as=encode,
+        home=home,
+        needs_context=needs_context,
+        at_deadline=at_deadline,
+        code=(fn or work,),
+    )
+    return tool

@@ -3,13 +3,12 @@
 Everything that can be found out about a function is found out here, once, when its Tool is made; a call only uses it.
 """
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
-from types import ModuleType
+from dataclasses import MISSING, dataclass, field, fields, replace
+from types import MappingProxyType, ModuleType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from ..core import (
@@ -48,6 +47,7 @@ definition_errors: ContextVar[list[tuple[Any, DefinitionError]] | None] = Contex
 """Set while a file is loaded: what @tool refuses in it is collected here, so that the file's other tools load."""
 
 
+@dataclass(slots=True, init=False, eq=False, repr=False)
 class Tool(Generic[P, R]):
     """A function that models can call: its spec, the check of its arguments, and the work.
 
@@ -58,186 +58,113 @@ class Tool(Generic[P, R]):
     Raises DefinitionError, with the remedy, for what cannot work as a tool.
     """
 
-    __slots__ = (
-        *("_aliases", "_check_as", "_code", "_encode_as", "_wrap", "at_deadline", "available", "check", "codec"),
-        *("encode", "fn", "handles", "home", "isolation", "lock", "needs", "needs_context", "origin", "ref"),
-        *("requires", "retries", "runs", "source", "spec", "work"),
-    )
-
     spec: ToolSpec
-    check: Check
-    work: Work
-    encode: Encode
     fn: Callable[P, R]
+    work: Work
+    check_as: Callable[[str], Check]
+    encode_as: Callable[[str], Encode]
+    """Make `check` and `encode`, by the name that their errors mention."""
     home: str
     """The name of the module in which it was defined."""
     origin: str
     """Its name where it was defined: a view may have given it another one."""
-    ref: str | None
-    runs: Runs
-    isolation: Literal["process", "wasm"] | None
-    codec: ProcessCodec | None
-    needs: Needs | None
-    needs_context: bool
-    at_deadline: AtDeadline
-    available: Availability | None
-    lock: Semaphore | None
-    retries: int | None
-    handles: Mapping[str, Any] | None
-    requires: Mapping[str, Any]
+    check: Check
+    encode: Encode
+    ref: str | None = None
+    runs: Runs = "async"
+    isolation: Literal["process", "wasm"] | None = None
+    codec: ProcessCodec | None = None
+    needs: Needs | None = None
+    needs_context: bool = True
+    at_deadline: AtDeadline = "cancelled"
+    available: Availability | None = None
+    lock: Semaphore | None = None
+    retries: int | None = None
+    handles: Mapping[str, Any] | None = None
+    requires: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """What it needs beside credentials, as JSON data, where it runs in the sandbox: hosts, mounts, limits."""
-    source: Any
-    _check_as: Callable[[str], Check]
-    _encode_as: Callable[[str], Encode]
-    _aliases: Mapping[str, str]
-    _wrap: Callable[[Work], Work] | None
-    _code: tuple[Any, ...]
+    source: Any = None
+    aliases: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The names of arguments in the schema, by the names of parameters that differ from them."""
+    code: tuple[Any, ...] = ()
+    """The functions that it is made of: see `body`."""
+    wrap: Callable[[Work], Work] | None = None
+    """What `wrapped` puts around the work."""
 
-    def __init__(self, fn: "Callable[P, R] | Parts", /, **options: Unpack[ToolOptions]) -> None:
-        if isinstance(fn, Parts):
-            self._set(fn)
-            return
-        self.home = _caller()
+    def __init__(self, fn: Callable[P, R], /, **options: Unpack[ToolOptions]) -> None:
         marked = _definition(fn)
-        if isinstance(fn, _Defined):
-            self.home = fn.definition.home
-            self._build(fn.fn, fn.definition.options, fn.definition.names)
-        elif marked is None:
-            self._build(fn, options, {})
-        else:
-            self._build(fn, {**marked.options, **options}, marked.names)
+        if marked is not None:
+            options = {**marked.options, **options}
+        self._set(**_parts_of(fn, options, {} if marked is None else marked.names, _caller()))
 
-    def _build(self, fn: Callable[P, R], options: ToolOptions, names: Mapping[str, Any]) -> None:
-        # pydantic and jsonschema-rs are imported with the first tool, not with the package.
-        from .. import schema
+    @classmethod
+    def of_parts(cls, **parts: Any) -> Any:
+        """Return the Tool with these fields; `check` and `encode` come from `check_as` and `encode_as`."""
+        tool = cls.__new__(cls)
+        tool._set(**parts)
+        return tool
 
-        if isinstance(inner := _unwrapped(fn), Tool):
-            raise DefinitionError(
-                f"'{inner.spec.name}' is a Tool already. To change it, make a Tool of its function, `fn`."
-            )
-        if not callable(fn):
-            raise DefinitionError(f"A tool is made of something that can be called, not of {type(fn).__name__}.")
-        name = _name(fn, options)
-        label = f"Tool '{name}'"
-        require_options(options, label)
-        if isinstance(inner, type):
-            raise DefinitionError(f"{label} is a class. {_INSTEAD_OF_A_CLASS}")
-        signature = schema.read_signature(fn, label=label, names=names)
-        doc = schema.read_docstring(signature.doc)
-        aliases: Mapping[str, str] = {}
-        code: Sequence[Any] = ()
-        check_as: Callable[[str], Check]
-        adapter: TypeAdapter[dict[str, Any]] | None = None
-        if (parameters := options.get("parameters")) is not None:
-            input_schema = require_fit(schema.require_schema(parameters, label=label), signature, label)
-            check_as = functools.partial(schema.json_schema_check, schema=input_schema)
-        else:
-            arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
-            input_schema, aliases, adapter = arguments.schema, arguments.aliases, arguments.adapter
-            code = arguments.plan.code
-            check_as = functools.partial(schema.arguments_check, arguments=arguments)
-        if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
-            check_as = functools.partial(protecting, signature.hidden, check_as)
-        handles = schema.handle_parameters(signature.parameters, input_schema, label=label)
-        runs: Runs = generates(fn) or ("async" if signature.is_async else "sync")
-        returns = yielded(signature.returns) if "generator" in runs else signature.returns
-        needs = signature.needs or None
-        output_schema, encode_as = output_of(replace(signature, returns=returns), name)
-        accepted = () if adapter is None else schema.accepted_names(adapter)
-        shown = schema.with_handles(input_schema, handles)
-        spec = spec_of(name, options, doc.description, shown, output_schema, accepted)
+    def _set(self, **parts: Any) -> None:
+        parts.setdefault("origin", parts["spec"].name)
+        for name, default in _DEFAULTS.items():
+            setattr(self, name, parts.pop(name, default))
+        for name, value in parts.items():
+            setattr(self, name, value)
 
-        work = work_of(by_name(fn, signature, label), runs, needs)
-        self._set(Parts(spec, fn, check_as, encode_as, work, self.home))
-        self.ref = reference(fn)
-        self._code = (fn, *code)
-        self.runs, self.needs, self.needs_context = runs, needs, needs_context(runs, needs)
-        self.at_deadline = "left_running" if runs in ("sync", "generator") else "cancelled"
-        self.available, self.retries, self.handles = options.get("available"), options.get("retries"), handles
-        self.lock = Semaphore(1) if options.get("serial") else None
-        self._aliases = aliases
-        self.isolation = options.get("isolation")
-        if self.isolation is not None:
-            from ..sandbox import ProcessWork
-
-            self.codec = ProcessCodec(
-                fn,
-                spec,
-                work=self.work,
-                encode=self.encode,
-                signature=signature,
-                returns=returns,
-                arguments=adapter,
-                parameters=parameters,
-            )
-            self.work, self.needs_context, self.at_deadline = ProcessWork(self.codec), True, "killed"
-        for number, example in enumerate(self.spec.examples, 1):
-            try:
-                finished(self.check, example, False)
-            except Exception as error:
-                raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
-
-    def _set(self, parts: "Parts") -> None:
-        spec = self.spec = parts.spec
-        self.origin, self.fn, self.home, self.ref = spec.name, parts.fn, parts.home, None
-        self._check_as, self._encode_as = parts.check, parts.encode
-        self.check, self.encode, self.work = parts.check(spec.name), parts.encode(spec.name), parts.work
-        self.runs, self.needs, self.needs_context, self.at_deadline = "async", None, True, "cancelled"
-        self.requires = {}
-        self.isolation = self.codec = self.available = self.lock = self.retries = self.handles = self.source = None
-        self._aliases, self._wrap, self._code = {}, None, (parts.fn,)
+    def __getattr__(self, name: str) -> Any:
+        # Made when they are first used: of many tools that are defined, few are called.
+        if name not in _DERIVED:
+            raise AttributeError(f"'Tool' object has no attribute '{name}'", name=name, obj=self)
+        value = (self.check_as if name == "check" else self.encode_as)(self.spec.name)
+        setattr(self, name, value)
+        return value
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
 
     def arguments(self, /, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """Python arguments by name, as a Call carries them. Raises TypeError where the function would."""
+        """Return Python arguments by name, as a Call carries them. Raises TypeError where the function would."""
         signature = inspect.signature(self.fn)
         arguments: dict[str, Any] = dict(signature.bind_partial(*args, **kwargs).arguments)
         for parameter in signature.parameters.values():
             if parameter.kind is _VAR_KEYWORD:
                 arguments |= arguments.pop(parameter.name, {})
-        return {self._aliases.get(name, name): value for name, value in arguments.items()}
+        return {self.aliases.get(name, name): value for name, value in arguments.items()}
 
     def body(self) -> str:
-        """The identity of what it does: a digest of its code, its validators', and of the file that it comes from."""
-        return body_digest(self._code)
+        """Return the identity of what it does: a digest of its code, its validators', and of the file it comes from."""
+        return body_digest(self.code)
+
+    def replace(self, **changes: Any) -> "Tool[P, R]":
+        """Return the same tool with other values for some fields."""
+        tool: Tool[P, R] = self.of_parts(**{name: getattr(self, name) for name in _FIELDS} | changes)
+        return tool
 
     def named(self, name: str, description: str | None = None) -> "Tool[P, R]":
-        """The same tool under another name, which its errors mention; None keeps its description.
+        """Return the same tool under another name, which its errors mention; None keeps its description.
 
         A tool that differs from what its function defines cannot be written by reference, only loaded again. Raises
         DefinitionError for what cannot be a name.
         """
-        made = copy.copy(self)
-        made.spec = replace(
-            self.spec,
-            name=require_name(name) if is_portable(self.origin) else require_any_name(name),
-            description=self.spec.description if description is None else description,
-        )
-        made.check, made.encode = self._check_as(name), self._encode_as(name)
-        return made
+        name = require_name(name) if is_portable(self.origin) else require_any_name(name)
+        description = self.spec.description if description is None else description
+        return self.replace(spec=replace(self.spec, name=name, description=description))
 
     def bound_to(self, other: "Tool[..., Any]") -> "Tool[..., Any]":
-        """The same tool with the function and the work of *other*: what it is of an object or for a caller."""
-        made: Tool[..., Any] = copy.copy(self)
-        made.fn, made.ref, made.lock, made.source = other.fn, other.ref, other.lock, other.source
-        made._code = other._code
-        made.work = other.work if self._wrap is None else self._wrap(other.work)
-        return made
+        """Return the same tool with the function and the work of *other*: what it is of an object or for a caller."""
+        work = other.work if self.wrap is None else self.wrap(other.work)
+        return self.replace(
+            fn=other.fn, ref=other.ref, lock=other.lock, source=other.source, code=other.code, work=work
+        )
 
     def wrapped(self, wrap: Callable[[Work], Work]) -> "Tool[P, R]":
-        """The same tool with *wrap* around its work, also where it is bound to an object later."""
-        made, inner = copy.copy(self), self._wrap
-        made._wrap = wrap if inner is None else lambda work: wrap(inner(work))
-        made.work = wrap(self.work)
-        return made
+        """Return the same tool with *wrap* around its work, also where it is bound to an object later."""
+        inner = self.wrap
+        return self.replace(work=wrap(self.work), wrap=wrap if inner is None else lambda work: wrap(inner(work)))
 
     def offered_by(self, source: Any) -> "Tool[P, R]":
-        """The same tool as one that shares the life of *source*."""
-        made = copy.copy(self)
-        made.source = source
-        return made
+        """Return the same tool as one that shares the life of *source*."""
+        return self.replace(source=source)
 
     def __toolcrib__(self) -> "Tool[P, R]":
         return self
@@ -246,16 +173,92 @@ class Tool(Generic[P, R]):
         return f"<Tool {self.spec.name}>"
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a Tool without a function's signature is made of: *check* and *encode* by the name that errors mention."""
+_DERIVED = ("check", "encode")
+_FIELDS = tuple(field.name for field in fields(Tool) if field.name not in _DERIVED)
+_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Tool) if field.default is not MISSING}
+_DEFAULTS |= {"requires": MappingProxyType({}), "aliases": MappingProxyType({})}
 
-    spec: ToolSpec
-    fn: Callable[..., Any]
-    check: Callable[[str], Check]
-    encode: Callable[[str], Encode]
-    work: Work
-    home: str
+
+def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str) -> dict[str, Any]:
+    """Return the fields of the Tool of *fn*. Raises DefinitionError."""
+    # pydantic and jsonschema-rs are imported with the first tool, not with the package.
+    from .. import schema
+
+    if isinstance(inner := _unwrapped(fn), Tool):
+        raise DefinitionError(
+            f"'{inner.spec.name}' is a Tool already. To change it, make a Tool of its function, `fn`."
+        )
+    if not callable(fn):
+        raise DefinitionError(f"A tool is made of something that can be called, not of {type(fn).__name__}.")
+    name = _name(fn, options)
+    label = f"Tool '{name}'"
+    require_options(options, label)
+    if isinstance(inner, type):
+        raise DefinitionError(f"{label} is a class. {_INSTEAD_OF_A_CLASS}")
+    signature = schema.read_signature(fn, label=label, names=names)
+    doc = schema.read_docstring(signature.doc)
+    aliases: Mapping[str, str] = {}
+    code: Sequence[Any] = ()
+    check_as: Callable[[str], Check]
+    adapter: TypeAdapter[dict[str, Any]] | None = None
+    if (parameters := options.get("parameters")) is not None:
+        input_schema = require_fit(schema.require_schema(parameters, label=label), signature, label)
+        check_as = functools.partial(schema.json_schema_check, schema=input_schema)
+    else:
+        arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
+        input_schema, aliases, adapter = arguments.schema, arguments.aliases, arguments.adapter
+        code = arguments.plan.code
+        check_as = functools.partial(schema.arguments_check, arguments=arguments)
+    if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
+        check_as = functools.partial(protecting, signature.hidden, check_as)
+    handles = schema.handle_parameters(signature.parameters, input_schema, label=label)
+    runs: Runs = generates(fn) or ("async" if signature.is_async else "sync")
+    returns = yielded(signature.returns) if "generator" in runs else signature.returns
+    needs = signature.needs or None
+    output_schema, encode_as = output_of(replace(signature, returns=returns), name)
+    accepted = () if adapter is None else schema.accepted_names(adapter)
+    shown = schema.with_handles(input_schema, handles)
+    spec = spec_of(name, options, doc.description, shown, output_schema, accepted)
+    parts: dict[str, Any] = {
+        "spec": spec,
+        "fn": fn,
+        "work": work_of(by_name(fn, signature, label), runs, needs),
+        "check_as": check_as,
+        "encode_as": encode_as,
+        "home": home,
+        "ref": reference(fn),
+        "runs": runs,
+        "needs": needs,
+        "needs_context": needs_context(runs, needs),
+        "at_deadline": "left_running" if runs in ("sync", "generator") else "cancelled",
+        "available": options.get("available"),
+        "retries": options.get("retries"),
+        "handles": handles,
+        "lock": Semaphore(1) if options.get("serial") else None,
+        "aliases": aliases,
+        "code": (fn, *code),
+    }
+    if options.get("isolation") is not None:
+        from ..sandbox import ProcessWork
+
+        codec = ProcessCodec(
+            fn,
+            spec,
+            work=parts["work"],
+            encode=encode_as(name),
+            signature=signature,
+            returns=returns,
+            arguments=adapter,
+            parameters=parameters,
+        )
+        parts |= {"isolation": options.get("isolation"), "codec": codec, "work": ProcessWork(codec)}
+        parts |= {"needs_context": True, "at_deadline": "killed"}
+    for number, example in enumerate(spec.examples, 1):
+        try:
+            finished(check_as(name), example, False)
+        except Exception as error:
+            raise DefinitionError(f"{label}: example {number} is not a call that works: {error}") from None
+    return parts
 
 
 class Definition:
@@ -279,18 +282,9 @@ class Definition:
         return self._made
 
     def over(self, fn: Callable[..., Any]) -> Tool[..., Any]:
-        """A Tool of *fn*, which is the function bound to its object, or a wrapper of it."""
-        return Tool(_Defined(self, fn))
-
-
-@dataclass(frozen=True, slots=True)
-class _Defined:
-    """A function, bound to its object or wrapped, of which a Tool is made as *definition* has it."""
-
-    definition: Definition
-    fn: Callable[..., Any]
-
-    def __call__(self) -> None: ...
+        """Return a Tool of *fn*, which is the function bound to its object, or a wrapper of it."""
+        tool: Tool[..., Any] = Tool.of_parts(**_parts_of(fn, self.options, self.names, self.home))
+        return tool
 
 
 @overload
@@ -430,9 +424,15 @@ def _name(fn: Any, options: ToolOptions) -> str:
 
 
 def _adapted(tool: AnyTool) -> Tool[..., Any]:
-    """A Tool that does what *tool* of another kind does. What it lacks is as the protocol has it."""
-    parts = Parts(tool.spec, tool.work, lambda _: tool.check, lambda _: tool.encode, tool.work, type(tool).__module__)
-    made: Tool[..., Any] = Tool(parts)
-    for name in ("at_deadline", "needs_context", "available", "lock", "retries", "handles", "source"):
-        setattr(made, name, getattr(tool, name, getattr(made, name)))
-    return made
+    """Return a Tool that does what *tool* of another kind does. What it lacks is as the protocol has it."""
+    optional = ("at_deadline", "needs_context", "available", "lock", "retries", "handles", "source")
+    adapted: Tool[..., Any] = Tool.of_parts(
+        spec=tool.spec,
+        fn=tool.work,
+        work=tool.work,
+        check_as=lambda _: tool.check,
+        encode_as=lambda _: tool.encode,
+        home=type(tool).__module__,
+        **{name: getattr(tool, name) for name in optional if hasattr(tool, name)},
+    )
+    return adapted

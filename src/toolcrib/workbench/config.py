@@ -3,7 +3,6 @@
 A program and the command go the same way. What cannot be loaded is a problem of its own source, and of no other.
 """
 
-import copy
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -157,8 +156,7 @@ def with_deadlines(source: Any, settings: Settings) -> Any:
         for tool in tools:
             due = next((timeout_s for names, timeout_s in deadlines if names.fullmatch(tool.spec.name)), None)
             if due is not None:
-                tool, spec = copy.copy(tool), replace(tool.spec, timeout_s=due)
-                tool.spec = spec
+                tool = tool.replace(spec=replace(tool.spec, timeout_s=due))
             changed.append(tool)
         return changed
 
