@@ -335,12 +335,11 @@ async def test_a_file_that_is_written_piece_by_piece_is_loaded_once_and_whole(fi
 
 
 async def test_after_stop_nothing_is_loaded_and_it_can_start_again(file: Path) -> None:
-    before = threading.active_count()
     watched = Watched(file, settle_s=0)
     await watched.start()
     await watched.stop()
     await watched.stop()
-    await until(lambda: threading.active_count() == before)
+    await until(lambda: not any(thread.name == f"toolcrib-watch-{file.name}" for thread in threading.enumerate()))
     file.write_text(PAIR)
     assert names(watched) == ["add"]
     await watched.start()

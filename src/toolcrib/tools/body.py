@@ -24,7 +24,7 @@ def body_digest(functions: Iterable[Any]) -> str:
 
 
 def _described(value: Any, seen: set[int]) -> Any:
-    """*value* as data with the same repr in every process."""
+    """Return *value* as data with the same repr in every process."""
     if isinstance(value, CodeType):
         names = value.co_names, value.co_varnames[: value.co_argcount + value.co_kwonlyargcount], value.co_freevars
         return value.co_name, value.co_code, names, [_described(const, seen) for const in value.co_consts]

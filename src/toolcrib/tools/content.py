@@ -14,7 +14,7 @@ _LEFT_OUT = ("__pycache__", ".git")
 
 
 def content_hash(path: Path) -> str:
-    """The SHA-256 of the file or folder *path*. Caches of Python and git's own folder do not count.
+    """Return the SHA-256 of the file or folder *path*. Caches of Python and git's own folder do not count.
 
     Raises LoadError for what cannot be read, and for a folder with more than a source may have.
     """
@@ -39,11 +39,11 @@ def content_hash(path: Path) -> str:
 
 
 def _files_in(folder: Path) -> list[Path]:
-    found: list[Path] = []
+    files: list[Path] = []
     for place, folders, names in os.walk(folder):
         links = [name for name in folders if (Path(place) / name).is_symlink()]
         folders[:] = sorted(name for name in folders if name not in _LEFT_OUT and name not in links)
-        found += [Path(place) / name for name in (*names, *links)]
-        if len(found) > MOST_FILES:
+        files += [Path(place) / name for name in (*names, *links)]
+        if len(files) > MOST_FILES:
             break
-    return sorted(found)
+    return sorted(files)

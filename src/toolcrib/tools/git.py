@@ -125,11 +125,11 @@ def parse_git_address(text: str) -> GitAddress:
     shown = display_name(_CREDENTIALS.sub("//", text[:_MAX_CHARS]))
     if len(text) > _MAX_CHARS or not text.isprintable():
         raise LoadError(f"'{shown}' is not a git address: it is too long, or has characters that no address has.")
-    if (found := _GITHUB.fullmatch(text)) is not None:
-        ref, _, folder = (found["rest"] or "HEAD").partition("/")
-        if found["view"] not in (None, "tree"):
+    if (match := _GITHUB.fullmatch(text)) is not None:
+        ref, _, folder = (match["rest"] or "HEAD").partition("/")
+        if match["view"] not in (None, "tree"):
             raise LoadError(f"'{shown}' is not the address of a folder: https://github.com/OWNER/REPO/tree/REF/FOLDER.")
-        repository = f"https://github.com/{found['repository']}"
+        repository = f"https://github.com/{match['repository']}"
     else:
         where, _, folder = text.removeprefix(_PREFIX).partition("#")
         repository, ref = _split_ref(where)
@@ -168,7 +168,7 @@ def _problem(address: GitAddress) -> str | None:
     if url.scheme not in ("https", "ssh", "http"):
         return f"git is not allowed to use '{url.scheme[:64]}'. A repository of this computer is its path."
     if url.scheme == "http" and not _LOOPBACK.fullmatch(host):
-        return "over http anybody on the way could change it."
+        return "over http it could be changed on the way."
     if at and url.scheme != "ssh":
         return "an address holds no name and no password. Private repositories are reached over ssh, by its agent."
     if at and not _USER.fullmatch(user):
@@ -230,17 +230,17 @@ def fetch(source: GitSource) -> Fetched:
     """
     address, sha256 = source.address, source.sha256
     cache = _cache()
-    with TemporaryDirectory(dir=cache, prefix=".new-") as made:
-        git = _Git(Path(made), address)
+    with TemporaryDirectory(dir=cache, prefix=".new-") as temporary:
+        git = _Git(Path(temporary), address)
         commit = source.commit or address.commit or git.resolve()
         name = hashlib.sha256(f"{_url(address)}#{address.folder}".encode()).hexdigest()[:20]
         folder = cache / f"{name}-{commit}"
         fetched = Fetched(folder, commit, content_hash(folder)) if hold(folder) else None
         if fetched is None or sha256 not in (None, fetched.sha256):
             shutil.rmtree(folder, ignore_errors=True)  # damaged: nothing else has this name
-            git.extract(commit, Path(made) / "files")
+            git.extract(commit, Path(temporary) / "files")
             with suppress(FileExistsError, OSError):  # another process was first
-                (Path(made) / "files").rename(folder)
+                (Path(temporary) / "files").rename(folder)
             if not hold(folder):
                 raise LoadError(f"{address}: the cache was cleared at this moment. Try again.")
             trim("git")
@@ -252,8 +252,8 @@ def fetch(source: GitSource) -> Fetched:
 
 def commit_of(address: GitAddress) -> str:
     """Return the commit that the ref of *address* leads to now. Raises LoadError."""
-    with TemporaryDirectory(dir=_cache(), prefix=".new-") as made:
-        return address.commit or _Git(Path(made), address).resolve()
+    with TemporaryDirectory(dir=_cache(), prefix=".new-") as temporary:
+        return address.commit or _Git(Path(temporary), address).resolve()
 
 
 def _cache() -> Path:
@@ -309,11 +309,11 @@ class _Git:
         """Return the commit that the ref leads to now: that of a tag, else of a branch."""
         ref = self._address.ref
         names = ["HEAD"] if ref == "HEAD" else [f"refs/tags/{ref}^{{}}", f"refs/tags/{ref}", f"refs/heads/{ref}"]
-        listed = self._run("ls-remote", "--", "origin", *names, max_bytes=_MAX_LISTED_BYTES).decode()
-        found = {name: commit for commit, _, name in (line.partition("\t") for line in listed.splitlines())}
+        lines_of_refs = self._run("ls-remote", "--", "origin", *names, max_bytes=_MAX_LISTED_BYTES).decode()
+        commits = {name: commit for commit, _, name in (line.partition("\t") for line in lines_of_refs.splitlines())}
         for name in names:
-            if re.fullmatch("[0-9a-f]{40}", found.get(name, "")):
-                return found[name]
+            if re.fullmatch("[0-9a-f]{40}", commits.get(name, "")):
+                return commits[name]
         raise LoadError(
             f"{self._address}: there is no branch and no tag '{ref}'. A commit is named by all 40 digits of its hash."
         )
@@ -337,16 +337,16 @@ class _Git:
         for path, data in plain.items():
             try:
                 (to / path).parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-                with (to / path).open("xb") as opened:
-                    opened.write(data)
+                with (to / path).open("xb") as file:
+                    file.write(data)
             except OSError as error:  # two of one name, for this file system
                 raise self._refused(path, f"it cannot be written ({error.strerror})") from None
 
     def _tree(self, commit: str) -> str:
-        wanted = f"{commit}:{self._address.folder}"
+        revision = f"{commit}:{self._address.folder}"
         tree = ""
         try:
-            tree = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", wanted).decode().strip()
+            tree = self._run("rev-parse", "--verify", "--quiet", "--end-of-options", revision).decode().strip()
             is_tree = self._run("cat-file", "-t", tree) == b"tree\n"
         except _GitError:
             is_tree = False
@@ -356,8 +356,8 @@ class _Git:
 
     def _files(self, tree: str) -> Iterator[tuple[str, str, bool]]:
         """Yield the name of the object, the path, and whether it is a link, for each file below *tree*."""
-        listed = self._run("ls-tree", "-r", "-z", "--full-tree", tree, max_bytes=_MAX_LISTED_BYTES)
-        lines = listed.split(b"\0")[:-1]
+        output = self._run("ls-tree", "-r", "-z", "--full-tree", tree, max_bytes=_MAX_LISTED_BYTES)
+        lines = output.split(b"\0")[:-1]
         if len(lines) > MOST_FILES:
             raise LoadError(f"{self._address} has more than {MOST_FILES} files. Name the folder of the tools in it.")
         if not lines:
@@ -376,16 +376,16 @@ class _Git:
 
     def _contents(self, names: Sequence[str]) -> dict[str, bytes]:
         """Return the bytes of each object. They are measured before any is read."""
-        asked = "\n".join(dict.fromkeys(names)).encode() + b"\n"
-        measured = [line.split() for line in self._run("cat-file", "--batch-check", data=asked).decode().splitlines()]
-        if any(len(about) != 3 or about[1] != "blob" for about in measured):
+        request = "\n".join(dict.fromkeys(names)).encode() + b"\n"
+        headers = [line.split() for line in self._run("cat-file", "--batch-check", data=request).decode().splitlines()]
+        if any(len(about) != 3 or about[1] != "blob" for about in headers):
             raise LoadError(f"{self._address}: its repository is damaged.")
-        if sum(int(size) for _, _, size in measured) > MOST_BYTES:
+        if sum(int(size) for _, _, size in headers) > MOST_BYTES:
             raise self._too_large()
-        read = self._run("cat-file", "--batch", data=asked)
+        read = self._run("cat-file", "--batch", data=request)
         contents: dict[str, bytes] = {}
         at = 0
-        for name, _, size in measured:
+        for name, _, size in headers:
             begin = read.index(b"\n", at) + 1
             contents[name] = read[begin : begin + int(size)]
             at = begin + int(size) + 1
@@ -393,9 +393,9 @@ class _Git:
 
     def _target(self, path: str, target: bytes, files: dict[str, bytes]) -> str:
         """Return the file that a link leads to, which is copied in its place: one of *files*, so not a link itself."""
-        written = target.decode(errors="replace")
-        leads_to = os.path.normpath(os.path.join(os.path.dirname(path), written))  # noqa: PTH118, PTH120
-        if written.startswith("/") or leads_to not in files:
+        text = target.decode(errors="replace")
+        leads_to = os.path.normpath(os.path.join(os.path.dirname(path), text))  # noqa: PTH118, PTH120
+        if text.startswith("/") or leads_to not in files:
             raise self._refused(path, "it is a link, and does not lead to a file of the folder")
         return leads_to
 
@@ -466,9 +466,9 @@ def _reason(errors: bytes) -> str:
     lines = [line.strip() for line in re.split(r"[\r\n]", errors.decode(errors="replace")) if line.strip()]
     if _LOST in lines:  # it was not git that failed, but what it had called before it said so
         lines = lines[: lines.index(_LOST)] or [_LOST]
-    chosen = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:] or ["git gave no reason"]
+    reasons = [line for line in lines if line.startswith(("fatal:", "error:"))] or lines[-1:] or ["git gave no reason"]
     hint = _UNKNOWN_HOST if "Host key verification failed." in lines else ""
-    return "".join(c for c in chosen[0] if c.isprintable())[:300].rstrip(".") + hint
+    return "".join(c for c in reasons[0] if c.isprintable())[:300].rstrip(".") + hint
 
 
 # Its tools
@@ -493,9 +493,9 @@ def sandboxed_tools(
 
     paths = sandboxed_in(folder)
     files = [] if paths == [folder] else python_files(folder)
-    refused = [file for file in files if not paths or b"toolcrib" in file.read_bytes()]
-    problems = [LoadProblem(f"{source}: {file.name}", _PYTHON) for file in refused]
+    python = [file for file in files if not paths or b"toolcrib" in file.read_bytes()]
+    problems = [LoadProblem(f"{source}: {file.name}", _PYTHON) for file in python]
     if not paths:
         raise LoadFailed(problems or [LoadProblem(str(source), "There is no tool.toml and no .wasm file in it.")])
-    tools, others = wasm_tools(paths, permissions)
-    return tools, problems + others
+    tools, wasm_problems = wasm_tools(paths, permissions)
+    return tools, problems + wasm_problems

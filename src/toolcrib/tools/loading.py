@@ -112,17 +112,19 @@ def reload_files(files: Sequence[Path], name: str = "", *, stale: Collection[Pat
         return []
     with siblings_of(files[0]):
         own = set(map(module_name_of, files))
-        removed = {key: module for key, module in sys.modules.copy().items() if key not in own and is_of(module, stale)}
-        for key in removed:
+        stale_modules = {
+            key: module for key, module in sys.modules.copy().items() if key not in own and is_of(module, stale)
+        }
+        for key in stale_modules:
             del sys.modules[key]
         # Python takes bytecode for current if size and second of the source fit, and looks for new files by the second.
-        for changed in {*files, *stale}:
+        for path in {*files, *stale}:
             with suppress(OSError, NotImplementedError):
-                Path(importlib.util.cache_from_source(str(changed))).unlink(missing_ok=True)
+                Path(importlib.util.cache_from_source(str(path))).unlink(missing_ok=True)
         importlib.invalidate_caches()
         results = [_reload(file, name) for file in files]
         if all(result.failed for result in results):
-            sys.modules.update(removed)
+            sys.modules.update(stale_modules)
         return results
 
 
@@ -160,11 +162,11 @@ def _is_inside(module: str | None, packages: Sequence[str]) -> bool:
 
 
 def _home(value: Any) -> str | None:
-    """The name of the module that defines *value*: a tool, a function, or a class; None for anything else."""
+    """Return the name of the module that defines *value*: a tool, a function, or a class; None for anything else."""
     if isinstance(value, type):
         return value.__module__
-    if isinstance(marked := _marked(value), Tool | Definition):
-        return marked.home
+    if isinstance(mark := _marked(value), Tool | Definition):
+        return mark.home
     while isinstance(value, functools.partial):
         value = value.func
     if callable(value) and not inspect.isroutine(value) and not hasattr(value, "__wrapped__"):
@@ -174,18 +176,18 @@ def _home(value: Any) -> str | None:
 
 
 def tools_of_source(source: Any) -> list[AnyTool]:
-    """What *source*, a Source, offers now, as Tools. Raises as `offered_by` does."""
+    """Return what *source*, a Source, offers now, as Tools. Raises as `offered_by` does."""
     return list(map(as_tool, offered_by(source)))
 
 
 def offered_by(source: Any) -> list[Any]:
-    """What *source*, a Source, offers now. Raises LoadError for what is not a tool, and what its `tools` raises."""
-    offered: Any = source.tools()
-    if isinstance(offered, str) or not isinstance(offered, Iterable):
+    """Return what *source*, a Source, offers now. Raises LoadError for what is not a tool, and as its `tools` does."""
+    answer: Any = source.tools()
+    if isinstance(answer, str) or not isinstance(answer, Iterable):
         raise LoadError(
-            f"{type(source).__name__}.tools() returned a {type(offered).__name__}. It returns a list of Tools."
+            f"{type(source).__name__}.tools() returned a {type(answer).__name__}. It returns a list of Tools."
         )
-    tools = list(offered)
+    tools = list(answer)
     if wrong := [item for item in tools if not (is_tool(item) or callable(item))]:
         raise LoadError(
             f"{type(source).__name__}.tools() returned a {type(wrong[0]).__name__} among its tools. It returns Tools, "
@@ -207,14 +209,14 @@ def _load_object(source: Any) -> Loaded:
             error.add_note(f"It is defined at {place}.")
         raise
     except Exception:
-        # One that need not start need not list anything yet; whoever asks it again hears why.
+        # One that need not start need not list anything yet; it is asked again, and the reason is reported then.
         if not is_source(source) or getattr(source, "required", True):
             raise
     return Loaded(tools, source=source if is_source(source) and not isinstance(source, ObjectSource) else None)
 
 
 def _source_behind(value: Any) -> Any:
-    """The Source that an object's own `__toolcrib__()` returns, as workbenches of dialects do; else *value* itself."""
+    """Return the Source that an object's own `__toolcrib__()` returns, as of workbenches of dialects; else *value*."""
     offer = getattr(value, "__toolcrib__", None)
     if offer is None or isinstance(value, type) or isinstance(offer, Definition) or is_source(value) or is_tool(value):
         return value
@@ -293,7 +295,7 @@ def _attribute(module: ModuleType, path: str, source: str) -> Any:
 
 
 def split_name(source: str | Path) -> tuple[Path, str]:
-    """The path in *source*, and the name after it in `file.py:name`."""
+    """Return the path in *source*, and the name after it in `file.py:name`."""
     path = Path(source)
     if not path.exists() and ".py:" in str(source):
         file, _, name = str(source).rpartition(":")
@@ -323,21 +325,21 @@ def _load_folder(path: Path) -> Loaded:
     if not files:
         raise LoadError(f"The folder {path} has no .py file.")
     loaded = Loaded()
-    found: set[Any] = set()
+    identities: set[Any] = set()
     with siblings_of(files[0]):
         for file in files:
-            one = _reload(file)
-            loaded.problems += one.problems
+            part = _reload(file)
+            loaded.problems += part.problems
             # A file may export what it imported from the next one: one tool, found twice.
-            loaded.tools += [tool for tool in one.tools if identity(tool) not in found]
-            found |= set(map(identity, one.tools))
+            loaded.tools += [tool for tool in part.tools if identity(tool) not in identities]
+            identities |= set(map(identity, part.tools))
     if not loaded.tools and not loaded.problems:
         raise LoadError(f"No file in the folder {path} defines a tool. Mark its functions with @tool.")
     return loaded
 
 
 def _import(file: Path) -> tuple[ModuleType, Errors]:
-    """The module in *file*, and what its decorators refused."""
+    """Return the module in *file*, and what its decorators refused."""
     errors: list[tuple[Any, DefinitionError]] = []
     token = definition_errors.set(errors)
     try:
@@ -358,7 +360,7 @@ def _load_named(module: ModuleType, name: str, source: str, errors: Errors = ())
 
 
 def _load_module(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
-    """What a module defines and marks as tools. Raises LoadError where no tool is left of it."""
+    """Return what a module defines and marks as tools. Raises LoadError where no tool is left of it."""
     loaded = _scan(module, place, errors)
     if loaded.failed:
         raise LoadFailed(loaded.problems)
@@ -368,14 +370,14 @@ def _load_module(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
 
 
 def _scan(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
-    """What a module itself defines and marks as tools, in its order, and a problem for each that cannot work."""
+    """Return what a module itself defines and marks as tools, in its order, and a problem for each that cannot work."""
     loaded = Loaded(problems=[_problem(error, fn, place) for fn, error in errors])
     exported: Collection[str] = getattr(module, "__all__", ())
     values = dict(vars(module))
-    accepted: set[int] = set()
+    done_ids: set[int] = set()
     no_instance: LoadProblem | None = None
     for name, value in values.items():
-        if id(value) in accepted:
+        if id(value) in done_ids:
             continue
         try:
             tools = _own_tools(module, value, values.values(), is_exported=name in exported)
@@ -383,12 +385,12 @@ def _scan(module: ModuleType, place: str, errors: Errors = ()) -> Loaded:
             no_instance = _problem(error, value, place)
         except ToolcribError as error:
             loaded.problems.append(_problem(error, value, place))
-            accepted.add(id(value))
+            done_ids.add(id(value))
         except Exception as error:
             loaded.problems.append(import_problem(error, place))
         else:
             loaded.tools += tools
-            accepted |= {id(value)} if tools else set()
+            done_ids |= {id(value)} if tools else set()
     if no_instance is not None and not loaded.tools and not loaded.problems:
         loaded.problems.append(no_instance)
     return loaded
@@ -399,15 +401,15 @@ def _own_tools(module: ModuleType, value: Any, values: Iterable[Any], *, is_expo
     if issubclass(kind, StatefulTool):
         is_own = is_exported or kind.__module__ == module.__name__
         return (tools_of_object(value) or ()) if is_own and not (kind is value and _is_used(kind, values)) else ()
-    marked = _marked(value)
+    mark = _marked(value)
     # A tool that does not know its module is taken for one of this module.
-    if marked is None or not (is_exported or getattr(marked, "home", module.__name__) == module.__name__):
+    if mark is None or not (is_exported or getattr(mark, "home", module.__name__) == module.__name__):
         return ()
-    return [as_tool(value if isinstance(marked, Definition) else marked)]
+    return [as_tool(value if isinstance(mark, Definition) else mark)]
 
 
 def _marked(value: Any) -> Any:
-    """The mark of a function, or the one tool that an object is or offers; None where there is none."""
+    """Return the mark of a function, or the one tool that an object is or offers; None where there is none."""
     if isinstance(value, type | ModuleType):
         return None
     if is_tool(value):
@@ -423,7 +425,7 @@ def _marked(value: Any) -> Any:
 
 
 def _is_used(cls: type, values: Iterable[Any]) -> bool:
-    """Whether a module has an instance or a subclass of its class, which then is the source."""
+    """Return whether a module has an instance or a subclass of its class, which then is the source."""
     return any(
         issubclass(value, cls) and value is not cls if isinstance(value, type) else isinstance(value, cls)
         for value in values
@@ -431,7 +433,7 @@ def _is_used(cls: type, values: Iterable[Any]) -> bool:
 
 
 def _reload(file: Path, name: str = "") -> Loaded:
-    """What *file* has now. Where it fails, its module is what it was before."""
+    """Return what *file* has now. Where it fails, its module is what it was before."""
     before = sys.modules.get(module_name_of(file))
     try:
         module, errors = _import(file)

@@ -1,4 +1,4 @@
-"""`toolcrib.lock`: what each source was, and what its tools promised, when somebody accepted them.
+"""`toolcrib.lock`: what each source was, and what its tools promised, when they were accepted.
 
 It knows no kind of source: of each it has a text that names it, the commit and the hash of its content where it has
 them, and the definitions of its tools. This file loads nothing.
@@ -76,18 +76,18 @@ class LockedSource:
     tools: Mapping[str, Definition] = field(default_factory=dict[str, Definition])
 
     def changes(self, tools: Iterable[Tool[..., Any]]) -> list[DefinitionChange]:
-        """What differs between *tools*, those of the source by their own names, and the accepted ones."""
+        """Return what differs between *tools*, those of the source by their own names, and the accepted ones."""
         now = {tool.spec.name: definition_of(tool) for tool in tools}
-        found: list[DefinitionChange] = []
+        differences: list[DefinitionChange] = []
         for name in sorted({*now, *self.tools}):
             old, new = self.tools.get(name), now.get(name)
             if old is None or new is None or canonical(old) != canonical(new):
                 kind: Any = "new" if old is None else "gone" if new is None else "changed"
-                found.append(DefinitionChange(name, kind, _diff(old, new)))
-        return found
+                differences.append(DefinitionChange(name, kind, _diff(old, new)))
+        return differences
 
     def problems(self, tools: Iterable[Tool[..., Any]]) -> list[LoadProblem]:
-        """A problem for each of *tools* that was not accepted as it is now."""
+        """Return a problem for each of *tools* that was not accepted as it is now."""
         return [
             LoadProblem(
                 self.where,
@@ -100,13 +100,13 @@ class LockedSource:
         ]
 
     def held(self, tools: Sequence[Tool[..., Any]]) -> tuple[list[Tool[..., Any]], list[LoadProblem]]:
-        """Those of *tools* that are as they were accepted, and a problem for each other one."""
+        """Return those of *tools* that are as they were accepted, and a problem for each other one."""
         return self.accepted(tools), self.problems(tools)
 
     def accepted(self, tools: Sequence[Tool[..., Any]]) -> list[Tool[..., Any]]:
-        """Those of *tools* that are as they were accepted."""
-        changed = {change.name for change in self.changes(tools)}
-        return [tool for tool in tools if tool.spec.name not in changed]
+        """Return those of *tools* that are as they were accepted."""
+        names = {change.name for change in self.changes(tools)}
+        return [tool for tool in tools if tool.spec.name not in names]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class Lock:
     sources: Mapping[str, LockedSource] = field(default_factory=dict[str, LockedSource])
 
     def key(self, source: str | MCPSource) -> str:
-        """*source*, as it was written for the current folder, as the text by which it is found here."""
+        """Return *source*, as it was written for the current folder, as the text by which it is found here."""
         if isinstance(source, str) and is_git_address(source):
             address = parse_git_address(source)
             if not address.is_local:
@@ -134,7 +134,7 @@ class Lock:
         return self.sources.get(self.key(source))
 
     def pinned(self, source: str | MCPSource) -> str | GitSource | MCPSource:
-        """*source* as it was locked, for `load`.
+        """Return *source* as it was locked, for `load`.
 
         Raises LoadError for an address that was not locked, and for what has other content than it had then.
         """
@@ -162,11 +162,13 @@ class Lock:
         """Write the file, whole or not at all. Raises LoadError."""
         text = _HEAD + "".join(_text_of(source) for _, source in sorted(self.sources.items()))
         try:
-            with NamedTemporaryFile("w", dir=self.file.parent, delete=False, encoding="utf-8", newline="\n") as made:
-                made.write(text)
-                made.close()
-                Path(made.name).chmod(0o644)
-                Path(made.name).replace(self.file)
+            with NamedTemporaryFile(
+                "w", dir=self.file.parent, delete=False, encoding="utf-8", newline="\n"
+            ) as temporary:
+                temporary.write(text)
+                temporary.close()
+                Path(temporary.name).chmod(0o644)
+                Path(temporary.name).replace(self.file)
         except OSError as error:
             raise LoadError(f"{self.file} cannot be written: {error.strerror}.") from None
 
@@ -176,13 +178,13 @@ class Lock:
 
 
 def read_lock(file: Path) -> Lock | None:
-    """What is in *file*; None where there is no such file.
+    """Return what is in *file*; None where there is no such file.
 
     Raises LoadError, with the line, for what `toolcrib lock` does not write: a file that was damaged locks nothing.
     """
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_MOST_BYTES + 1)
+        with file.open("rb") as stream:
+            content = stream.read(_MOST_BYTES + 1)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -199,12 +201,12 @@ def read_lock(file: Path) -> Lock | None:
             f"{file} is not of version {_VERSION}, the one that is read here. Use the Toolcrib that wrote it."
         )
     try:
-        written = _File.model_validate(data)
+        parsed = _File.model_validate(data)
     except ValidationError as error:
         mistakes, lines = mistakes_in(_File, data, error), lines_of(text)
         raise _damaged(file, "; ".join(f"line {line_at(lines, one.keys)}: {one.message}" for one in mistakes)) from None
     sources: dict[str, LockedSource] = {}
-    for source in written.source:
+    for source in parsed.source:
         tools = {one.name: _definition(file, one) for one in source.tool}
         if source.where in sources or len(tools) < len(source.tool):
             raise _damaged(file, f"it has two entries of one name in '{source.where}'")
@@ -213,7 +215,7 @@ def read_lock(file: Path) -> Lock | None:
 
 
 def definition_of(tool: Tool[..., Any]) -> Definition:
-    """What *tool* promises, and what it needs, as JSON data: what a person accepts."""
+    """Return what *tool* promises, and what it needs, as JSON data: what a person accepts."""
     spec = tool.spec
     return {
         "name": spec.name,
@@ -222,7 +224,7 @@ def definition_of(tool: Tool[..., Any]) -> Definition:
         "input_schema": dict(spec.input_schema),
         "output_schema": None if spec.output_schema is None else dict(spec.output_schema),
         "hints": {name: value for name in Hints.__slots__ if (value := getattr(spec.hints, name)) is not None},
-        "auth": [each.to_dict() for each in spec.requirements],
+        "auth": [requirement.to_dict() for requirement in spec.requirements],
         "needs": dict(tool.requires),
     }
 
@@ -250,14 +252,14 @@ def _text_of(source: LockedSource) -> str:
     lines = ["", "[[source]]", f"from = {_string(source.where)}"]
     lines += [f"{key} = {_string(value)}" for key in ("commit", "sha256") if (value := getattr(source, key))]
     for name, definition in sorted(source.tools.items()):
-        shown = _shown(definition).replace("'''", "''\\u0027")
+        text = _shown(definition).replace("'''", "''\\u0027")
         lines += ["", "[[source.tool]]", f"name = {_string(name)}", f'sha256 = "{_hash(definition)}"']
-        lines += [f"definition = '''\n{shown}'''"]
+        lines += [f"definition = '''\n{text}'''"]
     return "\n".join(lines) + "\n"
 
 
 def _shown(definition: Definition | None) -> str:
-    """JSON for people, line by line. What is not plain ASCII is escaped: nothing in it is invisible."""
+    """Return JSON for people, line by line. What is not plain ASCII is escaped: nothing in it is invisible."""
     if definition is None:
         return ""
     return json.dumps(definition, indent=2, sort_keys=True).replace("\x7f", "\\u007f")

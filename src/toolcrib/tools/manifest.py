@@ -98,7 +98,7 @@ class Manifest(Strict):
 
     @property
     def requirements(self) -> list[ToolAuth | Secret]:
-        return [one.requirement for one in self.auth]
+        return [entry.requirement for entry in self.auth]
 
     @property
     def needs(self) -> dict[str, Any]:
@@ -107,7 +107,7 @@ class Manifest(Strict):
         return self.model_dump(include=set(names))
 
     def spec(self, parameters: Any) -> ToolSpec:
-        """What the tool promises. *parameters* are its JSON Schema. Raises DefinitionError."""
+        """Return what the tool promises. *parameters* are its JSON Schema. Raises DefinitionError."""
         auth: Auth = self.requirements or None
         return ToolSpec(
             self.name,
@@ -129,7 +129,7 @@ class Manifest(Strict):
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest in *folder*. Raises LoadError, with the line of each mistake."""
+    """Return the manifest in *folder*. Raises LoadError, with the line of each mistake."""
     file = folder / MANIFEST
     try:
         text = bytes_of(file, _MOST_BYTES).decode("utf-8-sig").replace("\r\n", "\n")
@@ -143,22 +143,24 @@ def read_manifest(folder: Path) -> Manifest:
     except ValidationError as error:
         lines = lines_of(text)
         mistakes = mistakes_in(Manifest, data, error)
-        raise LoadError("\n".join(f"{file}:{line_at(lines, each.keys)}: {each.message}" for each in mistakes)) from None
+        raise LoadError(
+            "\n".join(f"{file}:{line_at(lines, mistake.keys)}: {mistake.message}" for mistake in mistakes)
+        ) from None
 
 
 def _first_date(value: Any) -> tuple[str | int, ...] | None:
-    """The keys that lead to the first date or time in *value*, which TOML has; None where there is none."""
+    """Return the keys that lead to the first date or time in *value*, which TOML has; None where there is none."""
     if isinstance(value, date | time):
         return ()
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
-        if (keys := _first_date(one)) is not None:
+    for key, item in inner:
+        if (keys := _first_date(item)) is not None:
             return (key, *keys)
     return None
 
 
 def parameters_of(manifest: Manifest, folder: Path) -> Any:
-    """The JSON Schema of its arguments, from the file that it names or as it has it. Raises LoadError."""
+    """Return the JSON Schema of its arguments, from the file that it names or as it has it. Raises LoadError."""
     if not isinstance(manifest.parameters, str):
         return manifest.parameters
     file = file_in(folder, manifest.parameters)
@@ -169,20 +171,20 @@ def parameters_of(manifest: Manifest, folder: Path) -> Any:
 
 
 def file_in(folder: Path, name: str) -> Path:
-    """The file *name* in *folder*, a resolved path, and nowhere else. Raises LoadError."""
-    found = None if "\0" in name else (folder / name).resolve()
-    if found is None or not found.is_relative_to(folder):
+    """Return the file *name* in *folder*, a resolved path, and nowhere else. Raises LoadError."""
+    path = None if "\0" in name else (folder / name).resolve()
+    if path is None or not path.is_relative_to(folder):
         raise LoadError(f"{folder / MANIFEST} names a file that is not in its folder: '{display_name(name)}'.")
-    return found
+    return path
 
 
 def bytes_of(file: Path, most_bytes: int) -> bytes:
-    """What is in *file*. Raises LoadError where it cannot be read, or is larger than *most_bytes*."""
+    """Return what is in *file*. Raises LoadError where it cannot be read, or is larger than *most_bytes*."""
     try:
         if not file.is_file():
             raise LoadError(f"There is no file {file}.")
-        with file.open("rb") as opened:
-            content = opened.read(most_bytes + 1)
+        with file.open("rb") as stream:
+            content = stream.read(most_bytes + 1)
     except (OSError, ValueError) as error:
         raise LoadError(
             f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it has no valid name'}."

@@ -45,7 +45,7 @@ class LoadFailed(LoadError):
 
 
 def import_file(file: Path) -> ModuleType:
-    """The module in *file*, imported under a name of its own; importing it again gives the file as it is now."""
+    """Return the module in *file*, imported under a name of its own; importing it again gives the file as it is now."""
     if not file.is_file():  # reading a pipe would wait for its writer
         raise LoadFailed([LoadProblem(str(file), "It is not a file that can be read.")])
     name = module_name_of(file)
@@ -73,7 +73,7 @@ def module_name_of(file: Path) -> str:
 
 
 def without_module_names(text: str) -> str:
-    """*text* with no name of a module that was made for a file."""
+    """Return *text* with no name of a module that was made for a file."""
     return _MODULE_NAME.sub(lambda match: "" if match[2] else match[1], text)
 
 
@@ -106,7 +106,7 @@ def siblings_of(file: Path) -> Generator[None]:
 
 
 def _is_sibling(folder: Path, name: str) -> bool:
-    """Whether the imported module *name* is in *folder* itself: a virtual environment may be in it, too."""
+    """Return whether the imported module *name* is in *folder* itself: a virtual environment may be in it, too."""
     module = sys.modules[name]
     places = [Path(place) for place in (getattr(module, "__file__", None), *getattr(module, "__path__", ())) if place]
     firsts = [place.relative_to(folder).parts[0] for place in places if folder in place.parents]
@@ -114,7 +114,7 @@ def _is_sibling(folder: Path, name: str) -> bool:
 
 
 def import_problem(error: BaseException, place: str) -> LoadProblem:
-    """Where an import failed: the innermost line of the file itself, or of what a module's name led to."""
+    """Return where an import failed: the innermost line of the file itself, or of what a module's name led to."""
     kind = type(error).__name__
     if isinstance(error, SyntaxError) and error.filename and not error.filename.startswith("<"):
         line = f":{error.lineno}" if error.lineno else ""
@@ -130,7 +130,7 @@ def _is_internal(filename: str) -> bool:
 
 
 def webassembly_in(path: Path) -> list[Path]:
-    """The tools for the sandbox at *path*: a `.wasm` file, a folder with a `tool.toml`, or those that are in a folder.
+    """Return the tools for the sandbox at *path*: a `.wasm` file, a folder with a `tool.toml`, or those in a folder.
 
     None where the folder has `.py` files too.
     """
@@ -140,19 +140,19 @@ def webassembly_in(path: Path) -> list[Path]:
 
 
 def sandboxed_in(folder: Path) -> list[Path]:
-    """The tools for the sandbox in *folder*, or the folder itself, where it has a `tool.toml`."""
+    """Return the tools for the sandbox in *folder*, or the folder itself, where it has a `tool.toml`."""
     if (folder / "tool.toml").is_file():
         return [folder]
     return sorted([*folder.glob("*.wasm"), *(file.parent for file in folder.glob("*/tool.toml"))])
 
 
 def python_files(folder: Path) -> list[Path]:
-    """The `.py` files of *folder* that may define tools."""
+    """Return the `.py` files of *folder* that may define tools."""
     return sorted(file for file in folder.glob("*.py") if not file.name.startswith(("_", ".")))
 
 
 def is_of(module: Any, files: Collection[Path]) -> bool:
-    """Whether *module* was imported from one of *files*, which are resolved."""
+    """Return whether *module* was imported from one of *files*, which are resolved."""
     file = getattr(module, "__file__", None)
     if not files or not isinstance(file, str) or getattr(module, "__name__", "__main__") == "__main__":
         return False

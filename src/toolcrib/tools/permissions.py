@@ -55,12 +55,12 @@ class Permissions:
             require_values,
         )  # brings pydantic: with the first of these, and not with the package
 
-        given = {name: getattr(self, name) for name in self.__slots__}
+        values = {name: getattr(self, name) for name in self.__slots__}
         require_values(
-            Permissions, {name: value for name, value in given.items() if value is not None}, of="Permissions"
+            Permissions, {name: value for name, value in values.items() if value is not None}, of="Permissions"
         )
         for name in ("hosts", "private_hosts", "writable", "variables", "secrets", "providers"):
-            object.__setattr__(self, name, tuple(given[name]))
+            object.__setattr__(self, name, tuple(values[name]))
         object.__setattr__(self, "mounts", dict(self.mounts))
         if self.in_process and not self.trusted:
             raise SetupError(
@@ -72,7 +72,7 @@ class Permissions:
             raise SetupError(f"Permissions: 'writable' names '{unknown[0]}', which is not among 'mounts'.")
 
     def to(self, source: Any) -> "Permitted":
-        """*source* with these permissions, as a source."""
+        """Return *source* with these permissions, as a source."""
         return Permitted(source, self)
 
 
@@ -90,7 +90,7 @@ class Permitted:
 def require(permissions: Permissions, manifest: "Manifest") -> None:
     """Raise NotGranted, naming the setting, for whatever *manifest* needs and *permissions* do not give."""
     if missing := list(_missing(permissions, manifest)):
-        needs = ", ".join(what for what, _ in missing)
+        needs = ", ".join(need for need, _ in missing)
         settings: dict[str, list[str]] = {}
         for _, (key, value) in missing:
             settings.setdefault(key, []).append(value)
@@ -102,7 +102,7 @@ def require(permissions: Permissions, manifest: "Manifest") -> None:
 
 
 def mounted(permissions: Permissions, manifest: "Manifest") -> list[tuple[str, str, bool]]:
-    """Of each mount of *manifest* its path in the tool, the host's folder, and whether it may be written.
+    """Return of each mount of *manifest* its path in the tool, the host's folder, and whether it may be written.
 
     Raises LoadError where there is no such folder.
     """
@@ -117,7 +117,7 @@ def mounted(permissions: Permissions, manifest: "Manifest") -> list[tuple[str, s
 
 
 def _missing(permissions: Permissions, manifest: "Manifest") -> Iterator[tuple[str, tuple[str, str]]]:
-    """What *manifest* needs and does not get, with the setting that would give it."""
+    """Yield what *manifest* needs and does not get, with the setting that would give it."""
     for mount in manifest.mounts:
         if mount.name not in permissions.mounts:
             yield f"the folder '{mount.name}'", ("mounts", mount.name)
@@ -126,21 +126,21 @@ def _missing(permissions: Permissions, manifest: "Manifest") -> Iterator[tuple[s
     if permissions.trusted:
         return
     for host in manifest.hosts:
-        if not any(_covers(granted, host) for granted in permissions.hosts):
+        if not any(_covers(pattern, host) for pattern in permissions.hosts):
             yield f"the host {host}", ("hosts", host)
     for name in manifest.variables:
         if name not in permissions.variables:
             yield f"the variable {name}", ("variables", name)
-    for one in manifest.requirements:
-        if isinstance(one, Secret):
-            if one.name not in permissions.secrets:
-                yield f"the secret {one.name}", ("secrets", one.name)
-        elif one.provider not in permissions.providers:
-            yield f"a token of {one.provider}", ("providers", one.provider)
+    for requirement in manifest.requirements:
+        if isinstance(requirement, Secret):
+            if requirement.name not in permissions.secrets:
+                yield f"the secret {requirement.name}", ("secrets", requirement.name)
+        elif requirement.provider not in permissions.providers:
+            yield f"a token of {requirement.provider}", ("providers", requirement.provider)
     for key, unit in (("memory_mb", "MiB of memory"), ("output_mb", "MiB of output"), ("timeout_s", "seconds")):
-        needed, usual = getattr(manifest, key), type(manifest).model_fields[key].default
-        if needed > max(usual, getattr(permissions, key) or 0):
-            yield f"{needed:g} {unit}", (key, f"{needed:g}")
+        amount, usual = getattr(manifest, key), type(manifest).model_fields[key].default
+        if amount > max(usual, getattr(permissions, key) or 0):
+            yield f"{amount:g} {unit}", (key, f"{amount:g}")
 
 
 def _covers(granted: str, host: str) -> bool:
@@ -148,7 +148,7 @@ def _covers(granted: str, host: str) -> bool:
 
 
 def _setting(key: str, values: Sequence[str]) -> str:
-    """The *values* of the setting *key*, as TOML."""
+    """Return the *values* of the setting *key*, as TOML."""
     match key:
         case "mounts":
             return "mounts = { " + ", ".join(f'{value} = "PATH"' for value in values) + " }"

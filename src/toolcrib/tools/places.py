@@ -12,7 +12,7 @@ from .stateful import marked_methods
 
 
 def place_of(value: Any) -> str | None:
-    """File and line where a tool, a function, a class or the class of an object is defined; None where unknown."""
+    """Return the file and line of a tool, a function, a class or an object's class; None where unknown."""
     value = getattr(value, "fn", value) if is_tool(value) else value
     while isinstance(value, functools.partial):
         value = value.func
@@ -27,13 +27,13 @@ def place_of(value: Any) -> str | None:
 
 
 def identity(tool: Tool[..., Any]) -> Any:
-    """What two Tools have in common where one file only imports the tool of another."""
+    """Return what two Tools have in common where one file only imports the tool of another."""
     code = getattr(inspect.unwrap(getattr(tool, "fn", None)), "__code__", None)  # type: ignore[arg-type]
     return id(tool) if code is None else (code.co_filename, code.co_firstlineno, tool.spec.name)
 
 
 def place_of_error(value: Any) -> str | None:
-    """Where *value* is defined, or the first of its methods that cannot be a tool."""
+    """Return where *value* is defined, or the first of its methods that cannot be a tool."""
     with suppress(DefinitionError):
         for definition in marked_methods(value if isinstance(value, type) else type(value)).values():
             try:

@@ -175,7 +175,7 @@ def url_source(
         raise LoadError(f"'{shown}' is not the URL of a server. It has no name or password in it: {FORMS}.") from None
     if parts.scheme.lower() == "http" and not (_is_private(host) or host in allow):
         raise LoadError(
-            f"'{shown}': over http anybody on the way could read and change what is said. Use https; for a host of "
+            f"'{shown}': over http it could be read and changed on the way. Use https; for a host of "
             f'your own network, allow it in the settings: [net] allow = ["{host}"].'
         )
     for key, value in (headers or {}).items():
@@ -213,8 +213,8 @@ def has_servers(file: Path) -> bool:
 def _servers(file: Path) -> dict[str, Any]:
     """Return the table of servers in *file*, as Claude, Cursor and VS Code have it. Raises LoadError."""
     try:
-        with file.open("rb") as opened:
-            content = opened.read(_MAX_BYTES + 1)
+        with file.open("rb") as stream:
+            content = stream.read(_MAX_BYTES + 1)
     except OSError as error:
         raise LoadError(f"{file} cannot be read: {error.strerror}.") from None
     try:

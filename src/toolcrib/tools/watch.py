@@ -230,8 +230,8 @@ class _FileSource(Source):
             if self._units and not (self.tools() or any(unit.problems for unit in current.values())):
                 reason = "It defines no tool. Mark functions with @tool."
             self._missing = LoadProblem(str(self._path), reason) if reason else None
-            followed = {self._path, *units}.union(*(unit.needs for unit in current.values()))
-            self._seen = {path: state for path, state in self._seen.items() if path in followed}
+            paths = {self._path, *units}.union(*(unit.needs for unit in current.values()))
+            self._seen = {path: state for path, state in self._seen.items() if path in paths}
             files = tuple(path for path, result in loaded.items() if not result.failed)
             new = tuple(problem for problem in self.problems if problem not in problems)
             return _change(before, self.tools(), files, new)

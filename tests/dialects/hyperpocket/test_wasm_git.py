@@ -119,7 +119,7 @@ def test_an_address_of_github_is_a_repository_a_branch_and_a_folder() -> None:
         ("ext::sh -c touch% x", "main", "", "is not the path of a folder"),
         ("file:///etc", "main", "", "not allowed to use 'file'"),
         ("https://user:secret@git.example/tools", "main", "", "holds no name and no password"),
-        ("http://git.example/tools", "main", "", "anybody on the way"),
+        ("http://git.example/tools", "main", "", "on the way"),
         ("../x#y", "main", "", "not a git address that can be used|not a repository and a ref"),
         ("/gone", "main", "", "cannot be fetched"),
     ],

@@ -129,7 +129,7 @@ class RunningCalls:
             yield
         except asyncio.CancelledError:
             now = monotonic()
-            self._given_up = {who: until for who, until in self._given_up.items() if until > now}
+            self._given_up = {caller: until for caller, until in self._given_up.items() if until > now}
             self._given_up[None if call is None else call.caller] = now + _GIVEN_UP_S
             raise
         finally:
@@ -141,7 +141,7 @@ class RunningCalls:
         if call is None:
             return None
         now = monotonic()
-        is_other = any(until > now and who != call.caller for who, until in self._given_up.items())
+        is_other = any(until > now and caller != call.caller for caller, until in self._given_up.items())
         return None if is_other else call
 
 

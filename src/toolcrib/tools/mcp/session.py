@@ -313,7 +313,7 @@ class Session:
     # What the server says by itself
 
     async def follow(self, uris: frozenset[str]) -> None:
-        """From now on, call `on_change` when a resource at one of *uris* is updated, if the server reports that."""
+        """Call `on_change` from now on when a resource at one of *uris* is updated, if the server reports that."""
         client, before = self._open, self._followed
         if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
             last, self._following = self._following, None
@@ -357,7 +357,7 @@ class Session:
     async def _listen(self, client: Client, to: Sequence[ServerEvent], opened: asyncio.Event) -> None:
         failures = 0
         while not self._closing.is_set():
-            begun = monotonic()
+            start_s = monotonic()
             try:
                 async with client.listen(
                     tools_list_changed=ToolsListChanged() in to,
@@ -376,7 +376,7 @@ class Session:
                 pass
             finally:
                 opened.set()
-            failures = 1 if monotonic() - begun > _LISTEN_INTERVALS_S[-1] else failures + 1
+            failures = 1 if monotonic() - start_s > _LISTEN_INTERVALS_S[-1] else failures + 1
             await asyncio.sleep(_LISTEN_INTERVALS_S[min(failures, len(_LISTEN_INTERVALS_S)) - 1])
 
     async def _receive(self, message: Any) -> None:

@@ -144,7 +144,7 @@ class MCPUpstream(MCPOffers, Source):
 
     def _take(self, listed: Listed) -> None:
         """Offer what is *listed*. A definition that is as it was stays the tool that it is."""
-        begun = monotonic()
+        start_s = monotonic()
         problems: list[LoadProblem] = []
         offered: dict[str, tuple[wire.Tool, AnyTool]] = {}
         if len(listed) > TOOLS.max_items:
@@ -167,13 +167,13 @@ class MCPUpstream(MCPOffers, Source):
         self._offered = offered
         tools: Sequence[AnyTool] = [tool for _, tool in offered.values()]
         if self.hold is not None:
-            tools, held = self.hold(tools)
-            problems += held
+            tools, held_back = self.hold(tools)
+            problems += held_back
         for problem in problems:
             if problem not in self.problems:
                 _log.warning("Not loaded: %s", problem)
         self._tools, self.problems = list(tools), problems
-        self._take_s = monotonic() - begun
+        self._take_s = monotonic() - start_s
 
     def _tool_of(self, definition: wire.Tool, call: RemoteCall | None = None) -> AnyTool:
         sessions = self._sessions
@@ -199,7 +199,7 @@ class MCPUpstream(MCPOffers, Source):
     # A server that lets no caller in without a login
 
     def _require_login(self, refused: NeedsLogin | Refused) -> None:
-        """From now on, each caller has a session of their own. Raises *refused* where that would not help."""
+        """Give each caller a session of their own from now on. Raises *refused* where that would not help."""
         if not isinstance(self.target, Address) or self.target.has_credentials:
             raise refused
         if self._sessions is None:
@@ -273,7 +273,7 @@ class CallerSessions(Source):
         return CallerUpstream(self, caller)
 
     def require(self, challenge: str) -> None:
-        """From now on, what *challenge* names has to be granted, too (RFC 6750, 3.1)."""
+        """Require what *challenge* names, too, from now on (RFC 6750, 3.1)."""
         wider = tuple(dict.fromkeys((*self.auth.scopes, *_scopes(challenge))))
         if wider != self.auth.scopes:
             self.auth = ToolAuth(self.auth.provider, scopes=wider)
@@ -356,7 +356,7 @@ class CallerUpstream(MCPOffers, Source):
             self._session = None
 
     async def _note_refused(self, refused: Refused) -> None:
-        """The credentials are not enough, or no longer: the next call asks for what is."""
+        """Have the next call ask for other credentials: these are not enough, or no longer."""
         if refused.status == 403 or challenge_of(refused.challenge).get("error") == "insufficient_scope":
             self._sessions.require(refused.challenge)
         elif self._credential is not None and self._credential.refused is not None:

@@ -101,16 +101,18 @@ def value_of(name: str, result: wire.CallToolResult, accepts: Validator | None, 
         raise ToolError(text, "failed")
     has_structure = "structured_content" in result.model_fields_set and result.structured_content is not None
     if accepts is not None and not (has_structure and accepts.is_valid(result.structured_content)):
-        what = "does not match its output schema" if has_structure else "lacks the structured content that it promises"
-        raise ToolError(f"The result of tool '{name}' {what}.", "invalid_result")
+        problem = (
+            "does not match its output schema" if has_structure else "lacks the structured content that it promises"
+        )
+        raise ToolError(f"The result of tool '{name}' {problem}.", "invalid_result")
     if has_structure:
-        others = [part for part in parts if not isinstance(part, Text)]
+        attachments = [part for part in parts if not isinstance(part, Text)]
         structured: Any = result.structured_content
         marker: Any = (result.meta or {}).get("fastmcp")
         says_wrapped = accepts is None and isinstance(marker, dict) and marker.get("wrap_result") is True
         if (is_wrapped or says_wrapped) and isinstance(structured, dict) and [*structured] == ["result"]:
             structured = structured["result"]
-        return [Data(_encode(name)(structured)), *others] if others else structured
+        return [Data(_encode(name)(structured)), *attachments] if attachments else structured
     return parts[0] if len(parts) == 1 else parts or None
 
 
@@ -144,8 +146,8 @@ def content_of_block(name: str, block: wire.ContentBlock) -> Content:
             case wire.AudioContent():
                 return Audio(base64.b64decode(block.data, validate=True), _media_type(block.mime_type))
             case wire.ResourceLink():
-                described = f" ({bounded(block.description, 500)})" if block.description else ""
-                return Text(f"{bounded(block.name, 200)}{described}: {bounded(block.uri, 2000)}")
+                description = f" ({bounded(block.description, 500)})" if block.description else ""
+                return Text(f"{bounded(block.name, 200)}{description}: {bounded(block.uri, 2000)}")
             case wire.EmbeddedResource():
                 return _resource(block.resource)
     except ValueError:

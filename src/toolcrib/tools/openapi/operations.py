@@ -109,17 +109,17 @@ def is_form(media_type: str | None) -> bool:
 def read_operations(
     root: Mapping[str, Any], documents: Documents, options: Options
 ) -> tuple[list[Operation], list[tuple[str, str]]]:
-    """The operations of *root*, and for each that cannot be a tool its method and path, and why."""
-    found: list[tuple[Operation, bool]] = []
+    """Return the operations of *root*, and for each that cannot be a tool its method and path, and why."""
+    readings: list[tuple[Operation, bool]] = []
     problems: list[tuple[str, str]] = []
     paths = root.get("paths")
-    for path, written in paths.items() if isinstance(paths, dict) else ():
+    for path, declared in paths.items() if isinstance(paths, dict) else ():
         if not path.startswith("/"):
             if not path.startswith("x-"):
                 problems.append((path[:100], "its path does not begin with '/'"))
             continue
         try:
-            item, file = documents.followed(written, documents.where)
+            item, file = documents.followed(declared, documents.where)
         except Unusable as error:
             problems.append((path, str(error)))
             continue
@@ -127,12 +127,12 @@ def read_operations(
             try:
                 if not isinstance(operation, dict):
                     raise Unusable("it is not an object")
-                found.append(_read(root, path, method, item, operation, file, documents, options))
+                readings.append(_read(root, path, method, item, operation, file, documents, options))
             except Unusable as error:
                 problems.append((f"{method} {path}", str(error)))
             except MALFORMED as error:
                 problems.append((f"{method} {path}", f"it does not follow OpenAPI ({type(error).__name__})"))
-    return named(found), problems
+    return named(readings), problems
 
 
 def _methods(item: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -159,11 +159,11 @@ def _read(
     plain, _, query = path.partition("#")[0].partition("?")
     if not path.isprintable() or "\\" in path or any(part in (".", "..") for part in plain.split("/")):
         raise Unusable("its path has '.' or '..' among its segments, a backslash, or characters that are not printable")
-    written = operation.get("operationId")
-    is_named = isinstance(written, str) and NAMELESS.sub("_", written).strip("_") != ""
+    operation_id = operation.get("operationId")
+    is_named = isinstance(operation_id, str) and NAMELESS.sub("_", operation_id).strip("_") != ""
     wanted = (
-        written
-        if isinstance(written, str) and is_named
+        operation_id
+        if isinstance(operation_id, str) and is_named
         else f"{method.lower()}{path.replace('{', '').replace('}', '')}"
     )
     parameters, schemas = _parameters(item, operation, file, documents)
@@ -180,7 +180,7 @@ def _read(
         raise Unusable(f"its path has no place for its parameter '{min(unused)[:60]}'")
     tags = operation.get("tags")
     security = operation.get("security", root.get("security"))
-    made = Operation(
+    result = Operation(
         name=wanted,
         method=method,
         path=path,
@@ -195,12 +195,12 @@ def _read(
         responses=() if method == "HEAD" else _responses(operation, file, documents),
         security=security if isinstance(security, list) else (),
     )
-    return made, is_named
+    return result, is_named
 
 
 def _fixed(query: str, parameters: Sequence[Parameter]) -> str:
-    """What *query*, that of a path, has beside the *parameters* of the query: these may be there, as `lat={lat}`."""
-    own = {f"{each.name}={{{each.name}}}" for each in parameters if each.place == "query"}
+    """Return what *query*, that of a path, has beside the *parameters*: these may be there, as `lat={lat}`."""
+    own = {f"{parameter.name}={{{parameter.name}}}" for parameter in parameters if parameter.place == "query"}
     return "&".join(part for part in query.split("&") if part not in own)
 
 
@@ -220,22 +220,22 @@ def _description(operation: Mapping[str, Any], item: Mapping[str, Any]) -> str:
 def _parameters(
     item: Mapping[str, Any], operation: Mapping[str, Any], file: str, documents: Documents
 ) -> tuple[list[Parameter], dict[str, tuple[Any, str]]]:
-    """The parameters, each with an argument of its own, and the schemas of these."""
-    found: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
+    """Return the parameters, each with an argument of its own, and the schemas of these."""
+    declarations: dict[tuple[str, str], tuple[Mapping[str, Any], str]] = {}
     for holder in (item, operation):
         listed = holder.get("parameters")
-        for written in listed if isinstance(listed, list) else ():
-            data, where = documents.followed(written, file)
+        for reference in listed if isinstance(listed, list) else ():
+            data, where = documents.followed(reference, file)
             name, place = data.get("name"), data.get("in")
             if not isinstance(name, str) or not name or not isinstance(place, str):
                 raise Unusable("a parameter of it has no name or no place")
-            found[name, place] = (data, where)
+            declarations[name, place] = (data, where)
     parameters: list[Parameter] = []
     schemas: dict[str, tuple[Any, str]] = {}
     order = ("path", "query", "header", "cookie")
-    if unknown := [place for _, place in found if place not in order]:
+    if unknown := [place for _, place in declarations if place not in order]:
         raise Unusable(f"a parameter of it is in '{unknown[0][:40]}', which is not a place for one")
-    for (name, place), (data, where) in sorted(found.items(), key=lambda each: order.index(each[0][1])):
+    for (name, place), (data, where) in sorted(declarations.items(), key=lambda each: order.index(each[0][1])):
         if place == "header" and (name.lower() in _NOT_PARAMETERS or not _TOKEN.fullmatch(name)):
             continue
         plain = _ARGUMENT.sub("_", name).strip("_")[:MAX_NAME] or place
@@ -247,7 +247,7 @@ def _parameters(
 
 
 def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) -> tuple[Parameter, Any]:
-    """The parameter, which is *argument* of the tool, and its schema."""
+    """Return the parameter, which is *argument* of the tool, and its schema."""
     required = place == "path" or data.get("required") is True
     content = data.get("content")
     if isinstance(content, dict):
@@ -266,7 +266,7 @@ def _parameter(name: str, data: Mapping[str, Any], place: Any, argument: str) ->
 
 
 def _described(schema: Any, data: Mapping[str, Any], file: str) -> tuple[Any, str]:
-    """*schema* with the description of the parameter, where it has none of its own."""
+    """Return *schema* with the description of the parameter, where it has none of its own."""
     text = data.get("description")
     if not isinstance(text, str) or not isinstance(schema, dict) or "description" in schema:
         return schema, file
@@ -285,7 +285,7 @@ def _spare(name: str, taken: Collection[str]) -> str:
 
 
 def media_of(content: Mapping[str, Any]) -> str | None:
-    """The media type of *content* that is sent, of those that it lists."""
+    """Return the media type of *content* that is sent, of those that it lists."""
     types = [media_type for media_type in content if isinstance(media_type, str)]
     for pattern in _BODY_TYPES:
         for media_type in types:
@@ -333,8 +333,8 @@ def _byte_fields(
     shape: Mapping[str, Any], file: str, parts: Mapping[str, Mapping[str, Any]], documents: Documents
 ) -> Iterator[str]:
     properties = shape.get("properties")
-    for name, written in properties.items() if isinstance(properties, dict) else ():
-        schema, where = documents.followed(written, file) if isinstance(written, dict) else ({}, file)
+    for name, reference in properties.items() if isinstance(properties, dict) else ():
+        schema, where = documents.followed(reference, file) if isinstance(reference, dict) else ({}, file)
         if schema.get("type") == "array":
             schema, where = documents.followed(schema.get("items", {}), where)
         content_type = parts.get(name, {}).get("contentType")
@@ -345,14 +345,14 @@ def _byte_fields(
 
 
 def _with_base64(shape: Mapping[str, Any], names: frozenset[str]) -> Mapping[str, Any]:
-    """The schema of a form with text in base64 where it has bytes."""
+    """Return the schema of a form with text in base64 where it has bytes."""
     properties = dict(shape["properties"])
     for name in names:
-        written = properties[name]
-        notes = {key: written[key] for key in ("title", "description") if key in written}
-        one = {"type": "string", "format": "binary"}
-        is_list = isinstance(written, dict) and written.get("type") == "array"
-        properties[name] = {"type": "array", "items": one, **notes} if is_list else {**one, **notes}
+        field_schema = properties[name]
+        notes = {key: field_schema[key] for key in ("title", "description") if key in field_schema}
+        bytes_schema = {"type": "string", "format": "binary"}
+        is_list = isinstance(field_schema, dict) and field_schema.get("type") == "array"
+        properties[name] = {"type": "array", "items": bytes_schema, **notes} if is_list else {**bytes_schema, **notes}
     return {**shape, "properties": properties}
 
 
@@ -360,11 +360,11 @@ def _responses(operation: Mapping[str, Any], file: str, documents: Documents) ->
     """Return what each success brings, where all bring JSON with a schema; nothing otherwise."""
     listed = operation.get("responses")
     schemas: list[tuple[Any, str]] = []
-    for code, written in listed.items() if isinstance(listed, dict) else ():
+    for code, reference in listed.items() if isinstance(listed, dict) else ():
         if str(code)[:1] != "2":
             continue
         try:
-            response, where = documents.followed(written, file)
+            response, where = documents.followed(reference, file)
         except Unusable:
             return ()
         content = response.get("content")
@@ -381,7 +381,7 @@ def _responses(operation: Mapping[str, Any], file: str, documents: Documents) ->
 
 
 def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
-    """The operations, in their order, each under a name of its own, which does not depend on that order."""
+    """Return the operations, in their order, each under a name of its own, which does not depend on that order."""
 
     def rank(index: int) -> tuple[bool, bool, str, str]:
         operation, is_named = found[index]
@@ -389,7 +389,7 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
         return not is_named, plain != operation.name, operation.path, operation.method
 
     names: dict[int, str] = {}
-    taken: set[str] = set()
+    used: set[str] = set()
     for index in sorted(range(len(found)), key=rank):
         operation, _ = found[index]
         name = _plain(operation.name)
@@ -397,9 +397,9 @@ def named(found: Sequence[tuple[Operation, bool]]) -> list[Operation]:
             name = f"{name[: MAX_NAME - 7]}_{_mark(operation, 6)}"
         length = 6
         # A registry takes `-` and `_` as one.
-        while name.replace("-", "_") in taken:
+        while name.replace("-", "_") in used:
             name, length = f"{_plain(operation.name)[: MAX_NAME - 1 - length]}_{_mark(operation, length)}", length + 2
-        taken.add(name.replace("-", "_"))
+        used.add(name.replace("-", "_"))
         names[index] = name
     return [
         operation if operation.name == names[index] else replace(operation, name=names[index])
@@ -419,7 +419,7 @@ def _plain(name: str) -> str:
 
 
 def require_version(root: Any, where: str) -> str:
-    """The version of the document *root*: '3.0', '3.1' or '3.2'. Raises LoadError for any other."""
+    """Return the version of the document *root*: '3.0', '3.1' or '3.2'. Raises LoadError for any other."""
     if not isinstance(root, dict):
         raise LoadError(f"{where} is not an OpenAPI document: it is not an object.")
     if "swagger" in root:
@@ -428,20 +428,27 @@ def require_version(root: Any, where: str) -> str:
             "example with `npx swagger2openapi`."
         )
     version = str(root.get("openapi", ""))
-    if (found := re.fullmatch(r"(3\.[012])(\.\d+)?(-.*)?", version)) is None:
-        what = f"of OpenAPI '{version[:20]}'" if version else "not an OpenAPI document: it has no 'openapi'"
-        raise LoadError(f"{where} is {what}. OpenAPI 3.0, 3.1 and 3.2 are read.")
-    return found[1]
+    if (match := re.fullmatch(r"(3\.[012])(\.\d+)?(-.*)?", version)) is None:
+        problem = f"of OpenAPI '{version[:20]}'" if version else "not an OpenAPI document: it has no 'openapi'"
+        raise LoadError(f"{where} is {problem}. OpenAPI 3.0, 3.1 and 3.2 are read.")
+    return match[1]
 
 
 def server_of(holders: Sequence[Mapping[str, Any]], where: str, options: Options) -> str:
-    """The address that paths are put after, without a slash at its end. Raises Unusable."""
-    written = options.server
-    if written is None:
-        servers = next((each for holder in holders if isinstance(each := holder.get("servers"), list) and each), None)
-        usable = [each for each in servers or () if isinstance(each, dict) and isinstance(each.get("url"), str)]
-        written = "/" if not usable else _filled(usable[0], options.variables)
-    return _absolute(where, written)
+    """Return the address that paths are put after, without a slash at its end. Raises Unusable."""
+    address = options.server
+    if address is None:
+        servers = next(
+            (candidate for holder in holders if isinstance(candidate := holder.get("servers"), list) and candidate),
+            None,
+        )
+        usable = [
+            candidate
+            for candidate in servers or ()
+            if isinstance(candidate, dict) and isinstance(candidate.get("url"), str)
+        ]
+        address = "/" if not usable else _filled(usable[0], options.variables)
+    return _absolute(where, address)
 
 
 @lru_cache(maxsize=256)
@@ -472,8 +479,8 @@ def _absolute(where: str, written: str) -> str:
 
 
 def _filled(server: Mapping[str, Any], chosen: Mapping[str, str]) -> str:
-    declared = server.get("variables")
-    known: Mapping[str, Any] = declared if isinstance(declared, dict) else {}
+    variables = server.get("variables")
+    known: Mapping[str, Any] = variables if isinstance(variables, dict) else {}
 
     def value(match: re.Match[str]) -> str:
         name = match[1]

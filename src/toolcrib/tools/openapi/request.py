@@ -47,7 +47,7 @@ class Prepared:
 
 
 def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
-    """The request of *operation* with *arguments*."""
+    """Return the request of *operation* with *arguments*."""
     server = urlsplit(operation.server)
     request = Prepared(operation.method, f"{server.scheme}://{server.netloc}", "")
     request.headers["accept"] = _ACCEPT
@@ -72,7 +72,7 @@ def prepare(operation: Operation, arguments: Mapping[str, Any]) -> Prepared:
 
 
 def _path(template: str, values: Mapping[str, str]) -> str:
-    """*template* with *values*, each put in once: one that looks like a placeholder stays a value."""
+    """Return *template* with *values*, each put in once: one that looks like a placeholder stays a value."""
     parts = TEMPLATE.split(template)  # in turn what is fixed, and the name of a parameter
     return "".join(values[part] if index % 2 else quote(part, safe=_PATH) for index, part in enumerate(parts))
 
@@ -88,14 +88,14 @@ def _put(request: Prepared, operation: Operation, parameter: Parameter, value: A
 
 
 def _own(operation: Operation, parameter: Parameter, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """*pairs*, whose names may be those of members of an object: not of another parameter, or in the path."""
+    """Yield *pairs*, whose names may be those of members of an object: not of another parameter, or in the path."""
     fixed = operation.fixed_query.split("&") if parameter.place != "cookie" else ()
-    taken = {
-        *(each.name for each in operation.parameters if each.place == parameter.place and each is not parameter),
+    reserved = {
+        *(other.name for other in operation.parameters if other.place == parameter.place and other is not parameter),
         *(unquote_plus(member.partition("=")[0]) for member in fixed if member),
     }
     for name, text in pairs:
-        if unquote(name) != parameter.name and unquote(name) in taken:
+        if unquote(name) != parameter.name and unquote(name) in reserved:
             raise ToolError(
                 f"'{parameter.argument}' has the member '{unquote(name)}', which is a parameter of its own.",
                 "invalid_arguments",
@@ -128,34 +128,35 @@ def _put_body(request: Prepared, body: Body, value: Any) -> None:
 
 def _form(body: Body, value: Any) -> str:
     members: list[str] = []
-    for name, each in _members(body, value):
+    for name, field_value in _members(body, value):
         encoding = body.parts.get(name, {})
         content_type = encoding.get("contentType")
         style = encoding.get("style", "form")
         if not {"style", "explode", "allowReserved"} & encoding.keys() and (
-            isinstance(content_type, str) or (isinstance(each, list) and any(isinstance(one, dict) for one in each))
+            isinstance(content_type, str)
+            or (isinstance(field_value, list) and any(isinstance(entry, dict) for entry in field_value))
         ):
-            members.append(f"{quote_plus(name)}={quote_plus(text_of(each))}")
+            members.append(f"{quote_plus(name)}={quote_plus(text_of(field_value))}")
             continue
         if style not in ("form", "spaceDelimited", "pipeDelimited", "deepObject"):
             style = "form"
         explode = encoding.get("explode", style in ("form", "deepObject")) is True
-        if isinstance(each, dict) and "style" not in encoding:  # an object is JSON, unless a style is named
-            members.append(f"{quote_plus(name)}={quote_plus(text_of(each))}")
+        if isinstance(field_value, dict) and "style" not in encoding:  # an object is JSON, unless a style is named
+            members.append(f"{quote_plus(name)}={quote_plus(text_of(field_value))}")
             continue
         parameter = Parameter(name, "query", body.argument, style, explode)
         # A form writes a space as `+`, and `%2B` is a plus: both sides agree on `%20`, too.
-        members += [f"{key}={text}" for key, text in query_pairs(parameter, each)]
+        members += [f"{key}={text}" for key, text in query_pairs(parameter, field_value)]
     return "&".join(members)
 
 
 def _multipart(body: Body, value: Any, boundary: str) -> bytes:
     parts: list[bytes] = []
-    for name, each in _members(body, value):
+    for name, field_value in _members(body, value):
         encoding = body.parts.get(name, {})
-        for one in each if isinstance(each, list) else [each]:
-            content_type = _part_type(encoding, one, is_bytes=name in body.bytes_in)
-            content = _bytes(f"{body.argument}.{name}", one) if name in body.bytes_in else text_of(one).encode()
+        for part in field_value if isinstance(field_value, list) else [field_value]:
+            content_type = _part_type(encoding, part, is_bytes=name in body.bytes_in)
+            content = _bytes(f"{body.argument}.{name}", part) if name in body.bytes_in else text_of(part).encode()
             quoted = _quoted(name)
             filename = f'; filename="{quoted}"' if name in body.bytes_in else ""
             head = f'--{boundary}\r\nContent-Disposition: form-data; name="{quoted}"{filename}\r\n'
@@ -165,9 +166,9 @@ def _multipart(body: Body, value: Any, boundary: str) -> bytes:
 
 
 def _part_type(encoding: Mapping[str, Any], value: Any, *, is_bytes: bool) -> str | None:
-    written = encoding.get("contentType")
-    if isinstance(written, str):
-        first = written.partition(",")[0].strip()
+    declared = encoding.get("contentType")
+    if isinstance(declared, str):
+        first = declared.partition(",")[0].strip()
         if "*" not in first and first.isascii() and first.isprintable():
             return first
     if is_bytes:
@@ -178,11 +179,11 @@ def _part_type(encoding: Mapping[str, Any], value: Any, *, is_bytes: bool) -> st
 def _members(body: Body, value: Any) -> Iterator[tuple[str, Any]]:
     if not isinstance(value, dict):
         raise ToolError(f"'{body.argument}' is an object, whose members are the fields of a form.", "invalid_arguments")
-    yield from ((name, each) for name, each in value.items() if each is not None)
+    yield from ((name, member) for name, member in value.items() if member is not None)
 
 
 def _quoted(name: str) -> str:
-    """The name of a part, as browsers write it."""
+    """Return the name of a part, as browsers write it."""
     return name.replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
 
 

@@ -46,7 +46,7 @@ _WORDS: Mapping[int, str] = {
 
 
 def value_of(status: int, headers: Mapping[str, str], content: bytes, method: str) -> Any:
-    """What a successful response brought: JSON as its value, text, or an image, sound or file."""
+    """Return what a successful response brought: JSON as its value, text, or an image, sound or file."""
     if method == "HEAD":
         return {name: text for name, text in headers.items() if name.lower() != "set-cookie"}
     if not content:
@@ -89,7 +89,7 @@ def raise_for_status(status: int, headers: Mapping[str, str], content: bytes, no
 
 
 def _retry_after_s(text: str | None, now: datetime) -> float | None:
-    """The seconds in a `Retry-After` (RFC 9110, section 10.2.3): a number of them, or a date."""
+    """Return the seconds in a `Retry-After` (RFC 9110, section 10.2.3): a number of them, or a date."""
     if text is None:
         return None
     seconds: float | None = None
@@ -104,7 +104,7 @@ def _retry_after_s(text: str | None, now: datetime) -> float | None:
 
 
 def _message(headers: Mapping[str, str], content: bytes) -> str:
-    """What the server has to say, in one line, shortened."""
+    """Return what the server has to say, in one line, shortened."""
     kind = _field("content-type", headers)
     if not content or not (is_json(kind.get_content_type()) or kind.get_content_maintype() == "text"):
         return ""
@@ -123,18 +123,18 @@ def _text(content: bytes, charset: str | None) -> str:
 
 
 def _field(name: str, headers: Mapping[str, str], default: str = "") -> Message:
-    """The header *name*, which `email` reads: as far as that takes no long time."""
+    """Return the header *name*, which `email` reads: as far as that takes no long time."""
     read = Message()
     read[name] = headers.get(name, default)[:_MAX_HEADER]
     return read
 
 
 def _name(headers: Mapping[str, str]) -> str | None:
-    """The name of the file, without folders."""
+    """Return the name of the file, without folders."""
     name = None
     with suppress(UnicodeError):  # some encodings of Python raise it whatever they are given
         name = _field("content-disposition", headers).get_filename()
     if name is None:
         return None
-    name = "".join(each for each in name.replace("\\", "/").rpartition("/")[2] if each.isprintable())[:200]
+    name = "".join(char for char in name.replace("\\", "/").rpartition("/")[2] if char.isprintable())[:200]
     return name if name.strip(". ") else None

@@ -91,15 +91,15 @@ class Schemas:
         self._sizes: dict[str, int | None] = {}
 
     def closed(self, schemas: Mapping[str, tuple[Any, str]], direction: Direction) -> Closed:
-        """Each of *schemas*, a schema and its file by name, converted; and the definitions that they refer to."""
-        found = _Found()
-        out = {name: self._convert(schema, file, direction, found, 0) for name, (schema, file) in schemas.items()}
+        """Return *schemas*, each a schema and its file by name, converted, and the definitions they refer to."""
+        references = _Found()
+        out = {name: self._convert(schema, file, direction, references, 0) for name, (schema, file) in schemas.items()}
         chars, is_valid, is_cut = 0, True, False
         for part in out.values():
-            size, is_valid_part = self._measured(part, found)
+            size, is_valid_part = self._measured(part, references)
             chars, is_valid = chars + size, is_valid and is_valid_part
         definitions: dict[str, Any] = {}
-        keys = found.keys
+        keys = references.keys
         waiting = list(keys)
         for key in waiting:  # which grows: what is nearest is first
             converted = self._definition(key, direction)
@@ -111,14 +111,14 @@ class Schemas:
                 continue
             definitions[self._name(key)] = converted.schema
             is_valid = is_valid and converted.is_valid
-            waiting += [each for each in converted.keys if each not in keys]
+            waiting += [entry for entry in converted.keys if entry not in keys]
             keys |= dict.fromkeys(converted.keys)
         if is_cut:
-            out, definitions = ({name: _wider(each) for name, each in part.items()} for part in (out, definitions))
+            out, definitions = ({name: _wider(entry) for name, entry in part.items()} for part in (out, definitions))
         return Closed(out, definitions, is_valid)
 
     def is_bounded(self, schema: Mapping[str, Any]) -> bool:
-        """Whether *schema*, of what is sent and with no definition cut, is known to look at a value seldom enough."""
+        """Return whether *schema*, with no definition cut, is known to look at a value seldom enough."""
         return is_plainly_bounded(schema, self._sizes)
 
     def _definition(self, key: Key, direction: Direction) -> _Converted:
@@ -126,15 +126,15 @@ class Schemas:
         if known is None:
             file, pointer = key
             schema = self._documents.at(file, pointer)
-            found = _Found()
-            converted = self._convert(schema, file, direction, found, 0)
-            known = _Converted(converted, tuple(found.keys), *self._measured(converted, found))
-            for each in (direction,) if found.has_one_way else ("sent", "received"):
-                self._converted[key, each] = known
+            references = _Found()
+            converted = self._convert(schema, file, direction, references, 0)
+            known = _Converted(converted, tuple(references.keys), *self._measured(converted, references))
+            for way in (direction,) if references.has_one_way else ("sent", "received"):
+                self._converted[key, way] = known
         return known
 
     def _measured(self, schema: Any, found: _Found) -> tuple[int, bool]:
-        """How much JSON a converted *schema* is, and whether it is valid if all that it refers to is."""
+        """Return how much JSON a converted *schema* is, and whether it is valid if all that it refers to is."""
         text = pydantic_core.to_json(schema)
         is_valid = self._valid.get(text)
         if is_valid is None:  # the same parameters recur with operation after operation
@@ -152,10 +152,10 @@ class Schemas:
 
     def _name(self, key: Key) -> str:
         if key not in self._names:
-            wanted = _NOT_A_NAME.sub("_", key[1].rpartition("/")[2])[:60].strip("_") or "schema"
-            name, number = wanted, 2
+            base = _NOT_A_NAME.sub("_", key[1].rpartition("/")[2])[:60].strip("_") or "schema"
+            name, number = base, 2
             while name in self._taken:
-                name, number = f"{wanted}_{number}", number + 1
+                name, number = f"{base}_{number}", number + 1
             self._taken.add(name)
             self._names[key] = name
         return self._names[key]
@@ -204,21 +204,21 @@ class Schemas:
         if not isinstance(properties, dict):
             return
         marks = {
-            name: self._marks(each, file)
-            for name, each in properties.items()
-            if isinstance(each, dict) and not _MAY_BE_ONE_WAY.isdisjoint(each)
+            name: self._marks(member, file)
+            for name, member in properties.items()
+            if isinstance(member, dict) and not _MAY_BE_ONE_WAY.isdisjoint(member)
         }
         found.has_one_way = found.has_one_way or any(marks.values())
         mark = "readOnly" if direction == "sent" else "writeOnly"
-        names = {name for name, marked in marks.items() if mark in marked}
+        names = {name for name, kinds in marks.items() if mark in kinds}
         if not names:
             return
         if direction == "sent":
-            out["properties"] = {name: each for name, each in out["properties"].items() if name not in names}
+            out["properties"] = {name: member for name, member in out["properties"].items() if name not in names}
         out["required"] = [name for name in required if isinstance(name, str) and name not in names]
 
     def _marks(self, schema: Mapping[str, Any], file: str) -> set[str]:
-        """Which of `readOnly` and `writeOnly` a field with *schema* is."""
+        """Return which of `readOnly` and `writeOnly` a field with *schema* is."""
         if "$ref" in schema:
             try:
                 schema, _, _ = self._documents.find(schema["$ref"], file)
@@ -228,18 +228,18 @@ class Schemas:
 
 
 def _inner(keyword: str, value: Any, change: Callable[[Any], Any]) -> Any:
-    """*value*, of *keyword*, with each schema that it is or has in it as *change* makes it."""
+    """Return *value*, of *keyword*, with each schema that it is or has in it as *change* makes it."""
     if keyword in _ONE and isinstance(value, dict):
         return change(value)
     if keyword in _LISTED and isinstance(value, list):
-        return [change(each) for each in value]
+        return [change(part) for part in value]
     if keyword in _NAMED and isinstance(value, dict):
-        return {name: change(each) for name, each in value.items()}
+        return {name: change(part) for name, part in value.items()}
     return value
 
 
 def _wider(schema: Any) -> Any:
-    """*schema*, which refers to one that was cut, without what refuses a value for what a schema in it admits."""
+    """Return *schema*, which refers to one that was cut, without keywords that refuse what another schema admits."""
     if not isinstance(schema, dict):
         return schema
     out = {key: _inner(key, value, _wider) for key, value in schema.items() if key not in _REFUSING}
@@ -249,16 +249,16 @@ def _wider(schema: Any) -> Any:
 
 
 def as_base64(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of bytes, as the text that they are among arguments."""
-    kept: dict[str, Any] = {
+    """Return the schema of bytes, as the text that they are among arguments."""
+    notes: dict[str, Any] = {
         key: value for key, value in schema.items() if key in ("title", "description", "default", "examples")
     }
-    description = f"{kept.pop('description', '')}\n\nBytes, in base64.".strip()
-    return kept | {"type": "string", "contentEncoding": "base64", "description": description}
+    description = f"{notes.pop('description', '')}\n\nBytes, in base64.".strip()
+    return notes | {"type": "string", "contentEncoding": "base64", "description": description}
 
 
 def _modern(out: dict[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A converted schema with the keywords of OpenAPI 3.0, which later documents have too, as JSON Schema 2020-12."""
+    """Return a converted schema with keywords of OpenAPI 3.0, which later ones may have too, as JSON Schema 2020-12."""
     for keyword, bound in _BOUNDS.items():
         if isinstance(is_exclusive := out.get(keyword), bool):
             del out[keyword]

@@ -91,7 +91,7 @@ class Security:
         required = self._mapped.get(name, Secret(f"{_host(server)}/{name}"))
         if required is None:
             return None
-        wanted = tuple(scope for scope in scopes if isinstance(scope, str)) if isinstance(scopes, list) else ()
+        asked_scopes = tuple(scope for scope in scopes if isinstance(scope, str)) if isinstance(scopes, list) else ()
         kind = scheme.get("type")
         if kind == "apiKey":
             where, key = scheme.get("in"), scheme.get("name")
@@ -106,9 +106,9 @@ class Security:
         if kind not in ("oauth2", "openIdConnect"):
             raise Unusable(f"its security scheme '{name[:60]}' is of type '{str(kind)[:40]}', not supported")
         if kind == "oauth2" and name not in self._mapped:
-            required = _known_provider(scheme, server, wanted) or required
+            required = _known_provider(scheme, server, asked_scopes) or required
         elif kind == "oauth2" and isinstance(required, ToolAuth) and required.handler in (None, "oauth2"):
-            required = ToolAuth(required.provider, required.handler, required.scopes or wanted)
+            required = ToolAuth(required.provider, required.handler, required.scopes or asked_scopes)
         return Applied(required, "bearer")
 
 
@@ -148,7 +148,7 @@ def apply(
         query[:] = [*(member for member in query if member[0] != name), (name, quote(secret, safe=""))]
     elif applied.where == "cookie":
         value = quote(secret, safe="!#$&'()*+/:<=>?@[]^_`{|}~-.")
-        cookies[:] = [*(each for each in cookies if each[0] != applied.name), (applied.name, value)]
+        cookies[:] = [*(cookie for cookie in cookies if cookie[0] != applied.name), (applied.name, value)]
     else:
         prefix = {"key": "", "bearer": "Bearer ", "basic": "Basic "}[applied.kind]
         _set(headers, applied.name, prefix + secret)
@@ -169,8 +169,8 @@ def _known_provider(scheme: Mapping[str, Any], server: str, scopes: tuple[str, .
     except (ImportError, SetupError):
         return None
     flows = scheme.get("flows")
-    named = [flow for flow in flows.values() if isinstance(flow, dict)] if isinstance(flows, dict) else []
-    urls = {flow.get(key) for flow in named for key in ("tokenUrl", "authorizationUrl")} - {None}
+    declared_flows = [flow for flow in flows.values() if isinstance(flow, dict)] if isinstance(flows, dict) else []
+    urls = {flow.get(key) for flow in declared_flows for key in ("tokenUrl", "authorizationUrl")} - {None}
     for provider, table in builtin_catalogue().items():
         oauth2 = table.oauth2
         if oauth2 is None or not urls & {oauth2.token_url, oauth2.authorize_url}:

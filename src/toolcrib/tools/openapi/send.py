@@ -65,9 +65,9 @@ async def call(
     """Return the value of *operation* with *arguments*. Raises ToolError."""
     request = prepare(operation, arguments)
     own = set(request.query)
-    for one in applied:
-        credential = context.credentials.get(one.provider)
-        apply(one, credential, operation.server, request.headers, request.query, request.cookies)
+    for scheme in applied:
+        credential = context.credentials.get(scheme.provider)
+        apply(scheme, credential, operation.server, request.headers, request.query, request.cookies)
     if request.cookies:
         request.headers["cookie"] = "; ".join(f"{name}={text}" for name, text in request.cookies)
     secrets = [member for member in request.query if member not in own]
@@ -80,7 +80,7 @@ async def call(
 async def _followed(
     request: Prepared, secrets: Sequence[tuple[str, str]], client: "httpx2.AsyncClient"
 ) -> "httpx2.Response":
-    """The response, after redirects to the same origin. *secrets* are the credentials in the query."""
+    """Return the response, after redirects to the same origin. *secrets* are the credentials in the query."""
     method, target, content = request.method, request.target(), request.content
     status = 0
     for _ in range(_MAX_REDIRECTS):
@@ -121,11 +121,11 @@ async def _sent(
         headers.pop("content-type", None)
     # The client writes the URL to its log, so it has the origin alone: the target may have a credential in it, and is
     # sent as it was encoded here.
-    built = client.build_request(
+    outgoing = client.build_request(
         method, f"{request.origin}/", headers=headers, content=content, extensions={"target": target.encode("ascii")}
     )
     try:
-        return await client.send(built, follow_redirects=False)
+        return await client.send(outgoing, follow_redirects=False)
     except ToolError:  # of the guard
         raise
     except (httpx2.ConnectError, httpx2.ConnectTimeout):

@@ -48,60 +48,60 @@ class Parameter:
 
 
 def text_of(value: Any) -> str:
-    """A JSON scalar as text, as JSON writes it; what is nested, as JSON."""
+    """Return a JSON scalar as text, as JSON writes it; what is nested, as JSON."""
     return value if isinstance(value, str) else pydantic_core.to_json(value).decode()
 
 
 def path_text(parameter: Parameter, value: Any) -> str:
-    """What stands in the path for `{name}`."""
+    """Return what stands in the path for `{name}`."""
     encode = _encoder(_RESERVED_PATH if parameter.allow_reserved else "", triples=False)
     if parameter.media_type is not None:
-        written = encode(text_of(value))
+        encoded = encode(text_of(value))
     else:
         pairs = _pairs(value)
         first, between = {"simple": ("", ","), "label": (".", "."), "matrix": (";", ";")}[parameter.style]
         name = encode(parameter.name)
         if parameter.style == "matrix" and not (parameter.explode and pairs is not None):
             if parameter.explode and isinstance(value, list):
-                written = "".join(f";{name}={encode(text_of(each))}" for each in value)
+                encoded = "".join(f";{name}={encode(text_of(item))}" for item in value)
             else:
-                inner = ",".join(encode(text_of(each)) for each in _flat(value))
-                written = f";{name}={inner}" if inner else f";{name}"
+                inner = ",".join(encode(text_of(item)) for item in _flat(value))
+                encoded = f";{name}={inner}" if inner else f";{name}"
         else:
             between = between if parameter.explode else ","
-            written = first + between.join(_joined(value, parameter.explode, encode))
-    _require_inside(parameter, value, written)
-    return written
+            encoded = first + between.join(_joined(value, parameter.explode, encode))
+    _require_inside(parameter, value, encoded)
+    return encoded
 
 
 def query_pairs(parameter: Parameter, value: Any) -> Iterator[tuple[str, str]]:
-    """The members of the query, encoded: names, and values."""
+    """Yield the members of the query, encoded: names, and values."""
     encode = _encoder(_RESERVED_QUERY if parameter.allow_reserved else "", triples=parameter.allow_reserved)
     name = quote(parameter.name, safe="")
     pairs = _pairs(value)
     if parameter.media_type is not None:
         yield name, encode(text_of(value))
     elif parameter.style == "deepObject":
-        yield from ((quote(each, safe=""), encode(text)) for each, text in _deep(parameter.name, value))
+        yield from ((quote(item, safe=""), encode(text)) for item, text in _deep(parameter.name, value))
     elif pairs is not None and parameter.explode and parameter.style == "form":
-        yield from ((quote(key, safe=""), encode(text_of(each))) for key, each in pairs)
+        yield from ((quote(key, safe=""), encode(text_of(item))) for key, item in pairs)
     elif isinstance(value, list) and parameter.explode:
-        yield from ((name, encode(text_of(each))) for each in value)
+        yield from ((name, encode(text_of(item))) for item in value)
     elif not isinstance(value, list | dict):
         yield name, encode(text_of(value))
     elif flat := _flat(value):
-        yield name, _BETWEEN[parameter.style].join(encode(text_of(each)) for each in flat)
+        yield name, _BETWEEN[parameter.style].join(encode(text_of(item)) for item in flat)
 
 
 def header_text(parameter: Parameter, value: Any) -> str:
-    """The value of a header. It is not percent-encoded."""
+    """Return the value of a header. It is not percent-encoded."""
     if parameter.media_type is not None:
-        written = text_of(value)
+        encoded = text_of(value)
     else:
-        written = ",".join(_joined(value, parameter.explode, lambda text: text))
-    if not _HEADER.fullmatch(written) or written != written.strip():
+        encoded = ",".join(_joined(value, parameter.explode, lambda text: text))
+    if not _HEADER.fullmatch(encoded) or encoded != encoded.strip():
         raise _invalid(parameter, "is sent in a header, which takes printable ASCII characters in one line")
-    return written
+    return encoded
 
 
 def _encoder(safe: str, *, triples: bool) -> Callable[[str], str]:
@@ -124,14 +124,14 @@ def _flat(value: Any) -> list[Any]:
 
 
 def _joined(value: Any, explode: bool, encode: Callable[[str], str]) -> list[str]:
-    """The items of a list, or the members of an object, each as it is written."""
+    """Return the items of a list, or the members of an object, each as it is written."""
     if isinstance(value, dict) and explode:
-        return [f"{encode(key)}={encode(text_of(each))}" for key, each in value.items()]
-    return [encode(text_of(each)) for each in _flat(value)]
+        return [f"{encode(key)}={encode(text_of(item))}" for key, item in value.items()]
+    return [encode(text_of(item)) for item in _flat(value)]
 
 
 def _deep(name: str, value: Any) -> Iterator[tuple[str, str]]:
-    """The members of an object in brackets, at any depth; items of lists by their index."""
+    """Yield the members of an object in brackets, at any depth; items of lists by their index."""
     if isinstance(value, dict | list):
         inner = value.items() if isinstance(value, dict) else enumerate(value)
         for key, each in inner:
@@ -150,7 +150,7 @@ def _require_inside(parameter: Parameter, value: Any, written: str) -> None:
         if any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\]", text)):
             raise _invalid(parameter, "is a part of the path, which has no '.' or '..' in it")
         text = unquote(text)
-    if any(not _is_visible(each) for each in map(text_of, _flat(value))):
+    if any(not _is_visible(item) for item in map(text_of, _flat(value))):
         raise _invalid(parameter, "is a part of the path, which takes no control characters")
 
 

@@ -26,7 +26,7 @@ _TAG = "tag:yaml.org,2002:"
 
 
 def is_openapi(data: bytes) -> bool:
-    """Whether *data* is an OpenAPI or Swagger document, of whatever version, valid otherwise or not."""
+    """Return whether *data* is an OpenAPI or Swagger document, of whatever version, valid otherwise or not."""
     data = data.removeprefix(b"\xef\xbb\xbf").lstrip()
     if data[:1] != b"{":
         return _YAML_KEY.search(data[:MAX_BYTES]) is not None
@@ -40,7 +40,7 @@ def is_openapi(data: bytes) -> bool:
 
 
 def read_text(data: bytes, where: str) -> Any:
-    """The JSON value that *data* stands for. Raises LoadError, naming *where* it is from."""
+    """Return the JSON value that *data* stands for. Raises LoadError, naming *where* it is from."""
     if len(data) > MAX_BYTES:
         raise LoadError(f"{where} has more than {MAX_BYTES // 1024**2} MiB. Cut it down to the operations you need.")
     try:
@@ -141,7 +141,7 @@ class _Reader:
 
 
 def _are_mappings(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(each, dict) for each in value)
+    return isinstance(value, list) and all(isinstance(item, dict) for item in value)
 
 
 def _from_yaml(text: str) -> Any:
@@ -166,8 +166,8 @@ def _from_yaml(text: str) -> Any:
             documents += isinstance(event, yaml.DocumentStartEvent)
             if documents > 1:
                 raise ValueError("there is more than one document in it")
-            if (each := handle.get(type(event))) is not None:
-                each(event)
+            if (handler := handle.get(type(event))) is not None:
+                handler(event)
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         at = f"line {mark.line + 1}: " if mark is not None else ""
@@ -176,7 +176,7 @@ def _from_yaml(text: str) -> Any:
 
 
 def _scalar(event: Any) -> Any:
-    """The value of a scalar, by the core schema of YAML 1.2: dates, `yes` and `no` are text."""
+    """Return the value of a scalar, by the core schema of YAML 1.2: dates, `yes` and `no` are text."""
     text: str = event.value
     tag = str(event.tag or "")
     if tag == f"{_TAG}str" or (event.style not in (None, "") and not tag.startswith(_TAG)):
