@@ -1,4 +1,4 @@
-"""What holds for every file of the source: no import circles, no long files, and the words of the field."""
+"""What holds for every file of the source: no import circles, and the words of the field."""
 
 import ast
 import importlib.util
@@ -12,7 +12,6 @@ import toolcrib
 
 ROOT = Path(toolcrib.__file__).parent
 REPOSITORY = Path(__file__).resolve().parents[2]
-LINES = 450
 
 # Words that this code once had names from, and that nobody of this field would guess.
 PRIVATE = ("said", "told", "struck", "strike", "meant", "mend", "mended", "spoken", "desk", "shelf", "seat", "scene")
@@ -74,11 +73,6 @@ def test_no_modules_import_one_another_in_a_circle() -> None:
         TopologicalSorter({name: imports(name) for name in modules()}).prepare()
     except CycleError as error:
         raise AssertionError(" imports ".join(reversed(error.args[1]))) from None
-
-
-def test_no_file_is_longer_than_a_reader_keeps_in_view() -> None:
-    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file, _ in modules().values()}
-    assert {file: length for file, length in lengths.items() if length > LINES} == {}
 
 
 def test_no_name_has_a_word_of_a_private_language() -> None:
