@@ -1,7 +1,6 @@
 import asyncio
 import concurrent.futures
 import gc
-import logging
 import threading
 import weakref
 
@@ -18,20 +17,6 @@ async def test_a_linked_future_is_cancelled_at_once_and_returned() -> None:
     assert (token.is_cancelled(), future.cancelled()) == (False, False)
     token.cancel()
     assert (token.is_cancelled(), future.cancelled()) == (True, True)
-
-
-async def test_a_cancelled_token_cancels_what_is_linked_to_it_later() -> None:
-    token, future = CancellationToken(), asyncio.get_running_loop().create_future()
-    token.cancel()
-    assert token.link_future(future).cancelled()
-
-
-async def test_a_linked_task_ends_with_the_token() -> None:
-    token = CancellationToken()
-    task = token.link_future(asyncio.create_task(asyncio.Event().wait()))
-    token.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
 
 
 async def test_a_token_may_be_cancelled_and_linked_in_another_thread() -> None:
@@ -76,14 +61,6 @@ async def test_a_token_keeps_no_reference_to_a_future_that_is_done() -> None:
     assert [each() for each in kept] == [None, None, None]
 
 
-def test_a_future_whose_loop_does_not_run_is_cancelled_at_once() -> None:
-    token, loop = CancellationToken(), asyncio.new_event_loop()
-    future = token.link_future(loop.create_future())
-    token.cancel()
-    assert future.cancelled()
-    loop.close()
-
-
 def test_a_token_may_be_cancelled_after_the_loop_of_its_futures(caplog: pytest.LogCaptureFixture) -> None:
     token = CancellationToken()
     loop = asyncio.new_event_loop()
@@ -91,31 +68,6 @@ def test_a_token_may_be_cancelled_after_the_loop_of_its_futures(caplog: pytest.L
     loop.close()
     token.cancel()
     assert (future.cancelled(), caplog.text) == (False, "")
-
-
-def test_callbacks_run_once_and_may_use_the_token() -> None:
-    token, seen = CancellationToken(), list[str]()
-
-    def callback() -> None:
-        seen.append(f"cancelled: {token.is_cancelled()}")
-        token.cancel()
-        token.add_callback(lambda: seen.append("of the callback"))
-
-    token.add_callback(callback)
-    token.cancel()
-    token.cancel()
-    token.add_callback(lambda: seen.append("late"))
-    assert seen == ["cancelled: True", "of the callback", "late"]
-
-
-def test_a_callback_that_raises_keeps_no_other_from_running(caplog: pytest.LogCaptureFixture) -> None:
-    token, seen = CancellationToken(), list[str]()
-    token.add_callback(lambda: 1 // 0)
-    token.add_callback(lambda: seen.append("second"))
-    with caplog.at_level(logging.ERROR, "toolcrib"):
-        token.cancel()
-    assert seen == ["second"]
-    assert [record.getMessage() for record in caplog.records] == ["A callback of a CancellationToken failed"]
 
 
 async def test_a_call_takes_the_token_as_it_is() -> None:

@@ -2,25 +2,19 @@
 
 import sys
 import threading
-import types
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from toolcrib import LoadError
 from toolcrib.dialects.autogen import (
     Component,
     ComponentBase,
-    ComponentFromConfig,
     ComponentLoader,
     ComponentModel,
-    ComponentToConfig,
     UntrustedError,
-    is_component_class,
-    is_component_instance,
     trust_namespaces,
 )
 
@@ -94,72 +88,12 @@ def test_a_component_is_dumped_as_autogen_dumps_it() -> None:
     }
 
 
-def test_a_class_without_a_docstring_has_no_description() -> None:
-    assert Unlike(1).dump_component().description is None
-
-
-def test_the_schema_of_a_component_model_is_autogens() -> None:
-    optional = {
-        "component_type": [
-            {"enum": ["model", "agent", "tool", "termination", "token_provider", "workbench"], "type": "string"},
-            {"type": "string"},
-        ],
-        "version": [{"type": "integer"}],
-        "component_version": [{"type": "integer"}],
-        "description": [{"type": "string"}],
-        "label": [{"type": "string"}],
-    }
-    assert ComponentModel.model_json_schema() == {
-        "title": "ComponentModel",
-        "description": ("Model class for a component. Contains all information required to instantiate a component."),
-        "type": "object",
-        "properties": {
-            "provider": {"title": "Provider", "type": "string"},
-            **{
-                name: {
-                    "anyOf": [*kinds, {"type": "null"}],
-                    "default": None,
-                    "title": name.replace("_", " ").title(),
-                }
-                for name, kinds in optional.items()
-            },
-            "config": {"additionalProperties": True, "title": "Config", "type": "object"},
-        },
-        "required": ["provider", "config"],
-    }
-
-
 @pytest.mark.usefixtures("trusted")
 def test_what_was_dumped_is_loaded_again() -> None:
     dumped = Rect(3, 4).dump_component()
     for model in (dumped, dumped.model_dump(), ComponentModel.model_validate_json(dumped.model_dump_json())):
         assert Rect.load_component(model).size == (3, 4)
         assert ComponentLoader.load_component(model, Shape).dump_component() == dumped  # type: ignore[type-abstract]
-
-
-@pytest.mark.usefixtures("trusted")
-def test_a_configuration_without_a_version_is_of_the_present_one() -> None:
-    made = Rect.load_component({"provider": f"{__name__}.Rect", "config": {"width": 5}})
-    assert made.size == (5, 1)
-
-
-@pytest.mark.usefixtures("trusted")
-def test_a_past_version_goes_to_the_class_unchecked() -> None:
-    old = {"provider": f"{__name__}.Square", "component_version": 1, "config": {"side": 7}}
-    assert Square.load_component(old).size == (7, 1)
-    with pytest.raises(NotImplementedError) as raised:
-        Rect.load_component({**old, "provider": f"{__name__}.Rect"})
-    assert str(raised.value) == (
-        f"Tried to load component <class '{__name__}.Rect'> which is on version 2 with a config on version 1 but "
-        "_from_config_past_version is not implemented"
-    )
-
-
-@pytest.mark.usefixtures("trusted")
-def test_a_config_that_does_not_fit_is_pydantics_error() -> None:
-    with pytest.raises(ValidationError) as raised:
-        Rect.load_component({"provider": f"{__name__}.Rect", "config": {"width": "wide"}})
-    assert [(error["loc"], error["type"]) for error in raised.value.errors()] == [(("width",), "int_parsing")]
 
 
 @pytest.mark.usefixtures("trusted")
@@ -198,103 +132,6 @@ def test_what_is_not_a_component_is_refused(name: str) -> None:
 def test_a_class_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="Missing"):
         ComponentLoader.load_component({"provider": f"{__name__}.Missing", "config": {}})
-
-
-@pytest.mark.parametrize("missing", ["component_type", "component_config_schema"])
-def test_a_class_that_lacks_a_variable_cannot_be_loaded(missing: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    variables = {"component_type": "shape", "component_config_schema": RectConfig}
-    del variables[missing]
-    with pytest.warns(UserWarning) as warned:
-        bases = (ComponentBase[BaseModel], Component[RectConfig])
-        lacking = types.new_class("Lacking", bases, exec_body=lambda body: body.update(variables, __module__=__name__))
-    assert [str(each.message) for each in warned] == [
-        f"Class variable '{missing}' must be defined in Lacking to be a valid component"
-    ]
-    monkeypatch.setattr(sys.modules[__name__], "Lacking", lacking, raising=False)
-    with trust_namespaces(HERE), pytest.raises(AttributeError) as raised:
-        ComponentLoader.load_component({"provider": f"{__name__}.Lacking", "config": {}})
-    assert str(raised.value) == f"{missing} not defined"
-
-
-def test_a_class_without_a_type_cannot_be_dumped() -> None:
-    class Writes(ComponentToConfig[RectConfig]):
-        component_provider_override = "shapes.Writes"
-
-        def _to_config(self) -> RectConfig:
-            return RectConfig(width=1)
-
-    with pytest.raises(AttributeError) as raised:
-        Writes().dump_component()
-    assert str(raised.value) == "component_type not defined"
-
-
-def test_a_component_may_have_other_bases_with_their_own_init_subclass() -> None:
-    class Cornered:
-        corners = 0
-
-        def __init_subclass__(cls, corners: int) -> None:
-            cls.corners = corners
-
-    class Triangle(Rect, Cornered, corners=3):
-        pass
-
-    assert Triangle.corners == 3
-
-
-def test_an_incomplete_component_class_warns_where_it_is_defined() -> None:
-    with pytest.warns(UserWarning) as warned:
-
-        class Half(Component[RectConfig]):
-            component_type = "shape"
-            component_config_schema = RectConfig
-
-    assert [(str(each.message), each.filename) for each in warned] == [
-        (
-            "Component class 'Half' must subclass the following: ComponentFromConfig, ComponentToConfig, "
-            "ComponentSchemaType, ComponentLoader, individually or with ComponentBase and Component. Look at the "
-            "component config documentation or how OpenAIChatCompletionClient does it.",
-            __file__,
-        )
-    ]
-    assert [is_component_class(each) for each in (Half, Rect, RectConfig, "Rect")] == [False, True, False, False]
-    assert [is_component_instance(each) for each in (Rect(1), Half(), Rect)] == [True, False, False]
-
-
-def test_a_component_without_its_methods_raises_not_implemented_error() -> None:
-    class Bare(ComponentBase[BaseModel], Component[RectConfig]):
-        component_type = "shape"
-        component_config_schema = RectConfig
-        component_provider_override = "shapes.Bare"
-
-    cannot_dump = "This component does not support dumping to config"
-    with pytest.raises(NotImplementedError, match=cannot_dump):
-        Bare().dump_component()
-    with pytest.raises(NotImplementedError, match=cannot_dump):
-        ComponentFromConfig._from_config(RectConfig(width=1))
-    with pytest.raises(NotImplementedError, match="This component does not support loading from past versions"):
-        Bare._from_config_past_version({}, 1)
-
-
-def test_an_object_of_a_local_class_cannot_be_dumped() -> None:
-    class Local(Rect):
-        pass
-
-    with pytest.raises(TypeError) as raised:
-        Local(1).dump_component()
-    assert str(raised.value) == "Cannot dump component with local class"
-
-
-def test_a_provider_with_an_internal_module_is_dumped_with_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Unlike, "__module__", "shapes._internal")
-    with pytest.warns(UserWarning) as warned:
-        assert Unlike(1).dump_component().provider == "shapes._internal.Unlike"
-    assert [(str(each.message), each.filename) for each in warned] == [
-        (
-            "Internal module name used in provider string. This is not recommended and may cause issues in the future. "
-            "Silence this warning by setting component_provider_override to this value.",
-            __file__,
-        )
-    ]
 
 
 # Whose modules may be imported
@@ -402,13 +239,6 @@ def test_a_provider_of_autogen_core_means_the_class_here(monkeypatch: pytest.Mon
         made = ComponentLoader.load_component({"provider": provider, "config": {"width": 2}}, Rect)
         assert made.size == (2, 1)
     assert "autogen_core" not in sys.modules
-
-
-def test_a_class_of_this_package_is_written_as_one_of_autogen_core(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Unlike, "__module__", "toolcrib.dialects.autogen.tools")
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert Unlike(1).dump_component().provider == "autogen_core.tools.Unlike"
 
 
 def test_a_module_of_autogen_core_outside_of_the_tool_layer_is_not_here() -> None:

@@ -1,6 +1,4 @@
-import inspect
 from collections.abc import AsyncGenerator
-from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -38,12 +36,6 @@ def test_the_root_has_the_names_of_autogens() -> None:
 def test_the_span_of_a_tool_is_left_to_toolcrib() -> None:
     with autogen.trace_tool_span("add", tool_call_id="c1") as span:
         assert span is None
-
-
-def test_a_function_call_has_an_id_arguments_and_a_name() -> None:
-    call = FunctionCall(id="1", arguments='{"a": 1}', name="add")
-    assert asdict(call) == {"id": "1", "arguments": '{"a": 1}', "name": "add"}
-    assert call == FunctionCall("1", '{"a": 1}', "add")
 
 
 def test_the_variable_for_source_code_is_a_known_setting() -> None:
@@ -112,18 +104,6 @@ async def test_a_client_can_subclass_the_abstract_one() -> None:
     abstract: Any = models.ChatCompletionClient
     with pytest.raises(TypeError, match="abstract"):
         abstract()
-
-
-def test_the_parameters_of_a_client_are_autogens() -> None:
-    parameters = inspect.signature(models.ChatCompletionClient.create).parameters
-    assert {name: each.default for name, each in parameters.items() if each.kind is each.KEYWORD_ONLY} == {
-        "tools": [],
-        "tool_choice": "auto",
-        "json_output": None,
-        "extra_create_args": {},
-        "cancellation_token": None,
-    }
-    assert inspect.signature(models.ChatCompletionClient.create_stream).parameters.keys() == parameters.keys()
 
 
 def test_messages_are_distinguished_by_their_type() -> None:

@@ -11,22 +11,20 @@ import types
 from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
 import toolcrib
 from toolcrib import Workbench
 from toolcrib.dialects.autogen import (
     CancellationToken,
-    ComponentModel,
     UntrustedError,
     allow_source_code,
     trust_namespaces,
 )
-from toolcrib.dialects.autogen.code_executor import Alias, ImportFromModule
-from toolcrib.dialects.autogen.tools import BaseTool, FunctionTool, FunctionToolConfig, StaticWorkbench
+from toolcrib.dialects.autogen.tools import BaseTool, FunctionTool, StaticWorkbench
 
 
 def add(a: int, b: Annotated[int, "The second."] = 2) -> int:
@@ -46,59 +44,9 @@ def run(tool: FunctionTool, /, **args: Any) -> Any:
     return asyncio.run(tool.run_json(args, CancellationToken()))
 
 
-def test_the_schema_of_a_function_is_autogens():
-    tool = FunctionTool(add, description="Add.")
-    assert tool.schema == {
-        "name": "add",
-        "description": "Add.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "a": {"description": "a", "title": "A", "type": "integer"},
-                "b": {"default": 2, "description": "The second.", "title": "B", "type": "integer"},
-            },
-            "required": ["a"],
-            "additionalProperties": False,
-        },
-        "strict": False,
-    }
-    assert (tool.name, tool.return_type(), tool.args_type().__name__) == ("add", int, "addargs")
-    assert FunctionTool(add, "Add.", name="plus").schema["name"] == "plus"
-
-
-def test_the_description_of_a_type_stays_unless_there_is_another_one():
-    class Thing(BaseModel):
-        """A thing."""
-
-        x: int = 1
-
-    def take(one: Thing, two: Annotated[Thing, "The other."]) -> None: ...
-
-    properties = FunctionTool(take, "Take.").schema["parameters"]["properties"]
-    assert [properties[name]["description"] for name in ("one", "two")] == ["A thing.", "The other."]
-
-
-def test_strict_functions_have_no_defaults():
-    def both(a: int, b: int) -> int:
-        return a + b
-
-    assert FunctionTool(both, "Add.", strict=True).schema["strict"] is True
-    with pytest.raises(ValueError, match="Default arguments are not allowed in strict mode"):
-        _ = FunctionTool(add, "Add.", strict=True).schema
-
-
 @pytest.mark.parametrize("function", [add, add_async, functools.partial(add, b=2), functools.partial(add_async)])
 def test_sync_async_and_partial_functions_run(function: Callable[..., Any]):
     assert run(FunctionTool(function, "Add."), a="40") == 42
-
-
-def test_models_arrive_as_models_and_defaults_are_not_shared():
-    def buy(items: list[Item], seen: list[str] = []) -> list[str]:
-        seen.append(items[0].name)
-        return seen
-
-    tool = FunctionTool(buy, "Buy.")
-    assert [run(tool, items=[{"name": name}]) for name in "ab"] == [["a"], ["b"]]
 
 
 def test_odd_parameters_work():
@@ -114,37 +62,6 @@ def test_odd_parameters_work():
     ]
     result = Workbench([tool]).call_sync("odd", {"first": 1, "_hidden": 2, "copy": 3, "rest": [4], "z": 5})
     assert result.value == [1, 2, 3, (4,), "s", 0, {"z": 5}]
-
-
-def test_extra_arguments_may_have_any_names():
-    def extra(first: int, /, **more: int) -> Any:
-        return [first, more]
-
-    more = dict.fromkeys(("self", "arguments", "context", "checked", "work"), 1)
-    assert run(FunctionTool(extra, "Extra."), first=0, **more) == [0, more]
-    assert Workbench([FunctionTool(extra, "Extra.")]).call_sync("extra", {"first": 0, **more}).value == [0, more]
-    result = asyncio.run(StaticWorkbench([FunctionTool(extra, "Extra.")]).call_tool("extra", {"first": 0, **more}))
-    assert json.loads(result.to_text()) == [0, more]
-
-
-def test_limits_in_annotations_hold():
-    def half(n: Annotated[int, Field(gt=0)], how: Annotated[Literal["up", "down"], "Which way."] = "up") -> float:
-        return n / 2
-
-    tool = FunctionTool(half, "Halve.")
-    assert tool.schema["parameters"]["properties"] == {
-        "n": {"description": "n", "exclusiveMinimum": 0, "title": "N", "type": "integer"},
-        "how": {"default": "up", "description": "Which way.", "enum": ["up", "down"], "title": "How", "type": "string"},
-    }
-    with pytest.raises(ValidationError, match="greater than 0"):
-        run(tool, n=0)
-
-
-def test_a_parameter_without_an_annotation_is_an_error_with_the_way_out():
-    def bare(a, b: int) -> int: ...  # type: ignore[no-untyped-def]
-
-    with pytest.raises(ValueError, match=r"The parameter 'a' has no annotation.*such as 'a: str'"):
-        FunctionTool(bare, "Bare.")
 
 
 def test_an_unknown_argument_is_refused():
@@ -163,19 +80,6 @@ def test_sync_functions_run_in_a_thread_with_the_context_of_the_call():
         return await FunctionTool(where, "Where.").run_json({}, CancellationToken())
 
     assert asyncio.run(main()) == ["here", False]
-
-
-def test_what_a_sync_function_raises_is_raised():
-    def leave() -> None:
-        raise StopIteration("enough")
-
-    def fail() -> None:
-        raise OSError("no disk")
-
-    with pytest.raises(OSError, match="no disk"):
-        run(FunctionTool(fail, "Fail."))
-    with pytest.raises(RuntimeError, match="StopIteration"):
-        run(FunctionTool(leave, "Leave."))
 
 
 @pytest.mark.parametrize("takes_token", [True, False])
@@ -248,47 +152,11 @@ async def test_a_function_works_beside_those_of_toolcrib():
     )
 
 
-async def test_a_subclass_may_do_the_work_itself():
-    class Twice(FunctionTool):
-        async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> Any:
-            return 2 * await super().run(args, cancellation_token)
-
-    assert (await Workbench([Twice(add, "Add.")]).call("add", {"a": 1})).value == 6
-    assert (await StaticWorkbench([Twice(add, "Add.")]).call_tool("add", {"a": 1})).to_text() == "6"
-
-
 # As data
 
 
 def root_of(number: float) -> float:
     return math.sqrt(number)
-
-
-def test_a_tool_is_dumped_as_autogen_dumps_it_with_a_reference_to_its_function():
-    tool = FunctionTool(
-        root_of,
-        "Root.",
-        name="root",
-        strict=True,
-        global_imports=["math", ImportFromModule("os", ["path", Alias("sep", "s")])],
-    )
-    assert tool.dump_component() == ComponentModel(
-        provider="autogen_core.tools.FunctionTool",
-        component_type="tool",
-        version=1,
-        component_version=1,
-        description="Create custom tools by wrapping standard Python functions.",
-        label="FunctionTool",
-        config={
-            "source_code": "def root_of(number: float) -> float:\n    return math.sqrt(number)\n",
-            "name": "root",
-            "description": "Root.",
-            "global_imports": ["math", {"module": "os", "imports": ("path", {"name": "sep", "alias": "s"})}],
-            "has_cancellation_support": False,
-            "strict": True,
-            "reference": f"{__name__}:root_of",
-        },
-    )
 
 
 def without_reference(tool: FunctionTool) -> dict[str, Any]:
@@ -307,26 +175,6 @@ def test_source_code_runs_only_where_that_is_allowed_and_with_a_warning():
     assert run(loaded, number=9) == 3.0
     assert loaded.schema == tool.schema
     assert without_reference(loaded) == data
-
-
-@pytest.mark.parametrize(
-    ("changes", "error", "message"),
-    [
-        ({"global_imports": ["no_such_module"]}, ModuleNotFoundError, "Failed to import import no_such_module"),
-        (
-            {"global_imports": [{"module": "os", "imports": ["nothing"]}]},
-            ImportError,
-            "Failed to import from os import nothing",
-        ),
-        ({"source_code": "def ("}, ValueError, "Could not compile and load function"),
-        ({"source_code": "x = 1"}, ValueError, "Could not compile and load function"),
-    ],
-)
-def test_errors_in_source_code_have_autogens_messages(changes: dict[str, Any], error: type[Exception], message: str):
-    data = without_reference(FunctionTool(root_of, "Root.", global_imports=["math"]))
-    data["config"] |= changes
-    with allow_source_code(), pytest.warns(UserWarning), pytest.raises(error, match=message):
-        FunctionTool.load_component(data)
 
 
 def test_a_function_that_the_program_offers_is_found_again_without_running_source_code():
@@ -466,12 +314,6 @@ def test_what_has_no_source_code_of_its_own_cannot_be_dumped(odd: Any):
     )
     with pytest.raises(ValueError, match=r"cannot be dumped as source code.*at the top level of a module"):
         tool.dump_component()
-
-
-def test_the_schema_of_the_configuration_is_autogens_with_two_more_fields():
-    schema = FunctionToolConfig.model_json_schema()
-    assert schema["required"] == ["source_code", "name", "description", "global_imports", "has_cancellation_support"]
-    assert list(schema["properties"]) == [*schema["required"], "strict", "reference"]
 
 
 async def test_a_function_can_be_called_by_itself_where_its_tool_is():

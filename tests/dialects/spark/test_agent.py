@@ -1,7 +1,6 @@
 """Spark's agent: what tools and the model receive, and what it remembers. Each known defect of Spark has a test."""
 
 import asyncio
-import json
 import logging
 import threading
 from typing import Any
@@ -97,17 +96,6 @@ async def test_run_and_do_take_what_process_takes(given: Any) -> None:
         assert [part.text for part in model.requests[0].turns[0].content] == ["Hello?"]  # type: ignore[union-attr]
         agent.add_message_to_history("More.")
         assert (await way(agent)).content == "Again."
-
-
-async def test_a_run_without_an_argument_and_without_a_history_is_an_error() -> None:
-    for way in (Agent.run, Agent.do):
-        with pytest.raises(ConfigurationError, match="There is no input"):
-            await way(Agent())
-
-
-async def test_a_value_is_sent_as_json_text() -> None:
-    agent, _ = agent_with(lambda request: request.turns[-1].content[0].text, [])
-    assert (await agent.process({"query": "Zürich", "n": None})).content == '{"query":"Zürich","n":null}'
 
 
 async def test_the_context_receives_the_output_and_the_duration() -> None:
@@ -280,19 +268,6 @@ async def test_defect_2_parallel_calls_run_at_the_same_time_and_others_one_after
     assert [text for _, _, text in last_results(model)] == ["0", "0", "0"]
 
 
-async def test_defect_2_sync_tools_do_not_run_on_the_event_loop() -> None:
-    on: list[int] = []
-
-    @tool
-    def where() -> None:
-        """Say where it runs."""
-        on.append(threading.get_ident())
-
-    agent, _ = agent_with([calls(("where", {})), "Done."], [where])
-    await agent.process("Go.")
-    assert on != [threading.get_ident()]
-
-
 async def test_defect_3_an_unknown_tool_has_a_result_too() -> None:
     agent, model = agent_with([calls(("addd", {"a": 1, "b": 2}), ("add", {"a": 1, "b": 2})), ADD, "3"], [add])
     assert (await agent.process("Add.")).content == "3"
@@ -333,43 +308,6 @@ async def test_after_max_steps_no_call_is_executed() -> None:
     )
     assert len(agent.get_tool_traces()) == 2
     assert len(model.requests) == 3
-
-
-async def test_without_max_steps_there_is_no_bound() -> None:
-    agent, _ = agent_with([calls(("nope", {}))] * 120 + ["At last."], [add], max_steps=0)
-    assert (await agent.process("Add.")).content == "At last."
-    assert len(agent.get_failed_tool_traces()) == 120
-
-
-async def test_defect_5_a_tool_receives_instances_of_nested_models() -> None:
-    from pydantic import BaseModel
-
-    class Inner(BaseModel):
-        n: int
-
-    class Outer(BaseModel):
-        inner: Inner
-
-    @tool
-    def take(outer: Outer) -> str:
-        """Take."""
-        return f"{type(outer.inner).__name__} {outer.inner.n}"
-
-    agent, model = agent_with([calls(("take", {"outer": {"inner": {"n": 1}}})), "Done."], [take])
-    await agent.process("Go.")
-    assert last_results(model) == [("call_1", "success", "Inner 1")]
-
-
-async def test_defect_9_a_value_is_json_and_a_dictionary_with_similar_keys_is_not_a_tool_result() -> None:
-    @tool
-    def page() -> dict[str, Any]:
-        """Read."""
-        return {"content": "text", "status": "ok", "next": None}
-
-    agent, model = agent_with([calls(("page", {})), "Done."], [page])
-    await agent.process("Go.")
-    assert json.loads(last_results(model)[0][2]) == {"content": "text", "status": "ok", "next": None}
-    assert agent.get_tool_traces()[0]["output"] == {"content": "text", "status": "ok", "next": None}
 
 
 # tool_choice
@@ -451,17 +389,6 @@ async def test_traces_have_the_tool_the_arguments_and_the_result() -> None:
     assert (agent.get_tool_traces(), agent.get_last_tool_trace()) == ([], None)
 
 
-async def test_a_tool_can_read_the_traces_of_the_turns_before_it() -> None:
-    @tool(context=True)
-    def count(tool_context: ToolContext) -> int:
-        """Count the calls so far."""
-        return len(tool_context.invocation_state["agent"].get_tool_traces())
-
-    agent, model = agent_with([ADD, calls(("count", {})), "Done."], [add, count])
-    await agent.process("Go.")
-    assert last_results(model) == [("call_2", "success", "1")]
-
-
 async def test_calls_before_a_failure_of_the_model_are_in_the_traces() -> None:
     agent, _ = agent_with([ADD, {"error": "unavailable", "message": "The line is down."}], [add])
     result = await agent.process("Add.")
@@ -476,15 +403,6 @@ async def test_calls_before_a_failure_of_the_model_are_in_the_traces() -> None:
     assert isinstance(result.raw, ModelError)
     assert agent.state["last_error"] == "The line is down."
     assert agent.get_history() == [{"role": "user", "content": [{"text": "Add."}]}]
-
-
-async def test_any_other_exception_of_a_model_is_a_message_too() -> None:
-    agent, _ = agent_with([RuntimeError("boom")], [])
-    result = await agent.process("Go.")
-    assert (result.content["error"], result.content["error_type"], result.content["category"]) == (
-        *("boom", "RuntimeError"),
-        "unknown",
-    )
 
 
 async def test_a_pending_call_ends_the_run_with_an_error() -> None:
@@ -520,12 +438,6 @@ async def test_cancelling_the_task_cancels_the_calls() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert ended.is_set()
-
-
-def test_an_agent_works_on_one_event_loop_after_another() -> None:
-    agent, _ = agent_with([ADD, "3", ADD, "3 again"], [add])
-    assert asyncio.run(agent.process("Add.")).content == "3"
-    assert asyncio.run(agent.process("Again.")).content == "3 again"
 
 
 # History

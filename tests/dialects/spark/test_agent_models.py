@@ -246,36 +246,6 @@ async def test_why_a_custom_model_stopped_is_known(reason: str | None, stop: str
     assert await model.reply(Request((User((Text("Add 1."),)),))) == Reply("2", (), stop)  # type: ignore[arg-type]
 
 
-async def test_a_custom_model_receives_structured_results_as_json_text() -> None:
-    @spark_tool
-    def find(word: str) -> dict[str, Any]:
-        """Find."""
-        return {"word": word, "at": [1]}
-
-    call = {"id": "c1", "type": "function", "function": {"name": "find", "arguments": '{"word": "a"}'}}
-    model = CustomModel({**TOOL_USE, "tool_calls": [call]}, {"role": "assistant", "content": "Done."})
-    await Agent(AgentConfig(model=model, tools=[find])).process("Find a.")
-    result = model.requests[1][0][-1]["content"][0]["toolResult"]
-    assert result == {"toolUseId": "c1", "status": "success", "content": [{"text": '{"word":"a","at":[1]}'}]}
-
-
-async def test_repeated_and_missing_call_ids_are_accepted() -> None:
-    nameless = {"function": {"name": "add", "arguments": {"a": 2}}}
-    model = CustomModel(
-        {**TOOL_USE, "tool_calls": [TOOL_CALL, TOOL_CALL, nameless, {}]}, {"role": "assistant", "content": "Done."}
-    )
-    agent = Agent(AgentConfig(model=model, tools=[add]))
-    assert (await agent.process("Add.")).content == "Done."
-    results = [block["toolResult"] for block in model.requests[1][0][-1]["content"]]
-    assert [(result["status"], result["content"][0]["text"]) for result in results[:3]] == [
-        ("success", "2"),
-        ("success", "2"),
-        ("success", "3"),
-    ]
-    assert results[3]["status"] == "error"
-    assert len({result["toolUseId"] for result in results}) == 4
-
-
 async def test_an_exception_of_a_custom_model_is_reported() -> None:
     result = await Agent(AgentConfig(model=CustomModel(KeyError("choices")))).process("Hello")
     assert (result.content["error"], result.content["category"]) == (
@@ -294,16 +264,6 @@ async def test_every_spark_model_is_a_model_of_a_native_agent() -> None:
     assert (await NativeAgent(model, [add]).run("Add 1.")).text == "2"
     events = [event async for event in NativeAgent(EchoModel()).stream("Hello")]
     assert events[0] == TextDelta("Hello")
-
-
-async def test_an_overridden_get_text_of_openais_model_is_used() -> None:
-    class Wrapped(OpenAIModel):
-        async def get_text(self, messages: Any, *rest: Any, **more: Any) -> Any:
-            return {"role": "assistant", "content": f"{len(messages)} messages", "stop_reason": "end_turn"}
-
-    model = Wrapped(model_id="m")
-    assert (await Agent(AgentConfig(model=model)).process("Hello")).content == "1 messages"
-    assert [event async for event in NativeAgent(model).stream("Hello")][:1] == [TextDelta("1 messages")]
 
 
 # Conversations from elsewhere

@@ -4,7 +4,6 @@ import asyncio
 import functools
 import inspect
 import threading
-from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
@@ -12,8 +11,8 @@ from pydantic import BaseModel
 
 from toolcrib import Context, Data, DefinitionError, Depends, File, Image, Text, Workbench
 from toolcrib import tool as native_tool
-from toolcrib.dialects.spark.tools import ToolCallExecutor, ToolRegistry, types
-from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, FunctionToolMetadata, ToolContext, tool
+from toolcrib.dialects.spark.tools import types
+from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, ToolContext, tool
 from toolcrib.dialects.spark.tools.types import BaseTool, ToolUse
 
 
@@ -97,13 +96,6 @@ def test_optional_is_shown_as_its_type_and_a_union_keeps_its_branches() -> None:
     assert f.prepare_tool_kwargs(use("f", {"a": None, "d": None})) == {"a": None, "b": 1, "c": "x", "d": None}
 
 
-def test_the_schema_has_no_title_and_is_open_at_the_top() -> None:
-    @tool
-    def f(city: City) -> None: ...
-
-    assert not {"title", "additionalProperties"} & f.tool_spec["parameters"]["json"].keys()
-
-
 def test_the_return_type_is_the_response_schema() -> None:
     @tool
     def f() -> City: ...  # type: ignore[empty-body]
@@ -117,14 +109,6 @@ def test_the_return_type_is_the_response_schema() -> None:
     assert f.tool_spec["response_schema"]["properties"]["name"] == {"type": "string"}
     assert "response_schema" not in g.tool_spec
     assert "response_schema" not in h.tool_spec
-
-
-def test_what_a_tool_returns_may_differ_from_its_annotation() -> None:
-    @tool
-    def f() -> str:
-        return {"a": 1}  # type: ignore[return-value]
-
-    assert Workbench([f]).call_sync("f").text == '{"a":1}'
 
 
 def test_hints_are_in_the_spec_and_the_display_properties() -> None:
@@ -200,14 +184,6 @@ def test_an_empty_context_name_is_refused() -> None:
         tool(context=" ")(lambda: None)
 
 
-def test_a_context_that_the_function_does_not_take_is_not_passed() -> None:
-    @tool(context=True)
-    def f(q: str) -> str:
-        return q
-
-    assert f.prepare_tool_kwargs(use("f", {"q": "x"})) == {"q": "x"}
-
-
 def test_without_context_a_parameter_of_that_name_is_for_the_model() -> None:
     @tool
     def f(tool_context: str) -> str:
@@ -215,29 +191,6 @@ def test_without_context_a_parameter_of_that_name_is_for_the_model() -> None:
 
     assert list(properties(f)) == ["tool_context"]
     assert f.prepare_tool_kwargs(use("f", {"tool_context": "x"})) == {"tool_context": "x"}
-
-
-def test_without_a_state_the_context_has_an_empty_one() -> None:
-    @tool(context=True)
-    def f(tool_context: ToolContext) -> None: ...
-
-    tool_use = use("f", {})
-    assert f.prepare_tool_kwargs(tool_use) == {"tool_context": ToolContext(tool_use, {})}
-
-
-def test_a_tool_made_by_its_class_equals_the_decorators() -> None:
-    def f(tool_context: str) -> None:
-        """Described."""
-
-    metadata = FunctionToolMetadata(f)
-    made = DecoratedFunctionTool("f", metadata.extract_metadata(), f, metadata)
-    assert made.tool_spec == tool(f).tool_spec
-    assert (made.tool_name, made.tool_spec["description"], list(properties(made))) == (
-        "f",
-        "Described.",
-        ["tool_context"],
-    )
-    assert (made.is_long_running, made.supports_async) == (False, False)
 
 
 def test_a_parameter_named_agent_is_for_the_model() -> None:
@@ -249,24 +202,7 @@ def test_a_parameter_named_agent_is_for_the_model() -> None:
     assert Workbench([f]).call_sync("f", {"agent": "x"}).value == "x"
 
 
-async def test_toolcribs_own_context_is_injected_as_well() -> None:
-    @tool
-    async def f(q: str, ctx: Context) -> str:
-        return f"{q} {ctx.caller.principal}"
-
-    async with Workbench([f]) as bench:
-        assert (await bench.call("f", {"q": "x"})).text == "x local"
-
-
 # Arguments
-
-
-def test_arguments_are_checked_typed_and_completed() -> None:
-    @tool
-    def f(a: int, when: date, city: City, tags: list[str] = [], n: int = 3) -> None: ...
-
-    kwargs = f.prepare_tool_kwargs(use("f", {"a": "1", "when": "2025-01-02", "city": {"name": "Bonn"}}))
-    assert kwargs == {"a": 1, "when": date(2025, 1, 2), "city": City(name="Bonn"), "tags": [], "n": 3}
 
 
 @pytest.mark.parametrize("arguments", ["text", "", [1], 3])
@@ -276,19 +212,6 @@ def test_input_that_is_not_a_dictionary_is_refused(arguments: Any) -> None:
 
     with pytest.raises(ValueError, match=r"expects object input"):
         f.prepare_tool_kwargs(use("f", arguments))
-
-
-async def test_missing_input_is_no_arguments() -> None:
-    @tool
-    def f(a: int = 1) -> int:
-        return a
-
-    registry = ToolRegistry()
-    registry.register_tool(f)
-    executor = ToolCallExecutor(registry)
-    for tool_use in ({"toolUseId": "1", "name": "f"}, {"toolUseId": "1", "name": "f", "input": None}):
-        assert f.prepare_tool_kwargs(tool_use) == {"a": 1}  # type: ignore[arg-type]
-        assert (await executor.execute_tool_use(tool_use))["content"] == [{"text": "1"}]  # type: ignore[arg-type]
 
 
 def test_wrong_arguments_are_refused_by_name() -> None:
@@ -311,16 +234,6 @@ async def test_unknown_arguments_are_dropped() -> None:
         assert (await bench.call("f", '{"a": 1, "zz": 2}')).value == 1
 
 
-def test_nested_models_arrive_as_instances_of_their_class() -> None:
-    @tool
-    def f(city: City, more: list[City], by_name: dict[str, City]) -> list[Any]:
-        return [type(city) is City, type(more[0]) is City, type(by_name["a"]) is City]
-
-    arguments = {"city": {"name": "a"}, "more": [{"name": "b"}], "by_name": {"a": {"name": "c"}}}
-    assert f(**f.prepare_tool_kwargs(use("f", arguments))) == [True, True, True]
-    assert Workbench([f]).call_sync("f", arguments).value == [True, True, True]
-
-
 def test_keyword_arguments_are_not_required_and_cannot_set_hidden_parameters() -> None:
     @tool(context=True)
     def f(a: int, tool_context: ToolContext, **kwargs: Any) -> list[Any]:
@@ -331,22 +244,6 @@ def test_keyword_arguments_are_not_required_and_cannot_set_hidden_parameters() -
     arguments = {"a": 1, "b": 2, "tool_context": "forged"}
     assert Workbench([f]).call_sync("f", arguments).value == [1, True, {"b": 2}]
     assert f(**f.prepare_tool_kwargs(use("f", arguments))) == [1, True, {"b": 2}]
-
-
-def test_positional_only_and_starred_parameters_are_filled() -> None:
-    @tool
-    def f(a: int, /, b: int, *rest: int) -> list[int]:
-        return [a, b, *rest]
-
-    assert Workbench([f]).call_sync("f", {"a": 1, "b": 2, "rest": [3, 4]}).value == [1, 2, 3, 4]
-
-
-def test_parameter_names_that_pydantic_models_refuse_work() -> None:
-    @tool
-    def f(schema: str, copy: int, _x: int = 1) -> list[Any]:
-        return [schema, copy, _x]
-
-    assert Workbench([f]).call_sync("f", {"schema": "s", "copy": 1, "_x": 5}).value == ["s", 1, 5]
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
@@ -364,15 +261,6 @@ def test_hand_written_parameters_are_checked(wrapped: bool) -> None:
     assert refused.error.code == "invalid_arguments"
     with pytest.raises(ValueError, match="Validation failed"):
         f.prepare_tool_kwargs(use("f", {"n": 6}))
-
-
-def test_hand_written_parameters_may_differ_from_the_signature() -> None:
-    @tool(parameters={"properties": {"n": {"type": ["integer", "string"]}, "note": {"type": "string"}}})
-    def f(n: int = 0) -> Any:
-        return n
-
-    assert f.tool_spec["parameters"]["json"]["required"] == []
-    assert Workbench([f]).call_sync("f", {"n": "many", "note": "for nobody"}).value == "many"
 
 
 # Sync and async
@@ -398,45 +286,6 @@ def test_an_async_tool_is_called_where_no_loop_runs() -> None:
         return x + 1
 
     assert f(1) == 2  # type: ignore[comparison-overlap]
-
-
-async def test_a_sync_tool_does_not_block_the_loop() -> None:
-    home = threading.current_thread()
-
-    @tool
-    def f() -> bool:
-        return threading.current_thread() is not home
-
-    assert await f.acall() is True
-    async with Workbench([f]) as bench:
-        assert (await bench.call("f")).value is True
-    assert f() is False
-
-
-async def test_as_many_sync_tools_wait_side_by_side_as_in_a_workbench() -> None:
-    together = threading.Barrier(32, timeout=60)
-
-    @tool
-    def meet() -> int:
-        return together.wait()
-
-    async with asyncio.timeout(30):
-        assert sorted(await asyncio.gather(*(meet.acall() for _ in range(32)))) == list(range(32))
-
-
-async def test_what_a_sync_tool_raises_is_raised_by_acall() -> None:
-    @tool
-    def leave() -> None:
-        raise SystemExit(3)
-
-    @tool
-    def fail() -> None:
-        raise KeyError("x")
-
-    with pytest.raises(SystemExit):
-        await leave.acall()
-    with pytest.raises(KeyError):
-        await fail.acall()
 
 
 async def test_async_execution_decides_how_a_function_runs() -> None:

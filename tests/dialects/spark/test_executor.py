@@ -1,16 +1,12 @@
 """Spark's ToolCallExecutor: every tool use has a ToolResult."""
 
 import asyncio
-import logging
-import threading
 from datetime import datetime
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import Image, ToolError
-from toolcrib.dialects.spark.tools import executor as executor_module
 from toolcrib.dialects.spark.tools.decorator import ToolContext, tool
 from toolcrib.dialects.spark.tools.executor import ToolCallExecutor, ToolExecutionConfig
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
@@ -97,13 +93,6 @@ async def test_what_is_not_a_tool_result_becomes_text_or_json(value: Any, text: 
     assert text_of(await run(f)) == ("success", text)
 
 
-async def test_images_stay_images() -> None:
-    def f() -> Any:
-        return [Image(b"png", "image/png"), "words"]
-
-    assert (await run(f))["content"] == [{"image": {"format": "png", "source": {"bytes": b"png"}}}, {"text": "words"}]
-
-
 @pytest.mark.parametrize("status", ["success", "error", "in_progress"])
 async def test_a_tool_result_is_passed_on(status: str) -> None:
     own = {
@@ -154,15 +143,6 @@ async def test_an_exception_is_an_error_result_in_sparks_words(caplog: pytest.Lo
     assert "LookupError: nothing there" in caplog.text
 
 
-async def test_the_message_of_a_tool_error_is_kept() -> None:
-    async def f() -> None:
-        raise ToolError("Ask for less.", "too_large")
-
-    result = await run(f)
-    assert text_of(result) == ("error", "Ask for less.")
-    assert result["metadata"]["reason"] == "too_large"
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -183,10 +163,6 @@ async def test_wrong_input_is_an_error_result(arguments: Any, message: str) -> N
     assert text.startswith("Tool 'add' failed: Validation failed for input parameters: ")
     assert message in text
     assert text.count("Tool 'add'") == 1
-
-
-async def test_input_may_be_json_text() -> None:
-    assert text_of(await run(add, '{"a": 1, "b": 5}')) == ("success", "6")
 
 
 async def test_an_unknown_tool_is_an_error_result_that_names_the_nearest() -> None:
@@ -233,19 +209,6 @@ async def test_a_late_tool_is_stopped_and_reported() -> None:
     assert ended.is_set()
 
 
-async def test_a_late_sync_tool_has_its_result_in_time() -> None:
-    go_on = threading.Event()
-
-    def f() -> None:
-        go_on.wait(60)
-
-    made = executor(tool(f), config=ToolExecutionConfig(default_timeout=0.02))
-    try:
-        assert text_of(await made.execute_tool_use(use("f"))) == ("error", "Tool 'f' timed out after 0.02s")
-    finally:
-        go_on.set()
-
-
 async def test_the_timeout_of_a_tool_use_overrides_the_default() -> None:
     passed = asyncio.Event()
 
@@ -278,53 +241,6 @@ async def test_at_most_max_concurrency_tools_run_at_a_time() -> None:
     results = await asyncio.gather(*(made.execute_tool_use(use("f", id=str(n))) for n in range(6)))
     assert (most, [result["toolUseId"] for result in results]) == (2, ["0", "1", "2", "3", "4", "5"])
     assert {result["status"] for result in results} == {"success"}
-
-
-@pytest.mark.parametrize("most", [None, 0])
-async def test_without_a_limit_all_run_at_once(most: int | None) -> None:
-    meeting = asyncio.Barrier(40)
-
-    async def f() -> None:
-        await meeting.wait()
-
-    made = executor(tool(f), config=ToolExecutionConfig(max_concurrency=most))
-    results = await asyncio.gather(*(made.execute_tool_use(use("f"), timeout=20) for _ in range(40)))
-    assert {result["status"] for result in results} == {"success"}
-
-
-async def test_sync_tools_run_side_by_side() -> None:
-    meeting = threading.Barrier(3)
-
-    def f() -> None:
-        meeting.wait(60)
-
-    made = executor(tool(f))
-    results = await asyncio.gather(*(made.execute_tool_use(use("f")) for _ in range(3)))
-    assert {result["status"] for result in results} == {"success"}
-
-
-async def test_cancelling_the_task_cancels_the_tool() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def f() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    task = asyncio.create_task(run(f))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert ended.is_set()
-
-
-def test_an_executor_works_on_one_event_loop_after_another() -> None:
-    made = executor(tool(add), config=None)
-    for _ in range(2):
-        assert asyncio.run(made.execute_tool_use(use("add", {"a": 1})))["status"] == "success"
 
 
 # What a tool receives
@@ -386,21 +302,6 @@ async def test_a_tools_own_prepare_tool_kwargs_is_used() -> None:
     assert text_of(await run(Prepared(), {"b": "y"}, invocation_state={"b": "x"})) == ("success", "u1 xy")
 
 
-async def test_an_async_tool_of_any_class_is_awaited() -> None:
-    class Slow(Join):
-        async def __call__(self, a: str = "-", b: str = "-") -> str:  # type: ignore[override]
-            await asyncio.sleep(0)
-            return "called"
-
-    class Own(Join):
-        async def acall(self, *args: Any, **kwargs: Any) -> str:
-            return "own"
-
-    assert text_of(await run(Slow())) == ("success", "called")
-    assert await Slow().acall() == "called"
-    assert text_of(await run(Own())) == ("success", "own")
-
-
 async def test_arguments_are_checked_against_a_hand_written_spec() -> None:
     async def work(n: int) -> Any:
         return {"n": n}
@@ -423,12 +324,3 @@ async def test_the_executor_sees_changes_of_the_registry() -> None:
     assert text_of(await made.execute_tool_use(use("other", {"a": 1}))) == ("success", "3")
     registry.registry.clear()
     assert text_of(await made.execute_tool_use(use("add", {"a": 1})))[1].endswith("There are no tools here.")
-
-
-async def test_tool_uses_are_logged(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, executor_module.__name__):
-        await run(add, {"a": 1})
-    assert [record.getMessage() for record in caplog.records if record.name == executor_module.__name__] == [
-        "tool 'add' started",
-        "tool 'add' finished: success",
-    ]

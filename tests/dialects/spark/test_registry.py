@@ -16,7 +16,6 @@ from toolcrib import Registry, Workbench
 from toolcrib.dialects.spark.tools import registry as registry_module
 from toolcrib.dialects.spark.tools.decorator import tool
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
-from toolcrib.dialects.spark.tools.tools import PythonAgentTool
 from toolcrib.dialects.spark.tools.types import BaseTool, ToolSpec
 
 
@@ -85,16 +84,6 @@ def test_tools_are_found_by_name() -> None:
         registry.get_tool("nothing")
 
 
-def test_dynamic_tools_are_listed_and_found() -> None:
-    registry, echo = ToolRegistry(), Echo()
-    echo.mark_dynamic()
-    registry.register_tool(echo)
-    assert registry.dynamic_tools == {"echo": echo}
-    del registry.registry["echo"]
-    assert registry.get_tool("echo") is echo
-    assert [spec["name"] for spec in registry.get_all_tool_specs()] == ["echo"]
-
-
 def test_a_taken_name_is_refused() -> None:
     registry = ToolRegistry()
     registry.process_tools([search, Echo()])
@@ -108,19 +97,6 @@ def test_a_taken_name_is_refused() -> None:
     with pytest.raises(ValueError, match="Tool name 'search' already exists"):
         registry.register_tool(other)
     assert registry.get_tool("search") is search
-
-
-def test_local_functions_of_one_name_are_two_functions() -> None:
-    def make() -> Any:
-        @tool
-        def local() -> None: ...
-
-        return local
-
-    registry = ToolRegistry()
-    registry.register_tool(make())
-    with pytest.raises(ValueError, match="already exists"):
-        registry.register_tool(make())
 
 
 def test_methods_of_two_objects_are_two_tools() -> None:
@@ -160,15 +136,6 @@ def test_what_is_not_a_tool_is_refused_and_nothing_is_registered(wrong: Any) -> 
     with pytest.raises(ValueError, match="not a tool specification"):
         registry.process_tools([search, wrong])
     assert registry.registry == {}
-
-
-@pytest.mark.parametrize("tools", [search, [search], (search,), iter([search])])
-def test_a_single_tool_is_a_list_of_one(tools: Any) -> None:
-    registry = ToolRegistry()
-    assert registry.process_tools(tools) == ["search"]
-    assert registry.process_tools("search") == ["search"]  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="A NoneType is not a tool specification"):
-        registry.process_tools(None)  # type: ignore[arg-type]
 
 
 async def test_plain_functions_become_tools() -> None:
@@ -214,16 +181,6 @@ def test_names_references_files_folders_and_modules_are_accepted(module: Module,
     assert ToolRegistry().process_tools([one]) == ["one"]
     assert ToolRegistry().process_tools([f"{one}:one"]) == ["one"]
     assert ToolRegistry().process_tools([str(tmp_path)]) == ["one", "two", "three"]
-
-
-def test_a_file_that_cannot_be_loaded_is_named_in_the_error(module: Module, tmp_path: Path) -> None:
-    module("broken_of_spark", "1 / 0\n")
-    with pytest.raises(ValueError, match=r"broken_of_spark.py:2: ZeroDivisionError"):
-        ToolRegistry().process_tools([str(tmp_path)])
-    native = tmp_path / "native_of_spark.py"
-    native.write_text("from toolcrib import tool\n@tool\ndef f() -> None: ...\n")
-    with pytest.raises(ValueError, match=r"'f' in .* is not a Spark tool"):
-        ToolRegistry().process_tools([native])
 
 
 # References
@@ -423,13 +380,6 @@ def test_validating_a_spec_leaves_a_property_with_a_reference_alone(reference: A
     assert spec["parameters"]["json"] == {"type": "object", "properties": {"c": reference}, "required": []}
 
 
-def test_a_new_registry_has_no_tool_config() -> None:
-    registry = ToolRegistry()
-    assert registry.tool_config is None
-    registry.process_tools([PythonAgentTool("f", {"name": "f", "description": "", "parameters": {}}, lambda: None)])
-    assert registry.tool_config is None
-
-
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
@@ -474,15 +424,3 @@ def test_the_command_finds_the_tools_in_a_file(module: Module) -> None:
         check=False,
     )
     assert (ran.stdout.strip(), ran.returncode) == ("3", 0), ran.stderr
-
-
-def test_a_newer_version_replaces_a_tool_with_a_hand_written_spec() -> None:
-    def work(x: int) -> int:
-        return x
-
-    spec: Any = {"name": "work", "description": "d", "parameters": {"properties": {"x": {"type": "integer"}}}}
-    registry = ToolRegistry()
-    registry.register_tool(PythonAgentTool("work", spec, work))
-    newer = PythonAgentTool("work", spec, work)
-    registry.register_tool(newer)
-    assert registry.get_tool("work") is newer

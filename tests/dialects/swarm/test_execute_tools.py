@@ -104,16 +104,6 @@ async def test_a_tool_that_ends_right_after_its_commit_ends_after_the_next_call_
     ]
 
 
-def test_a_sync_tool_commits_from_a_loop_of_its_own() -> None:
-    def commits(dto: Any) -> None:
-        assert asyncio.run(commit_tool_output(dto.tool_id, "early", dto.client_id, dto.agent_name))
-
-    calls = [requests("a", "1"), requests("a", "2")]
-    done = asyncio.run(execute_tools("client", "agent", calls, [make("a", commits)]))
-    assert (done.status, dict(done.outputs), done.errors) == ("success", {"1": "early", "2": "early"}, {})
-    assert steps(done).index("call 2") < steps(done).index("return 1")
-
-
 async def test_a_commit_returns_when_no_call_follows() -> None:
     released: list[str] = []
     abort = CancellationToken()
@@ -257,16 +247,6 @@ async def test_a_tool_that_neither_commits_nor_returns_ends_at_the_deadline() ->
     assert not await commit_tool_output("1", "too late", "client", "agent")
 
 
-async def test_validation_has_the_deadline_too() -> None:
-    async def never(dto: Any) -> bool:
-        return await asyncio.Event().wait()
-
-    done = await execute_tools(
-        "client", "agent", [requests("a", "1")], [make("a", returns, validate=never)], timeout_s=0.05
-    )
-    assert (done.status, done.errors["1"].code) == ("refused", "timeout")
-
-
 async def test_aborting_cancels_what_runs_and_its_signal_and_skips_the_rest() -> None:
     abort = CancellationToken()
     signals: list[Any] = []
@@ -283,13 +263,6 @@ async def test_aborting_cancels_what_runs_and_its_signal_and_skips_the_rest() ->
     assert done.errors["1"].message == "Tool 'a' was cancelled."
     assert done.errors["2"].message == "This call was not run, because the turn was aborted."
     assert steps(done)[-3:] == ["error 1", "on_call_error 1", "skipped 2"]
-
-
-async def test_a_turn_that_was_aborted_before_does_nothing() -> None:
-    abort = CancellationToken()
-    abort.cancel()
-    done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", returns)], abort=abort)
-    assert (done.status, steps(done)) == ("aborted", ["skipped 1"])
 
 
 async def test_callbacks_are_awaited_in_their_order_and_what_they_raise_changes_nothing(
@@ -337,23 +310,6 @@ async def test_callbacks_are_awaited_in_their_order_and_what_they_raise_changes_
     assert (done.status, dict(done.outputs)) == ("success", {"1": "done"})
     logged = [record.getMessage().splitlines()[-1] for record in caplog.records if record.levelno == logging.ERROR]
     assert logged == [f"RuntimeError: {name}" for name in ("on_validate", "on_before_call", "on_after_call")]
-
-
-async def test_a_callback_that_does_not_end_is_not_waited_for() -> None:
-    async def never(*arguments: Any) -> None:
-        await asyncio.Event().wait()
-
-    tools = [make("a", returns, callbacks={"on_before_call": never, "on_after_call": never})]
-    done = await execute_tools("client", "agent", [requests("a", "1")], tools, timeout_s=0.05)
-    assert (done.status, dict(done.outputs)) == ("success", {"1": "1:x"})
-
-
-async def test_an_output_is_not_shortened_however_long_it_is() -> None:
-    async def call(dto: Any) -> str:
-        return "x" * 1_000_000
-
-    done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", call)])
-    assert done.outputs["1"] == "x" * 1_000_000
 
 
 async def test_a_camel_case_dictionary_is_called_with_camel_case_keys() -> None:
@@ -435,18 +391,6 @@ async def test_a_plain_function_runs_in_a_thread_and_may_commit_from_there() -> 
     assert dict(done.outputs) == {"1": "returned", "2": "committed"}
 
 
-async def test_what_a_model_wrote_is_read_and_repaired_as_in_any_call() -> None:
-    async def call(dto: Any) -> Any:
-        return dto.params
-
-    request = {"id": "1", "function": {"name": "a", "arguments": '{"query": "x", "limit": "3"}'}}
-    done = await execute_tools("client", "agent", [request], [make("a", call)])
-    assert dict(done.outputs) == {"1": '{"query":"x","limit":3}'}
-    assert [(repair.path, repair.from_kind, repair.to_kind) for repair in done.results["1"].repairs] == [
-        ("/limit", "string", "integer")
-    ]
-
-
 async def test_only_the_first_commit_of_a_call_that_is_under_way_counts(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[bool] = []
 
@@ -525,22 +469,6 @@ async def test_secrets_are_redacted_in_outputs_errors_and_the_log(caplog: pytest
     assert [result.text for result in done.results.values()] == list(done.outputs.values())
     assert "RuntimeError: [secret]" in caplog.text
     assert "hunter2hunter2" not in caplog.text
-
-
-async def test_a_plain_function_may_give_a_coroutine_and_its_error_reaches_the_observers() -> None:
-    failures: list[Any] = []
-
-    async def later(dto: Any) -> str:
-        if dto.is_last:
-            raise OSError("no net")
-        return "done"
-
-    tool = make(
-        "a", lambda dto: later(dto), callbacks={"on_call_error": lambda *arguments: failures.append(arguments[-1])}
-    )
-    done = await execute_tools("client", "agent", [requests("a", "1"), requests("a", "2")], [tool])
-    assert (done.status, dict(done.outputs)) == ("error", {"1": "done"})
-    assert [(type(error), str(error)) for error in failures] == [(OSError, "no net")]
 
 
 @pytest.mark.parametrize(

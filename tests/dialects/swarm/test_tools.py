@@ -21,11 +21,8 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.dialects import swarm
 from toolcrib.dialects.swarm import (
-    AgentTool,
     IAgentTool,
-    ITool,
     IToolCallDto,
     IToolValidateDto,
     add_tool,
@@ -211,12 +208,6 @@ async def test_a_function_may_be_made_for_each_client_and_agent() -> None:
     assert [result.value for result in results] == ["default", "sales"]
 
 
-async def test_a_resolved_tool_is_of_the_agent_that_it_was_resolved_for() -> None:
-    tools = [IAgentTool(tool_name="who", function={"name": "who"}, call=lambda dto: dto.agent_name)]
-    async with Workbench(await resolve_tools("ann", "sales", tools)) as bench:
-        assert (await bench.call("who")).value == "sales"
-
-
 async def test_only_available_tools_are_resolved_in_order_and_the_first_of_one_name() -> None:
     def available(answer: Any) -> Any:
         def is_available(client_id: str, agent_name: str, tool_name: str) -> Any:
@@ -283,21 +274,6 @@ def test_what_cannot_be_a_tool_is_refused_with_the_way_out(wrong: Any, message: 
     assert message in str(raised.value)
 
 
-def test_a_subclass_with_a_missing_part_raises_when_it_is_made() -> None:
-    class Half(IAgentTool):
-        tool_name = "half"
-        function = FUNCTION
-
-    with pytest.raises(DefinitionError, match=r"Tool 'half' has no 'call'."):
-        Half()
-
-
-def test_every_name_of_the_dialect_is_there() -> None:
-    assert [name for name in swarm.__all__ if not hasattr(swarm, name)] == []
-    assert issubclass(IAgentTool, ITool)
-    assert isinstance(agent_tool(Calculate()), AgentTool)
-
-
 def test_a_file_that_is_loaded_again_replaces_its_tools(tmp_path: Path) -> None:
     file = tmp_path / "adds.py"
     text = """
@@ -317,15 +293,3 @@ ECHO = add_tool({
     file.write_text(text + text.partition("ECHO = ")[2])
     with pytest.raises(LoadError, match="already exists"):
         Workbench([f"{file}:ECHO"])
-
-
-async def test_parameters_may_have_any_names() -> None:
-    names = ["self", "tool", "spec", "call", "context"]
-    properties = {name: {"type": "string"} for name in names}
-    function = {"name": "any", "parameters": {"type": "object", "properties": properties, "required": names}}
-    written = IAgentTool(tool_name="any-names", function=function, call=lambda dto: sorted(dto.params))
-    arguments = dict.fromkeys(names, "x")
-    async with Workbench([written]) as bench:
-        assert (await bench.call("any", arguments)).value == sorted(names)
-    done = await execute_tools("c", "a", [{"function": {"name": "any", "arguments": arguments}}], [written])
-    assert list(done.outputs.values()) == ['["call","context","self","spec","tool"]']
