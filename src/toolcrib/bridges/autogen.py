@@ -3,7 +3,6 @@
 An AssistantAgent whose workbench raises waits for ever, so nothing here does.
 """
 
-import io
 import json
 import logging
 from collections.abc import Mapping, Sequence
@@ -26,11 +25,10 @@ from autogen_core.tools import Workbench as TheirWorkbench
 from pydantic import BaseModel, ValidationError
 
 from ..core import AtDeadline, CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
-from ..formats.offer import Offered
-from ..formats.picture import decoded
+from ..formats import Offered, picture
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
-from .foreign import closed, problems, tool_of
+from .foreign import closed, one_or_all, png, problems, tool_of
 from .host import Host
 
 _log = logging.getLogger("toolcrib")
@@ -135,7 +133,7 @@ def _schema(tool: Offered) -> ToolSchema:
 def _part(part: Any) -> TextResultContent | ImageResultContent:
     if isinstance(part, Image):
         try:
-            return ImageResultContent(content=TheirImage(decoded(part.data).convert("RGBA")))
+            return ImageResultContent(content=TheirImage(picture.decoded(part.data).convert("RGBA")))
         except Exception:
             return TextResultContent(content=f"{part.text} (it cannot be decoded)")
     return TextResultContent(content=part.text)
@@ -209,7 +207,7 @@ class WorkbenchSource(Source):
         if result.is_error:
             text = "\n".join(part for part in parts if isinstance(part, str))
             raise ToolError(text or f"Tool '{name}' failed.")
-        return parts[0] if len(parts) == 1 else parts
+        return one_or_all(parts)
 
 
 class ToolSource(Source):
@@ -260,7 +258,5 @@ def _token(context: Context) -> TheirToken:
 
 def _content(part: Any) -> Any:
     if isinstance(part, ImageResultContent):
-        made = io.BytesIO()
-        part.content.image.save(made, format="PNG")
-        return Image(made.getvalue())
+        return png(part.content.image)
     return part.content

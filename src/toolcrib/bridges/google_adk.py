@@ -17,13 +17,10 @@ from google.adk.tools.tool_context import ToolContext
 from google.genai.types import FunctionDeclaration, Part
 
 from ..core import Approve, Context, Data, DefinitionError, Deny, Result, Source, ToolError, ToolSpec, in_thread
-from ..formats.accepts import GEMINI
-from ..formats.content import json_value
-from ..formats.offer import Offered
-from ..tools import LoadProblem
+from ..formats import GEMINI, Offered, json_value
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench
-from .foreign import approve, closed, hints_of, tool_of
+from .foreign import ListedSource, approve, closed, hints_of, tool_of
 from .host import CallerOf, Host, metadata
 
 # Out
@@ -104,7 +101,7 @@ def read(value: Any) -> Source | None:
     return ToolsetSource(value) if isinstance(value, BaseTool | BaseToolset) else None
 
 
-class ToolsetSource(Source):
+class ToolsetSource(ListedSource):
     """A tool or a toolset as a source: listed at the start, closed at the stop.
 
     Tools get a ToolContext of a session in memory, of the caller; what needs the agent of a run, such as its model, is
@@ -112,32 +109,20 @@ class ToolsetSource(Source):
     """
 
     def __init__(self, theirs: BaseTool | BaseToolset) -> None:
-        self.problems: list[LoadProblem] = []
+        super().__init__(type(theirs).__name__)
         self._theirs = theirs
-        self._tools: list[CoreTool[..., Any]] = []
         self._sessions = InMemorySessionService()
         if isinstance(theirs, BaseTool):
-            self._take([theirs])
+            self.take([theirs], self._tool)
 
     async def start(self) -> None:
         if isinstance(self._theirs, BaseToolset):
-            self._take(await self._theirs.get_tools_with_prefix(None))
+            self.take(await self._theirs.get_tools_with_prefix(None), self._tool)
             self.changed()
 
     async def stop(self) -> None:
         if isinstance(self._theirs, BaseToolset):
             await self._theirs.close()
-
-    def tools(self) -> list[CoreTool[..., Any]]:
-        return self._tools
-
-    def _take(self, found: list[BaseTool]) -> None:
-        self._tools, self.problems = [], []
-        for each in found:
-            try:
-                self._tools.append(self._tool(each))
-            except DefinitionError as error:
-                self.problems.append(LoadProblem(type(self._theirs).__name__, str(error)))
 
     def _tool(self, theirs: BaseTool) -> CoreTool[..., Any]:
         declared = theirs._get_declaration()

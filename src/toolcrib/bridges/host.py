@@ -1,4 +1,4 @@
-"""What every bridge has in common: whose workbench a run uses, calls that never raise, and whether one would ask."""
+"""What every bridge has in common: whose workbench a run uses, and calls that never raise."""
 
 import asyncio
 import logging
@@ -27,16 +27,13 @@ from ..core import (
     ToolSpec,
     log_failure,
 )
-from ..formats.offer import Offer, offer
-from ..formats.reading import join_surrogates
-from ..schema.dialect import Accepts
+from ..formats import Accepts, Offer, join_surrogates
 from ..workbench import Crib, Workbench
-from ..workbench.runtime import CribRuntime
 
 _log = logging.getLogger("toolcrib")
 
-_MOST = 1000
-"""How many callers' workbenches of a crib are kept at hand."""
+MAX_BENCHES = 1000
+"""How many callers' workbenches of a crib stay at hand."""
 
 CallerOf = Callable[[Any], Caller]
 """The caller of a run, by the context of the run that the framework gives to tools."""
@@ -54,9 +51,8 @@ class Host:
     """
 
     def __init__(self, tools: Workbench | Crib, caller: CallerOf | None = None) -> None:
-        given: object = tools
-        if not isinstance(given, Workbench | Crib):
-            raise SetupError(f"A bridge takes a Workbench or a Crib, not {type(given).__name__}.")
+        if not isinstance(tools, Workbench | Crib):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SetupError(f"A bridge takes a Workbench or a Crib, not {type(tools).__name__}.")
         if isinstance(tools, Crib) != (caller is not None):
             raise SetupError(
                 "A workbench has its caller, and a crib needs one for each run: caller=lambda context: Caller(...)."
@@ -67,10 +63,9 @@ class Host:
         self._entered = 0
         self._is_ours = False
         self._turn = Semaphore(1)
-        self._leaving: set[asyncio.Task[None]] = set()
 
     @property
-    def _crib(self) -> CribRuntime:
+    def _crib(self) -> Any:
         return self.tools.crib if isinstance(self.tools, Workbench) else self.tools
 
     @property
@@ -78,7 +73,7 @@ class Host:
         return self._crib.options["policy"] is not None
 
     def bench(self, context: Any = None) -> Workbench:
-        """The workbench of the run with *context*. Raises what `caller` raises, and SetupError."""
+        """Return the workbench of the run with *context*. Raises what `caller` raises, and SetupError."""
         if isinstance(self.tools, Workbench):
             return self.tools
         assert self._caller is not None
@@ -87,29 +82,29 @@ class Host:
             raise SetupError(f"caller returned {type(caller).__name__}, not a Caller. Raise where there is nobody.")
         bench = self._benches.pop(caller, None) or self.tools.workbench(caller)
         self._benches[caller] = bench
-        while len(self._benches) > _MOST:
+        while len(self._benches) > MAX_BENCHES:
             self._benches.popitem(last=False)  # what it has open is the crib's to close
         return bench
 
     def specs(self) -> Sequence[ToolSpec]:
-        """What there is before a run: of a crib, the tools of all callers."""
+        """Return the tools before a run: of a crib, those of all callers."""
         return self.tools.specs() if isinstance(self.tools, Workbench) else self.tools.registry.specs()
 
     def offer(self, context: Any = None, accepts: Accepts = ANY) -> Offer:
-        """The tools of the run with *context* as its framework sends them."""
+        """Return the tools of the run with *context* as its framework sends them."""
         return self.offer_of(self.bench(context).specs(), accepts)
 
     def offer_of(self, specs: Iterable[ToolSpec], accepts: Accepts = ANY) -> Offer:
-        """*specs* as the framework sends them. Losses are logged."""
-        made = offer(specs, accepts)
-        for tool, losses in made.losses.items():
+        """Return *specs* as the framework sends them. Losses are logged."""
+        offered = Offer.of(specs, accepts)
+        for tool, losses in offered.losses.items():
             for loss in losses:
                 _log.info("The schema of '%s' at '%s': %s", tool, loss.path, loss.meaning)
-        return made
+        return offered
 
     async def enter(self) -> None:
-        """Start the tools, if nobody else has. Raises what their start raises."""
-        permit = await self._turn.acquire()  # also while the workbench stops: runs may overlap
+        """Start the tools, unless they run. Raises what their start raises."""
+        permit = await self._turn.acquire()  # runs may overlap: one may enter while the last one leaves
         try:
             is_ours = isinstance(self.tools, Workbench) and not self.tools.is_started
             await self.tools.start()
@@ -121,13 +116,7 @@ class Host:
     async def leave(self) -> None:
         """Stop the workbench that `enter` has started, once all have left. A crib is its owner's to stop."""
         self._entered -= 1
-        try:
-            await self._stop_if_left()
-        except asyncio.CancelledError:  # a run that is cancelled has left all the same
-            task = asyncio.get_running_loop().create_task(self._stop_if_left())
-            self._leaving.add(task)
-            task.add_done_callback(self._leaving.discard)
-            raise
+        await asyncio.shield(self._stop_if_left())  # a run that is cancelled has left all the same
 
     async def _stop_if_left(self) -> None:
         permit = await self._turn.acquire()
@@ -139,10 +128,10 @@ class Host:
             self._turn.release(permit)
 
     async def needs_approval(self, context: Any, name: str, arguments: Arguments, *, accepts: Accepts = ANY) -> bool:
-        """Whether a person would have to approve a call. Never raises: what is wrong, the call tells the model."""
+        """Check whether a person would have to approve a call. Never raises: the call itself reports what is wrong."""
         try:
             bench = self.bench(context)
-            return await bench.needs_approval(offer(bench.specs(), accepts).call("", name, arguments)) == "approval"
+            return await bench.needs_approval(Offer.of(bench.specs(), accepts).call("", name, arguments)) == "approval"
         except Exception:
             return False
 
@@ -159,15 +148,15 @@ class Host:
         answer: Approve | Deny | None = None,
         by: str | None = None,
     ) -> Result[Any]:
-        """The result of a call of the tool that *accepts* has under *name*. What goes wrong is in it.
+        """Call the tool that *accepts* has under *name*, and return the result, also of a call that failed.
 
-        *answer* is what a person has answered in the framework, in the name of *by*, of the caller without it. Where
-        they may not answer, the call goes on waiting. Only the cancellation of the task raises.
+        *answer* is a person's answer in the framework, in the name of *by*, of the caller without it. Where they may
+        not answer, the call goes on waiting. Only the cancellation of the task raises.
         """
         call, started_at = Call(name, None, call_id or Call(name).id), datetime.now(UTC)
         try:
             bench = self.bench(context)
-            call = offer(bench.specs(), accepts).call(call.id, name, arguments)
+            call = Offer.of(bench.specs(), accepts).call(call.id, name, arguments)
             call.timeout_s = None if timeout_s is None else max(timeout_s, 0.001)
             call.cancellation = cancellation
             result = await bench.call(call)
@@ -186,7 +175,7 @@ class Host:
         return result if content == result.content else replace(result, content=content)
 
     async def deny(self, context: Any, call_id: str, reason: str) -> None:
-        """Note that a person has denied the call *call_id* in the framework, whose model knows of it. Never raises.
+        """Record that a person has denied the call *call_id* in the framework. Never raises.
 
         Where they may not answer, or another process has asked, it goes on waiting.
         """
@@ -201,18 +190,18 @@ class Host:
 
 
 def by_name(names: Iterable[str], args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments by name. One too many has a name that no tool takes, so that the check refuses it."""
+    """Return arguments by name. One too many has a name that no tool takes, so that the check refuses it."""
     too_many = (f"argument {number}" for number in range(1, len(args) + 1))
     return {**dict(zip((*names, *too_many), args, strict=False)), **kwargs}
 
 
 def _in_utf8(part: Content) -> Content:
-    """*part* as a framework can send it: halves of characters are replaced."""
+    """Return *part* as a framework can send it: halves of characters are replaced."""
     return type(part)(join_surrogates(part.text)) if isinstance(part, Text | Data) else part
 
 
 def metadata(result: Result[Any]) -> Mapping[str, Any]:
-    """What of *result* is for programs, as JSON data: for where a framework has room beside what its model reads."""
+    """Return what of *result* is for programs, as JSON data, where a framework has room beside the model's text."""
     shown = result.shown()
     data: dict[str, Any] = {"status": result.status, "call_id": result.call_id, **result.metadata}
     if shown.code is not None:

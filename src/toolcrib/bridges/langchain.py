@@ -18,11 +18,10 @@ from langchain_core.tools import Tool as SimpleTool
 from pydantic import PrivateAttr, ValidationError
 
 from ..core import Audio, Context, DefinitionError, File, Image, Result, ToolError, ToolSpec, in_thread
-from ..formats.content import media_content
-from ..formats.offer import Offer
+from ..formats import Offer, media_content
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
-from .foreign import closed, hints_of, problems, tool_of
+from .foreign import closed, hints_of, injected, problems, tool_of
 from .host import CallerOf, Host, metadata
 from .langchain_interrupt import Results, answer_to, checkpoint_of, waits
 
@@ -140,7 +139,7 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
     """*theirs* as a tool of ours: with the schema that a model sees, closed, since what is injected is not in it."""
     shown: Any = theirs.tool_call_schema
     schema: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else shown.model_json_schema()
-    injected = _injected(theirs, schema)
+    hidden = _injected(theirs, schema)
     if (inside := _injected_inside(theirs.get_input_schema())) is not None:
         raise DefinitionError(
             f"Tool '{theirs.name}' has the injected argument '{inside}' inside another, where LangChain lets a model "
@@ -149,25 +148,14 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
     is_async = _is_async(theirs)
 
     async def work(arguments: dict[str, Any], context: Context) -> Any:
-        given, missing = dict(arguments), []
-        for name, is_required in injected.items():
-            if name in context.variables:
-                given[name] = context.variables[name]
-            elif is_required:
-                missing.append(name)
-        if missing:
-            raise ToolError(
-                f"Tool '{theirs.name}' needs {', '.join(map(repr, missing))} of its agent or host, not of a model. "
-                "The host gives it in the variables of the workbench.",
-                "unavailable",
-            )
+        values = {**arguments, **injected(context, theirs.name, hidden)}
         try:
             # Without a call's id it returns its value, and not a message with the value as text.
             call_id = context.call.id if _takes_call_id(theirs) else None
             options: Any = {"tool_call_id": call_id, "config": {"metadata": {"call_id": context.call.id}}}
             # A thread of ours, since SystemExit from one of LangChain's ends the event loop.
             value = await (
-                theirs.arun(given, **options) if is_async else in_thread(partial(theirs.run, given, **options))
+                theirs.arun(values, **options) if is_async else in_thread(partial(theirs.run, values, **options))
             )
         except ToolException as error:
             raise ToolError(str(error) or f"Tool '{theirs.name}' failed.") from error

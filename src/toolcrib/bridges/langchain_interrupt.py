@@ -15,7 +15,7 @@ from langchain_core.runnables import RunnableConfig
 from ..core import Approve, Deny, Pending, Result
 
 _CHECKPOINTER, _SCRATCHPAD, _TASK = "__pregel_checkpointer", "__pregel_scratchpad", "__pregel_task_id"
-_MOST = 1000
+MAX_RESULTS = 1000
 _asking = threading.Lock()  # the sync calls of a node are in threads
 
 
@@ -31,7 +31,7 @@ class Results:
     def keep(self, config: RunnableConfig, call_id: str | None, result: Result[Any]) -> None:
         if call_id and result.pending is None:
             self._kept[_task(config), call_id] = result
-            while len(self._kept) > _MOST:
+            while len(self._kept) > MAX_RESULTS:
                 self._kept.popitem(last=False)
 
 

@@ -14,11 +14,10 @@ from pydantic_core import SchemaSerializer, core_schema
 from workflows import Context as WorkflowContext
 
 from ..core import Approve, Audio, Context, Deny, File, Image, Result, ToolError, ToolSpec, in_thread
-from ..formats.content import media_content
-from ..formats.offer import Offered
+from ..formats import Offered, media_content
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
-from .foreign import closed, problems, tool_of
+from .foreign import closed, injected, problems, tool_of
 from .host import CallerOf, Host, by_name
 
 _CONTEXT = "toolcrib_context"
@@ -165,23 +164,17 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
     is_async = isinstance(theirs, AsyncBaseTool) and (
         not isinstance(theirs, FunctionTool) or iscoroutinefunction(theirs.real_fn)
     )
-    injected = theirs.ctx_param_name if isinstance(theirs, FunctionTool) and theirs.requires_context else None
+    hidden = {}
+    if isinstance(theirs, FunctionTool) and theirs.requires_context:
+        hidden = {str(theirs.ctx_param_name): True}
 
     async def work(arguments: dict[str, Any], context: Context) -> Any:
-        given = dict(arguments)
-        if injected is not None:
-            if injected not in context.variables:
-                raise ToolError(
-                    f"Tool '{name}' needs '{injected}', the context of a workflow, and there is none here. The host "
-                    "gives it in the variables of the workbench.",
-                    "unavailable",
-                )
-            given[injected] = context.variables[injected]
+        values = {**arguments, **injected(context, name, hidden)}
         try:
             if isinstance(theirs, AsyncBaseTool) and is_async:
-                output = await theirs.acall(**given)
+                output = await theirs.acall(**values)
             else:
-                output = await in_thread(lambda: theirs(**given))
+                output = await in_thread(lambda: theirs(**values))
         except ValidationError as error:
             raise ToolError(problems(name, error), "invalid_arguments") from None
         if output.is_error:

@@ -12,9 +12,7 @@ from agents.tool_guardrails import ToolInputGuardrailData, ToolOutputGuardrailDa
 from pydantic import BaseModel
 
 from ..core import Approve, Context, File, Image, Result, ToolError, ToolSpec
-from ..formats.accepts import RESPONSES
-from ..formats.content import media_content
-from ..formats.offer import Offered
+from ..formats import RESPONSES, Offered, media_content
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench
 from .foreign import approve, closed, data_url, from_data_url, hints_of, promise, tool_of

@@ -29,11 +29,10 @@ from ..core import (
     ToolError,
     ToolSpec,
 )
-from ..formats.content import json_value, media_content
-from ..tools import LoadProblem
+from ..formats import json_value, media_content
 from ..tools import Tool as CoreTool
 from ..workbench import Crib, Workbench, sync
-from .foreign import approve, closed, hints_of, problems, promise, tool_of
+from .foreign import ListedSource, approve, closed, hints_of, one_or_all, problems, promise, tool_of
 from .host import CallerOf, Host, metadata
 
 # Out
@@ -148,8 +147,7 @@ class WorkbenchToolset(AbstractToolset[Any]):
 
 
 def _value_of(result: Result[Any]) -> Any:
-    parts = [_part_of(part) for part in result.content]
-    return parts[0] if len(parts) == 1 else parts
+    return one_or_all([_part_of(part) for part in result.content])
 
 
 def _part_of(part: Any) -> Any:
@@ -171,7 +169,7 @@ def read(value: Any) -> Source | None:
 _LEFT = "Tool '{}' leaves its work to the program of an agent, which is not there."
 
 
-class ToolsetSource(Source):
+class ToolsetSource(ListedSource):
     """A toolset as a source: entered and left with the workbench, its tools listed at the start.
 
     Tools get a RunContext with the caller's `deps`, the variable of that name of the workbench, and with a model that
@@ -179,15 +177,13 @@ class ToolsetSource(Source):
     """
 
     def __init__(self, toolset: AbstractToolset[Any], *, name: str | None = None) -> None:
-        self.name = name or toolset.id or type(toolset).__name__
-        self.problems: list[LoadProblem] = []
+        super().__init__(name or toolset.id or type(toolset).__name__)
         self._given = toolset
         self._toolset = toolset
-        self._tools: list[CoreTool[..., Any]] = []
         self._alone = Semaphore(1)
         if type(toolset) is FunctionToolset:  # which need not be entered for that
             with suppress(Exception):  # of what prepares a tool for a run
-                self._take(sync.run(toolset.get_tools(_run_context(None))))
+                self.take(sync.run(toolset.get_tools(_run_context(None))).values(), self._tool)
 
     @property
     def state_key(self) -> str:
@@ -198,28 +194,18 @@ class ToolsetSource(Source):
         self._toolset = await self._given.for_run(context)
         await self._toolset.__aenter__()
         try:
-            found = await self._toolset.get_tools(context)
+            tools = await self._toolset.get_tools(context)
         except BaseException:
             await self._toolset.__aexit__(None, None, None)
             raise
-        self._take(found)
+        self.take(tools.values(), self._tool)
         self.changed()
 
     async def stop(self) -> None:
         await self._toolset.__aexit__(None, None, None)
 
-    def tools(self) -> list[CoreTool[..., Any]]:
-        return self._tools
-
-    def _take(self, found: Mapping[str, ToolsetTool[Any]]) -> None:
-        self._tools, self.problems = [], []
-        for each in found.values():
-            try:
-                self._tools.append(self._tool(each.tool_def, is_async=getattr(each, "is_async", True)))
-            except DefinitionError as error:
-                self.problems.append(LoadProblem(self.name, str(error)))
-
-    def _tool(self, of: ToolDefinition, *, is_async: bool) -> CoreTool[..., Any]:
+    def _tool(self, theirs: ToolsetTool[Any]) -> CoreTool[..., Any]:
+        of = theirs.tool_def
         if of.kind == "external":
             raise DefinitionError(f"Tool '{of.name}' is run by the program of the agent, which is not there.")
         spec = ToolSpec(
@@ -235,7 +221,9 @@ class ToolsetSource(Source):
         async def work(arguments: dict[str, Any], context: Context) -> Any:
             return await self._call(of, arguments, context)
 
-        made = tool_of(spec, work, self, at_deadline="cancelled" if is_async else "left_running")
+        made = tool_of(
+            spec, work, self, at_deadline="cancelled" if getattr(theirs, "is_async", True) else "left_running"
+        )
         made.lock = self._alone if of.sequential else None
         return made
 
@@ -304,7 +292,7 @@ def _content_of(value: Any) -> Any:
         extra = value.content if isinstance(value.content, list | tuple) else [value.content] if value.content else []
         shown = (Text(each) if isinstance(each, str) else _content_of(each) for each in extra)
         parts = [_content_of(value.return_value), *shown]
-        return parts[0] if len(parts) == 1 else parts
+        return one_or_all(parts)
     if isinstance(value, BinaryContent):
         return media_content(value.media_type, value.data)
     return [_content_of(each) for each in value] if isinstance(value, list | tuple) else value

@@ -3,7 +3,6 @@
 An agent that calls a tool expects it to raise: it shows the model what was raised, and goes on.
 """
 
-import io
 import keyword
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,14 +14,11 @@ from smolagents.agent_types import AgentType
 from smolagents.tools import AUTHORIZED_TYPES
 
 from ..core import Context, Data, DefinitionError, Image, Result, ToolError, ToolSpec, in_thread
-from ..formats.accepts import GEMINI
-from ..formats.content import json_value
-from ..formats.offer import Offered
-from ..formats.picture import decoded
-from ..schema.dereference import inlined
+from ..formats import GEMINI, Offered, json_value, picture
+from ..schema import inlined
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
-from .foreign import closed, promise, tool_of
+from .foreign import closed, png, promise, tool_of
 from .host import Host, by_name
 
 _ACCEPTS = replace(
@@ -101,7 +97,7 @@ def _value_of(result: Result[Any]) -> Any:
             return json_value(only)
         case (Image(data=data),):
             try:
-                return decoded(data)
+                return picture.decoded(data)
             except Exception:
                 return result.text
         case _:
@@ -146,8 +142,4 @@ def _property(tool: str, name: str, of: Mapping[str, Any]) -> dict[str, Any]:
 def _content_of(value: Any) -> Any:
     """What a tool returned, as a tool of ours would have."""
     raw = value.to_raw() if isinstance(value, AgentType) else value
-    if isinstance(raw, Pillow.Image):
-        made = io.BytesIO()
-        raw.save(made, format="PNG")
-        return Image(made.getvalue())
-    return raw
+    return png(raw) if isinstance(raw, Pillow.Image) else raw

@@ -23,17 +23,28 @@ from .turns import (
 )
 
 if TYPE_CHECKING:
+    from ..schema.dialect import Accepts
     from . import anthropic as anthropic
     from . import bedrock as bedrock
     from . import gemini as gemini
     from . import mcp as mcp
     from . import openai as openai
     from . import openai_responses as openai_responses
+    from . import picture as picture
+    from .accepts import GEMINI, RESPONSES
+    from .content import json_value, media_content
+    from .offer import Offer, Offered
+    from .reading import join_surrogates
 
 __all__ = [
+    "Accepts",
     "Choice",
     "Conversation",
+    "GEMINI",
     "IncompleteReply",
+    "Offer",
+    "Offered",
+    "RESPONSES",
     "Reply",
     "ReplyStream",
     "Results",
@@ -42,13 +53,30 @@ __all__ = [
     "Turn",
     "Usage",
     "User",
+    "join_surrogates",
+    "json_value",
+    "media_content",
+    "picture",
     "turn_from_dict",
     "turn_to_dict",
 ]
 
 # Most programs use one provider or two, so each module is imported on first use.
 _PROVIDERS = ("anthropic", "bedrock", "gemini", "mcp", "openai", "openai_responses")
-__getattr__ = lazy_names(__name__, {name: f".{name}" for name in _PROVIDERS})
+__getattr__ = lazy_names(
+    __name__,
+    {
+        **{name: f".{name}" for name in (*_PROVIDERS, "picture")},
+        "Accepts": ".accepts",
+        "GEMINI": ".accepts",
+        "RESPONSES": ".accepts",
+        "Offer": ".offer",
+        "Offered": ".offer",
+        "join_surrogates": ".reading",
+        "json_value": ".content",
+        "media_content": ".content",
+    },
+)
 
 
 def __dir__() -> list[str]:

@@ -59,6 +59,11 @@ class Offer:
             spec.name: low.lift for spec, low in zip(specs, lowered, strict=True) if low.lifts
         }
 
+    @classmethod
+    def of(cls, specs: Iterable[ToolSpec], accepts: Accepts) -> "Offer":
+        """Return `offer(specs, accepts)`."""
+        return offer(specs, accepts)
+
     @cached_property
     def losses(self) -> dict[str, tuple[Loss, ...]]:
         """What could not be expressed, by the tool's own name; only tools that lost something."""
