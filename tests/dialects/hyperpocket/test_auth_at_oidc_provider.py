@@ -95,27 +95,6 @@ async def test_a_person_grants_access_at_the_url_and_the_call_made_again_has_the
     assert auth.get_auth_context(AuthProvider.LOCAL, "alice") == context
 
 
-async def test_another_thread_and_another_profile_are_asked_for_themselves(
-    auth: PocketAuth, provider: Provider
-) -> None:
-    await granted(auth, provider)
-    assert isinstance(await auth.invoke(needs(), "bob", wait=False), str)
-    assert isinstance(await auth.invoke(needs(), "alice", "work", wait=False), str)
-
-
-async def test_a_token_near_its_end_is_refreshed_and_the_old_context_stays_as_it_was(
-    auth: PocketAuth, provider: Provider
-) -> None:
-    near = end_soon(auth, await granted(auth, provider))
-    before, refreshes = near.model_copy(deep=True), provider.counts()["given"].get("refresh_token", 0)
-    new = await auth.invoke(needs(), "alice", wait=False)
-    assert isinstance(new, AuthContext)
-    assert new.access_token != near.access_token
-    assert new.refresh_token != near.refresh_token  # type: ignore[attr-defined]
-    assert near == before
-    assert provider.counts()["given"]["refresh_token"] == refreshes + 1
-
-
 async def test_sixteen_calls_that_find_a_token_near_its_end_refresh_it_once(
     auth: PocketAuth, provider: Provider
 ) -> None:
@@ -149,23 +128,6 @@ async def test_a_refresh_that_is_refused_ends_the_session(auth: PocketAuth, prov
     with pytest.raises(RuntimeError, match=r"^Failed to refresh the token. Please re-authenticate.$"):
         await auth.authenticate_async(auth_req, auth_provider=AuthProvider.LOCAL, thread_id="alice")
     assert await auth.check(auth_req, auth_provider=AuthProvider.LOCAL, thread_id="alice") is AuthState.NO_SESSION
-
-
-async def test_a_call_whose_refresh_is_refused_has_a_new_url_at_once(auth: PocketAuth, provider: Provider) -> None:
-    near = end_soon(auth, await granted(auth, provider))
-    await auth.invoke(needs(), "alice", wait=False)
-    end_soon(auth, near)
-    url_in(await auth.invoke(needs(), "alice", wait=False))
-
-
-async def test_a_person_who_declines_is_reported_once_and_asked_again(auth: PocketAuth, provider: Provider) -> None:
-    first = url_in(await auth.invoke(needs(), "alice", wait=False))
-    come_back(provider.grant(first, deny=True))
-    with pytest.raises(ToolError) as caught:
-        await auth.invoke(needs(), "alice", wait=False)
-    assert caught.value.code == "unauthorized"
-    assert str(caught.value) == "Local granted nothing. Call the tool again to be asked."
-    assert url_in(await auth.invoke(needs(), "alice", wait=False)) != first
 
 
 async def test_a_code_that_is_refused_is_reported_once_and_then_there_is_a_new_url(
@@ -208,9 +170,3 @@ async def test_a_grant_that_covers_less_than_a_later_call_needs_leads_to_another
 ) -> None:
     come_back(provider.grant(url_in(await auth.invoke(needs(), "alice", wait=False))))
     url_in(await auth.invoke(needs(["openid", "write"]), "alice", wait=False))
-
-
-def test_prepare_without_an_event_loop_fetches_the_endpoints_of_an_issuer(auth: PocketAuth) -> None:
-    handler = auth.find_handler_instance("local-oauth2")
-    text = handler.prepare(handler.make_request(SCOPES), "alice", "default", "a-uid")
-    assert parse_qs(urlsplit(url_in(text)).query)["state"] == ["a-uid"]

@@ -1,6 +1,5 @@
 """The handlers of providers, with the answers of programs' own tests in place of a provider's."""
 
-import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -110,35 +109,6 @@ async def test_googles_handler_gives_a_url_and_then_the_context(answers: Answers
     assert context.to_dict() == {"GOOGLE_TOKEN": "access-1"}
 
 
-async def test_a_grant_is_exchanged_once_its_future_is_set_on_the_running_loop(answers: Answers) -> None:
-    handler = GoogleOAuth2AuthHandler()
-    request = handler.make_request(["drive"])
-    handler.prepare(request, "alice", "default", "the-uid")
-    answers(response(google()))
-    waiting = asyncio.ensure_future(handler.authenticate(request, "the-uid"))
-    await asyncio.sleep(0)
-    assert not waiting.done()
-    begun = FutureStore.get_future("the-uid")
-    assert begun is not None
-    begun.future.set_result("the-code")
-    assert (await waiting).access_token == "access-1"
-
-
-async def test_a_future_that_a_program_made_is_enough(answers: Answers) -> None:
-    request = GoogleOAuth2AuthHandler().make_request(["drive"])
-    FutureStore.create_future("theirs", data={"redirect_uri": "http://localhost/back"}).future.set_result("the-code")
-    sent = answers(response(google()))
-    await GoogleOAuth2AuthHandler().authenticate(request, "theirs")
-    assert sent == [
-        {
-            "url": "https://oauth2.googleapis.com/token",
-            "grant_type": "authorization_code",
-            "code": "the-code",
-            "redirect_uri": "http://localhost/back",
-        }
-    ]
-
-
 async def test_a_refresh_keeps_googles_refresh_token_and_the_old_context(answers: Answers) -> None:
     handler = GoogleOAuth2AuthHandler()
     request = handler.make_request(["drive"])
@@ -244,23 +214,6 @@ async def test_slacks_error_with_status_200_is_an_error(answers: Answers) -> Non
     answers(response({"ok": False, "error": "invalid_code"}))
     with pytest.raises(FlowError, match=r"^'slack' refused: invalid_code.$"):
         await handler.authenticate(request, "the-uid")
-
-
-async def test_without_a_refresh_token_nothing_is_sent(answers: Answers) -> None:
-    sent = answers()
-    with pytest.raises(FlowError, match=r"^'google' gave no refresh token.$"):
-        await GoogleOAuth2AuthHandler().refresh(
-            GoogleOAuth2AuthHandler().make_request([]), GoogleOAuth2AuthContext.from_google_oauth2_response(google())
-        )
-    assert sent == []
-
-
-def test_asked_twice_the_url_is_the_same_and_with_more_scopes_only_these_differ() -> None:
-    handler = GoogleOAuth2AuthHandler()
-    first = handler.prepare(handler.make_request(["drive"]), "alice", "default", "the-uid")
-    assert handler.prepare(handler.make_request(["drive"]), "alice", "default", "the-uid") == first
-    more = query_of(handler.prepare(handler.make_request(["drive", "mail"]), "alice", "default", "the-uid"))
-    assert more == {**query_of(first), "scope": "drive mail"}
 
 
 def test_a_provider_without_a_client_names_the_settings_that_are_missing() -> None:

@@ -17,7 +17,7 @@ from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthHandlerInterface
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
 from toolcrib.dialects.hyperpocket.config.session import SessionConfigInMemory
 from toolcrib.dialects.hyperpocket.futures import FutureStore
-from toolcrib.dialects.hyperpocket.pocket_auth import AuthState, PocketAuth, needs_callback
+from toolcrib.dialects.hyperpocket.pocket_auth import AuthState, PocketAuth
 from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage
 from toolcrib.dialects.hyperpocket.tool import ToolAuth
 
@@ -176,20 +176,6 @@ async def test_setting_the_future_on_the_running_loop_completes_the_flow(
     assert FutureStore.futures == {}
 
 
-async def test_there_is_no_context_while_a_session_is_pending(auth: PocketAuth) -> None:
-    seen = [auth.get_auth_context(SLACK, "alice")]
-    await auth.prepare(request("a"), **OWN)
-    seen.append(auth.get_auth_context(SLACK, "alice"))
-    assert seen == [None, None]
-
-
-async def test_clearing_the_storage_empties_every_session(auth: PocketAuth) -> None:
-    await auth.prepare(request("a"), **OWN)
-    InMemorySessionStorage.storage.clear()
-    assert await auth.check(request("a"), **OWN) is AuthState.NO_SESSION
-    assert await PocketAuth().list_session_state("alice") == []
-
-
 async def test_the_states_of_a_thread_are_listed_and_those_of_no_other(auth: PocketAuth) -> None:
     await auth.prepare(request("a"), **OWN)
     resolve(auth)
@@ -320,13 +306,6 @@ async def test_invoke_waits_for_a_person_and_gives_the_context(auth: PocketAuth)
     assert await waiting == OwnContext(access_token="token-1", description="", expires_at=None)
 
 
-async def test_a_tool_that_needs_nothing_is_given_nothing(auth: PocketAuth) -> None:
-    assert [await auth.invoke(ToolAuth(), "alice"), await auth.invoke(ToolAuth(scopes=None), wait=False)] == [
-        None,
-        None,
-    ]
-
-
 async def test_a_grant_is_prepared_on_one_loop_and_completed_on_another(auth: PocketAuth) -> None:
     """As `Pocket.invoke` does it, whose loops are its own, while the callback comes in a thread."""
 
@@ -345,18 +324,6 @@ async def test_a_grant_is_prepared_on_one_loop_and_completed_on_another(auth: Po
     assert isinstance(in_a_thread(auth.invoke(NEEDS, "alice", wait=False)), OwnContext)
 
 
-async def test_whoever_gives_up_waiting_takes_the_grant_from_nobody(auth: PocketAuth) -> None:
-    first = asyncio.ensure_future(auth.invoke(NEEDS, "alice"))
-    second = asyncio.ensure_future(auth.invoke(NEEDS, "alice"))
-    while auth.session_storage.get(SLACK, "alice", "default") is None:
-        await asyncio.sleep(0)
-    first.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await first
-    resolve(auth)
-    assert isinstance(await second, OwnContext)
-
-
 async def test_invoke_after_a_refusal_says_who_granted_nothing(auth: PocketAuth) -> None:
     await auth.invoke(NEEDS, "alice", wait=False)
     FutureStore.reject_future(uid_of(auth), "Slack granted nothing.")
@@ -367,12 +334,6 @@ async def test_invoke_after_a_refusal_says_who_granted_nothing(auth: PocketAuth)
         "Slack granted nothing. Call the tool again to be asked.",
     )
     assert isinstance(await auth.invoke(NEEDS, "alice", wait=False), str)
-
-
-def test_only_a_url_that_leads_back_here_needs_the_callback_server(settings: Settings) -> None:
-    handler = PocketAuth().find_handler_instance("valyu-token")
-    text = handler.prepare(handler.make_request(), "alice", "default", "the-uid")
-    assert [needs_callback(text), needs_callback("Go to https://own.example/login")] == [True, False]
 
 
 async def test_prepare_alone_starts_no_server_and_invoke_that_waits_does(auth: PocketAuth, settings: Settings) -> None:
@@ -405,15 +366,3 @@ async def test_an_issuer_that_cannot_be_reached_makes_a_call_unavailable(setting
         "unavailable",
         "'local' cannot be reached: ConnectError. Call the tool again to be asked.",
     )
-
-
-async def test_without_a_thread_and_a_profile_everything_is_about_the_default_ones(auth: PocketAuth) -> None:
-    text = await auth.invoke(NEEDS, wait=False)
-    assert await auth.prepare(request("a"), "own-slack") == text
-    assert await auth.check(request("a"), "own-slack") is AuthState.PENDING_RESOLVE
-    FutureStore.resolve_future(uid_of(auth, thread="default", profile="default"), "token-1")
-    context = await auth.authenticate_async(request("a"), "own-slack")
-    assert auth.get_auth_context(SLACK) == context
-    assert await auth.invoke(NEEDS, "default", "default", wait=False) == context
-    assert auth.delete_session(SLACK) is True
-    assert auth.session_storage.get(SLACK, "default", "default") is None

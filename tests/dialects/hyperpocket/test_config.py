@@ -64,16 +64,6 @@ def test_secrets_go_over_settings_and_the_environment_over_both(
     assert found.session.redis == SessionConfigRedis(port=6380)
 
 
-@pytest.mark.parametrize(
-    ("protocol", "port", "url"),
-    [("http", 80, "http://h"), ("http", 443, "http://h:443"), ("https", 443, "https://h"), ("https", 1, "https://h:1")],
-)
-def test_the_usual_port_is_not_in_the_public_url(settings: Settings, protocol: str, port: int, url: str) -> None:
-    settings(f'public_server_protocol = "{protocol}"\npublic_server_port = {port}\npublic_hostname = "h"\n')
-    assert config().public_base_url == url
-    assert config().callback_url("auth/x") == f"{url}/proxy/auth/x"
-
-
 def test_what_a_program_sets_holds(settings: Settings) -> None:
     config().auth.google = GoogleAuthConfig(client_id="id", client_secret="secret")
     assert config().auth.google == GoogleAuthConfig(client_id="id", client_secret="secret")
@@ -89,15 +79,6 @@ def test_providers_have_classes_for_their_settings(settings: Settings) -> None:
     assert GithubAuthConfig(client_id="a", client_secret="b").use_recommended_scope is True
     with pytest.raises(ImportError):
         from toolcrib.dialects.hyperpocket.config.auth import NonsenseAuthConfig  # noqa: F401
-
-
-def test_reddit_can_be_configured(settings: Settings) -> None:
-    from toolcrib.dialects.hyperpocket.pocket_auth import PocketAuth
-
-    settings('[auth.reddit]\nclient_id = "a"\nclient_secret = "b"\n')
-    handler = PocketAuth().find_handler_instance("reddit-oauth2")
-    assert handler.recommended_scopes() == {"account", "identity", "read"}
-    assert "https://www.reddit.com/api/v1/authorize?" in handler.prepare(handler.make_request(), "t", "p", "uid")
 
 
 def test_settings_that_are_not_valid_are_named_without_their_values(settings: Settings) -> None:

@@ -52,13 +52,6 @@ def test_a_function_becomes_a_tool_with_its_docstring_and_its_arguments():
     }
 
 
-def test_a_function_without_a_docstring_is_described_by_its_name():
-    def bare() -> str:
-        return ""
-
-    assert from_func(bare).description == "bare"
-
-
 def test_the_decorator_takes_what_authorizes_the_tool_and_its_variables():
     @function_tool(
         auth_provider=AuthProvider.SLACK, scopes=["chat:write"], auth_handler="slack-oauth2", tool_vars={"A": "1"}
@@ -104,13 +97,6 @@ def test_kwargs_get_the_credentials_the_variables_and_what_else_the_call_came_wi
     text = tool.invoke(body={"a": 1}, envs={"TOKEN": "t0ken", "OTHER": "o"}, thread_id="t", profile="p")
     given = '{"TOKEN":"of the tool","OTHER":"o","A":"1","thread_id":"t","profile":"p"}'
     assert text == f'{{"sum":3,"given":{given},"rest":null}}'
-
-
-def test_a_function_without_kwargs_gets_its_arguments_alone():
-    def echo(text: str) -> str:
-        return text
-
-    assert from_func(echo, tool_vars={"A": "1"}).invoke(body={"text": "a"}, envs={"T": "t"}, thread_id="t") == "a"
 
 
 def test_a_model_cannot_fill_in_kwargs():
@@ -188,14 +174,6 @@ async def test_sync_functions_run_in_a_thread():
     assert await from_func(where).ainvoke(body={}) == "false"
 
 
-def test_an_error_of_the_function_is_raised_and_not_returned_as_text():
-    def fail() -> str:
-        raise OSError("no disk")
-
-    with pytest.raises(OSError, match="no disk"):
-        from_func(fail).invoke(body={})
-
-
 def test_arguments_stay_in_their_structure_where_that_is_asked_for():
     def whole(**kwargs: Any) -> Any:
         return kwargs
@@ -242,14 +220,6 @@ def test_functions_of_a_dock_bring_their_model_their_authorization_and_their_var
     assert tool.invoke(body={"text": "x"}) == '["x",{"A":"1","B":"2"}]'
     with pytest.raises(ValueError, match="Dock element should be a list of functions, but found 1"):
         from_dock([1])  # type: ignore[list-item]
-
-
-async def test_a_tool_of_a_function_is_a_source_of_a_workbench():
-    async with Workbench([function_tool(add), function_tool(shout)]) as bench:
-        result = await bench.call("add", {"a": 1})
-        assert result.value == {"sum": 3, "given": {"thread_id": "default", "profile": "default"}, "rest": None}
-        assert (await bench.call("shout", {"text": "a"})).text == "A"
-        assert (await bench.call("add", {"a": 1, "c": 3})).error.code == "invalid_arguments"
 
 
 async def test_a_subclass_may_call_the_function_in_its_own_way():

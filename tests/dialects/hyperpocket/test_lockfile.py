@@ -48,17 +48,6 @@ def test_locks_come_and_go_and_one_that_is_there_keeps_its_commit(file: Path) ->
             missing(pinned.key())
 
 
-def test_a_lock_that_was_never_in_place_has_no_commit(file: Path) -> None:
-    lock = GitLock(repository_url="https://git.example/tools", git_ref="HEAD")
-    with pytest.raises(ValueError, match="not in place"):
-        lock.toolpkg_path()
-    made = Lockfile(file)
-    made.add_lock(lock)
-    made.write()
-    assert file.read_text() == "git\thttps://git.example/tools\tHEAD\tNone\n"
-    assert Lockfile(file).locks == {lock.key(): lock}
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import CallLog, Deny, SetupError, ToolError
+from toolcrib import CallLog, Deny, SetupError
 from toolcrib.dialects.hyperpocket import Pocket, PocketAuth
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
-from toolcrib.dialects.hyperpocket.futures import FutureStore
-from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, ToolRequest, from_func, function_tool
+from toolcrib.dialects.hyperpocket.tool import Tool, ToolRequest, from_func, function_tool
 
 from .conftest import Settings
-from .own_handler import BEGINNING, OwnContext, OwnHandler, add, grant, pocket, seen, who
+from .own_handler import BEGINNING, OwnContext, add, grant, pocket, seen, who
 
 pytestmark = pytest.mark.usefixtures("settings")
 
@@ -30,16 +29,6 @@ async def fail_async() -> str:
 
 
 # Calls
-
-
-def test_a_tool_that_needs_no_authentication_is_called_at_once():
-    class Refusing(PocketAuth):
-        async def invoke(self, *args: Any, **kwargs: Any) -> Any:
-            raise AssertionError("nobody has to be asked")
-
-    free = from_func(lambda: "free", name="free", auth=ToolAuth())
-    made = Pocket([add, free], auth=Refusing())
-    assert (made.invoke("add", {"a": 1, "b": 2}), made.invoke("free", {})) == ("3", "free")
 
 
 def test_a_tool_that_needs_a_grant_waits_for_it_and_then_runs_with_the_credentials():
@@ -74,15 +63,6 @@ async def test_every_form_of_a_call_works_also_inside_a_running_loop():
     assert await made.ainvoke_with_state("add", body) == ("3", False)
     assert await made.acall("add", body) == ("3", False)
     assert await asyncio.to_thread(made.invoke, "add", body) == "3"
-
-
-async def test_a_future_of_the_running_loop_completes_the_flow_of_a_sync_call():
-    made = pocket()
-    text = made.invoke("who", {})
-    begun = FutureStore.get_future(text.removeprefix(BEGINNING).partition("&")[0])
-    assert begun is not None
-    begun.future.set_result("code")
-    assert await made.ainvoke("who", {}) == "default/default"
 
 
 def test_a_body_is_a_mapping_json_text_or_a_model():
@@ -263,15 +243,6 @@ def test_a_request_without_a_loader_is_refused_with_the_way_out():
         Pocket([1])  # type: ignore[list-item]
 
 
-def test_load_tool_is_what_a_subclass_changes():
-    class Own(Pocket):
-        def _load_tool(self, tool_like: Any) -> Tool:
-            return load(tool_like) if isinstance(tool_like, int) else super()._load_tool(tool_like)
-
-    made = Own([7, add])  # type: ignore[list-item]
-    assert (made.invoke("7", {}), made.invoke("add", {"a": 1, "b": 1})) == ("default", "2")
-
-
 def test_tools_come_and_go():
     made = pocket()
     assert (made.remove_tool("add"), made.remove_tool("add")) == (True, False)
@@ -282,10 +253,6 @@ def test_tools_come_and_go():
         made.load_tools([from_func(lambda: "", name="add")])
     with pytest.raises(RuntimeError, match="Duplicate tool name: add"):
         Pocket([add, from_func(lambda: "", name="add")])
-
-
-def test_tools_are_loaded_in_order_with_the_built_in_ones_last():
-    assert list(pocket().tools) == ["who", "add", "__get_current_thread_session_state", "__delete_session"]
 
 
 # Authentication before a call
@@ -362,12 +329,3 @@ def test_a_pocket_is_stopped_at_the_end_of_with():
         assert made.invoke("add", {"a": 1, "b": 2}) == "3"
     with pytest.raises(SetupError, match="stopped"):
         made.invoke("add", {"a": 1, "b": 2})
-
-
-def test_the_error_of_a_handler_that_is_not_there_names_it():
-    missing = function_tool(auth_provider=AuthProvider.GITHUB, auth_handler="nobody")(lambda: "")
-    missing.name = "missing"
-    text = pocket(missing).invoke("missing", {})
-    assert text.startswith("Tool 'missing' failed: KeyError")
-    assert OwnHandler.name in PocketAuth(handlers=[OwnHandler]).handlers
-    assert issubclass(ToolError, Exception)

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from toolcrib.dialects.hyperpocket.futures import CallbackCode, FutureData
+from toolcrib.dialects.hyperpocket.futures import FutureData
 from toolcrib.dialects.hyperpocket.futures.futurestore import FutureStore, RefusedError
 
 
@@ -31,14 +31,6 @@ async def test_a_future_is_resolved_in_a_thread_and_awaited_by_several(store: Fu
     threading.Thread(target=store.resolve_future, args=("one", "value")).start()
     assert await asyncio.gather(*waiting) == ["value"] * 3
     assert (future.done(), await future) == (True, "value")
-
-
-async def test_whoever_gives_up_leaves_the_future_to_the_others(store: FutureStore) -> None:
-    future = store.create_future("one").future
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(future, 0.01)
-    store.resolve_future("one", "value")
-    assert await future == "value"
 
 
 async def test_what_was_refused_raises_and_the_first_outcome_stays(store: FutureStore) -> None:
@@ -69,8 +61,3 @@ def test_a_future_needs_no_event_loop_and_shows_nothing(store: FutureStore) -> N
     store.resolve_future("one", "canary-2")
     assert begun.future.result() == "canary-2"
     assert "canary" not in repr(begun)
-
-
-def test_a_code_of_a_callback_is_a_text_with_the_query_it_came_in() -> None:
-    code = CallbackCode("the-code", {"iss": "https://a.example"})
-    assert (code, code.query) == ("the-code", {"iss": "https://a.example"})

@@ -4,7 +4,6 @@ import asyncio
 import json
 import shutil
 import subprocess
-import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -113,14 +112,6 @@ def test_a_session_is_found_by_provider_thread_and_profile_until_it_is_deleted(s
     assert storage.get(SLACK, "t1", "default") is None
 
 
-def test_a_second_session_replaces_the_first(storage: Storage) -> None:
-    put(storage, "t1", "token-1")
-    storage.set(SLACK, "t1", "default", ["c"], "the-uid", None, False)
-    assert storage.get(SLACK, "t1", "default") == BaseSessionValue(
-        auth_provider_name="SLACK", scoped=False, auth_scopes={"c"}, auth_resolve_uid="the-uid"
-    )
-
-
 @pytest.mark.parametrize("thread", UNUSUAL)
 def test_a_thread_has_only_its_own_sessions_whatever_its_name_is(storage: Storage, thread: str) -> None:
     others = [*(name for name in UNUSUAL if name != thread), "user1", "user1__x", "a", "b", "a__b__c"]
@@ -157,26 +148,6 @@ def test_a_context_of_a_provider_is_the_same_when_it_is_read(storage: Storage) -
     assert type(found.auth_context) is SlackOAuth2AuthContext
     assert found.auth_context == context
     assert found.auth_context.detail == answer
-
-
-def test_many_threads_change_sessions_at_once(storage: Storage) -> None:
-    failures: list[BaseException] = []
-
-    def change(number: int) -> None:
-        try:
-            for turn in range(50):
-                put(storage, f"t{number}", f"token-{turn}")
-                storage.get_by_thread_id(f"t{number}")
-                storage.delete(SLACK, f"t{number}", "default")
-        except BaseException as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=change, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert failures == []
 
 
 async def test_one_at_a_time_works_on_a_session(storage: Storage) -> None:

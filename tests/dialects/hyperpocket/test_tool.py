@@ -31,31 +31,6 @@ def echo(kind: type[Tool] = Echo, **fields: Any) -> Tool:
     return kind(name="echo", description="Says it again.", argument_json_schema=SCHEMA, **fields)
 
 
-def test_a_tool_has_the_documented_fields_with_descriptions():
-    assert {name: field.description for name, field in Tool.model_fields.items()} == {
-        "name": "tool name",
-        "description": "tool description",
-        "argument_json_schema": "tool argument json schema",
-        "auth": "authentication information to invoke tool",
-        "postprocessings": "postprocessing functions after tool is invoked",
-        "default_tool_vars": "default tool variables",
-        "overridden_tool_vars": "overridden tool variables",
-        "use_profile": "whether a Pocket offers thread and profile to the model",
-    }
-    tool = Echo(name="echo", description="")
-    assert tool.model_dump() == {
-        "name": "echo",
-        "description": "",
-        "argument_json_schema": None,
-        "auth": None,
-        "postprocessings": None,
-        "default_tool_vars": {},
-        "overridden_tool_vars": {},
-        "use_profile": False,
-    }
-    assert str(tool) == "echo"
-
-
 async def test_a_subclass_defines_invoke_or_ainvoke_and_both_work():
     for kind in (Echo, AsyncEcho):
         assert echo(kind).invoke(body={"text": "a"}) == {"body": {"text": "a"}}
@@ -109,15 +84,6 @@ def test_the_description_can_tell_of_the_thread_and_the_profile():
     assert all(f"'{name}'" in extended for name in ("thread_id", "profile", "body"))
 
 
-def test_tool_variables_are_defaults_and_what_overrides_them():
-    tool = echo(default_tool_vars={"A": "1", "B": "2"})
-    assert tool.override_tool_variables({"B": "3"}) is tool
-    assert (tool.override_tool_variables({"C": "4"}).tool_vars, tool.default_tool_vars) == (
-        {"A": "1", "B": "3", "C": "4"},
-        {"A": "1", "B": "2"},
-    )
-
-
 async def test_postprocessings_follow_one_another_and_may_be_async():
     def upper(result: Any) -> str:
         return result["body"]["text"].upper()
@@ -168,13 +134,6 @@ def test_a_tool_of_the_name_or_schema_that_cannot_work_is_refused():
         Echo(name="two words", description="").__toolcrib__()
     with pytest.raises(DefinitionError, match="parameters= has type 'nothing'"):
         Echo(name="echo", description="", argument_json_schema={"type": "nothing"}).__toolcrib__()
-
-
-def test_tool_auth_has_the_documented_fields():
-    assert list(ToolAuth.model_fields) == ["scopes", "auth_provider", "auth_handler"]
-    assert all(field.description for field in ToolAuth.model_fields.values())
-    assert ToolAuth().model_dump() == {"scopes": None, "auth_provider": None, "auth_handler": None}
-    assert ToolAuth(auth_provider="slack").auth_provider == AuthProvider.SLACK  # type: ignore[arg-type]
 
 
 def test_scopes_are_refused_where_there_are_none():

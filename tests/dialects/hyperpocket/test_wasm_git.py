@@ -142,8 +142,3 @@ def test_a_commit_that_is_not_there_or_a_link_to_elsewhere_is_refused(repository
     repository.commit({"tools/one/README.md": Path("/etc/hostname")})
     with pytest.raises(LoadError, match=r"'README\.md': it is a link, and does not lead to a file of the folder"):
         Pocket([from_git(url, "main", "tools/one")])
-
-
-def test_an_ssh_address_as_git_reads_it_is_one_here() -> None:
-    lock = GitLock(repository_url="git@git.example:owner/tools.git", git_ref="main", ref_sha="0" * 40)
-    assert str(lock._address("a")) == "git+git@git.example:owner/tools.git@main#a"
