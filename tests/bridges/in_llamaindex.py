@@ -176,7 +176,7 @@ async def test_their_tools_are_sources() -> None:
 
 async def test_what_nobody_gives_is_refused_with_the_reason() -> None:
     refused = (await Workbench([FunctionTool.from_defaults(greet)]).call("greet", {"greeting": "Hi"})).shown()
-    assert (refused.code, "needs 'ctx', the context of a workflow" in refused.text) == ("unavailable", True)
+    assert (refused.code, "needs 'ctx' of its agent or host" in refused.text) == ("unavailable", True)
 
 
 async def test_a_model_cannot_write_the_context_of_a_run() -> None:

@@ -1,5 +1,6 @@
 """`hyperpocket.pocket_main`: a Pocket, which runs tools for a thread and a profile, authorized by a PocketAuth."""
 
+import asyncio
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -398,8 +399,16 @@ class Pocket:
         return result
 
     def teardown(self) -> None:
-        """Stop it, and the callback server if no other Pocket uses that."""
-        sync.run(self._crib.stop())
+        """Stop it, and the callback server if no other Pocket uses that.
+
+        Where its calls ran on the event loop that calls this, it stops as soon as that loop goes on.
+        """
+        try:
+            sync.run(self._crib.stop())
+        except ToolError as error:
+            if error.code != "conflict":
+                raise
+            self._stopping = asyncio.ensure_future(self._crib.stop())
         stop_callback_server(self._broker)
 
     def __enter__(self) -> Self:
