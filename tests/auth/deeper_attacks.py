@@ -198,12 +198,11 @@ async def runtime(world: "World") -> None:
         change(bench)
     made = crib.runtime_for(BOB, ask=None, variables={"principal": "ada"}, resolve=None, session=None)
     assert made.caller == BOB
-    assert await crib.result_store().find("any", "bob", "t1") is None
+    assert await crib.store.results.find("any", "bob", "t1") is None
     world.see(crib.by_caller(), crib.program(), crib.describe(ValueError("x")), crib.is_own(bench))
     crib.own(None)
     crib.require_open()
     await crib.start_required()
-    crib.new_lifespan(bool, lambda *_: None, lambda: None)
     await crib.close_resources()
 
 

@@ -490,15 +490,17 @@ async def credentials_of_a_crib(world: World) -> None:
 
 @door(
     *("Store.read", "Store.transact", "Store.write", "Store.changes", "Store.rotate_key", "Store.use", "Store.close"),
-    *("Store.pending_migrations", "Store.has_sealed", "Store.file"),
+    *("Store.pending_migrations", "Store.has_sealed", "Store.file", "Store.pendings", "Store.results"),
 )
 async def database(world: World) -> None:
+    assert await world.store.results.find("any", "bob", "t1") is None
+    assert await world.store.pendings.get("any") is None
     await deeper_attacks.database(world)
 
 
 @door(
     *("Crib.add_view", "Crib.by_caller", "Crib.close_resources", "Crib.describe", "Crib.drop_view", "Crib.is_own"),
-    *("Crib.keep_view", "Crib.new_lifespan", "Crib.own", "Crib.program", "Crib.require_open", "Crib.result_store"),
+    *("Crib.keep_view", "Crib.database", "Crib.own", "Crib.program", "Crib.require_open"),
     *("Crib.runtime_for", "Crib.start_required", "Crib.offering", "Crib.reopen"),
 )
 async def runtime(world: World) -> None:

@@ -34,10 +34,9 @@ PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini", "bedrock")
 FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conversation", "read_conversation")
 FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annotations", "call_result")
 # Of base classes that are not public, what users call; and what only other rooms call.
-_LIFE = ("start", "stop", "reset", "save_state", "load_state")
 _OPENAI = ("__init__", "close")
 INHERITED = {
-    "Crib": _LIFE,
+    "Crib": (),
     "Workbench": (),
     "OpenAIChat": _OPENAI,
     "OpenAIResponses": _OPENAI,
@@ -46,6 +45,10 @@ INHERITED = {
 }
 HIDDEN = {
     "Workbench": ("invalidate", "ended"),
+    "Crib": (
+        *("runtime_for", "database", "add_view", "keep_view", "drop_view", "program", "by_caller", "offering"),
+        *("is_own", "require_open", "describe", "start_required", "reopen", "own", "close_resources"),
+    ),
     "Store": ("use", "read", "write", "changes", "file", "pending_migrations", "has_sealed"),
 }
 DECLARED: Mapping[str, type] = {each.__name__: each for each in (Options, Rule, Limit, Retry, OAuth2, Provider)}
@@ -155,6 +158,7 @@ def _bare(node: ast.stmt, has_overloads: bool) -> ast.stmt | None:
     node = ast.parse(ast.unparse(node)).body[0]  # a copy
     match node:
         case ast.FunctionDef() | ast.AsyncFunctionDef():
+            node.decorator_list = [one for one in node.decorator_list if ast.unparse(one) != "at_home"]
             decorators = [ast.unparse(one) for one in node.decorator_list]
             if has_overloads and "overload" not in decorators:
                 return None

@@ -26,7 +26,6 @@ INNER: frozenset[str] = frozenset(
         "bridges.host: formats.offer.offer",
         "bridges.host: formats.reading.join_surrogates",
         "bridges.host: schema.dialect.Accepts",
-        "bridges.host: workbench.runtime.CribRuntime",
         "bridges.langchain: formats.content.media_content",
         "bridges.langchain: formats.offer.Offer",
         "bridges.langchain: workbench.sync",

@@ -65,7 +65,7 @@ class Host:
         self._turn = Semaphore(1)
 
     @property
-    def _crib(self) -> Any:
+    def _crib(self) -> Crib:
         return self.tools.crib if isinstance(self.tools, Workbench) else self.tools
 
     @property

@@ -22,13 +22,12 @@ from ..core import (
 )
 from ..tools import ObjectSource, as_tool, offered_by
 from . import sync
-from .lifespan import Lifespan, name_of
+from .lifespan import Lifespan, SharedTask, name_of
 from .registry import unknown
-from .runtime import CribRuntime
 from .search import ToolSearch
-from .shared_task import SharedTask
 
 if TYPE_CHECKING:
+    from .crib import Crib
     from .results import Results
 
 _log = logging.getLogger("toolcrib")
@@ -45,7 +44,7 @@ class CallerTools:
 
     def __init__(
         self,
-        crib: CribRuntime,
+        crib: "Crib",
         caller: Caller,
         start: Callable[[], Awaitable[None]],
         present: Callable[[Sequence[ToolSpec]], Sequence[ToolSpec]],

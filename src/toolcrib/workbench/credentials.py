@@ -133,7 +133,7 @@ def configured(
 ) -> dict[str, Any]:
     """The `store`, the `broker` and the `recorder` made as *settings* say; those of *options* go before them.
 
-    Whoever has a store made closes it: see `CribRuntime.own`. With *default_store*, there is one also where the
+    Whoever has a store made closes it: see `Crib.own`. With *default_store*, there is one also where the
     settings name none: the file in the user's data folder. Raises SetupError.
     """
     values = settings.values

@@ -36,7 +36,7 @@ from .uri_templates import URITemplate
 
 if TYPE_CHECKING:
     from .caller_tools import CallerTools
-    from .runtime import CribRuntime
+    from .crib import Crib
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Offers:
 
     def __init__(
         self,
-        crib: "CribRuntime",
+        crib: "Crib",
         tools: "CallerTools",
         caller: Caller,
         redact_also: Callable[[Iterable[str]], None],

@@ -306,10 +306,3 @@ def _recorders(given: Any, of: str) -> tuple[Recorder, ...] | None:
             "from toolcrib.core.Recorder."
         )
     return listed
-
-
-def of_view(options: Mapping[str, Any]) -> tuple[Any, Any]:
-    """The *ask* and *variables* of a workbench of a crib. Raises SetupError for options of the crib."""
-    if foreign := [name for name in options if name not in ("ask", "variables")]:
-        raise SetupError(f"'{foreign[0]}' is an option of the crib. A workbench of it takes ask and variables.")
-    return options.get("ask"), options.get("variables")

@@ -1,5 +1,6 @@
 """A workbench: a crib's tools, for one caller. What programs call tools through."""
 
+import asyncio
 from asyncio import _get_running_loop
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -25,14 +26,13 @@ from ..core import (
 )
 from ..tools import Dependencies, LoadProblem
 from . import state, sync
-from .call_each import call_each
 from .caller_tools import CallerTools
+from .crib import Crib, require_sources
 from .lifespan import SourceLife
 from .offers import Offers
-from .options import Options, of_view
+from .options import Options, require_options
 from .profiles import Profiles
 from .registry import Registry
-from .runtime import CribRuntime
 from .sync import Startable, at_home
 
 P = ParamSpec("P")
@@ -60,16 +60,24 @@ class Workbench(Startable):
 
     def __init__(
         self,
-        sources: Iterable[Any] | Registry | CribRuntime = (),
+        sources: Iterable[Any] | Registry | Crib = (),
         *,
         caller: Caller | None = None,
         **options: Unpack[Options],
     ) -> None:
         from .results import Results  # brings pydantic: with the first workbench, and not with the package
 
-        self._owns_crib = not isinstance(sources, CribRuntime)
-        ask, variables = (None, None) if self._owns_crib else of_view(options)
-        self.crib = sources if isinstance(sources, CribRuntime) else CribRuntime(sources, options, of="Workbench")
+        ask, variables = None, None
+        self._owns_crib = not isinstance(sources, Crib)
+        if isinstance(sources, Crib):
+            self.crib, ask, variables = sources, options.pop("ask", None), options.pop("variables", None)
+            if options:
+                raise SetupError(
+                    f"'{next(iter(options))}' is an option of the crib. A workbench takes ask and variables."
+                )
+        else:
+            require_sources(sources, of="Workbench")
+            self.crib = Crib(sources, **require_options(options, of="Workbench"))
         self._home = self.crib.home
         self._session: Dependencies | None = None
         self._state, self._direct_on, caller = "new", _NOWHERE, caller or Caller()
@@ -194,7 +202,7 @@ class Workbench(Startable):
         if limit is not None and limit < 1:
             raise SetupError("limit is how many calls run at a time: 1 or more, or None for no limit.")
         self._require_open()
-        return await call_each(self.call, queue, (limit or len(queue)) if parallel else 1, stop_on_error=stop_on_error)
+        return await _call_each(self.call, queue, (limit or len(queue)) if parallel else 1, stop_on_error=stop_on_error)
 
     @overload
     def call_sync(self, tool: str, arguments: str | bytes | Mapping[str, Any] | None = None, /) -> Result[Any]: ...
@@ -477,3 +485,37 @@ class Workbench(Startable):
         session, self._session = self._session, None
         if session is not None:
             await session.close()
+
+
+async def _call_each(
+    make: Callable[[Call], Awaitable[Result[Any]]], calls: Sequence[Call], limit: int, *, stop_on_error: bool
+) -> list[Result[Any]]:
+    """Return the results of *calls*, in their order, made at most *limit* at a time.
+
+    With *stop_on_error* the first error cancels the calls that have not ended: their result is `cancelled`.
+    """
+    results: list[Result[Any] | None] = [None] * len(calls)
+    waiting = iter(enumerate(calls))
+    tasks: set[asyncio.Task[None]] = set()
+    stopped = False
+
+    async def work() -> None:
+        nonlocal stopped
+        for index, call in waiting:
+            result = results[index] = await make(call)
+            if stop_on_error and result.error is not None:
+                stopped = True
+                for task in tasks:
+                    if task is not asyncio.current_task():
+                        task.cancel()
+            if stopped:
+                return
+
+    if limit == 1:
+        await work()
+    else:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(limit, len(calls))):
+                tasks.add(group.create_task(work()))
+    error = ToolError("This call was not finished, because another call failed before it.", "cancelled")
+    return [results[index] or error_result(call, error, datetime.now(UTC)) for index, call in enumerate(calls)]
