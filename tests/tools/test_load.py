@@ -529,10 +529,3 @@ def test_two_files_that_import_one_tool_do_not_conflict(tmp_path: Path) -> None:
     again = f"from toolcrib import tool\nfrom {__name__} import here\nfrom b import add\n__all__ = ['here', 'add']\n"
     folder = write(tmp_path / "tools", a=again, b=ADD, c=again)
     assert sorted(spec.name for spec in Workbench([folder]).specs()) == ["add", "here"]
-
-
-def test_things_in_a_file_that_mind_being_looked_at_are_left_alone(tmp_path: Path) -> None:
-    text = ADD + "\nclass Minds:\n    def __getattr__(self, name): raise RuntimeError(name)\nminds = Minds()\n"
-    text += "class Anything:\n    def __getattr__(self, name): return self\nanything = Anything()\n"
-    write(tmp_path, tools=text)
-    assert names(tmp_path / "tools.py") == ["add"]

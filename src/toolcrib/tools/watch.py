@@ -64,10 +64,10 @@ class _Unit:
     problems: list[LoadProblem] = field(default_factory=list[LoadProblem])
     needs: frozenset[Path] = frozenset()
 
-    def update(self, loaded: Loaded) -> None:
-        """Take over what was *loaded*. While there are problems, none of its tools goes."""
+    def update(self, loaded: Loaded, *, keeps_tools: bool) -> None:
+        """Take over what was *loaded*; with *keeps_tools*, none of the tools of before goes."""
         names = {tool.spec.name for tool in loaded.tools}
-        old = [tool for tool in self.tools if tool.spec.name not in names] if loaded.problems else []
+        old = [tool for tool in self.tools if tool.spec.name not in names] if keeps_tools else []
         self.tools, self.problems = [*loaded.tools, *old], loaded.problems
 
 
@@ -111,6 +111,10 @@ class _FileSource(Source):
     def _is_relevant(self, path: str) -> bool:
         """Return whether an event at *path* may concern the source."""
         return Path(path) in self._seen
+
+    def _keeps_tools(self, loaded: Loaded) -> bool:
+        """Return whether a unit keeps the tools of before that are not in what was *loaded*."""
+        return bool(loaded.problems)
 
     def _missing_reason(self, was_there: bool) -> str | None:
         """Return what is wrong where no unit is there."""
@@ -223,7 +227,7 @@ class _FileSource(Source):
                 self._note_needs(current, due)  # before it is imported: what is saved meanwhile is a change
                 loaded = self._load(due, changed.union(*(old[path].needs for path in due if path in old)))
                 for path, result in loaded.items():
-                    current[path].update(result)
+                    current[path].update(result, keeps_tools=self._keeps_tools(result))
                 self._note_needs(current, due)
             self._units = current
             reason = None if self._units else self._missing_reason(was_there)
@@ -426,6 +430,7 @@ class WatchedDocument(_FileSource):
             if message.startswith(f"{self._file} "):
                 message = f"It{message.removeprefix(str(self._file))}"
             return {self._path: Loaded(problems=[LoadProblem(str(self._path), message)])}
-        # A new source, not an old one with problems: an operation that is left out now keeps no tool of before.
-        self._units.pop(self._path, None)
         return {self._path: Loaded([*self._source.tools()], list(self._source.problems))}
+
+    def _keeps_tools(self, loaded: Loaded) -> bool:
+        return loaded.failed  # a document that is loaded has problems, too: the operations that are left out

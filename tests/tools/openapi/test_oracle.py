@@ -10,7 +10,8 @@ from urllib.parse import unquote
 
 import pytest
 
-from toolcrib.tools.openapi.styles import STYLES, Parameter, header_text, path_text, query_pairs
+from toolcrib.tools.openapi.operations import STYLES, Parameter
+from toolcrib.tools.openapi.request import header_text, path_text, query_pairs
 
 pytestmark = pytest.mark.full
 

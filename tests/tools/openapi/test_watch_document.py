@@ -50,6 +50,13 @@ def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path:
         "GET /c is left out: a parameter of it has no name or no place."
     ]
 
+    file.write_text(document("b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
+    change = watched.look()
+    assert change is not None
+    assert (change.removed, names(watched), len(watched.problems)) == (("get_a",), ["get_b"], 1)
+    file.write_text(document("a", "b"))
+    watched.look()
+
     file.write_text(document("b") + "  /c: {")
     change = watched.look()
     assert change is not None

@@ -9,12 +9,21 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urljoin, urlsplit
 
 from ...core import LoadError
 from .references import Documents, Unusable
-from .styles import DEFAULT_STYLES, STYLES, Parameter
+
+Place = Literal["path", "query", "header", "cookie"]
+
+DEFAULT_STYLES: Mapping[str, str] = {"path": "simple", "query": "form", "header": "simple", "cookie": "form"}
+STYLES: Mapping[str, tuple[str, ...]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")
 _ARGUMENT = re.compile(r"[^A-Za-z0-9_.-]+")
@@ -54,6 +63,21 @@ class Options:
 
     server: str | None = None
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter: its *name* on the wire, its *place*, and the *argument* of the tool that it is."""
+
+    name: str
+    place: Place
+    argument: str
+    style: str
+    explode: bool
+    required: bool = False
+    allow_reserved: bool = False
+    media_type: str | None = None
+    """Where it is written as content of this type, and not by a style."""
 
 
 @dataclass(frozen=True, slots=True)

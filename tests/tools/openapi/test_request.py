@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from toolcrib import ToolError
-from toolcrib.tools.openapi.styles import Parameter, header_text, path_text, query_pairs
+from toolcrib.tools.openapi.operations import Parameter
+from toolcrib.tools.openapi.request import header_text, path_text, query_pairs
 
 EMPTY, TEXT = "", "blue"
 LIST: Any = ["blue", "black", "brown"]
