@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -78,20 +79,33 @@ def stored(outcome: Outcome) -> Any:
     return json.loads(json.dumps(outcome.state))
 
 
-KEY = "only our processes know this"
+KEY = "only-our-processes-know-this"
+
+
+@pytest.fixture(autouse=True)
+def no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TOOLCRIB_KEY", raising=False)
+
+
+def agent_of(model: ScriptedModel, at: Workbench, *, key: str | None = KEY, **options: Any) -> Agent:
+    """An agent of a process where TOOLCRIB_KEY is *key*."""
+    with pytest.MonkeyPatch.context() as patch:
+        if key is not None:
+            patch.setenv("TOOLCRIB_KEY", key)
+        return Agent(model, at, **options)
 
 
 async def pended(*calls: dict[str, Any], at: Workbench | None = None, key: str | None = KEY) -> Outcome:
     """A run that waits."""
     script = [{"text": "Let me.", "calls": calls, "usage": {"input": 1, "output": 2}}]
-    outcome = await Agent(ScriptedModel(script), at or bench(), state_key=key).run("Go.")
+    outcome = await agent_of(ScriptedModel(script), at or bench(), key=key).run("Go.")
     assert outcome.status == "pending"
     return outcome
 
 
 def elsewhere(*, key: str | None = KEY, **options: Any) -> tuple[Agent, ScriptedModel]:
     model = ScriptedModel([{"text": "Done.", "usage": {"input": 10, "output": 20}}])
-    return Agent(model, bench(**options), state_key=key), model
+    return agent_of(model, bench(**options), key=key), model
 
 
 async def test_a_run_that_waits_ends_after_the_other_calls_of_its_turn() -> None:
@@ -219,22 +233,31 @@ async def test_a_signed_state_that_was_changed_or_is_signed_by_others_is_refused
         (state, KEY + "!"),
         ({**state, "signature": None}, KEY),
     ):
-        with pytest.raises(SetupError, match="not signed with the state_key of this agent"):
+        with pytest.raises(SetupError, match="not signed with a key of this store"):
             await elsewhere(key=key)[0].resume(bad, answers, by="ada")
     assert done == []
     reordered = dict(reversed(state.items()))
     assert (await elsewhere(key=KEY)[0].resume(reordered, answers, by="ada")).status == "done"
 
 
-@pytest.mark.parametrize("key", ["short", "", "fifteen letters", b"fifteen bytes!!", 7])
-def test_a_key_that_somebody_could_guess_is_refused(key: Any) -> None:
-    with pytest.raises(SetupError, match="state_key is a secret of at least 16 characters") as raised:
-        elsewhere(key=key)
-    assert str(key) not in str(raised.value) or key == ""
+async def test_a_state_is_signed_with_the_keys_of_the_store(tmp_path: Path) -> None:
+    from toolcrib.store import Store
+
+    first, second = (Store(tmp_path / f"{name}.db", key=tmp_path / name) for name in ("a", "b"))
+    waits = await pended(call("delete", path="a"), at=bench(store=first), key=None)
+    answers = {waits.pendings[0].id: Approve()}
+    with pytest.raises(SetupError, match="not signed with a key of this store"):
+        await elsewhere(key=None, store=second)[0].resume(stored(waits), answers, by="ada")
+    first.keys.rotate()
+    assert (await elsewhere(key=None, store=first)[0].resume(stored(waits), answers, by="ada")).status == "done"
+    first.close()
+    second.close()
 
 
-def test_the_shortest_key_that_is_asked_for_is_taken() -> None:
-    elsewhere(key="sixteen letters!")
+def test_a_key_that_can_be_guessed_is_refused() -> None:
+    with pytest.raises(SetupError, match="at least 16 characters") as raised:
+        elsewhere(key="fifteen-letters")
+    assert "fifteen" not in str(raised.value)
 
 
 async def test_one_approval_lets_one_of_two_equal_calls_run() -> None:
@@ -266,7 +289,7 @@ async def test_an_approval_counts_once_where_the_store_is_shared() -> None:
 async def test_an_approval_given_so_far_counts_once_where_the_store_is_shared() -> None:
     shared = Stores()
     at = bench(store=shared, policy=lambda *_: "ask")
-    agent = Agent(ScriptedModel(["Done."] * 9), at, state_key=KEY)
+    agent = agent_of(ScriptedModel(["Done."] * 9), at)
     waits = await pended(call("ship", item="the lathe"), at=at, key=KEY)
     waits = await agent.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     stale = stored(waits)
@@ -305,7 +328,7 @@ def policy(spec, arguments, caller):
     return "ask"
 
 def agent(*script):
-    return Agent(ScriptedModel(script), Workbench([delete], policy=policy), state_key="only our processes know this")
+    return Agent(ScriptedModel(script), Workbench([delete], policy=policy))
 
 state, answers = json.loads(sys.stdin.read())
 if state is None:
@@ -323,6 +346,7 @@ print(json.dumps([outcome.status, outcome.state, [pending.to_dict() for pending 
             [sys.executable, "agents.py"],
             input=json.dumps([state, answers]),
             cwd=tmp_path,
+            env={**os.environ, "TOOLCRIB_KEY": KEY},
             capture_output=True,
             text=True,
             timeout=60,
@@ -450,7 +474,7 @@ async def test_a_tool_that_is_defined_again_or_another_caller_is_asked_for_again
 
     waits = await pended(call("delete", path="a"))
     for at in (bench(other), bench(caller=Caller("mallory")), bench(caller=Caller(thread="other"))):
-        agent = Agent(ScriptedModel([]), at, state_key=KEY)
+        agent = agent_of(ScriptedModel([]), at)
         outcome = await agent.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
         assert outcome.status == "pending"
     assert done == []
@@ -526,28 +550,26 @@ async def test_an_answer_so_far_that_has_expired_is_asked_for_again() -> None:
 async def test_steps_and_errors_are_counted_over_the_whole_run() -> None:
     wrong = {"calls": [call("look")]}
     script = [wrong, {"calls": [call("delete", path="a")]}]
-    waits = await Agent(ScriptedModel(script), bench(), max_errors=2, state_key=KEY).run("Go.")
+    waits = await agent_of(ScriptedModel(script), bench(), max_errors=2).run("Go.")
 
-    denied = Agent(ScriptedModel(["never"]), bench(), max_errors=2, state_key=KEY)
+    denied = agent_of(ScriptedModel(["never"]), bench(), max_errors=2)
     outcome = await denied.resume(stored(waits), {waits.pendings[0].id: Deny()}, by="ada")
     assert (outcome.status, outcome.why) == (
         "failed",
         "No call succeeded in 2 turns in a row (max_errors=2).",
     )
 
-    short = Agent(ScriptedModel(["never"]), bench(), max_steps=2, state_key=KEY)
+    short = agent_of(ScriptedModel(["never"]), bench(), max_steps=2)
     outcome = await short.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     assert (outcome.status, outcome.why) == ("stopped", "The model was asked 2 times and was not done (max_steps=2).")
 
 
 async def test_what_a_model_must_call_holds_for_the_first_turn_of_the_whole_run() -> None:
-    waits = await Agent(
-        ScriptedModel([{"calls": [call("delete", path="a")]}]), bench(), tool_choice="any", state_key=KEY
-    ).run("Go.")
-    model = ScriptedModel(["done"])
-    await Agent(model, bench(), tool_choice="any", state_key=KEY).resume(
-        stored(waits), {waits.pendings[0].id: Approve()}, by="ada"
+    waits = await agent_of(ScriptedModel([{"calls": [call("delete", path="a")]}]), bench(), tool_choice="any").run(
+        "Go."
     )
+    model = ScriptedModel(["done"])
+    await agent_of(model, bench(), tool_choice="any").resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     assert [request.choice for request in model.requests] == ["auto"]
 
 
@@ -564,7 +586,7 @@ async def test_a_resumed_run_can_be_cancelled() -> None:
     before = asyncio.all_tasks()
     ask: dict[str, Any] = {"policy": lambda *_: "ask"}
     waits = await pended(call("slow"), at=bench(slow, **ask))
-    agent = Agent(ScriptedModel(["never"]), bench(slow, **ask), state_key=KEY)
+    agent = agent_of(ScriptedModel(["never"]), bench(slow, **ask))
     answers = {waits.pendings[0].id: Approve()}
     task = asyncio.create_task(agent.resume(stored(waits), answers, by="ada", cancellation=token))
     await running.wait()
@@ -649,8 +671,8 @@ async def test_what_is_no_answer_is_refused(answer: Any, says: str) -> None:
 async def test_the_trace_of_a_resumed_run_is_of_all_of_it_and_has_each_call_once() -> None:
     script = [{"calls": [call("look", path="a")]}, {"calls": [call("delete", path="b")]}]
     first = await Agent(ScriptedModel(["Hello."]), bench()).run("Hi.")
-    waits = await Agent(ScriptedModel(script), bench(), state_key=KEY).run("Go.", after=first.turns)
-    agent = Agent(ScriptedModel([{"calls": [call("look", path="c")]}, "Done."]), bench(), state_key=KEY)
+    waits = await agent_of(ScriptedModel(script), bench()).run("Go.", after=first.turns)
+    agent = agent_of(ScriptedModel([{"calls": [call("look", path="c")]}, "Done."]), bench())
     outcome = await agent.resume(stored(waits), {waits.pendings[0].id: Approve()}, by="ada")
     assert [trace.text for trace in outcome.trace] == ["looked at a", "deleted b", "looked at c"]
     assert outcome.trace[0] == waits.trace[0]

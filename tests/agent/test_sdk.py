@@ -42,7 +42,7 @@ def test_each_event_loop_has_a_client_of_its_own_until_it_is_closed() -> None:
     async def close(client: object) -> None:
         closed.append(client)
 
-    clients = PerLoop(object, close)
+    clients = PerLoop(None, object, close)
 
     async def two() -> tuple[object, object, object]:
         before, same = clients.get(), clients.get()
@@ -60,7 +60,7 @@ def test_a_client_that_was_handed_in_is_not_closed() -> None:
         raise AssertionError
 
     mine = object()
-    clients = PerLoop.over(mine, object, close)
+    clients = PerLoop(mine, object, close)
 
     async def use() -> object:
         got = clients.get()
@@ -72,7 +72,7 @@ def test_a_client_that_was_handed_in_is_not_closed() -> None:
 
 def test_what_makes_a_client_is_asked_for_one() -> None:
     async def use() -> str:
-        return PerLoop.over(lambda: "made", lambda: "ours", _nothing).get()
+        return PerLoop(lambda: "made", lambda: "ours", _nothing).get()
 
     assert asyncio.run(use()) == "made"
 

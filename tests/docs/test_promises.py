@@ -756,7 +756,7 @@ async def test_every_call_of_a_run_has_exactly_one_result() -> None:
     assert codes == [None, "invalid_arguments", "timeout", "unknown_tool", "failed", "denied"]
 
 
-async def waiting_run(**options: Any) -> tuple[list[str], Callable[[], Agent], dict[str, Any], str]:
+async def waiting_run() -> tuple[list[str], Callable[[], Agent], dict[str, Any], str]:
     """What has been done, agents as other processes would have them, a stored state, and what it waits for."""
     done: list[str] = []
 
@@ -770,18 +770,20 @@ async def waiting_run(**options: Any) -> tuple[list[str], Callable[[], Agent], d
 
     def agent(*script: Any) -> Agent:
         policy = Rules([Rule(tools="erase", do="ask"), Rule(do="allow")])
-        return Agent(ScriptedModel(script or ["Done."]), Workbench([erase, look], policy=policy), **options)
+        return Agent(ScriptedModel(script or ["Done."]), Workbench([erase, look], policy=policy))
 
     waits = await agent({"calls": [("erase", {"disk": "a"}), ("look", {})]}).run("Go.")
     assert (waits.status, done) == ("pending", ["looked"])
     return done, agent, json.loads(json.dumps(waits.state)), waits.pendings[0].id
 
 
-async def test_a_run_that_waits_goes_on_and_makes_no_call_twice() -> None:
-    done, agent, state, pending = await waiting_run(state_key="a secret of all processes")
+async def test_a_run_that_waits_goes_on_and_makes_no_call_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCRIB_KEY", "a-secret-of-all-processes")
+    done, agent, state, pending = await waiting_run()
     outcome = await agent().resume(state, {pending: Approve()}, by="ada")
     assert (outcome.status, outcome.text, done) == ("done", "Done.", ["looked", "erased a"])
 
+    monkeypatch.delenv("TOOLCRIB_KEY")
     done, agent, state, pending = await waiting_run()
     outcome = await agent().resume(state, {pending: Approve()}, by="ada")
     assert (outcome.status, outcome.pendings[0].arguments, done) == ("pending", '{"disk": "a"}', ["looked"])
@@ -807,9 +809,10 @@ async def test_an_approval_counts_for_no_other_call_of_a_changed_state() -> None
     assert (again.status, done) == ("pending", ["looked"])
 
 
-async def test_a_signed_state_that_was_changed_is_refused() -> None:
-    done, agent, state, pending = await waiting_run(state_key="a secret of all processes")
-    with pytest.raises(SetupError, match="not signed with the state_key"):
+async def test_a_signed_state_that_was_changed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOOLCRIB_KEY", "a-secret-of-all-processes")
+    done, agent, state, pending = await waiting_run()
+    with pytest.raises(SetupError, match="not signed with a key"):
         await agent().resume(other_disk(state), {pending: Approve()}, by="ada")
     assert done == ["looked"]
     assert (await agent().resume(state, {pending: Approve()}, by="ada")).status == "done"

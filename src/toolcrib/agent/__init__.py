@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 from ..core.lazy import lazy_names
 from .agent import Agent
 from .events import CallEvent, CallFinished, CallStarted, RunEvent
-from .model import Model, ModelError, ModelProblem, Request
+from .model import Model, ModelError, ModelProblem, Request, model_from_name
 from .outcome import Outcome, RunStatus, Trace
-from .providers import model_from_name
 from .scripted import ScriptedModel
 
 if TYPE_CHECKING:

@@ -17,12 +17,10 @@ from ..core import Answer, Audio, Call, CancellationToken, Data, File, Image, Re
 from ..formats import Choice, Reply, Results, TextDelta, Turn, User
 from ..workbench import Crib, Workbench
 from .events import CallEvent, CallFinished, CallStarted, EventSink, ResumedEvents, RunEvent
-from .model import Model, ModelError, Request, require_model, require_reply
+from .model import Model, ModelError, Request, model_from_name, require_model, require_reply
 from .outcome import Outcome
-from .providers import model_from_name
-from .resume import Resumption
+from .resume import PendingAnswer, Resumption, read_state, signer, write_state
 from .run import CHOICES, Run, RunOptions, checked_turns
-from .state import PendingAnswer, checked_key, read_state, write_state
 
 T = TypeVar("T")
 
@@ -53,8 +51,9 @@ class Agent:
     - *max_tokens*: a run that has used as many, input and output, is stopped instead of asking the model again.
     - *shorten*: a function, sync or async, of the turns before each request: what it returns is sent in their place.
       The outcome has all turns.
-    - *state_key*: a secret that signs the states of pending runs. Then `resume` refuses one that was changed, answers
-      count in other processes too, and those that a call has had so far are kept in the state.
+
+    The state of a pending run is signed where the store of the workbench has keys, or TOOLCRIB_KEY is set. Then
+    `resume` refuses one that was changed, and answers count in other processes too.
 
     A run returns an Outcome, however it ends. It raises ModelError where the model gave no reply: `error.so_far` is the
     Outcome until then, with all turns; AnswerError for answers that do not count; SetupError for invalid arguments.
@@ -74,7 +73,6 @@ class Agent:
         max_calls_per_turn: int = 100,
         max_tokens: int | None = None,
         shorten: Shorten | None = None,
-        state_key: str | bytes | None = None,
     ) -> None:
         source: Any = tools
         if isinstance(source, Crib):
@@ -99,7 +97,7 @@ class Agent:
             raise SetupError('tool_choice must be "auto", "any", "none" or the name of a tool.')
         self.model: Model = model_from_name(model) if isinstance(model, str) else require_model(model)
         self.workbench = tools if isinstance(tools, Workbench) else Workbench(tools)
-        self._state_key = checked_key(state_key)
+        self._sign = signer(self.workbench.crib.store)
         self._owns_workbench = self.workbench is not tools
         self._options = RunOptions(
             instructions=instructions,
@@ -155,7 +153,7 @@ class Agent:
         `{"kind": "approve"}`, `{"kind": "deny", "reason": ...}`, `{"kind": "input", "value": ...}`; *by* is who
         answers. Calls that had ended are not made again; those that waited are, and those without an answer still wait.
         A call that differs from what the state shows (another definition of its tool, another caller) asks again, and
-        so does every call where neither a `state_key` nor a shared store of pendings proves what was answered.
+        so does every call where neither a key nor a shared store proves what was answered.
 
         The host keeps *state*: it has the conversation and, where it is signed, the answers so far. Raises AnswerError
         where an answer does not count, and SetupError where *state* is not valid.
@@ -211,7 +209,7 @@ class Agent:
         events: EventSink | None,
         token: CancellationToken | None,
     ) -> Outcome:
-        run, last, old = read_state(state, self._options, self._state_key)
+        run, last, old = read_state(state, self._options, self._sign)
         calls, results = run.reply.calls, {result.call_id: result for result in last.results}
         waiting = [(call, pending) for call in calls if (pending := results[call.id].pending) is not None]
         resumed_events = None if events is None else ResumedEvents(events)
@@ -220,7 +218,7 @@ class Agent:
             return await self._results(calls, resumed_events, token)
 
         await self.workbench.start()
-        resumption = Resumption(self.workbench, waiting, make, is_signed=self._state_key is not None)
+        resumption = Resumption(self.workbench, waiting, make, is_signed=self._sign is not None)
         await resumption.run(old, answers, by)
         if resumed_events is not None:
             await resumed_events.finish()
@@ -269,7 +267,7 @@ class Agent:
     def _with_state(self, outcome: Outcome, run: Run, answers: Sequence[PendingAnswer]) -> Outcome:
         if outcome.status != "pending":
             return outcome
-        return replace(outcome, state=write_state(run, answers, self._state_key))
+        return replace(outcome, state=write_state(run, answers, self._sign))
 
     async def _reply(self, request: Request, events: EventSink | None, token: CancellationToken | None) -> Reply | None:
         """The model's reply; None where the run was cancelled meanwhile."""

@@ -66,7 +66,7 @@ class AnthropicModel(SdkModel):
             made = sdk.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout, max_retries=max_retries)
             return cast("AsyncAnthropic", made)
 
-        self._clients: PerLoop[AsyncAnthropic] = PerLoop.over(client, new_client, lambda made: made.close())
+        self._clients: PerLoop[AsyncAnthropic] = PerLoop(client, new_client, lambda made: made.close())
         keys = (os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN"))
         self._troubles = ProviderErrors(self.name, (api_key, *keys))
 

@@ -3,10 +3,11 @@
 BedrockModel("eu.anthropic.claude-sonnet-5-v1:0", region="eu-central-1")
 """
 
+import asyncio
 import os
 import threading
-from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Mapping
+from contextlib import aclosing, closing, contextmanager, suppress
 from typing import Any, ClassVar
 
 from ..core import SetupError
@@ -14,7 +15,6 @@ from ..formats import IncompleteReply
 from ..formats import bedrock as provider_format
 from .model import ModelError, ModelProblem, Request
 from .sdk import ProviderErrors, SdkModel, package, reading, require_retries, retry_after
-from .threaded import ThreadedRequest, interruptible
 
 # For errors whose status is ambiguous, or that have none because they come inside a stream.
 _PROBLEMS: Mapping[str, ModelProblem] = {
@@ -42,9 +42,10 @@ class BedrockModel(SdkModel):
     *base_url* is another endpoint. *options* are more of Converse's parameters:
     `{"inferenceConfig": {"maxTokens": 500}}`. *timeout_s* is the longest silence, *max_retries* are boto3's own for
     connection errors, limits and 5xx. *client*, a `bedrock-runtime` client of boto3's, replaces all of these; its owner
-    closes it, and a request that is cancelled runs on until it is answered.
+    closes it.
 
-    boto3 blocks, so each request has a thread of its own. Converse has neither "no tools" nor "one call at a time":
+    boto3 blocks, so each request has a thread of its own. One that is cancelled runs on there until its next event or
+    its answer, which is dropped. Converse has neither "no tools" nor "one call at a time":
     for the choice "none" the tools are left out, and earlier calls and results are sent as text.
     """
 
@@ -100,8 +101,7 @@ class BedrockModel(SdkModel):
             with reading():
                 yield client.converse(**parameters)
 
-        async with ThreadedRequest(converse) as answers:
-            (answer,) = [answer async for answer in answers]
+        (answer,) = [answer async for answer in _threaded(converse)]
         if "output" not in answer:
             # botocore neither counts the bytes of an answer, nor reports that they are not JSON.
             raise IncompleteReply("the answer has no output")
@@ -113,7 +113,7 @@ class BedrockModel(SdkModel):
             with reading(), closing(client.converse_stream(**parameters)["stream"]) as events:
                 yield from events
 
-        async with ThreadedRequest(converse) as events:
+        async with aclosing(_threaded(converse)) as events:
             async for event in events:
                 yield event
 
@@ -125,8 +125,7 @@ class BedrockModel(SdkModel):
                 if (credentials := session.get_credentials()) is not None:
                     keys = credentials.get_frozen_credentials()
                     self._secrets += [keys.access_key, keys.secret_key, keys.token]
-                client = session.client("bedrock-runtime", endpoint_url=self._endpoint, config=self._config)
-                self._client = interruptible(client)
+                self._client = session.client("bedrock-runtime", endpoint_url=self._endpoint, config=self._config)
             return self._client
 
     @contextmanager
@@ -174,3 +173,36 @@ class BedrockModel(SdkModel):
         return self._troubles().from_status(
             int(metadata.get("HTTPStatusCode") or 0), message, problem=problem, retry_after_s=after_s
         )
+
+
+async def _threaded(request: Callable[[], Iterator[Any]]) -> AsyncGenerator[Any]:
+    """Yield the values of *request*, which blocks, from a thread of its own. Closed, it asks for no more of them."""
+    loop = asyncio.get_running_loop()
+    values: asyncio.Queue[tuple[Any, BaseException | None]] = asyncio.Queue()
+    ended = threading.Event()
+
+    def put(value: Any, error: BaseException | None = None) -> None:
+        with suppress(RuntimeError):  # the loop may be closed
+            loop.call_soon_threadsafe(values.put_nowait, (value, error))
+
+    def work() -> None:
+        try:
+            for value in request():
+                if ended.is_set():
+                    return
+                put(value)
+            put(None, StopAsyncIteration())
+        except Exception as error:
+            put(None, error)
+
+    threading.Thread(target=work, name="toolcrib-model", daemon=True).start()
+    try:
+        while True:
+            value, error = await values.get()
+            if isinstance(error, StopAsyncIteration):
+                return
+            if error is not None:
+                raise error
+            yield value
+    finally:
+        ended.set()

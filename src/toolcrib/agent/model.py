@@ -1,7 +1,8 @@
-"""The interface of a model: one turn at a time, whole or streamed."""
+"""The interface of a model: one turn at a time, whole or streamed; and models by name: "openai:gpt-5-mini"."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from ..core import Call, SetupError, ToolcribError, ToolSpec
@@ -89,3 +90,39 @@ class ModelError(ToolcribError):
         self.problem = problem
         self.retry_after_s = retry_after_s
         self.so_far: Outcome | None = None
+
+
+# Provider → the module and the class, or the function, that makes its models.
+_PROVIDERS: Mapping[str, tuple[str, str]] = {
+    "openai": (".openai", "OpenAIChat"),
+    "responses": (".openai", "OpenAIResponses"),
+    "anthropic": (".anthropic", "AnthropicModel"),
+    "gemini": (".gemini", "GeminiModel"),
+    "bedrock": (".bedrock", "BedrockModel"),
+    "scripted": (".scripted", "ScriptedModel.from_file"),
+}
+_FORMS = ", ".join(f'"{provider}:{"FILE" if provider == "scripted" else "MODEL"}"' for provider in _PROVIDERS)
+
+
+def model_from_name(name: str) -> Model:
+    """Return the model called *name*: "PROVIDER:MODEL", or "scripted:FILE" for turns in a file.
+
+    Raises SetupError for a name without a known provider, with the nearest one, and where the provider's package is
+    missing.
+    """
+    from ..schema import closest_match, did_you_mean, display_name
+
+    provider, colon, model = str(name).partition(":")
+    if not colon and provider not in _PROVIDERS:
+        raise SetupError(f"The model name '{display_name(str(name))}' names no provider. Write it as {_FORMS}.")
+    if provider not in _PROVIDERS:
+        hint = did_you_mean(closest_match(provider, _PROVIDERS))
+        raise SetupError(f"There is no model provider '{display_name(provider)}'.{hint} Write it as {_FORMS}.")
+    if not model:
+        raise SetupError(f"'{display_name(str(name))}' has no model after the provider. Write it as {_FORMS}.")
+    module, path = _PROVIDERS[provider]
+    make: Any = import_module(module, __package__)
+    for part in path.split("."):
+        make = getattr(make, part)
+    named: Model = make(model)
+    return named

@@ -69,7 +69,7 @@ class _OpenAI(SdkModel):
             "timeout": timeout_s,
             "max_retries": require_retries(max_retries),
         }
-        self._clients: PerLoop[AsyncOpenAI] = PerLoop.over(client, self._new_client, lambda made: made.close())
+        self._clients: PerLoop[AsyncOpenAI] = PerLoop(client, self._new_client, lambda made: made.close())
         self._troubles = ProviderErrors(self.name, (api_key, os.environ.get("OPENAI_API_KEY")))
 
     def _parameters(self, request: Request) -> dict[str, Any]:

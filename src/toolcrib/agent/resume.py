@@ -1,23 +1,138 @@
-"""Makes the waiting calls of a run again, in any process, with the answers that were given.
+"""The state of a pending run as JSON data, and how its waiting calls are made again, in any process.
 
-An answer counts for what the workbench asks *now*: where the digest or the arguments differ from those in the state, it
-asks again. Where the store of the workbench knows a pending, the answer goes there, and one that was used is refused.
-Where it does not, since it was in the memory of another process, the state alone shows what was answered. So there an
-answer counts only if the state is signed: the call is made again first, and the pending that it then has is compared.
+The host keeps the state: who can change it controls the run. It cannot grant an approval, though. An answer counts for
+what the workbench asks *now*: where the digest or the arguments differ from those in the state, it asks again. Where
+the store of the workbench knows a pending, the answer goes there, and one that was used is refused. Where it does not,
+since it was in the memory of another process, the state alone shows what was answered. So there an answer counts only
+if the state is signed: the call is made again first, and the pending that it then has is compared.
 """
 
+import hmac
 import json
 import logging
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
-from ..core import Answer, AnswerError, Call, Pending, Result, answer_from
+from ..core import Answer, AnswerError, Call, Pending, Result, SetupError, answer_from, canonical
+from ..formats import Reply, Results, Usage, turn_from_dict, turn_to_dict
+from ..formats.reading import json_data
+from ..formats.turn_data import pending_from_dict
 from ..workbench import Workbench
-from .state import PendingAnswer, QuestionKey, question_key
+from .run import Run, RunOptions, checked_turns
 
 _log = logging.getLogger("toolcrib")
 
 MakeCalls = Callable[[Sequence[Call]], Awaitable[Sequence[Result[Any]]]]
+
+Signer = Callable[[bytes], list[str]]
+"""Returns the signatures of a text by all keys, the newest first."""
+
+VERSION = 2
+
+QuestionKey = tuple[str, str, str]
+"""What an answer is bound to: digest, kind and key of a pending."""
+
+_MIN_KEY_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class PendingAnswer:
+    """An answer to a pending, and the name of the person who gave it."""
+
+    pending: Pending
+    answer: Answer
+    by: str
+
+
+def question_key(pending: Pending) -> QuestionKey:
+    return pending.digest, pending.kind, pending.key
+
+
+def write_state(run: Run, answers: Sequence[PendingAnswer], sign: Signer | None) -> dict[str, Any]:
+    """Return the state of *run*, signed if *sign* can. *answers* are those that its calls will need again."""
+    state: dict[str, Any] = {
+        "version": VERSION,
+        "turns": [turn_to_dict(turn) for turn in run.turns],
+        "began": run.began,
+        "steps": run.steps,
+        "errors": run.errors,
+        "usage": run.usage.to_dict(),
+        "answers": [
+            {"pending": each.pending.to_dict(), "answer": each.answer.to_dict(), "by": each.by}
+            for each in (answers if sign else ())
+        ],
+    }
+    try:
+        state = json_data(state, "The state of this run")
+    except ValueError as error:
+        raise SetupError(f"{error} Arguments and answers must be JSON values.") from None
+    return {**state, "signature": _signatures(state, sign)[0]} if sign else state
+
+
+def read_state(
+    state: Mapping[str, Any], options: RunOptions, sign: Signer | None
+) -> tuple[Run, Results, list[PendingAnswer]]:
+    """Return a run without the results of its last turn; these results; the answers so far. Raises SetupError."""
+    try:
+        state = json_data(state, "This state of a run")
+    except ValueError as error:
+        raise SetupError(f"{error} Resume from Outcome.state, unchanged.") from None
+    if not isinstance(state, Mapping) or state.get("version") != VERSION:
+        found = f"version {state.get('version')!r:.40}" if isinstance(state, Mapping) else f"a {type(state).__name__}"
+        raise SetupError(
+            f"This is not the state of a run that this version can resume ({found}). Pass Outcome.state, unchanged or "
+            "read by json.loads."
+        )
+    if sign and not any(
+        hmac.compare_digest(str(state.get("signature")).encode(), signature.encode())
+        for signature in _signatures(state, sign)
+    ):
+        raise SetupError(
+            "This state of a run is not signed with a key of this store, or of TOOLCRIB_KEY: it was changed, or comes "
+            "from an agent with other keys or none. Resume from Outcome.state, unchanged."
+        )
+    try:
+        *before, last = checked_turns([turn_from_dict(turn) for turn in state["turns"]])
+        reply = before[-1]
+        if not isinstance(reply, Reply) or not isinstance(last, Results):
+            raise ValueError("the last turn has no calls that wait")
+        if len({call.id for call in reply.calls}) < len(reply.calls):
+            raise ValueError("two calls of the last turn have the same id")
+        run = Run(before, options, began=_count(state, "began"))
+        run.steps, run.errors, run.reply = _count(state, "steps"), _count(state, "errors"), reply
+        usage = state["usage"]
+        run.usage = Usage(*(_count(usage, name) if name in usage else 0 for name in Usage.__slots__))
+        answers = [
+            PendingAnswer(pending_from_dict(each["pending"]), answer_from(each["answer"]), str(each["by"]))
+            for each in (state["answers"] if sign else ())
+        ]
+    except (AnswerError, ArithmeticError, KeyError, TypeError, ValueError, IndexError, SetupError) as error:
+        reason = f"'{error.args[0]}' is missing" if isinstance(error, KeyError) else str(error).rstrip(".")
+        raise SetupError(f"This state of a run is malformed: {reason}. Resume from Outcome.state, unchanged.") from None
+    return run, last, answers
+
+
+def signer(store: Any) -> Signer | None:
+    """Return what signs the states of a workbench with *store*: its keys, or those in TOOLCRIB_KEY."""
+    if (keys := getattr(store, "keys", None)) is not None:
+        return cast(Signer, keys.signatures)
+    keys = os.environ.get("TOOLCRIB_KEY", "").encode(errors="replace").split()
+    if any(len(key) < _MIN_KEY_LENGTH for key in keys):
+        raise SetupError(f"A key in TOOLCRIB_KEY has at least {_MIN_KEY_LENGTH} characters: 32 bytes in base64.")
+    return (lambda data: [hmac.digest(key, data, "sha256").hex() for key in keys]) if keys else None
+
+
+def _signatures(state: Mapping[str, Any], sign: Signer) -> list[str]:
+    return sign(canonical({name: value for name, value in state.items() if name != "signature"}).encode())
+
+
+def _count(data: Mapping[str, Any], name: str) -> int:
+    value = data[name]
+    if type(value) is not int or value < 0:
+        raise ValueError(f"'{name}' is not a number of 0 or more")
+    return value
 
 
 class Resumption:
@@ -54,7 +169,7 @@ class Resumption:
 
     @property
     def answers(self) -> list[PendingAnswer]:
-        """What a call that still waits needs again: not what was used up, and nothing that is asked again."""
+        """The answers that a call that still waits needs again: not those used up, nor those asked for again."""
         ended = {pending.digest for call, pending in self._waiting if self.results[call.id].pending is None}
         still = [result.pending for result in self.results.values() if result.pending is not None]
         digests, open_keys = {pending.digest for pending in still} - ended, {question_key(p) for p in still}
@@ -102,8 +217,8 @@ class Resumption:
                     raise
                 if not self._is_signed:
                     _log.warning(
-                        "The answer to '%s' does not count, and '%s' is asked for again: give the agents a state_key, "
-                        "or their workbenches one store of pendings",
+                        "The answer to '%s' does not count, and '%s' is asked for again: set TOOLCRIB_KEY for the "
+                        "agents, or give their workbenches one store",
                         pending.id,
                         pending.tool,
                     )
@@ -163,14 +278,14 @@ class Resumption:
 
 
 def _same_question(one: Pending, other: Pending) -> bool:
-    """Whether somebody who was shown *one* knows what they answer with *other*."""
+    """Return whether an answer to *one*, as it was shown, is one to *other*."""
     if (question_key(one), one.tool) != (question_key(other), other.tool):
         return False
     return one.arguments == other.arguments or _sorted(one.arguments) == _sorted(other.arguments)
 
 
 def _sorted(arguments: str) -> str:
-    """*arguments* with lists sorted: each process shows a set in another order. The digest covers the order."""
+    """Return *arguments* with lists sorted: each process shows a set in another order. The digest covers the order."""
 
     def walk(value: Any) -> Any:
         if isinstance(value, list):

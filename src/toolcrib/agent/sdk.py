@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from importlib import import_module
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ..core import SetupError
@@ -120,25 +120,21 @@ def package(module: str, extra: str) -> Any:
 
 
 class PerLoop(Generic[T]):
-    """One client for each event loop that uses it: a client's connections belong to one loop and fail in another."""
+    """A client for each event loop that uses it: a client's connections belong to one loop and fail in another.
 
-    def __init__(self, make: Callable[[], T], close: Callable[[T], Awaitable[object]]) -> None:
-        self._make = make
+    *client* is one that its owner closes, or a function that makes one, in place of *make*.
+    """
+
+    def __init__(
+        self, client: T | Callable[[], T] | None, make: Callable[[], T], close: Callable[[T], Awaitable[object]]
+    ) -> None:
+        self._is_passed = client is not None and not callable(client)
+        self._make: Callable[[], Any] = (lambda: client) if self._is_passed else cast(Any, client or make)
         self._close = close
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
 
-    @classmethod
-    def over(
-        cls, client: T | Callable[[], T] | None, make: Callable[[], T], close: Callable[[T], Awaitable[object]]
-    ) -> "PerLoop[T]":
-        """*client* in place of *make*: a client, which its owner closes, or a function that makes one for each loop."""
-        if client is None or callable(client):
-            factory: Any = client or make
-            return cls(factory, close)
-        return cls(lambda: client, _leave_open)
-
     def get(self) -> T:
-        """The running loop's client, made at the first call."""
+        """Return the running loop's client, made at the first call."""
         loop = asyncio.get_running_loop()
         if loop not in self._clients:
             self._clients[loop] = self._make()
@@ -147,12 +143,8 @@ class PerLoop(Generic[T]):
     async def close(self) -> None:
         """Close the running loop's client; the next `get` makes another."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
+        if client is not None and not self._is_passed:
             await self._close(client)
-
-
-async def _leave_open(_: object) -> None:
-    pass
 
 
 @contextmanager

@@ -9,6 +9,7 @@ no plaintext is in a repr or an error here.
 
 import base64
 import hashlib
+import hmac
 import os
 import secrets
 import stat
@@ -76,6 +77,11 @@ class Keys:
             return AESGCM(data_key).decrypt(_ONCE, envelope[_DATA:], header + _associated(binding))
         except InvalidTag:
             raise StoreError("A sealed value cannot be opened: it was changed, or belongs to something else.") from None
+
+    def signatures(self, data: bytes) -> list[str]:
+        """Return the signatures of *data* by all keys, the newest first."""
+        self._load(stale=True)
+        return [hmac.digest(key, b"toolcrib signature" + data, "sha256").hex() for key in self._source()]
 
     def rotate(self) -> bytes:
         """Make a new key, if they are in a file, else read them again. The header of what is sealed from now on."""
