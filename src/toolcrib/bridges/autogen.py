@@ -37,7 +37,7 @@ _log = logging.getLogger("toolcrib")
 
 
 def workbench(bench: Workbench) -> TheirWorkbench:
-    """*bench* for AgentChat: `AssistantAgent(..., workbench=workbench(bench))`.
+    """Return *bench* for AgentChat: `AssistantAgent(..., workbench=workbench(bench))`.
 
     AutoGen has no context of a run: of a crib, give the workbench of the caller, `crib.workbench(Caller("alice"))`.
     """
@@ -45,7 +45,7 @@ def workbench(bench: Workbench) -> TheirWorkbench:
 
 
 def tools(bench: Workbench) -> list[BaseTool[Any, Any]]:
-    """The tools that *bench* has now, for AgentChat: `AssistantAgent(..., tools=tools(bench))`."""
+    """Return the tools that *bench* has now, for AgentChat: `AssistantAgent(..., tools=tools(bench))`."""
     host = Host(bench)
     return [_Tool(host, tool) for tool in host.offer().tools]
 
@@ -109,7 +109,7 @@ class _Tool(BaseTool[BaseModel, Any]):
     async def run_json(
         self, args: Mapping[str, Any], cancellation_token: TheirToken, call_id: str | None = None
     ) -> Any:
-        """The text of the result. Raises the ToolError of a call that failed, for the agent to tell."""
+        """Return the text of the result. Raises the ToolError of a call that failed, for the agent to tell."""
         shown = (await _call(self._host, self.name, args, cancellation_token, call_id)).shown()
         if shown.is_error:
             raise ToolError(shown.text)
@@ -120,8 +120,8 @@ async def _call(host: Host, name: str, arguments: Any, theirs: TheirToken | None
     token = CancellationToken()
     if theirs is not None:
         theirs.add_callback(token.cancel)
-    written = arguments if arguments is None or isinstance(arguments, Mapping) else json.dumps(arguments, default=str)
-    return await host.call(None, name, written, call_id, cancellation=token)
+    text = arguments if arguments is None or isinstance(arguments, Mapping) else json.dumps(arguments, default=str)
+    return await host.call(None, name, text, call_id, cancellation=token)
 
 
 def _schema(tool: Offered) -> ToolSchema:
@@ -143,7 +143,7 @@ def _part(part: Any) -> TextResultContent | ImageResultContent:
 
 
 def read(value: Any) -> Source | None:
-    """*value*, a tool or a workbench of AutoGen, as a source; None for anything else."""
+    """Return *value*, a tool or a workbench of AutoGen, as a source; None for anything else."""
     if isinstance(value, TheirWorkbench):
         return WorkbenchSource(value)
     return ToolSource(value) if isinstance(value, BaseTool) else None

@@ -27,10 +27,10 @@ from .host import CallerOf, Host, metadata
 
 
 def toolset(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> BaseToolset:
-    """*tools* as a toolset: `LlmAgent(name="...", model=model, tools=[toolset(bench)])`.
+    """Return *tools* as a toolset: `LlmAgent(name="...", model=model, tools=[toolset(bench)])`.
 
     Of a crib, *caller* gives the caller of a run by its context: `caller=lambda context: Caller(context.user_id)`. A
-    call that waits for an approval asks for a confirmation. A workbench that nobody has started starts when its tools
+    call that waits for an approval asks for a confirmation. A workbench that is not started starts when its tools
     are listed, and stops when the runner closes the toolset.
     """
     return _Toolset(Host(tools, caller))
@@ -78,7 +78,7 @@ class _Tool(BaseTool):
 
 
 def _response(result: Result[Any]) -> dict[str, Any]:
-    """What a model reads of *result*. The ADK makes the media in it parts of the function response."""
+    """Return what a model reads of *result*. The ADK makes the media in it parts of the function response."""
     shown = result.shown()
     if shown.is_error:
         return {"error": shown.text, "code": shown.code}
@@ -88,7 +88,7 @@ def _response(result: Result[Any]) -> dict[str, Any]:
         case _:
             data = {"result": shown.text}
     if shown.media:
-        data["media"] = [Part.from_bytes(data=each.data, mime_type=each.media_type) for each in shown.media]
+        data["media"] = [Part.from_bytes(data=part.data, mime_type=part.media_type) for part in shown.media]
     notes = metadata(result)
     return {**data, "repairs": notes["repairs"]} if "repairs" in notes else data
 
@@ -97,7 +97,7 @@ def _response(result: Result[Any]) -> dict[str, Any]:
 
 
 def read(value: Any) -> Source | None:
-    """*value*, a tool or a toolset of the ADK, as a source; None for anything else."""
+    """Return *value*, a tool or a toolset of the ADK, as a source; None for anything else."""
     return ToolsetSource(value) if isinstance(value, BaseTool | BaseToolset) else None
 
 
@@ -150,9 +150,9 @@ class ToolsetSource(ListedSource):
             run = await self._context(context)
             value = await value_of(arguments, run)
             if run.actions.requested_tool_confirmations:
-                (asked,) = run.actions.requested_tool_confirmations.values()
-                await approve(context, asked.hint)
-                run = await self._context(context, ToolConfirmation(confirmed=True, payload=asked.payload))
+                (request,) = run.actions.requested_tool_confirmations.values()
+                await approve(context, request.hint)
+                run = await self._context(context, ToolConfirmation(confirmed=True, payload=request.payload))
                 value = await value_of(arguments, run)
             if run.actions.requested_auth_configs:
                 raise ToolError(f"Tool '{theirs.name}' needs credentials that its agent would ask for.", "unauthorized")

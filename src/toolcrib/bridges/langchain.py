@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[BaseTool]:
-    """*tools* for LangChain and LangGraph: `create_agent(model, tools=tools(bench))`.
+    """Return *tools* for LangChain and LangGraph: `create_agent(model, tools=tools(bench))`.
 
     Of a crib, *caller* gives the caller of a run by its RunnableConfig:
     `caller=lambda config: Caller(config["configurable"]["user"])`. In a graph with a checkpointer, a call that waits
@@ -45,7 +45,7 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Ba
 
 
 def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "AgentMiddleware[Any, Any, Any]":
-    """*tools* for an agent that follows their changes: `create_agent(model, middleware=[middleware(bench)])`.
+    """Return *tools* for an agent that follows their changes: `create_agent(model, middleware=[middleware(bench)])`.
 
     At each step, a model is offered the tools that the caller of the run has then, beside those of the agent. The rest
     is as in `tools`.
@@ -57,17 +57,17 @@ def middleware(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> "A
 
 
 def _made(host: Host, offered: Offer, results: Results) -> list[BaseTool]:
-    made: list[BaseTool] = []
+    tools: list[BaseTool] = []
     for tool in offered.tools:
-        one = _WorkbenchTool(
+        ours = _WorkbenchTool(
             name=tool.name,
             description=tool.description,
             args_schema=tool.schema,
             metadata={"toolcrib": tool.spec.to_dict()},
         )
-        one._host, one._results = host, results
-        made.append(one)
-    return made
+        ours._host, ours._results = host, results
+        tools.append(ours)
+    return tools
 
 
 class _WorkbenchTool(BaseTool):
@@ -129,14 +129,14 @@ def _block(part: Any) -> dict[str, Any]:
 
 
 def read(value: Any) -> list[CoreTool[..., Any]] | None:
-    """The tools of *value*, a tool or a toolkit of LangChain; None for anything else."""
+    """Return the tools of *value*, a tool or a toolkit of LangChain; None for anything else."""
     if isinstance(value, BaseToolkit):
-        return [_tool(each) for each in value.get_tools()]
+        return [_tool(tool) for tool in value.get_tools()]
     return [_tool(value)] if isinstance(value, BaseTool) else None
 
 
 def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
-    """*theirs* as a tool of ours: with the schema that a model sees, closed, since what is injected is not in it."""
+    """Return *theirs* as a tool of ours, with the schema that a model sees: what is injected is not in it."""
     shown: Any = theirs.tool_call_schema
     schema: dict[str, Any] = dict(shown) if isinstance(shown, Mapping) else shown.model_json_schema()
     hidden = _injected(theirs, schema)
@@ -175,7 +175,7 @@ def _is_async(theirs: BaseTool) -> bool:
 
 
 def _injected(theirs: BaseTool, shown: Mapping[str, Any]) -> dict[str, bool]:
-    """The parameters that a model does not see, by name, and whether they have to be given."""
+    """Return the parameters that a model does not see, by name, and whether they have to be given."""
     fields = {} if isinstance(theirs.args_schema, dict) else _fields(theirs.get_input_schema())
     seen = shown.get("properties", {})
     found = {
@@ -187,7 +187,7 @@ def _injected(theirs: BaseTool, shown: Mapping[str, Any]) -> dict[str, bool]:
 
 
 def _injected_inside(model: Any) -> str | None:
-    """The name of an injected parameter in a model that a parameter of *model* takes, at any depth."""
+    """Return the name of an injected parameter in a model that a parameter of *model* takes, at any depth."""
     known, waiting = {model}, [field.annotation for field in _fields(model).values()]
     while waiting:
         kind = waiting.pop()
@@ -195,7 +195,7 @@ def _injected_inside(model: Any) -> str | None:
         if isinstance(kind, Hashable) and kind not in known and (fields := _fields(kind)):
             known.add(kind)
             for name, field in fields.items():
-                if any(each is InjectedToolArg or isinstance(each, InjectedToolArg) for each in field.metadata):
+                if any(mark is InjectedToolArg or isinstance(mark, InjectedToolArg) for mark in field.metadata):
                     return name
                 waiting.append(field.annotation)
     return None
@@ -206,7 +206,7 @@ def _fields(model: Any) -> Mapping[str, Any]:
 
 
 def _is_call_id(field: Any) -> bool:
-    return any(each is InjectedToolCallId or isinstance(each, InjectedToolCallId) for each in field.metadata)
+    return any(mark is InjectedToolCallId or isinstance(mark, InjectedToolCallId) for mark in field.metadata)
 
 
 def _takes_call_id(theirs: BaseTool) -> TypeGuard[BaseTool]:
@@ -214,13 +214,13 @@ def _takes_call_id(theirs: BaseTool) -> TypeGuard[BaseTool]:
 
 
 def _content_of(name: str, value: Any) -> Any:
-    """What a LangChain tool returned, as a tool of ours would have."""
+    """Return the result of a LangChain tool as a tool of ours returns it."""
     if isinstance(value, ToolMessage):
         if value.status == "error":
             raise ToolError(value.text or f"Tool '{name}' failed.")
         return _content_of(name, value.content)
-    if isinstance(value, list) and value and all(isinstance(each, dict) and "type" in each for each in value):
-        return [_part(each) for each in value]
+    if isinstance(value, list) and value and all(isinstance(block, dict) and "type" in block for block in value):
+        return [_part(block) for block in value]
     return value
 
 

@@ -43,6 +43,6 @@ class Offering(AgentMiddleware[Any, Any, Any]):
     def _found(self, request: ToolCallRequest) -> ToolCallRequest:
         if request.tool is not None:
             return request
-        called = (each for each in self._listed(get_config()) if each.name == request.tool_call["name"])
-        tool = next(called, None)
+        matches = (tool for tool in self._listed(get_config()) if tool.name == request.tool_call["name"])
+        tool = next(matches, None)
         return request if tool is None else request.override(tool=tool)

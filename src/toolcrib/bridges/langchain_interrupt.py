@@ -36,14 +36,14 @@ class Results:
 
 
 def waits(result: Result[Any], config: RunnableConfig) -> bool:
-    """Whether *result* waits for an approval in a graph that can wait for it."""
+    """Check whether *result* waits for an approval in a graph that can wait for it."""
     conf = config.get("configurable", {})
     in_graph = conf.get(_CHECKPOINTER) is not None and conf.get(_SCRATCHPAD) is not None
     return in_graph and result.pending is not None and result.pending.kind == "approval"
 
 
 def checkpoint_of(config: RunnableConfig) -> tuple[Any, RunnableConfig]:
-    """The checkpointer, and the config of the checkpoint at which the running task began."""
+    """Return the checkpointer, and the config of the checkpoint at which the running task began."""
     conf: Mapping[str, Any] = config.get("configurable", {})
     namespace = str(conf.get("checkpoint_ns", "")).rpartition("|")[0]
     at = {"thread_id": conf["thread_id"], "checkpoint_ns": namespace}
@@ -51,7 +51,7 @@ def checkpoint_of(config: RunnableConfig) -> tuple[Any, RunnableConfig]:
 
 
 def answer_to(pending: Pending, saved: Any, config: RunnableConfig, call_id: str | None) -> Approve | Deny:
-    """The answer to *pending*, by the checkpoint *saved*. Raises the interrupt where there is none yet."""
+    """Return the answer to *pending*, by the checkpoint *saved*. Raises the interrupt where there is none yet."""
     from langgraph.errors import GraphInterrupt
     from langgraph.types import interrupt
 

@@ -26,7 +26,7 @@ _CONTEXT = "toolcrib_context"
 
 
 def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool = False) -> list[BaseTool]:
-    """*tools* for LlamaIndex: `FunctionAgent(tools=tools(bench), llm=llm)`.
+    """Return *tools* for LlamaIndex: `FunctionAgent(tools=tools(bench), llm=llm)`.
 
     Of a crib, *caller* gives the caller of a run by its workflow Context. With *wait*, a call that waits for an
     approval sends an InputRequiredEvent, and goes on with a HumanResponseEvent that has its `pending_id`: the response
@@ -37,7 +37,7 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool
 
 
 def retriever(tools: Workbench | Crib, *, caller: CallerOf | None = None, wait: bool = False) -> ObjectRetriever[Any]:
-    """*tools* for an agent that follows their changes: `FunctionAgent(tool_retriever=retriever(bench), llm=llm)`.
+    """Return *tools* for an agent that follows changes: `FunctionAgent(tool_retriever=retriever(bench), llm=llm)`.
 
     It gives all that are there at each step, whatever is asked for. The rest is as in `tools`.
     """
@@ -130,9 +130,9 @@ class _Result(Result[Any]):
 
 
 def _serializable(result: Result[Any]) -> Result[Any]:
-    made = copy(result)
-    made.__class__ = _Result
-    return made
+    serializable = copy(result)
+    serializable.__class__ = _Result
+    return serializable
 
 
 def _shown(pending: Any) -> dict[str, str]:
@@ -153,9 +153,9 @@ def _block(part: Any) -> Any:
 
 
 def read(value: Any) -> list[CoreTool[..., Any]] | None:
-    """The tools of *value*, a tool or a tool spec of LlamaIndex; None for anything else."""
+    """Return the tools of *value*, a tool or a tool spec of LlamaIndex; None for anything else."""
     if isinstance(value, BaseToolSpec):
-        return [_tool(each) for each in value.to_tool_list()]
+        return [_tool(tool) for tool in value.to_tool_list()]
     return [_tool(value)] if isinstance(value, BaseTool) else None
 
 
@@ -187,7 +187,7 @@ def _tool(theirs: BaseTool) -> CoreTool[..., Any]:
 
 
 def _content_of(output: ToolOutput) -> Any:
-    """The value of *output*, or what a model is shown of it, where that has more than text."""
+    """Return the value of *output*, or what a model is shown of it, where that has more than text."""
     if all(isinstance(block, TextBlock) for block in output.blocks):
         return output.content if isinstance(output.raw_output, Result) else output.raw_output
     return [_part(block) for block in output.blocks]

@@ -22,7 +22,7 @@ from .host import CallerOf, Host
 
 
 def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[FunctionTool]:
-    """*tools* for the Agents SDK: `Agent(name="...", tools=tools(bench))`.
+    """Return *tools* for the Agents SDK: `Agent(name="...", tools=tools(bench))`.
 
     Of a crib, *caller* gives the caller of a run by its context: `caller=lambda context: Caller(context.context.user)`.
     Where the policy asks, the run is interrupted, and goes on by `state.approve(...)` or `state.reject(...)`. The list
@@ -30,14 +30,14 @@ def tools(tools: Workbench | Crib, *, caller: CallerOf | None = None) -> list[Fu
     something.
     """
     host = Host(tools, caller)
-    made: list[FunctionTool] = []
+    offered: list[FunctionTool] = []
 
     def refresh() -> None:
-        made[:] = [_function_tool(host, tool) for tool in host.offer_of(host.specs(), RESPONSES).tools]
+        offered[:] = [_function_tool(host, tool) for tool in host.offer_of(host.specs(), RESPONSES).tools]
 
     refresh()
     tools.registry.on_change(refresh)
-    return made
+    return offered
 
 
 def _function_tool(host: Host, tool: Offered) -> FunctionTool:
@@ -85,7 +85,7 @@ def _part(part: Any) -> Any:
 
 
 def read(value: Any) -> list[CoreTool[..., Any]] | None:
-    """The tool of *value*, a function tool of the Agents SDK; None for anything else."""
+    """Return the tool of *value*, a function tool of the Agents SDK; None for anything else."""
     return [_tool(value)] if isinstance(value, FunctionTool) else None
 
 
@@ -115,8 +115,8 @@ def _tool(theirs: FunctionTool) -> CoreTool[..., Any]:
         for guardrail in theirs.tool_input_guardrails or ():
             _pass(name, (await guardrail.run(ToolInputGuardrailData(run, agent))).behavior)
         output = await raising.on_invoke_tool(run, text)
-        for checked in theirs.tool_output_guardrails or ():
-            _pass(name, (await checked.run(ToolOutputGuardrailData(run, agent, output))).behavior)
+        for guard in theirs.tool_output_guardrails or ():
+            _pass(name, (await guard.run(ToolOutputGuardrailData(run, agent, output))).behavior)
         return _content_of(output)
 
     spec = ToolSpec(
@@ -143,13 +143,13 @@ def _pass(tool: str, behavior: Mapping[str, Any]) -> None:
 
 
 def _content_of(output: Any) -> Any:
-    """What a function tool returned, as a tool of ours would have."""
+    """Return the result of a function tool as a tool of ours returns it."""
     if isinstance(output, list):
-        return [_content_of(each) for each in output]
+        return [_content_of(part) for part in output]
     block = output.model_dump() if isinstance(output, BaseModel) else output
     if isinstance(block, dict) and block.get("type") in ("text", "image", "file"):
         if block["type"] == "text":
             return block.get("text")
-        found = from_data_url(str(block.get("image_url") or block.get("file_data") or ""))
-        return block if found is None else media_content(*found, block.get("filename"))
+        media = from_data_url(str(block.get("image_url") or block.get("file_data") or ""))
+        return block if media is None else media_content(*media, block.get("filename"))
     return output

@@ -45,11 +45,11 @@ def toolset(
     id: str | None = None,  # noqa: A002
     defer: bool = True,
 ) -> "WorkbenchToolset":
-    """*tools* as a toolset: `Agent(model, toolsets=[toolset(bench)])`.
+    """Return *tools* as a toolset: `Agent(model, toolsets=[toolset(bench)])`.
 
     Of a crib, *caller* gives the caller of a run by its RunContext: `caller=lambda ctx: Caller(ctx.deps.user)`. A call
     that waits for an approval is deferred (`DeferredToolRequests` has to be among the output types of the agent);
-    without *defer* the model reads that it waits. A workbench that nobody has started starts and stops with the run.
+    without *defer* the model reads that it waits. A workbench that is not started starts and stops with the run.
     """
     return WorkbenchToolset(Host(tools, caller), id, defer=defer)
 
@@ -78,9 +78,9 @@ class _Unchecked:
 
     def validate_json(self, input: str | bytes | bytearray, **_: Any) -> _Raw:  # noqa: A002
         text = input if isinstance(input, str) else bytes(input).decode(errors="replace")
-        made = _Raw(_members(text))
-        made.text = text
-        return made
+        raw = _Raw(_members(text))
+        raw.text = text
+        return raw
 
     def validate_python(self, input: Any, **_: Any) -> Any:  # noqa: A002
         return input if isinstance(input, Mapping) else self.validate_json(json.dumps(input, default=str))
@@ -160,7 +160,7 @@ def _part_of(part: Any) -> Any:
 
 
 def read(value: Any) -> Source | None:
-    """*value*, a toolset or a Tool of Pydantic AI, as a source; None for anything else."""
+    """Return *value*, a toolset or a Tool of Pydantic AI, as a source; None for anything else."""
     if isinstance(value, Tool):
         return ToolsetSource(FunctionToolset([value]), name=value.name)
     return ToolsetSource(value) if isinstance(value, AbstractToolset) else None
@@ -231,22 +231,22 @@ class ToolsetSource(ListedSource):
         is_approved = False
         while True:
             run = _run_context(context, name=of.name, is_approved=is_approved)
-            found = (await self._toolset.get_tools(run)).get(of.name)
-            if found is None:
+            current = (await self._toolset.get_tools(run)).get(of.name)
+            if current is None:
                 raise ToolError(f"Tool '{of.name}' is not available now.", "unavailable")
-            if found.tool_def.kind == "external":  # which may be so for this caller only, as an approval may be
+            if current.tool_def.kind == "external":  # which may be so for this caller only, as an approval may be
                 raise ToolError(_LEFT.format(of.name), "unavailable")
-            if "unapproved" in (of.kind, found.tool_def.kind) and not is_approved:
+            if "unapproved" in (of.kind, current.tool_def.kind) and not is_approved:
                 await approve(context)
                 is_approved = True
                 continue
             try:
-                checked = found.args_validator.validate_json(json.dumps(arguments))
-                if found.args_validator_func is not None:
-                    valid = found.args_validator_func(run, **checked)
+                values = current.args_validator.validate_json(json.dumps(arguments))
+                if current.args_validator_func is not None:
+                    valid = current.args_validator_func(run, **values)
                     if hasattr(valid, "__await__"):
                         await valid
-                return _content_of(await self._toolset.call_tool(of.name, checked, run, found))
+                return _content_of(await self._toolset.call_tool(of.name, values, run, current))
             except ApprovalRequired:
                 if is_approved:
                     raise ToolError(f"Tool '{of.name}' asks for an approval that it already has.", "denied") from None
@@ -263,7 +263,7 @@ class ToolsetSource(ListedSource):
 
 
 def _promise(of: ToolDefinition) -> Mapping[str, Any] | None:
-    """The output schema of *of*; None where it is of media, and of MCP's tools, whose results do not come as it has."""
+    """Return the output schema of *of*; None for media, and for MCP's tools, whose results have another form."""
     is_media = '"base64url"' in json.dumps(of.return_schema)
     return None if is_media or "task" in (of.metadata or {}) else promise(of.return_schema)
 
@@ -287,12 +287,12 @@ def _no_model(*_: Any) -> Any:
 
 
 def _content_of(value: Any) -> Any:
-    """What a tool of Pydantic AI returned, as a tool of ours would have."""
+    """Return the result of a tool of Pydantic AI as a tool of ours returns it."""
     if isinstance(value, ToolReturn):
         extra = value.content if isinstance(value.content, list | tuple) else [value.content] if value.content else []
-        shown = (Text(each) if isinstance(each, str) else _content_of(each) for each in extra)
-        parts = [_content_of(value.return_value), *shown]
+        more = (Text(part) if isinstance(part, str) else _content_of(part) for part in extra)
+        parts = [_content_of(value.return_value), *more]
         return one_or_all(parts)
     if isinstance(value, BinaryContent):
         return media_content(value.media_type, value.data)
-    return [_content_of(each) for each in value] if isinstance(value, list | tuple) else value
+    return [_content_of(part) for part in value] if isinstance(value, list | tuple) else value

@@ -33,7 +33,7 @@ _ACCEPTS = replace(
 
 
 def tools(bench: Workbench) -> list[Tool]:
-    """The tools that *bench* has now: `ToolCallingAgent(tools=tools(bench), model=model)`, or a CodeAgent.
+    """Return the tools that *bench* has now: `ToolCallingAgent(tools=tools(bench), model=model)`, or a CodeAgent.
 
     smolagents has no context of a run: of a crib, give the workbench of the caller, `crib.workbench(Caller("alice"))`.
     """
@@ -56,11 +56,11 @@ class _Tool(Tool):
         super().__init__()
 
     def forward(self, /, *args: Any, **kwargs: Any) -> Any:
-        """The value of the result, for the code of an agent. Raises the ToolError of a call that failed, or waits."""
-        given = by_name(self.inputs, args, kwargs)
+        """Return the value of the result, for the code of an agent. Raises ToolError for a failed or pending call."""
+        arguments = by_name(self.inputs, args, kwargs)
         # What is left out is None here.
-        given = {name: value for name, value in given.items() if value is not None or not self._may_leave_out(name)}
-        result = sync.run(self._host.call(None, self.name, given, accepts=_ACCEPTS))
+        sent = {name: value for name, value in arguments.items() if value is not None or not self._may_leave_out(name)}
+        result = sync.run(self._host.call(None, self.name, sent, accepts=_ACCEPTS))
         shown = result.shown()
         if shown.is_error:
             raise ToolError(shown.text)
@@ -71,13 +71,13 @@ class _Tool(Tool):
 
 
 def _inputs(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The properties of *schema* as smolagents has them: each with one type or several, and nullable if optional."""
+    """Return the properties of *schema* as smolagents has them: with one type or several, nullable if optional."""
     required = schema.get("required", ())
-    made: dict[str, Any] = {}
+    inputs: dict[str, Any] = {}
     for name, of in schema.get("properties", {}).items():
-        one = {"description": "", **_typed(of)}
-        made[name] = one if name in required else {**one, "nullable": True}
-    return made
+        parameter = {"description": "", **_typed(of)}
+        inputs[name] = parameter if name in required else {**parameter, "nullable": True}
+    return inputs
 
 
 def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
     if len(branches) == 1:
         return {**rest, **_typed(branches[0]), "nullable": True}
     types = [branch.get("type") for branch in branches]
-    return {**rest, "type": types if types and all(isinstance(each, str) for each in types) else "any"}
+    return {**rest, "type": types if types and all(isinstance(kind, str) for kind in types) else "any"}
 
 
 def _value_of(result: Result[Any]) -> Any:
@@ -108,9 +108,9 @@ def _value_of(result: Result[Any]) -> Any:
 
 
 def read(value: Any) -> list[CoreTool[..., Any]] | None:
-    """The tools of *value*, a tool or a collection of smolagents; None for anything else."""
+    """Return the tools of *value*, a tool or a collection of smolagents; None for anything else."""
     if isinstance(value, ToolCollection):
-        return [_tool(each) for each in value.tools]
+        return [_tool(tool) for tool in value.tools]
     return [_tool(value)] if isinstance(value, Tool) else None
 
 
@@ -140,6 +140,6 @@ def _property(tool: str, name: str, of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _content_of(value: Any) -> Any:
-    """What a tool returned, as a tool of ours would have."""
+    """Return the result of a tool as a tool of ours returns it."""
     raw = value.to_raw() if isinstance(value, AgentType) else value
     return png(raw) if isinstance(raw, Pillow.Image) else raw

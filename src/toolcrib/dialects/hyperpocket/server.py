@@ -51,20 +51,16 @@ _running: list[ThreadingHTTPServer] = []
 _users: "WeakSet[object]" = WeakSet()
 
 
-class _Program:
-    """The user of a server that no Pocket has started."""
-
-
-_PROGRAM = _Program()
-
-
 def needs_callback(text: str) -> bool:
     """Check whether the URL in *text* leads to the callback server, now or after a grant."""
     return config().public_base_url in unquote(text)
 
 
-def start_callback_server(user: object = _PROGRAM) -> None:
-    """Start the server, unless it runs, for *user*. Raises SetupError for a port that is taken."""
+def start_callback_server(user: object = FutureStore) -> None:
+    """Start the server, unless it runs, for *user*: a Pocket's broker, or else the grants of the program.
+
+    Raises SetupError for a port that is taken.
+    """
     with _lock:
         _users.add(user)
         if _running:
@@ -80,7 +76,7 @@ def start_callback_server(user: object = _PROGRAM) -> None:
             raise
 
 
-def stop_callback_server(user: object = _PROGRAM) -> None:
+def stop_callback_server(user: object = FutureStore) -> None:
     """Stop the server, if it runs and only *user* uses it."""
     with _lock:
         _users.discard(user)

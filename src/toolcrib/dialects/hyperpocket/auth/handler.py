@@ -19,15 +19,15 @@ class AuthContext(BaseModel, ABC, hide_input_in_errors=True):
 
     @abstractmethod
     def to_dict(self) -> dict[str, str]:
-        """The variables that a tool reads: `{"SLACK_BOT_TOKEN": "..."}`."""
+        """Return the variables that a tool reads: `{"SLACK_BOT_TOKEN": "..."}`."""
 
     @abstractmethod
     def to_profiled_dict(self, profile: str) -> dict[str, str]:
-        """As `to_dict`, with the profile before each name: `{"WORK_SLACK_BOT_TOKEN": "..."}`."""
+        """Return `to_dict()` with the profile before each name: `{"WORK_SLACK_BOT_TOKEN": "..."}`."""
 
 
 class AuthenticateRequest(BaseModel, hide_input_in_errors=True):
-    """What a grant is asked for with. A handler of OAuth 2.0 has `client_id` and `client_secret` beside it."""
+    """The request for a grant. A handler of OAuth 2.0 has `client_id` and `client_secret` beside it."""
 
     auth_scopes: list[str] | None = Field(
         default_factory=list[str], description="authentication scopes, for a handler that takes them"
@@ -35,7 +35,7 @@ class AuthenticateRequest(BaseModel, hide_input_in_errors=True):
 
 
 class AuthenticateResponse(BaseModel, hide_input_in_errors=True):
-    """What is known of a grant when it is given."""
+    """The answer that a grant came with."""
 
 
 class AuthHandlerInterface(ABC):
@@ -47,37 +47,37 @@ class AuthHandlerInterface(ABC):
 
     @staticmethod
     def provider() -> AuthProvider:
-        """The provider whose credentials these are."""
+        """Return the provider whose credentials these are."""
         raise NotImplementedError
 
     @staticmethod
     def provider_default() -> bool:
-        """Whether this handler is used where a tool names none."""
+        """Check whether this handler is used where a tool names none."""
         return False
 
     @staticmethod
     def recommended_scopes() -> set[str]:
-        """The scopes that are asked for beside those of a tool."""
+        """Return the scopes to ask for beside those of a tool."""
         return set()
 
     @abstractmethod
     def make_request(self, auth_scopes: list[str] | None = None, **kwargs: Any) -> AuthenticateRequest:
-        """What a grant is asked for with: the scopes, and what the settings have for this provider."""
+        """Return the request for a grant: the scopes, and what the settings have for this provider."""
 
     @abstractmethod
     def prepare(
         self, auth_req: AuthenticateRequest, thread_id: str, profile: str, future_uid: str, *args: Any, **kwargs: Any
     ) -> str:
-        """A text with the URL where somebody grants it, once `FutureStore` has the future *future_uid*."""
+        """Create the future *future_uid* in `FutureStore`, and return a text with the URL where a person grants it."""
 
     @abstractmethod
     async def authenticate(
         self, auth_req: AuthenticateRequest, future_uid: str, *args: Any, **kwargs: Any
     ) -> AuthContext:
-        """The grant, when the future *future_uid* is done."""
+        """Return the grant, once the future *future_uid* is done."""
 
     @abstractmethod
     async def refresh(
         self, auth_req: AuthenticateRequest, context: AuthContext, *args: Any, **kwargs: Any
     ) -> AuthContext:
-        """A new grant in place of *context*, which stays as it is. Raises where it cannot be had."""
+        """Return a new grant in place of *context*, which stays as it is. Raises where there is none."""
