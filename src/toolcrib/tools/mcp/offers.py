@@ -5,6 +5,7 @@ import base64
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Literal
 
 import mcp_types as wire
@@ -167,6 +168,14 @@ class MCPOffers:
         self._followed[uri] -= 1
         if self._followed[uri] <= 0:
             del self._followed[uri]
+
+    async def _note_opened(self, session: Session) -> None:
+        """Have a new *session* report what is followed, and say that there is something to list."""
+        if self._followed and session.capabilities.resources is not None:
+            with suppress(ToolError):  # what it does not have any more costs that alone
+                await session.follow(frozenset(self._followed))
+        self._report("resources")
+        self._report("prompts")
 
     async def _follow_all(self) -> None:
         """Have the session report what is followed, which a new session does not know of."""

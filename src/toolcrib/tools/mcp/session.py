@@ -47,15 +47,6 @@ _LISTEN_INTERVALS_S = (1.0, 5.0, 30.0)
 _log = logging.getLogger("toolcrib.mcp")
 
 
-class NeedsLogin(LoadError):
-    """The server wants to know who asks: its answer was *status* 401 or 403, with a *challenge* (RFC 9728)."""
-
-    def __init__(self, message: str, status: int, challenge: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.challenge = challenge
-
-
 class Refused(ToolError):
     """The server refused who asked: with *status* 401 or 403, and its *challenge* (RFC 6750, RFC 9728)."""
 
@@ -100,7 +91,7 @@ class Session:
     # Its life
 
     async def open(self) -> None:
-        """Wait until it is open. Raises NeedsLogin, and LoadError with what failed."""
+        """Wait until it is open. Raises Refused, and LoadError with what failed."""
         opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task = create_lasting_task(self._live(opened))
         try:
@@ -164,13 +155,13 @@ class Session:
         if self._client is not None and not self._closing.is_set():
             self._on_lost()
 
-    def _open_error(self, error: BaseException) -> LoadError:
+    def _open_error(self, error: BaseException) -> LoadError | Refused:
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
         words = f" It last wrote: {self._stderr.line}" if self._stderr.line else ""
         if isinstance(error, MCPError):
             if self._refusal is not None:
-                return NeedsLogin("it needs a login", *self._refusal)
+                return Refused(str(self), *self._refusal)
             reason = "it ended" if error.code == wire.CONNECTION_CLOSED else one_line(error.message)
             return LoadError(f"{reason}.{words}")
         if isinstance(error, FileNotFoundError | PermissionError) and isinstance(self._target, Command):

@@ -16,9 +16,9 @@ from time import monotonic
 from typing import Any, Literal, TypeVar
 
 import mcp_types as wire
-from mcp.shared.subscriptions import PromptsListChanged, ResourcesListChanged, ServerEvent, ToolsListChanged
+from mcp.shared.subscriptions import ServerEvent, ToolsListChanged
 
-from ...core import Caller, Context, Credential, Source, ToolAuth, ToolcribError, ToolError, ToolSpec
+from ...core import Caller, Context, Credential, LoadError, Source, ToolAuth, ToolcribError, ToolError, ToolSpec
 from ...net.challenges import challenge_of, scopes_in
 from ...schema.describe import display_name
 from ..from_schema import from_work
@@ -26,7 +26,7 @@ from ..function import Tool
 from ..modules import LoadProblem
 from .lists import TOOLS, Malformed
 from .offers import MCPOffers, offers_change
-from .session import NeedsLogin, Refused, Session
+from .session import Refused, Session
 from .targets import Address, Command
 from .tools import RemoteCall, tool_of
 
@@ -93,23 +93,15 @@ class MCPUpstream(MCPOffers, Source):
         session = Session(self.target, on_lost=self.lost, on_change=self._note_change)
         try:
             await session.open()
-        except NeedsLogin as needed:
-            self._require_login(needed)
-            return
-        self._session = session
-        try:
+            self._session = session
             self._take(await _tools_of(session))
-            if self._followed:
-                with suppress(ToolError):  # what it does not have any more costs that alone
-                    await self._follow_all()
+            await self._note_opened(session)
         except Refused as refused:
             await self.stop()
             self._require_login(refused)
         except BaseException:
             await self.stop()
             raise
-        self._report("resources")
-        self._report("prompts")
 
     async def stop(self) -> None:
         session, self._session = self._session, None
@@ -198,7 +190,7 @@ class MCPUpstream(MCPOffers, Source):
 
     # A server that lets no caller in without a login
 
-    def _require_login(self, refused: NeedsLogin | Refused) -> None:
+    def _require_login(self, refused: Refused) -> None:
         """Give each caller a session of their own from now on. Raises *refused* where that would not help."""
         if not isinstance(self.target, Address) or self.target.has_credentials:
             raise refused
@@ -335,16 +327,10 @@ class CallerUpstream(MCPOffers, Source):
                 )
                 try:
                     await session.open()
-                except NeedsLogin as refused:
-                    raise Refused(str(self), refused.status, refused.challenge) from None
-                except Exception as error:
+                except LoadError as error:
                     raise ToolError(f"'{self}' is not available: {error}", "unavailable") from None
                 self._session = session
-                if self._followed and session.capabilities.resources is not None:
-                    with suppress(ToolError):  # what it does not have any more costs that alone
-                        await session.follow(frozenset(self._followed))
-                for event in (ResourcesListChanged(), PromptsListChanged()):
-                    self._note_change(event)
+                await self._note_opened(session)
             return self._session
 
     def _authorization(self) -> Mapping[str, str]:
