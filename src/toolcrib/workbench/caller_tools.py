@@ -67,7 +67,7 @@ class CallerTools:
             self.search = ToolSearch(crib.registry, crib.index, crib.search, visible=self.every, present=present)
 
     def reopen(self) -> None:
-        """After the stop of `lifespan`, begin anew: what is opened for the caller is opened again."""
+        """Begin anew after the stop of `lifespan`: what is opened for the caller is opened again."""
         self._opened.clear()
         self.lifespan.reopen()
 
@@ -77,7 +77,7 @@ class CallerTools:
         self._opening.clear()
 
     def specs(self, *, deferred: bool = False) -> Sequence[ToolSpec]:
-        """What the tools shown to the caller promise, in order; or of all available ones, with *deferred*."""
+        """Return what the tools shown to the caller promise, in order; or of all available ones, with *deferred*."""
         shown = self.every()
         if self.search is not None:
             shown = self.search.deferred(shown) if deferred else self.search.shown(shown)
@@ -92,7 +92,7 @@ class CallerTools:
             self.search.forget()
 
     def every(self) -> Sequence[ToolSpec]:
-        """What the tools available to the caller promise, in order, also of those that a search has to find.
+        """Return what the tools available to the caller promise, in order, also of those that a search has to find.
 
         Without those that the policy denies them wholly.
         """
@@ -112,7 +112,7 @@ class CallerTools:
         return hides is not None and hides(spec, self._caller)
 
     async def resolve(self, call: Call) -> Tool:
-        """The tool of *call*, ready to be called. Raises ToolError."""
+        """Return the tool of *call*, ready to be called. Raises ToolError."""
         outer = current_deadline.get()
         limits = [limit for limit in (self._crib.options["timeout_s"], call.timeout_s) if limit is not None]
         try:
@@ -162,11 +162,13 @@ class CallerTools:
         return ready
 
     def _own(self, name: str) -> Tool | None:
-        """The tool called *name* of those that every caller has: one that reads results, and one that finds tools."""
+        """Return the tool called *name* of those that every caller has: one that reads results, and one that finds
+        tools.
+        """
         return self.results.reader(name) or (None if self.search is None else self.search.tool(name))
 
     async def _ready(self, tool: Any) -> Tool:
-        """*tool*, whose source runs."""
+        """Return *tool*, whose source runs."""
         opened = await self.run_source(tool.source)
         if opened is None:
             return tool  # type: ignore[no-any-return]
@@ -176,7 +178,7 @@ class CallerTools:
         return tool.bound_to(own)  # type: ignore[no-any-return]
 
     async def run_source(self, source: Any) -> Any:
-        """Until *source* runs for this caller. Returns what it has opened for them, None where it is shared."""
+        """Wait until *source* runs for this caller. Returns what it has opened for them, None where it is shared."""
         if hasattr(source, "start") and (self._crib.is_own(source) or isinstance(source, ObjectSource)):
             await self._crib.lifespan.run(source)
         if not hasattr(source, "open"):
@@ -201,7 +203,7 @@ class CallerTools:
             ) from error
 
     def idle_sources(self, *, owns_crib: bool) -> list[Any]:
-        """Sources with tools here that are this workbench's own to start, and do not run."""
+        """Return sources with tools here that are this workbench's own to start, and do not run."""
         sources = {id(tool.source): tool.source for tool in self._registry if hasattr(tool.source, "state_key")}
         return [
             source

@@ -144,7 +144,7 @@ def _type_of(value: Any) -> str:
 
 
 def can_hold(place: Place, tests: Mapping[str, Any]) -> bool:
-    """Whether there are values at *place* of which all of *tests* may be true."""
+    """Return whether there are values at *place* of which all of *tests* may be true."""
     return all(_can(place, op, bound) for op, bound in tests.items())
 
 
@@ -177,7 +177,7 @@ def _can(place: Place, op: str, bound: Any) -> bool:
 def holds_at(
     value: Any, parts: Sequence[str], spec: ToolSpec, holds: Callable[[Any], bool], *, in_doubt: bool
 ) -> bool | None:
-    """Whether one of the values that *parts* of a pointer lead to *holds*; None where there is none.
+    """Return whether one of the values that *parts* of a pointer lead to *holds*; None where there is none.
 
     Where a call has a member by several names, which may be those of another object, it is *in_doubt* if one holds.
     """
@@ -197,7 +197,7 @@ def holds_at(
 
 
 def compare(place: Place, op: str, value: Any, bound: Any) -> bool | None:
-    """Whether *value*, at *place*, is *op* than *bound*; None where they cannot be compared."""
+    """Return whether *value*, at *place*, is *op* than *bound*; None where they cannot be compared."""
     if op == "exists":
         return bound is True
     if value is OPAQUE or not _is_of_type(place, value):
@@ -220,7 +220,7 @@ def compare(place: Place, op: str, value: Any, bound: Any) -> bool | None:
 
 
 def _is_of_type(place: Place, value: Any) -> bool:
-    """Whether *value* is what the schema describes, and not what a type made of it."""
+    """Return whether *value* is what the schema describes, and not what a type made of it."""
     kind = _type_of(value)
     return value is None or place.types is None or kind in place.types or (kind == "number" and place.is_number)
 
@@ -238,7 +238,7 @@ def _like(place: Place, value: Any, pattern: str) -> bool | None:
 
 
 def _pairs(place: Place, value: Any, bound: Any) -> Iterator[tuple[Any, Any]]:
-    """Both as values of the types that *place* allows; nothing where they are of different types."""
+    """Yield both as values of the types that *place* allows; nothing where they are of different types."""
     if isinstance(value, str) and isinstance(bound, str):
         for form in place.formats:
             left, right = _read(form, value), _read(form, bound)
@@ -276,7 +276,7 @@ def _ordered(op: str, left: Any, right: Any) -> bool | None:
 
 
 def _equal(value: Any, bound: Any) -> bool:
-    """Whether two JSON values are equal, numbers by value; true is not a number."""
+    """Return whether two JSON values are equal, numbers by value; true is not a number."""
     if isinstance(value, list) and isinstance(bound, list | tuple):
         return len(value) == len(bound) and all(map(_equal, value, bound))
     if isinstance(value, Mapping) and isinstance(bound, Mapping):
@@ -302,7 +302,7 @@ def _read(form: str, value: Any) -> Any:
 
 
 def is_like(pattern: str, text: str, *, tool: bool = False) -> bool:
-    """Whether a glob fits *text*."""
+    """Return whether a glob fits *text*."""
     return _compiled(pattern, tool).fullmatch(text) is not None
 
 

@@ -53,7 +53,7 @@ class Config:
 def config_of(
     file: str | Path | None = None, options: Options | None = None, *, environ: Mapping[str, str] = os.environ
 ) -> Config:
-    """What *file* and the variables of *environ* configure. *options* override it; secrets are those of all.
+    """Return what *file* and the variables of *environ* configure. *options* override it; secrets are those of all.
 
     Without *file*, it is the one that the command finds. Raises SettingsError for settings that are not valid, and
     LoadError where there is no file, and for a required source that cannot be loaded.
@@ -93,7 +93,7 @@ def load_sources(
 
 
 def _single(named: NamedSource) -> list[NamedSource]:
-    """*named*, or where it is a file with several servers, each of them."""
+    """Return *named*, or where it is a file with several servers, each of them."""
     if not isinstance(named.source, str) or not is_remote(named.source):
         return [named]
     try:
@@ -104,7 +104,7 @@ def _single(named: NamedSource) -> list[NamedSource]:
 
 
 def lock_file(settings: Settings) -> Path:
-    """Where what is locked is noted: beside the settings, or in the current folder."""
+    """Return where what is locked is noted: beside the settings, or in the current folder."""
     return (Path() if settings.file is None else settings.file.parent) / LOCK
 
 
@@ -148,7 +148,7 @@ def _load(
 
 
 def with_deadlines(source: Any, settings: Settings) -> Any:
-    """*source*, its tools with the deadlines of *settings*."""
+    """Return *source*, its tools with the deadlines of *settings*."""
     deadlines = [(compile_globs(table.tools), table.timeout_s) for table in settings.values.deadline]
 
     def change(tools: list[AnyTool]) -> list[AnyTool]:
@@ -164,7 +164,9 @@ def with_deadlines(source: Any, settings: Settings) -> Any:
 
 
 def _firsts(tools: Sequence[AnyTool], origins: dict[str, str], named: NamedSource) -> tuple[list[AnyTool], list[str]]:
-    """The *tools* whose names no source in *origins* has, with `-` and `_` as one, and a problem for each other one."""
+    """Return the *tools* whose names no source in *origins* has, with `-` and `_` as one, and a problem for each other
+    one.
+    """
     kept: list[AnyTool] = []
     problems: list[str] = []
     for tool in tools:

@@ -42,12 +42,12 @@ class Credentials:
         return self.given
 
     async def ask_for(self, requirements: Iterable[Requirement], caller: Caller) -> list[Pending]:
-        """What *caller* has yet to grant for all of *requirements*: one pending a provider, with all scopes."""
+        """Return what *caller* has yet to grant for all of *requirements*: one pending a provider, with all scopes."""
         asked = await self.broker.ask_for(requirements, caller, "")
         return [await self.open(one) for one in asked]
 
     async def open(self, pending: Pending) -> Pending:
-        """*pending*, listed with what waits, so that `wait_for` finds it."""
+        """List *pending* with what waits, so that `wait_for` finds it."""
         return await self.pending.store.open(pending, now=self.pending.clock())
 
     async def complete(self, url: str, caller: Caller | None = None) -> "Completed":
@@ -76,7 +76,7 @@ class Credentials:
         await self._note([*await broker.save(owner, grant), *([] if asked is None else [asked.id])], owner)
 
     async def wait_for(self, pending: Pending, timeout_s: float | None) -> bool:
-        """Whether *pending* is answered, or granted and not refused, within *timeout_s* and before it expires."""
+        """Wait until *pending* is answered, or granted and not refused. False after *timeout_s*, or its expiry."""
         try:
             async with asyncio.timeout(timeout_s):
                 while self.pending.clock() < pending.expires_at:
@@ -90,7 +90,7 @@ class Credentials:
         return False
 
     async def _note(self, ids: Iterable[str], owner: "Owner") -> None:
-        """What waited for a grant is answered: nobody is shown it any more."""
+        """Answer what waited for a grant: nobody is shown it any more."""
         for one in ids:
             await self._answer(one, Approve(), owner.principal or "operator")
 
@@ -99,7 +99,7 @@ class Credentials:
 
 
 def store_of(settings: "Settings", where: str | Path | None = None) -> "Store":
-    """The store at *where*, else that of *settings*, with their keys. Raises SetupError."""
+    """Return the store at *where*, else that of *settings*, with their keys. Raises SetupError."""
     from ..store import Store
 
     at = settings.values.store
@@ -107,7 +107,7 @@ def store_of(settings: "Settings", where: str | Path | None = None) -> "Store":
 
 
 def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
-    """The recorders that the settings name."""
+    """Return the recorders that the settings name."""
     from .. import record
 
     made: list[Recorder] = []
@@ -131,7 +131,7 @@ def _recorders(calls: "CallsTable", store: Any) -> list[Recorder]:
 def configured(
     settings: "Settings", options: Mapping[str, Any] = MappingProxyType({}), *, default_store: bool = False
 ) -> dict[str, Any]:
-    """The `store`, the `broker` and the `recorder` made as *settings* say; those of *options* go before them.
+    """Return the `store`, the `broker` and the `recorder` made as *settings* say; those of *options* go before them.
 
     Whoever has a store made closes it: see `Crib.own`. With *default_store*, there is one also where the
     settings name none: the file in the user's data folder. Raises SetupError.

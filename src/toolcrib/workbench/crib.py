@@ -139,7 +139,7 @@ class Crib(Startable):
     def workbench(
         self, caller: Caller | None = None, *, ask: Asker | None = None, variables: Mapping[str, Any] | None = None
     ) -> "Workbench":
-        """A workbench for *caller*, to be stopped when their session ends. Raises SetupError after `stop`.
+        """Make a workbench for *caller*, to be stopped when their session ends. Raises SetupError after `stop`.
 
         *ask* asks the person of this session; *variables* are added to those of the crib.
         """
@@ -159,12 +159,12 @@ class Crib(Startable):
 
     @at_home
     async def pendings(self) -> Sequence[Pending]:
-        """What waits for an answer, the oldest first, of all callers."""
+        """Return what waits for an answer, the oldest first, of all callers."""
         return await self.pending.store.waiting(now=self.pending.clock())
 
     @at_home
     async def authorize(self, tools: Iterable[str], caller: Caller) -> list[Pending]:
-        """What *caller* has yet to grant before all of *tools*, by name, can run: one pending a provider.
+        """Return what *caller* has yet to grant before all of *tools*, by name, can run: one pending a provider.
 
         The scopes of a provider are united. Raises ToolError `unauthorized`, naming a setting that is missing,
         UnknownToolError, and SetupError without a CredentialBroker.
@@ -195,7 +195,7 @@ class Crib(Startable):
     def runtime_for(
         self, caller: Caller, *, ask: Asker | None, variables: Mapping[str, Any] | None, **parts: Any
     ) -> Runtime:
-        """What the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
+        """Return what the pipeline needs for the calls of *caller*; *parts* are the workbench's own."""
         options, recorders = self.options, self.recorders
         middleware = tuple(options["middleware"])
         redaction = self._redactor_for(caller)
@@ -242,7 +242,7 @@ class Crib(Startable):
             self._views.add(view)
 
     def keep_view(self, view: "Workbench") -> None:
-        """*view* has something to close, so it is not forgotten before it is stopped."""
+        """Keep *view*, which has something to close: it is not forgotten before it is stopped."""
         with self._lock:
             self._busy[view] = None
 
@@ -264,24 +264,24 @@ class Crib(Startable):
         return self._program
 
     def by_caller(self) -> list[Any]:
-        """The sources that are opened for each workbench, in order."""
+        """Return the sources that are opened for each workbench, in order."""
         return [source for source in self._sources.order() if hasattr(source, "open")]
 
     def offering(self) -> list[Any]:
-        """The sources that may offer resources and prompts, in order."""
+        """Return the sources that may offer resources and prompts, in order."""
         return [one for one in self._sources.order() if any(hasattr(one, name) for name in _OFFERS)]
 
     def is_own(self, source: Any) -> bool:
-        """Whether *source* was given to this crib, and did not come with a registry of another's."""
+        """Return whether *source* was given to this crib, and did not come with a registry of another's."""
         return id(source) in self._own
 
     def require_open(self) -> None:
-        """Raises SetupError after `stop`."""
+        """Raise SetupError after `stop`."""
         if self.is_stopped:
             raise SetupError("The crib is stopped, and its workbenches with it. Make a new Crib.")
 
     def describe(self, error: BaseException) -> str:
-        """The text of an error, secrets redacted."""
+        """Return the text of an error, secrets redacted."""
         text = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
         return text if self.redaction is None else self.redaction.redact(text)
 
@@ -298,7 +298,7 @@ class Crib(Startable):
         await self.lifespan.settle()
 
     async def start_required(self) -> None:
-        """`start`, without waiting for sources that are not required."""
+        """Start, without waiting for sources that are not required."""
         self.require_open()
         if self._is_started:
             return
@@ -347,7 +347,7 @@ class Crib(Startable):
         await self.stop(for_good=False)
 
     def reopen(self) -> None:
-        """After `stop`, let `start` begin again. For the workbench whose own crib this is."""
+        """Let `start` begin again after `stop`. For the workbench whose own crib this is."""
         self.is_stopped = False
         self.lifespan.reopen()
 
@@ -375,7 +375,7 @@ class Crib(Startable):
 
     @at_home
     async def save_state(self) -> dict[str, Any]:
-        """The state of the shared sources. See `Workbench.save_state`."""
+        """Return the state of the shared sources. See `Workbench.save_state`."""
         await self.start()
         return await state.save(self.lifespan.lives)
 
@@ -397,7 +397,7 @@ class Crib(Startable):
     # Changes
 
     def _begin(self) -> None:
-        """The sources run. Raises SetupError for rules that none of their tools can match."""
+        """Follow the sources, which run now. Raises SetupError for rules that none of their tools can match."""
         self._follow()
         problems = [*(self._rules.check() if self._rules is not None else ()), *self._unused_overrides()]
         if problems:
@@ -435,7 +435,7 @@ class Crib(Startable):
             self._end_following = None
 
     def _replaced(self, tools: Sequence[Tool[..., Any]]) -> None:
-        """What a worker has imported of these tools is out of date."""
+        """Have workers forget what they have imported of these tools, which is out of date."""
         if any(tool.isolation is not None for tool in tools):
             for resource in self.executors:
                 if (forget := getattr(resource, "forget", None)) is not None:
@@ -477,7 +477,7 @@ class Crib(Startable):
             view.ended()
 
     def _redactor_for(self, caller: Caller) -> Redactor | None:
-        """What redacts for *caller*: with a broker, each principal has secrets of their own."""
+        """Return what redacts for *caller*: with a broker, each principal has secrets of their own."""
         if self.redaction is None or self.options["broker"] is None:
             return self.redaction
         with self._lock:

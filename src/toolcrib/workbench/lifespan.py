@@ -127,7 +127,7 @@ class Lifespan:
             await asyncio.wait(attempts, timeout=PATIENCE_S)
 
     async def run(self, source: Any) -> None:
-        """Until *source* runs. Raises SetupError: at once where it has failed, and is being tried again."""
+        """Wait until *source* runs. Raises SetupError: at once where it has failed, and is being tried again."""
         if id(source) in self._lives and not self._is_closed:
             return
         if not getattr(source, "required", True) and id(source) not in self._retries and not self._is_closed:
@@ -156,7 +156,7 @@ class Lifespan:
         await self._stop_all()
 
     def reopen(self) -> None:
-        """After `stop`, let sources be started again."""
+        """Let sources be started again after `stop`."""
         self._is_closed = False
 
     def end(self) -> None:
@@ -180,11 +180,11 @@ class Lifespan:
             raise SetupError(f"The source {names} could not be reset: {self._describe(first)}") from first
 
     def is_tried(self, source: Any) -> bool:
-        """Whether *source* does not run, and is tried again."""
+        """Return whether *source* does not run, and is tried again."""
         return id(source) in self._retries
 
     def unlisted(self) -> list[Any]:
-        """The sources that do not run, and whose tools are known only when they do."""
+        """Return the sources that do not run, and whose tools are known only when they do."""
         return [retry.source for retry in self._retries.values() if getattr(retry.source, "listed_at_start", False)]
 
     def runs(self, source: Any) -> bool:
@@ -245,14 +245,14 @@ class Lifespan:
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
     def _report_slow(self, source: Any, retry: "_Retry") -> None:
-        """Its start takes longer than anybody waits for it."""
+        """Report that its start takes longer than callers wait for it."""
         retry.reason = "it has not started yet"
         _log.warning("The source %s has not started yet", name_of(source))
         self._changed(source, retry.reason)
         retry.settle()
 
     def _lost(self, life: "SourceLife") -> None:
-        """On its loop: *life* has reported that it died."""
+        """Start *life* again: on its loop, it has reported that it died."""
         if self._lives.get(id(life.source)) is life and not self._is_closed:
             del self._lives[id(life.source)]
             _log.warning("The source %s was lost and is started again", life.name)
@@ -324,7 +324,7 @@ class SourceLife:
         self._task.add_done_callback(self._done)
 
     async def start(self) -> None:
-        """Until it is started. Raises what its `start` raises. Cancelled, it leaves nothing running."""
+        """Wait until it is started. Raises what its `start` raises. Cancelled, it leaves nothing running."""
         try:
             await asyncio.shield(self._started)
         except asyncio.CancelledError:
@@ -396,7 +396,7 @@ class SourceLife:
 
 
 def name_of(source: Any) -> str:
-    """The name of *source*. Nothing of what is in an object: there may be secrets in it."""
+    """Return the name of *source*. Nothing of what is in an object: there may be secrets in it."""
     is_ours = type(source).__module__.startswith("toolcrib.")
     if is_ours and isinstance(name := getattr(source, "name", None), str):
         return name
@@ -427,5 +427,5 @@ async def value_of(work: Callable[[], Any]) -> Any:
 
 
 def unique(sources: Iterable[Any]) -> list[Any]:
-    """*sources*, each once, in order."""
+    """Return *sources*, each once, in order."""
     return list({id(source): source for source in sources}.values())

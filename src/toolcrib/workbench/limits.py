@@ -72,7 +72,7 @@ class Limit:
         object.__setattr__(self, "names", compile_globs(self.tools))
 
     def semaphore(self, clock: Callable[[], float]) -> Semaphore:
-        """A semaphore that nobody has acquired yet."""
+        """Return a semaphore that nobody has acquired yet."""
         burst, per_s = (None, 0.0) if self.rate is None else _rate(self.rate)
         return Semaphore(self.concurrency, burst=burst, per_s=per_s, clock=clock)
 
@@ -99,7 +99,7 @@ class Limiter:
         self._shared = _Counts(clock)
 
     def middleware(self) -> Middleware:
-        """What wraps the calls of one workbench. Calls of tools with a lock run one at a time, too."""
+        """Return what wraps the calls of one workbench. Calls of tools with a lock run one at a time, too."""
         own = _Counts(self._clock)
 
         async def limited(tool: Tool, call: Call, caller: Caller, go_on: Next, /) -> Result[Any]:
@@ -221,21 +221,21 @@ def _refusal(full: SemaphoreFull, tool: Tool, message: str) -> ToolError:
 
 
 def limits_from_data(data: Any) -> list[Limit]:
-    """Limits from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
+    """Read limits from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
     from ..schema.declared import from_rows
 
     return from_rows(Limit, data, of="limit")
 
 
 def retries_from_data(data: Any) -> list[Retry]:
-    """Retries from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
+    """Read retries from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
     from ..schema.declared import from_rows
 
     return from_rows(Retry, data, of="retry")
 
 
 def _rate(rate: str) -> tuple[int, float]:
-    """How many at once, and how many per second."""
+    """Return how many at once, and how many per second."""
     match = _RATE.fullmatch(rate)
     number, seconds = (int(match[1]), int(match[2] or 1) * _SECONDS[match[3]]) if match else (0, 0)
     if not number or not seconds:

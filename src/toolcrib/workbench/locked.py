@@ -13,7 +13,7 @@ from .views import View
 
 
 def lock_in(file: str | Path) -> Lock:
-    """What is in *file*. Raises LoadError; also where there is no such file."""
+    """Return what is in *file*. Raises LoadError; also where there is no such file."""
     lock = read_lock(Path(file))
     if lock is None:
         raise LoadError(f"There is no lock file {file}. Write it, in its folder: toolcrib lock SOURCE...")
@@ -21,7 +21,7 @@ def lock_in(file: str | Path) -> Lock:
 
 
 def pinned(source: Any, lock: Lock) -> tuple[Any, LockedSource | None]:
-    """*source* as it was locked, for `load`, and what was locked of it. Raises LoadError as `Lock.pinned` does.
+    """Return *source* as it was locked, for `load`, and what was locked of it. Raises LoadError as `Lock.pinned` does.
 
     What is not text, nor a path or a server, is as it was given.
     """
@@ -36,7 +36,7 @@ def pinned(source: Any, lock: Lock) -> tuple[Any, LockedSource | None]:
 
 
 def accepted(offered: Any, loaded: Loaded, locked: LockedSource | None, name: str) -> tuple[Any, list[LoadProblem]]:
-    """*offered*, what *loaded* of the source *name* offers, without what was not accepted, which are problems."""
+    """Return *offered*, what *loaded* of the source *name* offers, without what was not accepted, and the problems."""
     if locked is None:
         return offered, []
     source: Any = loaded.source

@@ -28,7 +28,9 @@ class NamedSource:
     openapi: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     def granted(self, source: Any) -> Any:
-        """*source*, this one as it is loaded now, with its permissions and options. Raises LoadError and SetupError."""
+        """Return *source*, this one as it is loaded now, with its permissions and options. Raises LoadError and
+        SetupError.
+        """
         if self.openapi and isinstance(source, str):
             from ..tools.openapi import openapi_source
 
@@ -37,7 +39,7 @@ class NamedSource:
 
 
 def path_or_module(source: str, folder: Path) -> str:
-    """*source* as a path from *folder*, as a git address, as a server, or as the name of a module."""
+    """Return *source* as a path from *folder*, as a git address, as a server, or as the name of a module."""
     if is_git_address(source):
         return str(parse_git_address(source).beside(folder))
     if (folder / source).suffix in DOCUMENTS and (folder / source).is_file():

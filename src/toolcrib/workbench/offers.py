@@ -49,7 +49,7 @@ MAX_RESOURCE_BYTES = 16 * 1024 * 1024
 
 
 def result_uri(handle: str, **part: Any) -> str:
-    """Where the result under *handle* is read, or a *part* of it: offset, limit and pointer."""
+    """Return where the result under *handle* is read, or a *part* of it: offset, limit and pointer."""
     query = urlencode({name: value for name, value in part.items() if value not in (None, "")})
     return f"toolcrib://results/{quote(handle, safe='')}{f'?{query}' if query else ''}"
 
@@ -96,7 +96,7 @@ class Offers:
         return _first_of_each(found, lambda each: each.name)
 
     async def read(self, uri: str) -> Sequence[ResourceContent]:
-        """What is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
+        """Return what is at *uri*, secrets redacted. Raises ToolError: `unknown_tool` where there is nothing."""
         if (part := self._results.match(uri)) is not None:
             return [await self._part_of_result(uri, part)]
         own = await self._run(f"The resource '{uri}'", self._crib.resources.read(uri, self._caller))
@@ -112,7 +112,9 @@ class Offers:
         raise ToolError(f"There is no resource at '{uri[:500]}'.", "unknown_tool")
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Sequence[PromptMessage]:
-        """The messages of the prompt *name*, secrets redacted. Raises ToolError: `unknown_tool` where there is none."""
+        """Return the messages of the prompt *name*, secrets redacted. Raises ToolError: `unknown_tool` where there is
+        none.
+        """
         what = f"The prompt '{name}'"
         made = await self._run(what, self._crib.prompts.get(name, arguments, self._caller))
         if made is None:
@@ -137,7 +139,7 @@ class Offers:
             self._followed.pop(uri, None)
 
     async def _each(self, sources: Iterable[Any], method: str, uri: str) -> list[Any]:
-        """Those of *sources* whose *method* took *uri*."""
+        """Return those of *sources* whose *method* took *uri*."""
         done: list[Any] = []
         for source in sources:
             try:
@@ -179,7 +181,7 @@ class Offers:
     # Sources
 
     async def _offering(self, method: str) -> list[Any]:
-        """The sources, as they run for the caller, that have *method*."""
+        """Return the sources, as they run for the caller, that have *method*."""
         sources = [source for source in self._crib.offering() if hasattr(source, method) or hasattr(source, "open")]
         running = await asyncio.gather(*(self._running(source) for source in sources))
         return [source for source in running if hasattr(source, method)]
@@ -195,7 +197,7 @@ class Offers:
             return None  # logged, where it does not start
 
     async def _credential(self, auth: ToolAuth) -> Credential | None:
-        """What the caller has granted of *auth*; None where they have not: for a list, nobody is asked."""
+        """Return what the caller has granted of *auth*; None where they have not: for a list, nobody is asked."""
         broker = self._crib.options["broker"]
         has_granted = getattr(broker, "has_granted", None)  # a broker of another kind gives credentials to calls alone
         try:
@@ -227,7 +229,9 @@ class Offers:
             return ()
 
     async def _sources_of(self, uri: str) -> list[Any]:
-        """Those to ask for *uri*: who lists it, else who has a template for it, else all: not all have to be listed."""
+        """Return those to ask for *uri*: who lists it, else who has a template for it, else all: not all have to be
+        listed.
+        """
         sources = await self._offering("read_resource")
         lists = await asyncio.gather(*(self._listed(source, "resources") for source in sources))
         if found := [one for one, listed in zip(sources, lists, strict=True) if any(r.uri == uri for r in listed)]:
@@ -241,7 +245,7 @@ class Offers:
         return matching or sources
 
     async def _run(self, what: str, work: Awaitable[T]) -> T:
-        """The value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""
+        """Return the value of *work*, within a deadline. Raises ToolError, and nothing of the program's own errors."""
         limit_s = self._crib.options["timeout_s"]
         try:
             async with asyncio.timeout(limit_s):

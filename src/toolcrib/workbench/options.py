@@ -222,7 +222,7 @@ _LISTS: dict[str, tuple[type, str]] = {
 
 
 def require_options(options: Mapping[str, Any], *, of: str) -> Options:
-    """All options: those of *options*, the defaults for the rest, and lists as tuples.
+    """Return all options: those of *options*, the defaults for the rest, and lists as tuples.
 
     Raises SetupError, naming *of* (the constructor) and the option, for a name that is not an option and for a value
     that an option cannot have.
@@ -256,7 +256,7 @@ def require_options(options: Mapping[str, Any], *, of: str) -> Options:
 
 
 def option_error(name: str, kind: str) -> str:
-    """The error for a value that the option *name*, of FileOptions, does not take; *kind* is what it is."""
+    """Return the error for a value that the option *name*, of FileOptions, does not take; *kind* is what it is."""
     takes = TAKES[name]
     is_out_of_range = kind in (("int", "integer") if "whole" in takes else ("int", "integer", "float", "number"))
     return f"'{name}' takes {takes}{'' if is_out_of_range and 'number' in takes else f', not {kind}'}."

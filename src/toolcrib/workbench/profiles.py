@@ -32,13 +32,14 @@ class Profiles:
         self.names = tuple(dict.fromkeys(listed))
 
     def specs(self, specs: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        """*specs*, where those of tools that need credentials have an argument for the profile."""
+        """Return *specs*, where those of tools that need credentials have an argument for the profile."""
         return (
             tuple(self._with_argument(spec) if spec.requirements else spec for spec in specs) if self.names else specs
         )
 
     async def choose(self, call: Call, own: Runtime) -> tuple[Call, Runtime]:
-        """*call* without the argument, and the runtime of the profile that it chose: *own* where none is to be chosen.
+        """Return *call* without the argument, and the runtime of the profile that it chose: *own* where none is to be
+        chosen.
 
         A call that chooses none of those listed gets a runtime that refuses it.
         """
@@ -92,7 +93,9 @@ class Profiles:
 
 
 def argument_of(spec: ToolSpec) -> str:
-    """The argument of *spec* that takes the profile: `profile`, else `auth_profile`, with `_` behind it if need be."""
+    """Return the argument of *spec* that takes the profile: `profile`, else `auth_profile`, with `_` behind it if need
+    be.
+    """
     taken = {name for names in spec.names for name in names} | _property_names(spec.input_schema)
     first, name = _NAMES
     if first not in taken:
@@ -103,7 +106,7 @@ def argument_of(spec: ToolSpec) -> str:
 
 
 def _property_names(schema: Any) -> set[str]:
-    """The names of properties anywhere in *schema*: those of the root may be behind a reference."""
+    """Return the names of properties anywhere in *schema*: those of the root may be behind a reference."""
     if isinstance(schema, Mapping):
         own = set(schema["properties"]) if isinstance(schema.get("properties"), Mapping) else set[str]()
         return own.union(*map(_property_names, schema.values()))
@@ -111,7 +114,7 @@ def _property_names(schema: Any) -> set[str]:
 
 
 def _taken(arguments: Any, name: str) -> tuple[Any, Any]:
-    """The member *name* of *arguments*, and these without it, otherwise as they were written.
+    """Return the member *name* of *arguments*, and these without it, otherwise as they were written.
 
     It is absent from what is not a JSON object, or has it twice: the check of the tool has the message.
     """

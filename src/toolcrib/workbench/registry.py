@@ -49,7 +49,7 @@ class Registry:
         return made
 
     def holder(self, name: str) -> Tool[..., Any] | None:
-        """The tool that *name* would be in conflict with: that of the name, or of one that differs in - and _."""
+        """Return the tool that *name* is in conflict with: that of the name, or of one that differs in - and _."""
         held = self._folded.get(_fold(name))
         return None if held is None else self._tools.get(held)
 
@@ -105,14 +105,14 @@ class Registry:
         return end
 
     def get(self, name: str) -> Tool[..., Any]:
-        """The tool of that name. Raises UnknownToolError, naming the nearest."""
+        """Return the tool of that name. Raises UnknownToolError, naming the nearest."""
         try:
             return self._tools[name]
         except KeyError:
             raise UnknownToolError(unknown(name, self._tools)) from None
 
     def specs(self) -> Sequence[ToolSpec]:
-        """What the tools promise, in the order in which they were added."""
+        """Return what the tools promise, in the order in which they were added."""
         specs = self._specs
         if specs is None:
             with self._lock:
@@ -121,12 +121,12 @@ class Registry:
         return specs
 
     def conditional(self) -> Sequence[Tool[..., Any]]:
-        """The tools that not every caller may see at every time."""
+        """Return the tools that not every caller may see at every time."""
         self.specs()
         return self._conditional
 
     def to_dict(self) -> dict[str, Any]:
-        """The registry by reference, as JSON data: `{"tools": [{"name": ..., "ref": "module:name"}]}`.
+        """Return the registry by reference, as JSON data: `{"tools": [{"name": ..., "ref": "module:name"}]}`.
 
         Raises ToolcribError for a tool that cannot be imported again: a local function, a lambda, a bound method, or
         one whose reference leads elsewhere.
@@ -135,7 +135,7 @@ class Registry:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], *, trusted: Sequence[str] | None = None) -> "Registry":
-        """The registry that `to_dict` wrote. Its modules are imported; no source text is ever executed.
+        """Return the registry that `to_dict` wrote. Its modules are imported; no source text is ever executed.
 
         Importing runs a module's code: for *data* from elsewhere, name the *trusted* packages. No other is imported,
         and only what these define themselves is registered, not what they import. Raises LoadError, naming the entry at
@@ -185,7 +185,7 @@ class Registry:
 
 
 def unknown(name: str, names: Iterable[str]) -> str:
-    """The message for a name that is not there."""
+    """Return the message for a name that is not there."""
     from ..schema import closest_match, did_you_mean, display_name
 
     known = list(names)

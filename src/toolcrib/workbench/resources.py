@@ -133,7 +133,7 @@ class ResourceList(_Listeners):
         return [one.offer for one in self._registered.values() if isinstance(one.offer, ResourceTemplate)]
 
     async def read(self, uri: str, caller: Caller) -> ResourceContent | None:
-        """What is read at *uri*; None where nothing is offered there. Raises what the function raises."""
+        """Return what is read at *uri*; None where nothing is offered there. Raises what the function raises."""
         known = self._registered.get(uri)
         # Its own URI first; a template is not the URI that it is written as.
         exact = () if known is None or known.template.names else (known,)
@@ -184,7 +184,7 @@ class PromptList(_Listeners):
         return [prompt for prompt, _ in self._registered.values()]
 
     async def get(self, name: str, arguments: Mapping[str, str], caller: Caller) -> Sequence[PromptMessage] | None:
-        """The messages of *name*; None where there is none. Raises ToolError `invalid_arguments`."""
+        """Return the messages of *name*; None where there is none. Raises ToolError `invalid_arguments`."""
         if name not in self._registered:
             return None
         prompt, function = self._registered[name]
@@ -199,7 +199,7 @@ class PromptList(_Listeners):
         return [_message(each) for each in (made if isinstance(made, list | tuple) else [made])]
 
     def complete(self, name: str, argument: str, prefix: str) -> Sequence[str]:
-        """The values of *argument* that begin with *prefix*, as far as its type lists them."""
+        """Return the values of *argument* that begin with *prefix*, as far as its type lists them."""
         found = self._registered.get(name)
         choices = () if found is None else found[1].choices(argument)
         return [choice for choice in choices if choice.lower().startswith(prefix.lower())]

@@ -81,7 +81,7 @@ class Rule:
             _require_condition(pointer, condition)
 
     def matches(self, spec: ToolSpec, arguments: Mapping[str, Any], caller: Caller) -> bool:
-        """Whether the rule matches this call. *arguments* are the checked ones."""
+        """Return whether the rule matches this call. *arguments* are the checked ones."""
         if not (self.is_about(spec) and self.is_for(caller)):
             return False
         if not self.where:
@@ -97,7 +97,9 @@ class Rule:
         return all(_holds(written, spec, pointer, condition, in_doubt) for pointer, condition in self.where.items())
 
     def is_for(self, caller: Caller) -> bool:
-        """Whether the rule is for this caller. One who lacks a group or a claim does not have it, whatever the rule."""
+        """Return whether the rule is for this caller. One who lacks a group or a claim does not have it, whatever the
+        rule.
+        """
         return (
             any(p == "*" or is_like(p, caller.principal) for p in _each(self.principals))
             and (not self.groups or any(is_like(p, group) for p in _each(self.groups) for group in caller.groups))
@@ -113,7 +115,7 @@ class Rule:
         return "*" in _each(self.principals) and not self.groups and not self.claims
 
     def is_about(self, spec: ToolSpec) -> bool:
-        """Whether the rule is for this tool, for some of its calls by some callers."""
+        """Return whether the rule is for this tool, for some of its calls by some callers."""
         return (
             any(pattern == "*" or is_like(pattern, spec.name, tool=True) for pattern in _each(self.tools))
             and (not self.tags or not spec.tags.isdisjoint(_each(self.tags)))
@@ -121,7 +123,7 @@ class Rule:
         )
 
     def mismatches(self, specs: Iterable[ToolSpec]) -> dict[str, str]:
-        """The tools that the rule is for and can never match, by name, each with the reason.
+        """Return the tools that the rule is for and can never match, by name, each with the reason.
 
         Of tools that a pattern names, none where it can match another one: a rule for '*' is about the tools that have
         the argument.
@@ -133,7 +135,7 @@ class Rule:
         return found
 
     def problem(self, mismatches: Mapping[str, str]) -> str:
-        """The sentence about *mismatches* of the rule."""
+        """Return the sentence about *mismatches* of the rule."""
         first, *others = mismatches.values()
         more = f" The same holds for {len(others)} other tool{'s' * (len(others) > 1)}." if others else ""
         return f"({self.do}) can never match: {first}{more}"
@@ -180,7 +182,7 @@ class Rules:
         return self._default
 
     def hides(self, spec: ToolSpec, caller: Caller) -> bool:
-        """Whether every call of this tool by *caller* is denied, whatever its arguments are."""
+        """Return whether every call of this tool by *caller* is denied, whatever its arguments are."""
         for rule in self._rules:
             if rule.is_about(spec) and rule.is_for(caller):
                 if rule.do != "deny":
@@ -190,11 +192,11 @@ class Rules:
         return self._default.do == "deny"
 
     def guarded(self, specs: Callable[[], Sequence[ToolSpec]]) -> "GuardedRules":
-        """The same policy for the tools that *specs* returns, which denies those that a rule can never match."""
+        """Return the same policy for the tools that *specs* returns, which denies those that a rule can never match."""
         return GuardedRules(self, specs)
 
     def named(self) -> Iterator[tuple[str, Rule]]:
-        """The rules, each with the name under which its decision is recorded."""
+        """Return the rules, each with the name under which its decision is recorded."""
         yield from ((str(decided.rule), rule) for rule, decided in self._decided)
 
     def __iter__(self) -> Iterator[Rule]:
@@ -208,7 +210,7 @@ class Rules:
 
 
 def rules_from_data(data: Iterable[Mapping[str, Any]], *, default: Do = "allow") -> Rules:
-    """Rules from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
+    """Read rules from a list of tables, as TOML has them. Raises SetupError, naming the table and the key."""
     return Rules(from_rows(Rule, data, of="rule"), default=default)
 
 
@@ -236,7 +238,7 @@ def _each(names: str | Sequence[str]) -> Sequence[str]:
 
 
 def _tests(condition: Any) -> Mapping[str, Any]:
-    """*condition* as operators with what they compare with."""
+    """Return *condition* as operators with what they compare with."""
     if isinstance(condition, Mapping):
         return condition
     return {"like" if isinstance(condition, str) else "eq": condition}
@@ -254,7 +256,7 @@ def _holds(root: Any, spec: ToolSpec, pointer: str, condition: Any, in_doubt: bo
 
 
 def _holds_without(test: tuple[str, Any]) -> bool:
-    """Whether a test is true of a value that is not there."""
+    """Return whether a test is true of a value that is not there."""
     op, bound = test
     return (op == "exists" and bound is False) or op == "ne"
 

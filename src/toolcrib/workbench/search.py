@@ -89,7 +89,7 @@ class ToolIndex:
         self._vectors = None if vectors is None else _normalized(vectors)
 
     def ranked(self, query: str, vector: Sequence[float] | None = None) -> Iterator[ToolSpec]:
-        """Those of the specs that match *query*, the best first."""
+        """Return the specs that match *query*, the best first."""
         if not self.specs:
             return iter(())
         words = [word for word in dict.fromkeys(words_in(query)) if word in self._ranker.vocab_dict]
@@ -112,7 +112,7 @@ class SharedIndex:
         self._index: ToolIndex | None = None
 
     async def ranked(self, query: str, specs: Sequence[ToolSpec]) -> Iterator[ToolSpec]:
-        """Those of *specs* that match *query*, the best first."""
+        """Return those of *specs* that match *query*, the best first."""
         index = self._index
         if index is None or index.specs is not specs:
             vectors = None if self._embed is None else await self._vectors([text_of(spec) for spec in specs])
@@ -158,7 +158,7 @@ class ToolSearch:
         self._deferred: dict[int, tuple[ToolSpec, ToolSpec]] = {}
 
     def shown(self, every: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        """What is shown of *every*: with the tool that searches, where there are too many to be shown."""
+        """Return what is shown of *every*: with the tool that searches, where there are too many to be shown."""
         if len(every) <= self._above:
             return every
         known = self._shown
@@ -170,7 +170,7 @@ class ToolSearch:
         return known[2]
 
     def deferred(self, every: Sequence[ToolSpec]) -> Sequence[ToolSpec]:
-        """All of *every*, those that are not shown marked as deferred."""
+        """Return *every*, those that are not shown marked as deferred."""
         if len(every) <= self._above:
             return every
         if len(self._deferred) > 2 * len(every):  # of tools that were replaced
@@ -178,7 +178,7 @@ class ToolSearch:
         return tuple(spec if self._is_shown(spec.name) else self._as_deferred(spec) for spec in every)
 
     def tool(self, name: str | None = None) -> Tool | None:
-        """The tool that searches, if *name* is its name."""
+        """Return the tool that searches, if *name* is its name."""
         own = FINDERS[0] if self._registry.find(FINDERS[0]) is None else FINDERS[1]
         if name is not None and name != own:
             return None
@@ -237,13 +237,13 @@ class ToolSearch:
 
 
 def words_in(text: str) -> list[str]:
-    """The words of *text* as they are compared: parts of names apart, in lower case, without plurals."""
+    """Return the words of *text* as they are compared: parts of names apart, in lower case, without plurals."""
     words = _WORD.findall(_BOUNDARY.sub(" ", text[:MAX_CHARS]))
     return [_stem(word) for each in words if (word := each.casefold()) not in _STOP]
 
 
 def text_of(spec: ToolSpec) -> str:
-    """What describes a tool, in words."""
+    """Return what describes a tool, in words."""
     return "\n".join([f"{spec.title or ''} {spec.name}", spec.description, *_texts(spec.input_schema, _DEPTH)])
 
 
@@ -254,7 +254,7 @@ def _words_of(spec: ToolSpec) -> list[str]:
 
 
 def _texts(schema: Any, depth: int) -> Iterator[str]:
-    """The names and descriptions of parameters in *schema*."""
+    """Return the names and descriptions of parameters in *schema*."""
     if not isinstance(schema, Mapping) or depth == 0:
         return
     properties = schema.get("properties")
@@ -279,7 +279,7 @@ def _summary(spec: ToolSpec) -> dict[str, Any]:
 
 
 def _order(scores: Any) -> list[int]:
-    """The indices of the scores above 0, the highest first; of equal ones the first."""
+    """Return the indices of the scores above 0, the highest first; of equal ones the first."""
     import numpy
 
     order = numpy.argsort(-scores, kind="stable")

@@ -86,7 +86,9 @@ class Settings:
     lines: Mapping[Keys, int] = field(default_factory=dict[Keys, int], repr=False)
 
     def options(self, unless_set: Mapping[str, Any] | None = None, **options: Any) -> dict[str, Any]:
-        """The options for a Crib or Workbench: *options* that are not None, else these settings, else *unless_set*."""
+        """Return the options for a Crib or Workbench: *options* that are not None, else these settings, else
+        *unless_set*.
+        """
         values = self.values
         chosen = {
             name: getattr(values, name) for name in FileOptions.__annotations__ if name in values.model_fields_set
@@ -104,22 +106,22 @@ class Settings:
         return dict(unless_set or {}) | chosen | {name: value for name, value in options.items() if value is not None}
 
     def path(self, written: str | None) -> str | None:
-        """The path *written* in the file, which is relative to its folder; URLs stay."""
+        """Return the path *written* in the file, which is relative to its folder; URLs stay."""
         if written is None or "://" in written or self.file is None:
             return written
         return str(self.file.parent / Path(written).expanduser())
 
     def redact(self, text: str) -> str:
-        """*text* without the secrets."""
+        """Return *text* without the secrets."""
         return Redactor(self.secrets).redact(text) if self.secrets else text
 
     def place(self, *keys: str | int) -> tuple[str, int | None]:
-        """The file, and the line of the value under *keys*, or of the table that it is in."""
+        """Return the file, and the line of the value under *keys*, or of the table that it is in."""
         return _place(self.file, self.lines, keys)
 
 
 def find_settings(config: Path | None, environ: Mapping[str, str] = os.environ) -> Path | None:
-    """The file of settings: *config*, else TOOLCRIB_CONFIG, else the nearest one here or in a folder above.
+    """Return the file of settings: *config*, else TOOLCRIB_CONFIG, else the nearest one here or in a folder above.
 
     In a folder it is `toolcrib.toml`, else a `pyproject.toml` with a table `[tool.toolcrib]`. A file above that belongs
     to another user is passed over: settings name code that is run.
@@ -157,7 +159,7 @@ def _has_table(file: Path) -> bool:
 
 
 def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) -> Settings:
-    """The settings in *file* (None for no file) and in the variables of *environ* that begin with TOOLCRIB_.
+    """Return the settings in *file* (None for no file) and in the variables of *environ* that begin with TOOLCRIB_.
 
     Paths in the file are relative to its folder; paths in variables to the current one. Raises SettingsError, and
     LoadError for a file that cannot be read.
@@ -166,7 +168,7 @@ def read_settings(file: Path | None, environ: Mapping[str, str] = os.environ) ->
 
 
 def unknown_variables(environ: Mapping[str, str] = os.environ) -> list[SettingsProblem]:
-    """The variables that look like settings and are not."""
+    """Return the variables that look like settings and are not."""
     known = [_CONFIG, _SOURCES, *_OTHERS, *variables()]
     return [
         SettingsProblem(name, f"There is no setting of this name.{did_you_mean(closest_match(name, known))}")

@@ -48,7 +48,7 @@ class Sources:
         self._entries = [self._entry(source) for source in sources]
 
     def order(self) -> list[Any]:
-        """The sources that have a life, in the order in which they were given."""
+        """Return the sources that have a life, in the order in which they were given."""
         return unique(
             source
             for entry in self._entries
@@ -144,7 +144,9 @@ class Sources:
             self._replaced(replaced)
 
     def _without_taken(self, entry: "_Entry", new: list[AnyTool], present: Collection[str]) -> list[AnyTool]:
-        """*new* without what has the name of a tool of another source: a server must not empty itself by one name."""
+        """Return *new* without what has the name of a tool of another source: a server must not empty itself by one
+        name.
+        """
         entry.taken.clear()
         kept: list[AnyTool] = []
         for tool in new:
@@ -183,12 +185,12 @@ class _Entry:
         return any(getattr(source, "required", True) for source in self.dynamic)
 
     def problem_of(self, error: Exception) -> LoadProblem:
-        """Why its tools could not be listed."""
+        """Return the problem that its tools could not be listed."""
         reason = str(error) if isinstance(error, ToolcribError) else f"{type(error).__name__}: {error}"
         return LoadProblem(self.name, reason)
 
     def problem_list(self) -> list[LoadProblem]:
-        """The problems that sources report of themselves, and names that others have."""
+        """Return the problems that sources report of themselves, and names that others have."""
         return self.taken + [problem for source in self.dynamic for problem in getattr(source, "problems", ())]
 
 

@@ -15,7 +15,7 @@ STATE_VERSION = 1
 
 
 async def save(lives: Iterable[SourceLife]) -> dict[str, Any]:
-    """The state of each source that has one, as JSON data. Raises ToolcribError."""
+    """Return the state of each source that has one, as JSON data. Raises ToolcribError."""
     saved: dict[str, Any] = {}
     for key, life in by_key(lives).items():
         state = await value_of(life.source.save_state)
@@ -56,7 +56,7 @@ async def load(
 
 
 def by_key(lives: Iterable[SourceLife]) -> dict[str, SourceLife]:
-    """What runs and may have state, by the names under which it is saved. Raises SetupError for two of one name."""
+    """Return what runs and may have state, by the names it is saved under. Raises SetupError for two of one name."""
     found: dict[str, SourceLife] = {}
     for life in lives:
         if not hasattr(life.source, "load_state") or not hasattr(life.source, "save_state"):
@@ -71,7 +71,7 @@ def by_key(lives: Iterable[SourceLife]) -> dict[str, SourceLife]:
 
 
 def states_in(state: Any) -> Mapping[str, Any]:
-    """The states of sources in what `save` returned. Raises SetupError for anything else."""
+    """Return the states of sources in what `save` returned. Raises SetupError for anything else."""
     if not isinstance(state, Mapping):
         hint = " Read it first: json.loads(text)." if isinstance(state, str | bytes) else ""
         raise SetupError(f"A saved state is the mapping that save_state returned, not {type(state).__name__}.{hint}")
@@ -92,7 +92,7 @@ def states_in(state: Any) -> Mapping[str, Any]:
 
 
 def require_known(states: Mapping[str, Any], known: Sequence[str], shared: Collection[str] = ()) -> None:
-    """Raises SetupError for state of a source that is not here: not *known*, or of those *shared* by all callers."""
+    """Raise SetupError for state of a source that is not here: not *known*, or of those *shared* by all callers."""
     from ..schema import closest_match, did_you_mean, display_name
 
     for key in states:
@@ -107,7 +107,7 @@ def require_known(states: Mapping[str, Any], known: Sequence[str], shared: Colle
 
 
 def _as_json(value: Any, label: str) -> Any:
-    """*value* as JSON data of its own. Raises SetupError where it is not JSON."""
+    """Return *value* as JSON data of its own. Raises SetupError where it is not JSON."""
     try:
         return json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:

@@ -104,7 +104,9 @@ class SourceTable(Strict):
     prefix: str | None = Field(default=None, min_length=1, description="Put before each name, as in 'gh_'.")
 
     def is_required(self, source: str | MCPSource) -> bool:
-        """What `required` says; where it says nothing, whether the tools of *source* are known without connecting."""
+        """Return what `required` says; where it says nothing, whether the tools of *source* are known without
+        connecting.
+        """
         return self.required and ("required" in self.model_fields_set or not is_remote(source))
 
     @property
@@ -119,17 +121,17 @@ class SourceTable(Strict):
         return MCPSource(command=self.command, url=self.url, headers=self.headers, env=self.env)
 
     def permissions(self, folder: Path) -> Permissions:
-        """What its tools may have; mounts are relative to *folder*. Raises SetupError."""
+        """Return what its tools may have; mounts are relative to *folder*. Raises SetupError."""
         allowed = {name: getattr(self.allow, name) for name in self.allow.model_fields_set}
         mounts = {name: folder / Path(path).expanduser() for name, path in allowed.pop("mounts", {}).items()}
         return Permissions(trusted=self.trusted, mounts=mounts, **allowed)
 
     def openapi_options(self) -> dict[str, Any]:
-        """The options of `openapi_source` that are set here."""
+        """Return the options of `openapi_source` that are set here."""
         return {name: getattr(self.openapi, name) for name in self.openapi.model_fields_set}
 
     def view(self, source: Any) -> Any:
-        """*source* filtered, then renamed, then prefixed."""
+        """Return *source* filtered, then renamed, then prefixed."""
         patterns = [self.tools] if isinstance(self.tools, str) else self.tools or ()
         if patterns or self.without or self.tags or self.hint:
             source = filtered(source, *patterns, without=self.without or (), tags=self.tags or (), hint=self.hint)
@@ -279,7 +281,7 @@ class File(create_model("Options", __base__=Strict, **fields_of(FileOptions, DEF
 
 @cache
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the file. The one that is shipped for editors is this, written to a file."""
+    """Return the JSON Schema of the file. The one that is shipped for editors is this, written to a file."""
     made = schema_of(File)
     table = {**made["$defs"]["SourceTable"], "oneOf": [{"required": [key]} for key in ("from", "command", "url")]}
     made = {**made, "$defs": {**made["$defs"], "SourceTable": table}}
@@ -288,7 +290,7 @@ def schema() -> dict[str, Any]:
 
 @cache
 def variables() -> dict[str, tuple[str, ...]]:
-    """The variables that set one value, with the keys of the value in the file."""
+    """Return the variables that set one value, with the keys of the value in the file."""
     found: dict[str, tuple[str, ...]] = {name: (name,) for name in (*FileOptions.__annotations__, "providers")}
     for name, info in File.model_fields.items():
         if isinstance(info.annotation, type) and issubclass(info.annotation, Strict):

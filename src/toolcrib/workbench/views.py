@@ -25,7 +25,7 @@ class View:
     change: Callable[[list[AnyTool]], list[AnyTool]]
 
     def load(self) -> Loaded:
-        """The tools as this view shows them, and the problems of what is viewed.
+        """Return the tools as this view shows them, and the problems of what is viewed.
 
         Raises UnknownToolError for a name that is not there, NameConflictError for one that is there twice, and
         whatever `toolcrib.tools.load` raises.
@@ -49,7 +49,7 @@ class View:
 
 
 def only_named(source: Any, names: Iterable[str]) -> View:
-    """The tools of *source* with one of *names*, as far as they are there: it may have them later."""
+    """Return the tools of *source* with one of *names*, as far as they are there: it may have them later."""
     kept = frozenset(names)
     return View(str(source), (source,), lambda tools: [tool for tool in tools if tool.spec.name in kept])
 
@@ -57,7 +57,7 @@ def only_named(source: Any, names: Iterable[str]) -> View:
 def filtered(
     source: Any, *patterns: str, without: Globs = (), tags: Iterable[str] = (), hint: str | None = None
 ) -> View:
-    """The tools of *source* whose names fit one of *patterns* (all, if there are none) and none of *without*.
+    """Return the tools of *source* whose names fit one of *patterns* (all, if there are none) and none of *without*.
 
     Of these, with *tags* only the tools that have one of the tags; with *hint*, as "read_only", only those that are
     declared so. A pattern without `*`, `?` or `[` is the name of a tool, and has to be there.
@@ -86,7 +86,7 @@ def filtered(
 
 
 def renamed(source: Any, names: Renames) -> View:
-    """The tools of *source*, some by other names: `{"old": "new"}`, or `{"old": ("new", "its description")}`.
+    """Return the tools of *source*, some by other names: `{"old": "new"}`, or `{"old": ("new", "its description")}`.
 
     Names may be swapped. A new name that is the old one changes the description only.
     """
@@ -107,7 +107,7 @@ def renamed(source: Any, names: Renames) -> View:
 
 
 def prefixed(source: Any, prefix: str) -> View:
-    """The tools of *source*, with *prefix* before each name."""
+    """Return the tools of *source*, with *prefix* before each name."""
     if not isinstance(prefix, str) or not prefix:
         raise SetupError('A prefix is a text, as in prefixed(source, "gh_").')
 
@@ -118,12 +118,12 @@ def prefixed(source: Any, prefix: str) -> View:
 
 
 def joined(*sources: Any) -> View:
-    """The tools of all *sources*, in their order, as one source."""
+    """Return the tools of all *sources*, in their order, as one source."""
     return View(f"joined({', '.join(map(_name_of, sources))})", sources, lambda tools: tools)
 
 
 def loaded_from(source: Any) -> Loaded:
-    """`toolcrib.tools.load`, also for views, registries and lists of sources."""
+    """Load *source* as `toolcrib.tools.load` does, also views, registries and lists of sources."""
     if isinstance(source, View):
         return source.load()
     if isinstance(source, Registry):
@@ -132,7 +132,7 @@ def loaded_from(source: Any) -> Loaded:
 
 
 def _distinct(tools: list[AnyTool]) -> list[AnyTool]:
-    """*tools*, if a model can distinguish them all by name."""
+    """Return *tools*, if a model can distinguish them all by name."""
     seen: dict[str, str] = {}
     for tool in tools:
         name = tool.spec.name

@@ -107,7 +107,7 @@ class Workbench(Startable):
     def from_config(
         cls, path: str | Path | None = None, *, caller: Caller | None = None, **options: Unpack[Options]
     ) -> Self:
-        """A workbench of the sources and options in a configuration file; *options* take precedence.
+        """Make a workbench of the sources and options in a configuration file; *options* take precedence.
 
         Without *path*, the file is found as the command finds it. Raises SettingsError, with all that is wrong.
         """
@@ -157,7 +157,7 @@ class Workbench(Startable):
         return self._run(self._call_of(tool, args, kwargs))
 
     def stream(self, tool: Any, /, *args: Any, **kwargs: Any) -> AsyncIterator[Event | Result[Any]]:
-        """`call`, and what the tool reports meanwhile: first `Progress` and `Emitted` events, last the Result.
+        """Call a tool, and yield what it reports meanwhile: first `Progress` and `Emitted` events, last the Result.
 
         A reader that is slow holds back the tool. A reader that leaves (`break`, then the iterator's `aclose`) cancels
         the call.
@@ -168,7 +168,7 @@ class Workbench(Startable):
 
     @at_home
     async def check(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[dict[str, Any]]:
-        """`call` without the run: the value is the checked arguments by name, and `repairs` what was repaired.
+        """Make a call without the run: the value is the checked arguments by name, and `repairs` what was repaired.
 
         Nothing is approved, authorized, executed or recorded. Handles in the arguments are followed.
         """
@@ -177,7 +177,7 @@ class Workbench(Startable):
 
     @at_home
     async def needs_approval(self, tool: Any, /, *args: Any, **kwargs: Any) -> PendingKind | None:
-        """What the policy would ask a person for, were the call made: "approval", or None. Answers do not count."""
+        """Return what the policy would ask a person for: "approval", or None. Answers do not count."""
         self._require_open()
         return await needs_approval(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
@@ -213,7 +213,7 @@ class Workbench(Startable):
     @overload
     def call_sync(self, tool: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Result[R]: ...
     def call_sync(self, tool: Any, /, *args: Any, **kwargs: Any) -> Result[Any]:
-        """`call`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks.
+        """Call a tool from sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks.
 
         Where the event loop that runs the call ends before it, the result is `lost`. Raises SetupError on the loop
         that runs the workbench, where the call could never begin: await `call` there.
@@ -225,7 +225,7 @@ class Workbench(Startable):
             return error_result(call, error, started_at)
 
     def run_sync(self, work: Coroutine[Any, Any, R]) -> R:
-        """The value of *work*, which uses this workbench: for sync code, as `call_sync` is."""
+        """Return the value of *work*, which uses this workbench: for sync code, as `call_sync` is."""
         return sync.run(work, home=self._home.loop)
 
     # Waiting
@@ -246,30 +246,32 @@ class Workbench(Startable):
 
     @at_home
     async def pendings(self) -> Sequence[Pending]:
-        """What waits for an answer in the store of this workbench, the oldest first, of all callers that share it."""
+        """Return what waits for an answer in the store of this workbench, the oldest first, of all callers that share
+        it.
+        """
         return await self._runtime.pending.store.waiting(now=self.now())
 
     @at_home
     async def stored_result(self, handle: str) -> tuple[Content, ...]:
-        """The whole of a large result, secrets redacted, by the handle in `Result.metadata["handle"]`.
+        """Return the whole of a large result, secrets redacted, by the handle in `Result.metadata["handle"]`.
 
         Raises ToolError `unavailable` for one that is not stored, or not for this caller.
         """
         return (await self._results.view(handle)).whole()
 
     def now(self) -> datetime:
-        """The time by which what waits expires."""
+        """Return the time by which what waits expires."""
         return self._runtime.pending.clock()
 
     # What there is
 
     def redacted(self, text: str) -> str:
-        """*text* with the known secrets redacted, as in results."""
+        """Return *text* with the known secrets redacted, as in results."""
         redaction = self._runtime.redaction
         return text if redaction is None else redaction.redact(text)
 
     def specs(self, *, profiles: Iterable[str] | None = None, deferred: bool = False) -> Sequence[ToolSpec]:
-        """What the tools available to the caller promise, in order; with `search`, those that are shown.
+        """Return what the tools available to the caller promise, in order; with `search`, those that are shown.
 
         *deferred*: all, marked where they are not shown, for providers that search. *profiles* (`[]` for none, again):
         those of tools that need credentials have an argument `profile`, which calls then choose. Plain `available`
@@ -337,7 +339,7 @@ class Workbench(Startable):
 
     @at_home
     async def save_state(self) -> dict[str, Any]:
-        """The state of the sources as JSON data with a version, for `load_state`, also in another process.
+        """Return the state of the sources as JSON data with a version, for `load_state`, also in another process.
 
         It starts the workbench if need be, since sources may bring state with them. A workbench of a crib has the state
         of what was opened for its caller; the state of what is shared is the crib's to save. Raises ToolcribError for
