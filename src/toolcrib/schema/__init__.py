@@ -1,7 +1,6 @@
 """JSON Schema from Python types; validation, repair and errors of what a model sent; schemas for providers."""
 
 from .accepted import AcceptedDocument
-from .canonical import display_arguments, to_json_values
 from .dereference import inlined
 from .describe import closest_match, did_you_mean, display_name
 from .docstring import Doc, read_docstring
@@ -10,14 +9,13 @@ from .from_python import Arguments
 from .handles import handle_parameters, object_members, with_handles
 from .json_schema_validator import is_valid
 from .models import ModelReader, arguments_model, model_check, read_arguments
-from .names import accepted_names
 from .required import require_schema
 from .serialize import has_no_schema, read_back, return_serializer, serialize_any
 from .signature import EMPTY, Parameter, Signature, read_signature, returns_awaitable, unwrap_partials
 from .to_model import model_from_schema
 from .validate import DocumentReader, RawArguments, arguments_check, document_of, json_schema_check, with_documents
 from .view import SchemaNames, SchemaView
-from .written import written
+from .written import display_arguments, to_json_values, written
 
 __all__ = [
     "AcceptedDocument",
@@ -32,7 +30,6 @@ __all__ = [
     "SchemaNames",
     "SchemaView",
     "Signature",
-    "accepted_names",
     "arguments_check",
     "arguments_model",
     "closest_match",

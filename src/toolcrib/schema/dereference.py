@@ -3,44 +3,38 @@
 from collections.abc import Mapping
 from typing import Any
 
-from .places import Part, Places, rebuilt
+from .view import SchemaView, steps
 
 
 def inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """*schema*, with what its `$ref`s lead to in the place of each.
+    """Return *schema* with what its `$ref`s lead to in the place of each.
 
     What stands beside a `$ref` goes before what it leads to. Definitions that contain themselves cannot be put in
     place: they stay in `$defs`, and the `$ref`s to them stay too. A `$ref` that leads anywhere but into `$defs` stays.
     """
-    definitions: Mapping[str, Any] = schema.get("$defs", {})
-    places = Places({"$defs": definitions})
-    recursive = {name for name in definitions if (part := places.root.at("$defs", name)) in places.reach(part)}
-    kept: set[str] = set()
+    definitions = SchemaView({"$defs": schema.get("$defs", {})})
+    needed: set[str] = set()
 
-    def put(part: Part) -> Any:
-        if not isinstance(part.schema, Mapping):
-            return part.schema
-        out = rebuilt(part, put)
-        if isinstance(discriminator := out.get("discriminator"), Mapping):
+    def put(view: SchemaView) -> Any:
+        inner = view.rebuilt(put)
+        if isinstance(discriminator := inner.get("discriminator"), Mapping):
             # OpenAPI's: its mapping leads to definitions, and these are gone.
-            out["discriminator"] = {name: inner for name, inner in discriminator.items() if name != "mapping"}
-        name = _definition(part.schema.get("$ref"))
-        if name not in definitions:
-            return out
-        if name in recursive:
-            kept.add(name)
-            return out
-        del out["$ref"]
-        return {**put(places.root.at("$defs", name)), **out}
+            inner["discriminator"] = {name: value for name, value in discriminator.items() if name != "mapping"}
+        reference = view.schema.get("$ref")
+        path = steps(reference) if isinstance(reference, str) and reference.startswith("#/$defs/") else []
+        if len(path) != 2 or path[1] not in definitions.schema["$defs"]:
+            return inner
+        target = definitions.at(*path)
+        if target.is_recursive:
+            needed.add(path[1])
+            return inner
+        del inner["$ref"]
+        return {**put(target), **inner}
 
-    whole: dict[str, Any] = put(Part("", {key: value for key, value in schema.items() if key != "$defs"}))
+    names = ("$id", "$schema")
+    whole: dict[str, Any] = put(SchemaView({key: value for key, value in schema.items() if key != "$defs"}))
     done: dict[str, Any] = {}
-    while left := kept - done.keys():
-        done |= {name: put(places.root.at("$defs", name)) for name in sorted(left)}
+    while left := needed - done.keys():
+        done |= {name: put(definitions.at("$defs", name)) for name in sorted(left)}
+    whole = {**{name: schema[name] for name in names if name in schema}, **whole}
     return {**whole, "$defs": done} if done else whole
-
-
-def _definition(ref: Any) -> str:
-    """The name of the definition that *ref* leads to; empty for another place."""
-    found = isinstance(ref, str) and ref.startswith("#/$defs/")
-    return ref.removeprefix("#/$defs/").replace("~1", "/").replace("~0", "~") if found else ""

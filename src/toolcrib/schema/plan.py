@@ -18,6 +18,7 @@ class Plan:
     """The plan of the arguments: `has_names` where a field has several names, `decimals` and `has_factories` where
     there are any.
 
+    `names` are the groups of names by which a call may send the same member: a field's own name, and its aliases.
     `code` is what a user's types run to make the values: validators, factories of defaults, hooks of construction.
     """
 
@@ -26,6 +27,7 @@ class Plan:
         self.refs: dict[str, Mapping[str, Any]] = {}
         self.fields: dict[int, tuple[Field, ...]] = {}
         self.code: list[Any] = []
+        self.names: dict[frozenset[str], None] = {}
         self.decimals = self.has_names = self.has_factories = False
         self._find(root, {})
 
@@ -43,6 +45,9 @@ class Plan:
         if kind in ("model-fields", "dataclass-args", "typed-dict", "named-tuple"):
             fields = self.fields[id(plan)] = tuple(_fields(plan, config))
             self.has_names = self.has_names or any(len(field.paths) > 1 for field in fields)
+            # A path of several steps is another place, and not another name.
+            groups = (frozenset([f.name, *(str(p[0]) for p in f.paths if len(p) == 1)]) for f in fields)
+            self.names |= dict.fromkeys(group for group in groups if len(group) > 1)
         self.decimals = self.decimals or kind == "decimal"
         if plan.get("post_init") or plan.get("custom_init"):
             self.code += [getattr(plan["cls"], hook, None) for hook in ("__init__", "__post_init__", "model_post_init")]

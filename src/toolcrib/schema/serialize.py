@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Never, NoReturn, Union, get_args, get_origin
 
 import pydantic_core
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter
 
 from ..core import Audio, Data, DefinitionError, File, Image, Result, Text, ToolError
 from .errors import problems
@@ -67,8 +67,7 @@ def return_serializer(
     a value that does not match the schema. Raises DefinitionError for a type that has no JSON form.
     """
     try:
-        adapter = adapter_of(returns, names)
-        output_schema = clean_schema(adapter.json_schema(schema_generator=SchemaGenerator, mode="serialization"))
+        adapter, output_schema = _of_scalar(returns) if returns in _SCALARS else _described(returns, names)
     except Exception as error:
         remedy = other_remedy(error) or (
             "Return a type that pydantic can describe, a toolcrib Image, Audio or File, or annotate the return as Any."
@@ -108,6 +107,17 @@ def return_serializer(
         )
 
     return output_schema, write
+
+
+def _described(returns: Any, names: Mapping[str, Any] | None) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    adapter = adapter_of(returns, names)
+    return adapter, clean_schema(adapter.json_schema(schema_generator=SchemaGenerator, mode="serialization"))
+
+
+@functools.cache
+def _of_scalar(returns: Any) -> tuple[TypeAdapter[Any], dict[str, Any]]:
+    """Return what most tools share: they return text."""
+    return _described(returns, None)
 
 
 def _instance_test(kind: Any) -> Callable[[Any], bool]:

@@ -148,17 +148,18 @@ class SchemaView:
 
     def rebuilt(self, change: "Callable[[SchemaView], Any]") -> dict[str, Any]:
         """Return its keywords, with *change* of each schema directly inside in the place of that."""
+
+        def changed(inner: Any, *steps: str | int) -> Any:
+            return change(self.at(*steps)) if isinstance(inner, Mapping) else inner  # true, false, a list of names
+
         schema = dict(self.schema)
         for keyword, value in self.schema.items():
             if keyword in _ONE:
-                schema[keyword] = change(self.at(keyword))
+                schema[keyword] = changed(value, keyword)
             elif keyword in _LISTS:
-                schema[keyword] = [change(self.at(keyword, index)) for index in _steps(value)]
+                schema[keyword] = [changed(inner, keyword, index) for index, inner in enumerate(value)]
             elif keyword in _NAMED:
-                schema[keyword] = {  # of `dependencies`, some are lists of names
-                    name: inner if isinstance(inner, list) else change(self.at(keyword, name))
-                    for name, inner in value.items()
-                }
+                schema[keyword] = {name: changed(inner, keyword, name) for name, inner in value.items()}
         return schema
 
     def reach(self) -> "set[SchemaView]":

@@ -5,7 +5,7 @@ pydantic's own dumps skip excluded fields, mask secrets, run serializers and giv
 
 import dataclasses
 import json
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
 from math import isfinite
 from pathlib import PurePath
 from typing import Any
@@ -23,7 +23,7 @@ class NotWritten(ValueError):
 
 
 def is_plain(value: Any) -> bool:
-    """Whether *value* consists of JSON values only. Raises RecursionError."""
+    """Return whether *value* consists of JSON values only. Raises RecursionError."""
     kind = type(value)
     if kind is dict:
         return _PLAIN.issuperset(map(type, value.values())) or all(map(is_plain, value.values()))
@@ -32,11 +32,31 @@ def is_plain(value: Any) -> bool:
     return kind in _PLAIN
 
 
-def written(value: Any, *, mask: str | None = None, strict: bool = True) -> Any:
+def type_in_brackets(value: Any) -> str:
+    """Return what stands for a value without a JSON form."""
+    return f"<{type(value).__name__}>"
+
+
+def to_json_values(value: Any, other: Callable[[Any], Any]) -> Any:
+    """Return *value* as JSON values, for nobody to read; *other* converts what JSON cannot carry."""
+    return written(value, strict=False, other=other)
+
+
+def display_arguments(arguments: Mapping[str, Any]) -> str:
+    """Return checked *arguments* as JSON text for a person, values of secret types masked. Exhausts iterators."""
+    values = pydantic_core.to_jsonable_python(
+        arguments, by_alias=True, serialize_unknown=True, bytes_mode="base64", inf_nan_mode="strings"
+    )
+    return json.dumps(values, ensure_ascii=False)
+
+
+def written(
+    value: Any, *, mask: str | None = None, strict: bool = True, other: Callable[[Any], Any] = type_in_brackets
+) -> Any:
     """Return *value* as JSON values, by the names under which a model reads them; secrets as *mask*, if it is given.
 
-    For what has no JSON form, and for an iterator, which a look would use up, the name of its type. *strict*: it will
-    be read again. Then scalars stay as they are, for pydantic to write; raises NotWritten for what cannot be.
+    *other* converts what has no JSON form, and an iterator, which a look would use up. *strict*: it will be read again.
+    Then scalars stay as they are, for pydantic to write; raises NotWritten for what cannot be.
     """
 
     def write(value: Any) -> Any:
@@ -70,7 +90,7 @@ def written(value: Any, *, mask: str | None = None, strict: bool = True) -> Any:
                 return pydantic_core.to_jsonable_python(value, inf_nan_mode="strings")
         except (ValueError, RecursionError):
             pass
-        return f"<{type(value).__name__}>"
+        return other(value)
 
     return write(value)
 
@@ -87,7 +107,7 @@ def _model(model: BaseModel, write: Any, strict: bool) -> dict[str, Any]:
 
 
 def _sent_as(kind: type, name: str, info: FieldInfo, strict: bool) -> str:
-    """The name by which *kind* reads a field; its own name, where it reads it from inside another one."""
+    """Return the name by which *kind* reads a field; its own name, where it reads it from inside another one."""
     alias = info.validation_alias
     config: Mapping[str, Any] = getattr(kind, "model_config", None) or getattr(kind, "__pydantic_config__", None) or {}
     if alias is None or config.get("validate_by_alias") is False:
@@ -102,7 +122,7 @@ def _sent_as(kind: type, name: str, info: FieldInfo, strict: bool) -> str:
 
 
 def _encoded(value: Any, info: FieldInfo, write: Any) -> Any:
-    """The value of a field whose type says how it is written."""
+    """Return the value of a field whose type says how it is written."""
     for extra in info.metadata:
         if isinstance(extra, EncodedBytes | EncodedStr) and isinstance(value, bytes | str):
             encoded = extra.encode(value) if isinstance(extra, EncodedBytes) else extra.encode_str(value)  # type: ignore[arg-type]
@@ -113,7 +133,7 @@ def _encoded(value: Any, info: FieldInfo, write: Any) -> Any:
 
 
 def _require_no_private_values(model: BaseModel) -> None:
-    """Raises NotWritten for private attributes that were set: a new instance would not have them."""
+    """Raise NotWritten for private attributes that were set: a new instance would not have them."""
     for name, attribute in type(model).__private_attributes__.items():
         private = model.__pydantic_private__ or {}
         if attribute.default_factory is None and name in private and private[name] != attribute.default:
@@ -141,15 +161,15 @@ def _is_init_only(field: Any) -> bool:
 
 
 def _some_name(key: Any) -> str:
-    """The name of a key of a mapping for a look at it: also where JSON has none."""
+    """Return the name of a key of a mapping for a look at it: also where JSON has none."""
     try:
         return name_in_json(key)
     except ValueError:
-        return f"<{type(key).__name__}>"
+        return type_in_brackets(key)
 
 
 def name_in_json(key: Any) -> str:
-    """The name that a key of a mapping has in JSON."""
+    """Return the name that a key of a mapping has in JSON."""
     if type(key) is str:
         return key
     (name,) = pydantic_core.to_jsonable_python({key: None})

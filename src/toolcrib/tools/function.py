@@ -199,6 +199,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     doc = schema.read_docstring(signature.doc)
     aliases: Mapping[str, str] = {}
     code: Sequence[Any] = ()
+    accepted: Sequence[frozenset[str]] = ()
     check_as: Callable[[str], Check]
     adapter: TypeAdapter[dict[str, Any]] | None = None
     if (parameters := options.get("parameters")) is not None:
@@ -207,7 +208,7 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     else:
         arguments = schema.Arguments(signature.parameters, doc.parameters, label=label, names=signature.names)
         input_schema, aliases, adapter = arguments.schema, arguments.aliases, arguments.adapter
-        code = arguments.plan.code
+        code, accepted = arguments.plan.code, tuple(arguments.plan.names)
         check_as = functools.partial(schema.arguments_check, arguments=arguments)
     if signature.hidden and any(parameter.kind is _VAR_KEYWORD for parameter in signature.parameters):
         check_as = functools.partial(protecting, signature.hidden, check_as)
@@ -216,7 +217,6 @@ def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str
     returns = yielded(signature.returns) if "generator" in runs else signature.returns
     needs = signature.needs or None
     output_schema, encode_as = output_of(replace(signature, returns=returns), name)
-    accepted = () if adapter is None else schema.accepted_names(adapter)
     shown = schema.with_handles(input_schema, handles)
     spec = spec_of(name, options, doc.description, shown, output_schema, accepted)
     parts: dict[str, Any] = {

@@ -19,8 +19,8 @@ from ..core import LoadError, SetupError, ToolcribError
 from ..record import Redactor
 from ..schema.declared import Keys, mistakes_in
 from ..schema.describe import closest_match, did_you_mean, display_path
-from ..schema.document import kind
 from ..schema.toml import lines_of, parse_toml
+from ..schema.view import kind
 from ..tools.remote import MCPSource
 from .limits import Limit
 from .named_source import NamedSource, path_or_module
