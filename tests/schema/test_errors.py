@@ -463,11 +463,6 @@ async def test_messages_of_validators_are_passed_on_without_the_value(
             {"a": {"a": {"n": SENT}}},
             ["'a.a.n': expected integer, got string."],
         ),
-        (
-            {"properties": {"a": {"$ref": "#here"}}, "$defs": {"x": {"$anchor": "here", "type": "integer"}}},
-            {"a": SENT},
-            ["'a': expected what the schema admits here."],
-        ),
     ],
 )
 async def test_every_keyword_is_explained(schema: Any, sent: Any, sentences: list[str] | None) -> None:
@@ -477,16 +472,3 @@ async def test_every_keyword_is_explained(schema: Any, sent: Any, sentences: lis
     problems = result.error.details["problems"]
     assert problems
     assert sentences is None or [problem["sentence"] for problem in problems] == sentences
-
-
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"$id": "https://a.b/c", "properties": {"a": {"$ref": "d"}}, "$defs": {"d": {"$id": "d", "type": "integer"}}},
-        {"properties": {"a": {"$dynamicRef": "#n"}}, "$defs": {"n": {"$dynamicAnchor": "n", "type": "integer"}}},
-    ],
-    ids=["inner-id", "dynamic"],
-)
-async def test_a_schema_that_cannot_be_walked_is_still_enforced(schema: Any) -> None:
-    assert (await called(bare(**schema), {"a": 5})).value == {"a": 5}
-    assert (await explained(bare(**schema), {"a": SENT})).startswith("Tool 'bare': ")

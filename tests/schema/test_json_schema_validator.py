@@ -98,6 +98,20 @@ async def test_the_version_that_a_schema_names_is_never_fetched(server: tuple[st
     assert asked == []
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"a": {"$ref": "#here"}}, "$defs": {"x": {"$anchor": "here", "type": "integer"}}},
+        {"properties": {"a": {"$ref": "d"}}, "$id": "https://a.b/c", "$defs": {"d": {"$id": "d", "type": "integer"}}},
+        {"properties": {"a": {"$dynamicRef": "#n"}}, "$defs": {"n": {"$dynamicAnchor": "n", "type": "integer"}}},
+    ],
+    ids=["anchor", "inner-id", "dynamic"],
+)
+def test_a_reference_that_is_no_place_is_refused(schema: Any) -> None:
+    with pytest.raises(DefinitionError, match="Refer by place"):
+        Tool(use, parameters={**schema, "required": ["a"]})
+
+
 @pytest.mark.parametrize("target", ["file://{}", "{}", "{}#/$defs/a", "file://{}#/$defs/a"])
 def test_a_reference_to_a_file_is_refused(tmp_path: Path, target: str) -> None:
     file = tmp_path / "secret.json"
@@ -108,12 +122,16 @@ def test_a_reference_to_a_file_is_refused(tmp_path: Path, target: str) -> None:
 
 async def test_references_inside_the_schema_hold_when_a_call_is_checked_repaired_and_explained() -> None:
     schema = {
-        "properties": {"a": {"$ref": "#/definitions/number"}, "b": {"$ref": "#/$defs/tree"}, "c": {"$ref": "#named"}},
+        "properties": {
+            "a": {"$ref": "#/definitions/number"},
+            "b": {"$ref": "#/$defs/tree"},
+            "c": {"$ref": "#/$defs/named"},
+        },
         "required": ["a"],
         "definitions": {"number": {"type": "integer", "minimum": 1}},
         "$defs": {
             "tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
-            "named": {"$anchor": "named", "type": "boolean"},
+            "named": {"type": "boolean"},
         },
     }
 

@@ -8,7 +8,7 @@ from heapq import nlargest
 from itertools import islice
 from typing import Any
 
-from .view import SchemaView, steps
+from .view import SchemaView
 
 SHOWN = 20
 """How many names, choices or problems one sentence or answer lists."""
@@ -25,15 +25,8 @@ def describe(schema: Any, root: Mapping[str, Any]) -> str:
     return describe_at(SchemaView({**root, "$toolcrib": schema}).at("$toolcrib"))
 
 
-def choices(document: Any, place: str) -> list[Any]:
-    """List the choices; for a reader of `Document`."""
-    return SchemaView(document._root).at(*steps(place)).choices
-
-
-def describe_at(view: Any, place: str | None = None, *, depth: int = 0) -> str:
+def describe_at(view: SchemaView, *, depth: int = 0) -> str:
     """Describe in a few words what is expected at *view*."""
-    if place is not None:
-        view = SchemaView(view._root).at(*steps(place))
     leaves = view.alternatives
     if leaves != (view.resolved,):
         described = [describe_at(leaf, depth=depth + 1) for leaf in leaves]

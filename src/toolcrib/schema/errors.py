@@ -134,7 +134,7 @@ def problems(
     that is valid, or where looking for what is wrong would take more than *budget*.
     """
     problems: list[Problem] = []
-    if view.is_walkable and not view.is_valid(value):
+    if not view.is_valid(value):
         problems = _Walk(budget or Budget(most_s=_MAX_LOOP_S), is_final=error is None).problems(value, view, ())
     details = None if error is None else error_details(error)
     if details is None:

@@ -6,28 +6,27 @@ thread until it is done.
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping
-from functools import reduce
 from typing import Any
 
-from .places import IN_PLACE, Part, Places, below
+from .view import SchemaView, steps
 
 MOST = 1_000_000
 """How often one value may be looked at, which takes about 50 ms."""
 
-_STATES = 2_000
+_MAX_STATES = 2_000
 """How many kinds of values are looked into: beyond, it is not known."""
 
-_SAME_VALUE = frozenset({*IN_PLACE, "not", "then", "else"})
+_SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas", "dependencies"})
 _DEFINITIONS = frozenset({"$defs", "definitions", "contentSchema"})
 
 _MOVING = frozenset({"$ref", "$id", "$anchor", "$dynamicRef", "$dynamicAnchor"})
 
-_Applied = Counter[Part]
+_Applied = Counter[SchemaView]
 """The places of a schema that apply to one value, and how often."""
 
 
 def is_plainly_bounded(schema: Mapping[str, Any], sizes: dict[str, int | None] | None = None) -> bool:
-    """Whether *schema* with each `$ref` written out, once for each time it is used, has at most `MOST` places.
+    """Return whether *schema* with each `$ref` written out, once for each time it is used, has at most `MOST` places.
 
     Then nothing in it leads to itself, or doubles too often. False where this quick look cannot tell: of what refers to
     itself, or to more than its own `$defs`. *sizes* keeps what is found of definitions that other schemas share.
@@ -64,8 +63,12 @@ def is_plainly_bounded(schema: Mapping[str, Any], sizes: dict[str, int | None] |
 
 def leads_to_itself(schema: Mapping[str, Any]) -> str | None:
     """Return the pointer to a place of *schema* that applies itself to the same value; None where there is none."""
-    found = Places(schema).cyclic(follow=lambda part, keyword, step: keyword in _SAME_VALUE)
-    return min((part.path for part in found), default=None)
+    root = SchemaView(schema)
+    applied = _Expansion()
+    for view in [root, *root.reach()]:
+        if applied.of(view) is None:
+            return applied.cycle
+    return None
 
 
 def times_looked(schema: Mapping[str, Any]) -> int:
@@ -73,56 +76,69 @@ def times_looked(schema: Mapping[str, Any]) -> int:
 
     A number over `MOST` is a lower bound. References that lead back to themselves count once.
     """
-    places = Places(schema)
-    expanded: dict[Part, _Applied] = {}
-
-    def expand(part: Part) -> _Applied:
-        if part not in expanded:
-            inside = [inner for keyword, inner in below(part) if keyword in _SAME_VALUE]
-            target = places.target(part) if part.refers else None
-            applied = [expand(inner) for inner in (*inside, *((target,) if target else ()))]
-            expanded[part] = reduce(_add, applied, Counter([part]))
-        return expanded[part]
-
+    expansion = _Expansion()
     most = 0
     seen: set[Hashable] = set()
-    waiting: list[tuple[_Applied, frozenset[frozenset[Part]]]] = [(expand(places.root), frozenset())]
-    while waiting and len(seen) < _STATES and most <= MOST:
+    start = expansion.of(SchemaView(schema)) or Counter()
+    waiting: list[tuple[_Applied, frozenset[frozenset[SchemaView]]]] = [(start, frozenset())]
+    while waiting and len(seen) < _MAX_STATES and most <= MOST:
         applied, above = waiting.pop()
         here = frozenset(applied)
         if here in above or (known := frozenset(applied.items())) in seen:
             continue
         seen.add(known)
         most = max(most, applied.total())
-        for inner in _members(applied):
-            each = (Counter({place: times * n for place, n in expand(part).items()}) for part, times in inner.items())
-            waiting.append((reduce(_add, each, Counter()), above | {here}))
+        for members in _members(applied):
+            inside: _Applied = Counter()
+            for view, times in members.items():
+                inside.update({place: times * n for place, n in (expansion.of(view) or {}).items()})
+            waiting.append((inside, above | {here}))
     return most
 
 
-def _add(one: _Applied, other: _Applied) -> _Applied:
-    one.update(other)
-    return one
+class _Expansion:
+    """What applies to one value: a place, and all that its references and unions lead to, each as often as it does.
+
+    `cycle` is a place that leads to itself, once one was found.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[SchemaView, _Applied | None] = {}
+        self._open: list[SchemaView] = []
+        self.cycle: str | None = None
+
+    def of(self, view: SchemaView) -> _Applied | None:
+        """Return what applies where *view* does; None where that is without end."""
+        if view in self._open:
+            self.cycle = min(each.pointer for each in self._open[self._open.index(view) :])
+            return None
+        if view not in self._known:
+            self._open.append(view)
+            applied: _Applied | None = Counter([view])
+            inside = [inner for keyword, inner in view.inside() if keyword in _SAME_VALUE]
+            for inner in [*inside, *([] if view.target is None else [view.target])]:
+                more = self.of(inner)
+                applied = None if more is None or applied is None else applied + more
+            self._open.pop()
+            self._known[view] = applied
+        return self._known[view]
 
 
 def _members(applied: _Applied) -> Iterator[_Applied]:
-    """What applies to each member and item of a value that has them all."""
-    groups: dict[Any, _Applied] = {}
-    others: dict[Part, Part] = {}
-    for part, times in applied.items():
-        for keyword, inner in below(part):
+    """Return what applies to each member and item of a value that has them all."""
+    groups: dict[str, _Applied] = {}
+    others: dict[SchemaView, SchemaView] = {}
+    for view, times in applied.items():
+        for keyword, inner in view.inside():
             if keyword in _SAME_VALUE or keyword in _DEFINITIONS:
                 continue
             if keyword == "additionalProperties":
-                others[part] = inner
-            step = inner.path[len(part.path) :] if keyword in ("properties", "patternProperties") else keyword
+                others[view] = inner
+            is_named = keyword in ("properties", "patternProperties")
+            step = inner.pointer.removeprefix(view.pointer) if is_named else keyword
             groups.setdefault(step, Counter())[inner] += times
     for step, group in groups.items():
-        for part, inner in others.items():
-            if step.startswith("/properties/") and step.removeprefix("/properties/") not in _names(part):
-                group[inner] += applied[part]
+        for view, inner in others.items():
+            if step.startswith("/properties/") and steps(step)[1] not in view.members:
+                group[inner] += applied[view]
     yield from groups.values()
-
-
-def _names(part: Part) -> set[str]:
-    return {name.replace("~", "~0").replace("/", "~1") for name in part.schema.get("properties", ())}

@@ -58,7 +58,7 @@ def repair(value: Any, text: str, view: SchemaView, *, refused: frozenset[str] |
         if not isinstance(inner, dict):
             return Repaired(value, (), {}, {})
         value, repairs, search.numbers = inner, (Repair("", "string", "object"),), numbers
-    if isinstance(value, dict) and view.is_walkable:
+    if isinstance(value, dict):
         value, inner_repairs = search.arguments(value, view.resolved, refused)
         repairs += inner_repairs
     return Repaired(value, repairs, search.written, search.all_numbers, search.gave_up)

@@ -9,6 +9,7 @@ import pydantic_core
 from ..core import DefinitionError
 from .expansion import MOST, is_plainly_bounded, leads_to_itself, times_looked
 from .json_schema_validator import validator
+from .view import SchemaView
 
 
 def require_schema(schema: Any, *, label: str) -> dict[str, Any]:
@@ -47,15 +48,21 @@ def require_schema(schema: Any, *, label: str) -> dict[str, Any]:
 
 def _require_bounded(schema: dict[str, Any], label: str) -> None:
     """Raise DefinitionError for references by which a short value takes for ever."""
-    if (place := leads_to_itself(schema)) is not None:
+    root = SchemaView(schema)
+    if any(view.leads_out for view in [root, *root.reach()]) or not root.is_walkable:
+        raise DefinitionError(
+            f'{label}: parameters= refers by a name or an address of its own. Refer by place, like "#/$defs/name".'
+        )
+    try:
+        place = leads_to_itself(schema)
+        times = 0 if place is not None else times_looked(schema)
+    except RecursionError:
+        raise DefinitionError(f"{label}: in parameters=, too many references lead on from one to the next.") from None
+    if place is not None:
         raise DefinitionError(
             f"{label}: in parameters=, '{place}' applies itself to the same value, so it expresses nothing. Let its "
             "references lead on to a member or an item."
         )
-    try:
-        times = times_looked(schema)
-    except RecursionError:
-        raise DefinitionError(f"{label}: in parameters=, too many references lead on from one to the next.") from None
     if times > MOST:
         raise DefinitionError(
             f"{label}: in parameters=, the references double again and again, so that one value is looked at over "
