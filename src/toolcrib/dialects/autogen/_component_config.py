@@ -149,7 +149,7 @@ class ComponentLoader:
         version = model.component_version or kind.component_version
         if version < kind.component_version:
             try:
-                made = kind._from_config_past_version(model.config, version)  # pyright: ignore[reportPrivateUsage]
+                component = kind._from_config_past_version(model.config, version)  # pyright: ignore[reportPrivateUsage]
             except NotImplementedError as error:
                 raise NotImplementedError(
                     f"Tried to load component {kind} which is on version {kind.component_version} with a config on "
@@ -157,10 +157,10 @@ class ComponentLoader:
                 ) from error
         else:
             schema: type[BaseModel] = kind.component_config_schema  # pyright: ignore[reportGeneralTypeIssues]
-            made = kind._from_config(schema.model_validate(model.config))  # pyright: ignore[reportPrivateUsage]
-        if not isinstance(made, cls if expected is None else expected):
+            component = kind._from_config(schema.model_validate(model.config))  # pyright: ignore[reportPrivateUsage]
+        if not isinstance(component, cls if expected is None else expected):
             raise TypeError("Expected type does not match")
-        return cast("Self | ExpectedType", made)
+        return cast("Self | ExpectedType", component)
 
 
 class ComponentSchemaType(Generic[ConfigT]):

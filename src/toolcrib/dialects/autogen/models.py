@@ -254,7 +254,7 @@ class ChatCompletionClient(ComponentBase[BaseModel], ABC):
     @property
     @abstractmethod
     def capabilities(self) -> ModelCapabilities:
-        """Replaced by `model_info`."""
+        """Return less than `model_info`, which replaces it."""
 
     @property
     @abstractmethod

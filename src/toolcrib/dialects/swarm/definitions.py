@@ -152,7 +152,7 @@ def _callbacks(callbacks: Any, label: str, known: Collection[str]) -> Mapping[st
         callbacks = {name: getattr(callbacks, name) for name in _CALLBACKS.values()}
     if not isinstance(callbacks, Mapping | None):
         raise DefinitionError(f"{label}: 'callbacks' is not an IAgentToolCallbacks, or a dictionary of functions.")
-    found: dict[str, Callable[..., Any]] = {}
+    by_name: dict[str, Callable[..., Any]] = {}
     for key, callback in (callbacks or {}).items():
         name = _CALLBACKS.get(str(key), str(key))
         if name not in _CALLBACKS.values():
@@ -161,8 +161,8 @@ def _callbacks(callbacks: Any, label: str, known: Collection[str]) -> Mapping[st
             continue
         if not callable(callback):
             raise DefinitionError(f"{label}: callback '{key}' is not a function.")
-        found[name] = callback
-    return found
+        by_name[name] = callback
+    return by_name
 
 
 def _hint(key: Any, known: Collection[str]) -> str:

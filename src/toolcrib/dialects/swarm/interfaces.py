@@ -172,7 +172,7 @@ class Execution:
 
     @property
     def errors(self) -> dict[str, ToolError]:
-        """Why calls failed or did not run, by tool id."""
+        """Return why calls failed or did not run, by tool id."""
         return {tool_id: result.error for tool_id, result in self.results.items() if result.error is not None}
 
     def messages(self) -> list[dict[str, Any]]:

@@ -137,7 +137,7 @@ async def _call_alone(tool: AgentTool, spec: ToolSpec, arguments: dict[str, Any]
         return output
 
 
-# Whoever commits has only these three of a call, so the calls under way are the program's.
+# The functions that commit have only these three of a call, so the calls under way are the program's.
 _under_way: "dict[tuple[str, str, str], ToolCall]" = {}
 
 

@@ -32,7 +32,7 @@ from .definitions import agent_tool
 from .interfaces import EventKind, Execution, IToolCall, IToolCallFunction, Outcome, ToolEvent
 from .tool import TYPES, AgentTool, ToolCall, awaited
 
-TIMEOUT_S = 60.0
+DEFAULT_TIMEOUT_S = 60.0
 
 _log = logging.getLogger("toolcrib")
 
@@ -96,7 +96,7 @@ async def execute_tools(
     call_reason: str = "",
     max_tool_calls: int | None = None,
     abort: CancellationToken | None = None,
-    timeout_s: float = TIMEOUT_S,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
     secrets: Iterable[str] = (),
     show_errors: bool = False,
 ) -> Execution:

@@ -47,7 +47,7 @@ class BaseTool(ABC, Tool, Generic[ArgsT, ReturnT], ComponentBase[BaseModel]):
 
     @property
     def schema(self) -> ToolSchema:
-        """The tool as it is described to models, with `$ref`s inlined. Raises ValueError where it is not *strict*."""
+        """Return the tool as it is described to models, with `$ref`s inlined. Raises ValueError if not *strict*."""
         parameters = cast(ParametersSchema, parameters_of(self._args_type))
         assert "required" in parameters
         assert "additionalProperties" in parameters

@@ -99,7 +99,7 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
 
     @cached_property
     def _call(self) -> CoreWork:
-        """What calls the function with all arguments by name."""
+        """Return what calls the function with all arguments by name."""
         label = f"Function '{self._name}'"
         fn = by_name(self._func, read_signature(self._func, label=label), label)
         return work_of(fn, "async" if self._is_async else "sync", None)
@@ -125,11 +125,11 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
     def _to_config(self) -> FunctionToolConfig:
         """Return the configuration. Raises ValueError for a function without source code: a lambda, a closure."""
         place = _reference(self._func)
-        found = place if place is not None and referent(place) is self._func else None
+        place = place if place is not None and referent(place) is self._func else None
         try:
             source_code = to_code(self._func)
         except ValueError:
-            if found is None or found.startswith(_MAIN):
+            if place is None or place.startswith(_MAIN):
                 raise
             source_code = ""
         return FunctionToolConfig(
@@ -139,7 +139,7 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
             description=self.description,
             has_cancellation_support=self._has_cancellation_support,
             strict=self._strict or None,
-            reference=found,
+            reference=place,
         )
 
     @classmethod
@@ -166,7 +166,7 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
             )
             func = from_code(config.source_code, config.global_imports, name=config.name)
         offered = func in _offered
-        made = cls(
+        tool = cls(
             func,
             name=config.name,
             description=config.description,
@@ -175,7 +175,7 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
         )
         if not offered:
             _offered.discard(func)  # the configuration offers it, and not the program
-        return made
+        return tool
 
 
 def _reference(func: Any) -> str | None:
@@ -197,7 +197,7 @@ def _referenced(config: FunctionToolConfig) -> Callable[..., Any] | None:
         with suppress(ModuleNotFoundError):
             importlib.import_module(module_name)
     func = referent(config.reference)
-    # Defined there, and not only imported there: `mymodule:os.system` is not a tool of anybody.
+    # Defined there, and not only imported there: `mymodule:os.system` is no tool.
     if inspect.isfunction(func) and _reference(func) == config.reference and (trusted or _is_offered(func)):
         if config.source_code in ("", _code(func)):
             return func

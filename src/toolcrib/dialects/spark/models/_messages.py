@@ -17,7 +17,7 @@ _STOP_REASONS: Mapping[Stop, str] = {"calls": "tool_use", "length": "max_tokens"
 
 
 def to_message(value: Any) -> dict[str, Any]:
-    """*value*, a message in any form or its content, as a role and a list of blocks."""
+    """Return *value*, a message in any form or its content, as a role and a list of blocks."""
     if not isinstance(value, Mapping):
         return {"role": "user", "content": as_blocks(value)}
     role = value.get("role")
@@ -26,7 +26,7 @@ def to_message(value: Any) -> dict[str, Any]:
 
 
 def turns_from(messages: Iterable[Any]) -> tuple[str, list[Turn]]:
-    """The text of the system messages in *messages*, and the turns of the others.
+    """Return the text of the system messages in *messages*, and the turns of the others.
 
     Providers refuse a call without a result and a result without a call, so a conversation that lost one of them is
     completed. Raises ValueError for a call or a result that is malformed.
@@ -42,12 +42,12 @@ def turns_from(messages: Iterable[Any]) -> tuple[str, list[Turn]]:
 
 
 def messages_from(turns: Iterable[Turn]) -> list[dict[str, Any]]:
-    """*turns* as messages. The results of tools are text, JSON text for structured values."""
+    """Return *turns* as messages. The results of tools are text, JSON text for structured values."""
     return [_message(turn) for turn in turns]
 
 
 def reply_from(answer: Mapping[str, Any]) -> Reply:
-    """The Reply for the *answer* of a Spark model. Arguments that are text stay as written, for the call to check."""
+    """Return the Reply for the *answer* of a Spark model. Arguments that are text stay, for the call to check."""
     calls = tuple(map(_call, answer.get("tool_calls") or ()))
     reason = answer.get("stop_reason")
     stop = bedrock.STOPS.get(str(reason), "other") if reason else "end"
@@ -57,7 +57,7 @@ def reply_from(answer: Mapping[str, Any]) -> Reply:
 
 
 def answer_from(reply: Reply) -> dict[str, Any]:
-    """*reply* as the answer of a Spark model."""
+    """Return *reply* as the answer of a Spark model."""
     answer: dict[str, Any] = {
         "role": "assistant",
         "content": reply.text,
@@ -73,7 +73,7 @@ def answer_from(reply: Reply) -> dict[str, Any]:
 
 
 def to_spark_spec(spec: ToolSpec) -> SparkSpec:
-    """*spec* in Spark's form."""
+    """Return *spec* in Spark's form."""
     converted: SparkSpec = {
         "name": spec.name,
         "description": spec.description,
@@ -87,21 +87,21 @@ def to_spark_spec(spec: ToolSpec) -> SparkSpec:
 
 
 def to_core_spec(spec: Mapping[str, Any]) -> ToolSpec:
-    """Spark's *spec* in Toolcrib's form."""
+    """Return Spark's *spec* in Toolcrib's form."""
     schema = schema_in(spec.get("parameters") or {}) or {"type": "object"}
     hints = Hints(long_running=(spec.get("x_spark") or {}).get("long_running"))
     return ToolSpec(spec["name"], spec.get("description", ""), schema, hints=hints)
 
 
 def to_spark_choice(choice: Choice) -> dict[str, Any] | None:
-    """*choice* as Spark's dictionary; None for "none", which Spark cannot express."""
+    """Return *choice* as Spark's dictionary; None for "none", which Spark cannot express."""
     if choice == "none":
         return None
     return {choice: {}} if choice in ("auto", "any") else {"tool": {"name": choice}}
 
 
 def to_core_choice(choice: Any) -> Choice:
-    """Spark's *choice*, text or a dictionary, as Toolcrib's. Raises ValueError for an invalid one."""
+    """Return Spark's *choice*, text or a dictionary, as Toolcrib's. Raises ValueError for an invalid one."""
     match choice:
         case None:
             return "auto"

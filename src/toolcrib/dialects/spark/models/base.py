@@ -24,7 +24,7 @@ class Model(ABC):
         tool_choice: ToolChoice | None = None,
         **kwargs: Any,
     ) -> ChatCompletionAssistantMessage:
-        """The model's answer to *messages*. *kwargs* are parameters of the request, in the provider's names.
+        """Return the model's answer to *messages*. *kwargs* are parameters of the request, in the provider's names.
 
         `tool_calls` is a list of `{"id", "type": "function", "function": {"name", "arguments"}}`, whose arguments are a
         dictionary or JSON text.
@@ -35,7 +35,7 @@ class Model(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no configuration to change.")
 
     def get_config(self) -> Any:
-        """The model's configuration."""
+        """Return the model's configuration."""
         return {}
 
     @property

@@ -14,7 +14,7 @@ _RESULT_KEYS = {"content", "status", "metadata", "started_at", "completed_at", "
 
 
 def tool_use_of(context: Context) -> tuple[Any, dict[str, Any]]:
-    """The ToolUse and the invocation state of the call in *context*, which an executor puts into `Call.data`."""
+    """Return the ToolUse and the invocation state of a call, which an executor puts into `Call.data`."""
     call = context.call
     if call.data and "tool_use" in call.data:
         return call.data["tool_use"], call.data["invocation_state"]
@@ -22,7 +22,7 @@ def tool_use_of(context: Context) -> tuple[Any, dict[str, Any]]:
 
 
 def arguments_of(call: Call) -> Any:
-    """The arguments of *call* as JSON values, or their text if it is not valid JSON."""
+    """Return the arguments of *call* as JSON values, or their text if it is not valid JSON."""
     written = call.arguments
     if isinstance(written, bytes):
         written = written.decode(errors="replace")
@@ -35,7 +35,7 @@ def arguments_of(call: Call) -> Any:
 
 
 def is_tool_result(value: Any) -> bool:
-    """Whether *value* is a ToolResult, and not a dictionary that only shares keys with one.
+    """Return whether *value* is a ToolResult, and not a dictionary that only shares keys with one.
 
     A tool without a context does not know its id. A result without one must have blocks as content.
     """
@@ -57,7 +57,7 @@ def build_tool(
     home: str,
     **options: Any,
 ) -> Tool[..., Any]:
-    """The Toolcrib tool for the Spark tool *tool*.
+    """Return the Toolcrib tool for the Spark tool *tool*.
 
     It calls *fn* with what *prepare* makes of the checked arguments. *home* is the module that it belongs to.
     """
@@ -78,7 +78,7 @@ def _spark_work(prepare: Callable[[dict[str, Any], Context], dict[str, Any]], wo
 
 
 def _normalized(value: Any, context: Context) -> Any:
-    """*value* for a workbench, which shows the content of a ToolResult and fails if its status is "error".
+    """Return *value* for a workbench: the content of a ToolResult. Raises ToolError if its status is "error".
 
     The executor gets the ToolResult as it is.
     """

@@ -8,13 +8,13 @@ _TYPED = frozenset({"type", "anyOf", "oneOf", "allOf", "not", "enum", "const"})
 
 
 def schema_in(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The JSON Schema in a spec's *parameters*, which may be bare or under the key "json"."""
+    """Return the JSON Schema in a spec's *parameters*, which may be bare or under the key "json"."""
     schema = parameters.get("json")
     return schema if isinstance(schema, Mapping) else parameters
 
 
 def normalize_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of *schema* with "type", "properties" and "required", and with a type and description for each property.
+    """Return a copy of *schema* that is complete: each property has a type and a description.
 
     A property that declares its type in another way ("$ref", "anyOf", "enum", ...) gets no "type".
     """
@@ -25,7 +25,7 @@ def normalize_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """*schema* with anything for the properties that have a "$ref", which may lead out of it."""
+    """Return *schema* with anything for the properties that have a "$ref", which may lead out of it."""
     properties = schema.get("properties")
     if not isinstance(properties, dict):
         return dict(schema)

@@ -20,7 +20,7 @@ from .types import BaseTool, ToolResult, ToolUse
 
 logger = logging.getLogger(__name__)
 
-_UNLIMITED_WAIT_S = 1e9
+_MAX_WAIT_S = 1e9  # about 30 years
 
 
 @dataclass(slots=True)
@@ -44,8 +44,9 @@ class ToolCallExecutor:
     ) -> None:
         self._registry = registry
         self._config = config or ToolExecutionConfig()
-        most = self._config.max_concurrency
-        limits = [Limit(per="workbench", concurrency=most, wait_s=_UNLIMITED_WAIT_S)] if most and most > 0 else []
+        concurrency = self._config.max_concurrency
+        is_limited = concurrency is not None and concurrency > 0
+        limits = [Limit(per="workbench", concurrency=concurrency, wait_s=_MAX_WAIT_S)] if is_limited else []
         self._core_registry = Registry()
         # Spark's results have the texts of exceptions, and the whole of a value.
         self._bench = Workbench(
@@ -88,7 +89,7 @@ class ToolCallExecutor:
         return spark_result
 
     def _arguments(self, name: str, written: Any) -> Any:
-        """The arguments for the tool *name*, which the workbench has after this call if there is one.
+        """Return the arguments for the tool *name*, and give the workbench that tool if there is one.
 
         Programs may change the Spark registry at any time.
         """
@@ -132,7 +133,7 @@ class ToolCallExecutor:
         return converted
 
     def _refusal(self, use_id: str, name: str, error: ToolError) -> ToolResult:
-        """The result of a tool use that was not executed."""
+        """Return the result of a tool use that was not executed."""
         call = Call(name, None, use_id)
         error = ToolError(_message(error, error, call), error.code)
         return self._tool_result(error_result(call, error, datetime.now(UTC)))
@@ -143,7 +144,7 @@ _REASONS = {"failed": "exception", "invalid_arguments": "exception", "invalid_re
 
 
 def _message(error: ToolError, _: BaseException, call: Call) -> str:
-    """Spark's message for *error*."""
+    """Return Spark's message for *error*."""
     match error.code:
         case "timeout":
             return f"Tool '{call.tool}' timed out" + (f" after {call.timeout_s:.2f}s" if call.timeout_s else "")
@@ -159,7 +160,7 @@ def _message(error: ToolError, _: BaseException, call: Call) -> str:
 
 
 def _by_position(tool: BaseTool, values: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
-    """*values* as arguments by name, in the order of the parameters of *tool*.
+    """Return *values* as arguments by name, in the order of the parameters of *tool*.
 
     Raises ToolError `invalid_arguments` for too many.
     """

@@ -46,13 +46,13 @@ class ToolRegistry:
         (`module.path:function`), a `.py` file or a folder of them, a module or its name, or a list of these. Raises
         ValueError for anything else, before any tool is registered, and for a name that is taken.
         """
-        found = [each for entry in _flattened([tools]) for each in self._find(entry)]
-        for each in found:
-            if not each.is_registered:
-                self.register_tool(each.tool)
-            if each.ref is not None:
-                self.tool_refs[each.tool.tool_name] = each.ref
-        return [each.tool.tool_name for each in found]
+        entries = [match for written in _flattened([tools]) for match in self._find(written)]
+        for tool, ref, is_registered in entries:
+            if not is_registered:
+                self.register_tool(tool)
+            if ref is not None:
+                self.tool_refs[tool.tool_name] = ref
+        return [entry.tool.tool_name for entry in entries]
 
     def register_tool(self, tool: BaseTool) -> None:
         """Add *tool*.
@@ -105,18 +105,18 @@ class ToolRegistry:
         self.tool_refs[tool.tool_name] = ref
 
     def get_tool(self, tool_name: str) -> BaseTool:
-        """The tool with that name. Raises KeyError."""
+        """Return the tool with that name. Raises KeyError."""
         tool = self.registry.get(tool_name) or self.dynamic_tools.get(tool_name)
         if tool is None:
             raise KeyError(f"Tool '{tool_name}' is not registered")
         return tool
 
     def get_all_tool_specs(self) -> list[ToolSpec]:
-        """Copies of the specs of all tools."""
+        """Return copies of the specs of all tools."""
         return list(self.get_all_tools_config().values())
 
     def get_all_tools_config(self) -> dict[str, Any]:
-        """Copies of the specs of all tools, by name. An invalid spec is logged and left out."""
+        """Return copies of the specs of all tools, by name. An invalid spec is logged and left out."""
         specs: dict[str, Any] = {}
         for name, tool in {**self.dynamic_tools, **self.registry}.items():
             try:
@@ -159,16 +159,16 @@ class ToolRegistry:
         tool_spec["parameters"] = {"json": schema}
 
     def get_tool_ref(self, tool_name: str) -> str | None:
-        """The reference by which a tool can be imported again; None if there is none."""
+        """Return the reference by which a tool can be imported again; None if there is none."""
         return self.tool_refs.get(tool_name)
 
     def to_spec_dict(self) -> dict[str, Any]:
-        """The registry as JSON data: `{"tools": [{"name", "spec", "ref"?, "metadata"}]}`."""
+        """Return the registry as JSON data: `{"tools": [{"name", "spec", "ref"?, "metadata"}]}`."""
         return {"tools": [self._entry(name, tool) for name, tool in self.registry.items()]}
 
     @classmethod
     def from_spec_dict(cls, spec: dict[str, Any], *, trusted: Sequence[str] | None = None) -> Self:
-        """The registry that `to_spec_dict` wrote, with every tool imported by its reference.
+        """Return the registry that `to_spec_dict` wrote, with every tool imported by its reference.
 
         Importing a module runs its code; for a *spec* from elsewhere, name the *trusted* packages. Raises ValueError
         for a tool without a reference, or that cannot be imported.
@@ -191,16 +191,16 @@ class ToolRegistry:
     def __toolcrib__(self) -> list[Tool[..., Any]]:
         return [tool.__toolcrib__() for tool in self.registry.values()]
 
-    def _find(self, entry: Any) -> "list[_Found]":
-        """The tools that *entry* specifies."""
+    def _find(self, entry: Any) -> "list[_Entry]":
+        """Return the tools that *entry* specifies."""
         if isinstance(entry, BaseTool):
-            return [_Found(entry)]
+            return [_Entry(entry)]
         if inspect.isroutine(entry):
-            return [_Found(make_tool(entry))]
+            return [_Entry(make_tool(entry))]
         if isinstance(entry, str) and entry in self.registry:
-            return [_Found(self.registry[entry], is_registered=True)]
+            return [_Entry(self.registry[entry], is_registered=True)]
         if isinstance(entry, str) and ":" in entry and not _is_path(entry):
-            return [_Found(_import_tool(entry, None), entry)]
+            return [_Entry(_import_tool(entry, None), entry)]
         if not isinstance(entry, str | Path | ModuleType):
             kind = f"The class {entry.__name__}" if isinstance(entry, type) else f"A {type(entry).__name__}"
             raise ValueError(f"{kind} is not a tool specification. Pass {_SPECIFICATIONS}.")
@@ -211,7 +211,7 @@ class ToolRegistry:
             raise ValueError(f"'{shown}' is not a tool specification: {error}") from error
         if loaded.problems:
             raise ValueError(f"'{shown}' cannot be loaded: {loaded.problems[0]}")
-        found: list[_Found] = []
+        matches: list[_Entry] = []
         for core_tool in loaded.tools:
             tool: Any = core_tool.fn
             if not isinstance(tool, BaseTool):
@@ -220,8 +220,8 @@ class ToolRegistry:
                 )
             if not isinstance(entry, ModuleType) and _is_path(shown):
                 tool.mark_dynamic()
-            found.append(_Found(tool))
-        return found
+            matches.append(_Entry(tool))
+        return matches
 
     def _entry(self, name: str, tool: BaseTool) -> dict[str, Any]:
         ref = self.tool_refs.get(name)
@@ -240,12 +240,12 @@ class ToolRegistry:
 
 
 def core_tools(tools: Mapping[str, BaseTool]) -> dict[str, Tool[..., Any]]:
-    """*tools* as Toolcrib's, each under its name in *tools*."""
+    """Return *tools* as Toolcrib's, each under its name in *tools*."""
     built = {name: tool.__toolcrib__() for name, tool in tools.items()}
     return {name: tool if tool.spec.name == name else tool.named(name) for name, tool in built.items()}
 
 
-class _Found(NamedTuple):
+class _Entry(NamedTuple):
     """A tool, and the reference that specified it."""
 
     tool: BaseTool
@@ -276,7 +276,7 @@ def _is_path(text: str) -> bool:
 
 
 def _is_reload(old: BaseTool, new: BaseTool) -> bool:
-    """Whether *new* has the same function of the same module as *old*, perhaps a newer version of it."""
+    """Return whether *new* has the same function of the same module as *old*, perhaps a newer version of it."""
     before, after = getattr(old, "tool_func", None), getattr(new, "tool_func", None)
     if before is None or inspect.ismethod(before) or inspect.ismethod(after):
         return before is not None and before == after
@@ -288,7 +288,7 @@ def _is_reload(old: BaseTool, new: BaseTool) -> bool:
 
 
 def _reference(tool: BaseTool) -> str | None:
-    """The reference by which *tool* can be imported again; None if there is none."""
+    """Return the reference by which *tool* can be imported again; None if there is none."""
     ref = reference(getattr(tool, "tool_func", None)) if isinstance(tool, DecoratedFunctionTool) else None
     if ref is None:
         return None
