@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from . import openai_responses as openai_responses
     from . import picture as picture
     from .accepts import GEMINI, RESPONSES
+    from .bedrock_blocks import read_block
     from .content import json_value, media_content
     from .offer import Offer, Offered
     from .reading import join_surrogates
@@ -57,6 +58,7 @@ __all__ = [
     "json_value",
     "media_content",
     "picture",
+    "read_block",
     "turn_from_dict",
     "turn_to_dict",
 ]
@@ -75,6 +77,7 @@ __getattr__ = lazy_names(
         "join_surrogates": ".reading",
         "json_value": ".content",
         "media_content": ".content",
+        "read_block": ".bedrock_blocks",
     },
 )
 

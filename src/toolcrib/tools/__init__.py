@@ -8,8 +8,9 @@ from .from_schema import from_schema, from_work
 from .function import Definition, Tool, as_tool, is_tool, tool
 from .options import ToolOptions
 from .process_codec import reference, referent
+from .spec import require_name
 from .stateful import ClassSource, ObjectSource, StatefulTool
-from .work import Runs
+from .work import Runs, by_name, work_of
 
 if TYPE_CHECKING:
     from .git import GitSource, commit_of, fetch, is_git_address, parse_git_address
@@ -35,6 +36,7 @@ __all__ = [
     "Tool",
     "ToolOptions",
     "as_tool",
+    "by_name",
     "commit_of",
     "fetch",
     "from_schema",
@@ -50,7 +52,9 @@ __all__ = [
     "program_work",
     "reference",
     "referent",
+    "require_name",
     "tool",
+    "work_of",
 ]
 
 # A module that only defines tools loads no others and grants nothing, so these come when they are first asked for.

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from ..call import Retry
 from ..core import Ask, Middleware, Next, PendingStore, Policy, PromptMessage, ResultStore, StoredPending, StoredResult
 from ..core.lazy import lazy_names
+from . import sync
 from .crib import Crib
 from .limits import Limit, Limiter, limits_from_data, retries_from_data
 from .options import Options, Stores
@@ -52,6 +53,7 @@ __all__ = [
     "renamed",
     "retries_from_data",
     "rules_from_data",
+    "sync",
 ]
 
 

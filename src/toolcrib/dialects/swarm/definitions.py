@@ -6,7 +6,6 @@ from typing import Any, Generic
 from ...core import DefinitionError, NameConflictError, UnknownToolError
 from ...schema import closest_match, did_you_mean
 from ...tools import Tool
-from ...workbench.registry import unknown
 from .interfaces import (
     AgentName,
     Function,
@@ -233,5 +232,6 @@ def _is_later_load(call: Any, known: Any) -> bool:
 def _added_as(name: str) -> AgentTool:
     tool = _added.get(name)
     if tool is None:
-        raise UnknownToolError(f"{unknown(name, _added)} Tools are added with add_tool().")
+        known = ", ".join(_added) or "none"
+        raise UnknownToolError(f"There is no tool '{name}'.{_hint(name, _added)} Added with add_tool() are: {known}.")
     return tool

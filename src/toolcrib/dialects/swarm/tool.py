@@ -23,8 +23,7 @@ from ...core import (
     in_thread,
 )
 from ...schema import require_schema, returns_awaitable, serialize_any
-from ...tools import Tool, from_work
-from ...tools.spec import require_name
+from ...tools import Tool, from_work, require_name
 from ...workbench import sync
 from .interfaces import AbortSignal, CallbackName, IToolCall, IToolCallDto, IToolValidateDto
 

@@ -15,8 +15,7 @@ from pydantic import BaseModel
 from ....core import Escaped
 from ....core import Work as CoreWork
 from ....schema import model_check, read_arguments, read_signature, returns_awaitable
-from ....tools import Definition, reference, referent
-from ....tools.work import by_name, work_of
+from ....tools import Definition, by_name, reference, referent, work_of
 from .._cancellation_token import CancellationToken
 from .._component_config import Component
 from .._function_utils import args_base_model_from_signature, get_typed_signature, name_of

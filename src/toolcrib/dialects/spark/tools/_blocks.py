@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ....core import Content, File, Image, Text
-from ....formats.bedrock_blocks import read_block
+from ....formats import read_block
 from ....schema import serialize_any
 
 _KINDS = frozenset({"text", "image", "document", "json", "toolUse", "toolResult", "reasoningContent", "guardContent"})

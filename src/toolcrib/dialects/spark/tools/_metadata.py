@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 
 from .... import schema
 from ....core import DefinitionError, ToolError, finished
-from ....schema.signature import enclosing_names
 from ._schemas import schema_in
 from .types import ToolContext, ToolResult, ToolSpec, ToolUse
 
@@ -55,7 +54,7 @@ class FunctionToolMetadata:
         self._description = description
         self._parameters = parameters
         # The local names around the function can be found only while these are being defined.
-        self._names = enclosing_names(func) if names is None else names
+        self._names = schema.enclosing_names(func) if names is None else names
 
     def of(self, func: Callable[..., Any]) -> "FunctionToolMetadata":
         """Return the same of another *func*, such as a bound method."""

@@ -10,8 +10,7 @@ from typing import Any, Generic, ParamSpec, TypeVar, cast, overload
 
 from ....core import Context, DefinitionError
 from ....schema import returns_awaitable
-from ....tools import Tool, reference
-from ....tools.work import by_name
+from ....tools import Tool, by_name, reference
 from ._core_tool import build_tool, tool_use_of
 from ._metadata import FunctionToolMetadata
 from ._schemas import normalize_schema, schema_in

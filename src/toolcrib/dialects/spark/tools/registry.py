@@ -10,8 +10,7 @@ from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 from ....core import DefinitionError, ToolcribError
-from ....tools import Tool, load, reference, referent
-from ....tools.spec import require_name
+from ....tools import Tool, load, reference, referent, require_name
 from ..utils.import_utils import import_from_ref
 from ._schemas import normalize_schema, schema_in, without_references
 from .decorator import DecoratedFunctionTool
