@@ -9,7 +9,6 @@ import httpx2
 import pytest
 
 from toolcrib.auth import FlowError
-from toolcrib.core import SetupError
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_context import GoogleOAuth2AuthContext
 from toolcrib.dialects.hyperpocket.auth.google.oauth2_handler import GoogleOAuth2AuthHandler
@@ -214,16 +213,6 @@ async def test_slacks_error_with_status_200_is_an_error(answers: Answers) -> Non
     answers(response({"ok": False, "error": "invalid_code"}))
     with pytest.raises(FlowError, match=r"^'slack' refused: invalid_code.$"):
         await handler.authenticate(request, "the-uid")
-
-
-def test_a_provider_without_a_client_names_the_settings_that_are_missing() -> None:
-    from toolcrib.dialects.hyperpocket.auth.notion.oauth2_handler import NotionOAuth2AuthHandler
-
-    with pytest.raises(SetupError) as caught:
-        NotionOAuth2AuthHandler().make_request([])
-    assert str(caught.value) == (
-        "'notion' is not configured: [auth.notion] in settings.toml needs client_id and client_secret."
-    )
 
 
 def test_recommended_scopes_are_those_of_hyperpocket_unless_the_settings_say_otherwise() -> None:

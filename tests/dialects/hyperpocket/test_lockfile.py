@@ -52,10 +52,7 @@ def test_locks_come_and_go_and_one_that_is_there_keeps_its_commit(file: Path) ->
     ("content", "message"),
     [
         (b"remote\tx\n", r"pocket\.lock:1: Unknown tool source: 'remote'"),
-        (b"local\t/tools\n<<<<<<< ours\n", r"pocket\.lock:2: Unknown tool source: '<<<<<<< ours'"),
-        (b"local /tools\n", r":1: Unknown tool source"),
         (b"local\n", ":1: expected 'local', a tab and a path"),
-        (b"local\t\n", ":1: expected"),
         (b"local\t/a\t/b\n", ":1: expected"),
         (b"git\thttps://git.example/x\tmain\n", ":1: expected .* 'git', URL, ref and commit"),
         (b"git\t\tmain\tNone\n", ":1: expected"),

@@ -180,13 +180,11 @@ def test_credentials_reach_the_tool_once_they_are_granted_and_a_missing_grant_gi
         (b"\xff", "it is not UTF-8 text"),
         (b"x = " + b"[" * 100_000, "it is nested too deeply"),
         (b"#" * 1_100_000, "larger than 1 MiB"),
-        (b'description = "d"\nlanguage = "python"\n', "'name': Field required"),
         (b'name = "echo"\n', "'language': Field required"),
         (b'name = "echo"\nlanguage = "ruby"\n', "the language 'ruby' is not supported"),
         (b'name = "echo"\nlanguage = "node"\n', "the language 'node' is not supported: the sandbox runs Python"),
         (b'name = "echo"\nlanguage = "python"\n[auth]\nscopes = "a"\n', "'auth.scopes'"),
         (b'name = "echo"\nlanguage = "python"\n[auth]\nauth_provider = "nobody"\n', "'auth.auth_provider'"),
-        (b'name = "echo"\nlanguage = "python"\ntool_vars = ["a"]\n', "'tool_vars'"),
         (b'name = "echo"\nlanguage = "python"\n[tool_vars]\nA = {b = 1}\n', "'tool_vars.A'"),
     ],
 )

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from inspect import getmro, isawaitable
 from os import PathLike
 from types import TracebackType
@@ -362,17 +363,14 @@ class Pocket:
 
     def _offered(self, tool: Tool) -> CoreTool[..., Any]:
         inner, offers_identity = self._registry.get(tool.name), self._offers_identity(tool)
+        check: Callable[[str], Check] | None = None
         if offers_identity:
-            check = None
             schema = wrapped_schema(tool.name, dict(inner.spec.input_schema))
             for name, listed in self._listed.items():
                 schema["properties"][name]["enum"] = sorted({*listed, OWN})
             spec = ToolSpec(tool.name, tool.get_description(use_profile=True), schema)
         else:
-            spec = replace(inner.spec, auth=None)
-
-            def check(name: str) -> Check:
-                return inner.named(name).check
+            spec, check = replace(inner.spec, auth=None), partial(_check_of, inner)
 
         async def work(arguments: Mapping[str, Any], context: Context) -> Result[Any]:
             caller, body = context.caller, context.call.arguments
@@ -418,6 +416,11 @@ class Pocket:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.teardown()
+
+
+def _check_of(tool: CoreTool[..., Any], name: str) -> Check:
+    """Return the check of *tool*, for errors that call it *name*."""
+    return tool.named(name).check
 
 
 def _text(result: Result[Any]) -> str:
