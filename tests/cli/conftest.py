@@ -139,11 +139,18 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environment(tmp_path_factory: pytest.TempPathFactory, forked_toolcrib: Path) -> dict[str, str]:
+    """The variables of the command; PROGRAM is it, starting in the time of a fork."""
     taken_out = ("PYTHON", "TOOLCRIB_", "FORCE_", "NO_COLOR", "TTY_", "COLUMNS", "LINES")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(taken_out)}
     data = str(tmp_path_factory.mktemp("data"))
-    return {**kept, "TERM": "xterm-256color", "PYTHONDONTWRITEBYTECODE": "1", "XDG_DATA_HOME": data}
+    return {
+        **kept,
+        "TERM": "xterm-256color",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "XDG_DATA_HOME": data,
+        "PROGRAM": str(forked_toolcrib),
+    }
 
 
 @pytest.fixture

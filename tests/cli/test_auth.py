@@ -5,7 +5,6 @@ import re
 import signal
 import sqlite3
 import subprocess
-import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -37,7 +36,7 @@ Login = Callable[..., tuple[int, str]]
 
 def _started(folder: Path, environment: dict[str, str], *arguments: str) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", "auth", "login", *arguments],
+        [environment["PROGRAM"], "auth", "login", *arguments],
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

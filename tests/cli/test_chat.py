@@ -425,7 +425,7 @@ def test_a_chat_that_reads_lines_ends_before_they_do(
     folder: Path, environment: dict[str, str], scripted: Callable[..., str], how: str
 ) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", "chat", "-m", scripted("Hi.")],
+        [environment["PROGRAM"], "chat", "-m", scripted("Hi.")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

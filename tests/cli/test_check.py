@@ -1,7 +1,6 @@
 """What `toolcrib check` finds weak or wrong in tools, each thing by itself, and what answers with `--connect`."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -163,11 +162,11 @@ def test_warnings_fail_only_where_they_should_and_all_sources_count(toolcrib: Ru
     )
 
 
-def test_a_server_that_is_connected_to_answers_or_is_a_problem(toolcrib: Run, folder: Path) -> None:
-    settings = (
-        f'[[source]]\ncommand = ["{sys.executable}", "-m", "toolcrib", "serve", "toolcrib.demo", "--stdio"]\n'
-        '[store]\nurl = "store.db"\n'
-    )
+def test_a_server_that_is_connected_to_answers_or_is_a_problem(
+    toolcrib: Run, folder: Path, environment: dict[str, str]
+) -> None:
+    program = environment["PROGRAM"]
+    settings = f'[[source]]\ncommand = ["{program}", "serve", "toolcrib.demo", "--stdio"]\n[store]\nurl = "store.db"\n'
     (folder / "toolcrib.toml").write_text(settings)
 
     def answers(status: int) -> dict[str, tuple[str, str]]:

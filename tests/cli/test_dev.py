@@ -55,7 +55,7 @@ def running(
     folder: Path, environment: dict[str, str], *arguments: str
 ) -> Generator[tuple["subprocess.Popen[str]", Output]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", *arguments],
+        [environment["PROGRAM"], *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,

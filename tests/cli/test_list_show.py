@@ -203,7 +203,7 @@ def test_nobody_reading_on_is_not_worth_a_word(folder: Path, environment: dict[s
     printed = "printed while loading\n"
     calls = ("call -s tools.py much", "call -s tools.py chatter", "call -s tools.py much --json")
     for arguments, errors in {**dict.fromkeys(calls, printed), "call --help": ""}.items():
-        line = f"'{sys.executable}' -m toolcrib {arguments} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
+        line = f"'{environment['PROGRAM']}' {arguments} | head -c 1 >/dev/null; exit ${{PIPESTATUS[0]}}"
         done = subprocess.run(
             ["bash", "-c", line], capture_output=True, text=True, cwd=folder, env=environment, timeout=60
         )

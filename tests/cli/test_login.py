@@ -52,7 +52,7 @@ def log_in(folder: Path, environment: dict[str, str]) -> Login:
 
     def run(*arguments: str) -> tuple[int, str, str]:
         process = subprocess.Popen(
-            [sys.executable, "-m", "toolcrib", "auth", "login", *arguments],
+            [environment["PROGRAM"], "auth", "login", *arguments],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -133,7 +133,7 @@ def test_ctrl_c_ends_a_login_at_once_and_leaves_the_port_free(
     provider: LoopbackProvider, folder: Path, environment: dict[str, str]
 ) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "toolcrib", "auth", "login", "test", "--no-browser", "--port", str(port)]
+    command = [environment["PROGRAM"], "auth", "login", "test", "--no-browser", "--port", str(port)]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment)
     with process:
         assert process.stderr is not None

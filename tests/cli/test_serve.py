@@ -29,7 +29,7 @@ HELLO = {
 @contextmanager
 def serving(folder: Path, environment: dict[str, str], *arguments: str) -> Generator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", "serve", *arguments],
+        [environment["PROGRAM"], "serve", *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

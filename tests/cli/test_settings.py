@@ -189,7 +189,7 @@ def test_limits_hold_for_a_call(toolcrib: Run, folder: Path) -> None:
 
 def test_serve_follows_the_settings(folder: Path, environment: dict[str, str]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", "serve", "--stdio"],
+        [environment["PROGRAM"], "serve", "--stdio"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

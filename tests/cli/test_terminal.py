@@ -2,7 +2,6 @@
 
 import signal
 import subprocess
-import sys
 import termios
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -135,7 +134,7 @@ def test_ctrl_c_while_a_source_loads_is_quiet(
 
 def test_sigterm_cancels_too(folder: Path, environment: dict[str, str]) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "toolcrib", "call", "-s", "tools.py", "doze"],
+        [environment["PROGRAM"], "call", "-s", "tools.py", "doze"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

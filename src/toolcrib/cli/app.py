@@ -82,8 +82,8 @@ class Session:
         from ..workbench.credentials import configured
 
         log_to_stderr(tracebacks=False)
-        given = {} if self.store is None else {"store": self.store}
-        options = {**self.settings.options(), **configured(self.settings, given, default_store=True)}
+        store = {} if self.store is None else {"store": self.store}
+        options = {**self.settings.options(), **configured(self.settings, store, default_store=True)}
         crib = Crib((), **options)
         crib.own(options["store"])
         async with crib:
@@ -156,9 +156,9 @@ class _Command(TyperCommand):
 
     @cached_property
     def _taken(self) -> list[Any]:
-        declared = typer.Typer(add_completion=False)
-        declared.command()(_shared)
-        options = [option for option in typer.main.get_command(declared).params if option.name in self.takes]
+        app = typer.Typer(add_completion=False)
+        app.command()(_shared)
+        options = [option for option in typer.main.get_command(app).params if option.name in self.takes]
         for option in options:
             vars(option).update(expose_value=False, callback=_keep)
         return options
@@ -198,8 +198,8 @@ def command(
             __signature__=inspect.Signature(parameters),
             __annotations__={parameter.name: parameter.annotation for parameter in parameters},
         )
-        shared = {"as_json" if word == "json" else word for word in takes.split()}
-        cls = type("Command", (_Command,), {"takes": shared})
+        options = {"as_json" if word == "json" else word for word in takes.split()}
+        cls = type("Command", (_Command,), {"takes": options})
         app.command(name, cls=cls, epilog=example and f"Example: {example}")(run)
         return function
 
@@ -226,17 +226,17 @@ class _Commands(UserDict[str, Any]):
     """The commands by name. `{"call": "call"}` names a module, which is imported when the command is asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        found = super().__getitem__(name)
-        if isinstance(found, str):
-            module = import_module(f".{found}", __package__)
-            grouped = getattr(module, name, None)
-            if isinstance(grouped, typer.Typer):
-                found = typer.main.get_group(grouped)
-                found.name = name
+        command = super().__getitem__(name)
+        if isinstance(command, str):
+            module = import_module(f".{command}", __package__)
+            group = getattr(module, name, None)
+            if isinstance(group, typer.Typer):
+                command = typer.main.get_group(group)
+                command.name = name
             else:
-                found = typer.main.get_group(module.app).commands[name]
-            self.data[name] = found
-        return found
+                command = typer.main.get_group(module.app).commands[name]
+            self.data[name] = command
+        return command
 
     def get(self, name: str, default: Any = None) -> Any:
         return self[name] if name in self.data else default

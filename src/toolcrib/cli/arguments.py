@@ -140,8 +140,7 @@ def kinds_of(place: "SchemaView") -> frozenset[str]:
     """Return the JSON types that are admitted at *place*: all where it names none."""
     from ..schema.view import KINDS
 
-    named = [form.kinds or frozenset(KINDS) for form in place.alternatives]
-    kinds = frozenset[str]().union(*named)
+    kinds = frozenset[str]().union(*(form.kinds or KINDS for form in place.alternatives))
     return kinds | {"integer"} if "number" in kinds else kinds
 
 
@@ -199,7 +198,7 @@ def choices_of(place: "SchemaView") -> list[str]:
 
 def _content(name: str, *, key: str | None = None) -> str:
     """Return the text of a file, or of standard input for `-`."""
-    what = "standard input" if name == "-" else f"'{name}'"
+    title = "standard input" if name == "-" else f"'{name}'"
     as_json = f'\'{{"{key}": "@..."}}\''
     way_out = "" if key is None else f" To send text that begins with @, write the arguments as JSON: {as_json}."
     try:
@@ -211,10 +210,10 @@ def _content(name: str, *, key: str | None = None) -> str:
             content = sys.stdin.buffer.read()
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise LoadError(f"{what} is not UTF-8 text (at byte {error.start + 1}), so it cannot be sent.") from None
+        raise LoadError(f"{title} is not UTF-8 text (at byte {error.start + 1}), so it cannot be sent.") from None
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise LoadError(f"{what} cannot be read: {reason}.{way_out}") from None
+        raise LoadError(f"{title} cannot be read: {reason}.{way_out}") from None
 
 
 # What a shell may complete
@@ -254,8 +253,8 @@ def complete_words(context: typer.Context, incomplete: str) -> list[str]:
     key, equals, _ = incomplete.partition("=")
     if equals:
         return [f"{key}={value}" for value in _values(spec.input_schema, key)]
-    written = {argument.partition("=")[0] for argument in arguments}
-    return [f"{name}=" for name in spec.input_schema.get("properties", {}) if name not in written]
+    names = {argument.partition("=")[0] for argument in arguments}
+    return [f"{name}=" for name in spec.input_schema.get("properties", {}) if name not in names]
 
 
 def complete_provider(context: typer.Context, incomplete: str) -> list[str]:
@@ -290,7 +289,7 @@ def _tools(context: typer.Context, sources: Sequence[str]) -> dict[str, Any]:
             sources = [*sources, *(context.params.get("source") or ())]
             if any(map(is_git_address, sources)):  # a fetch takes too long for a key press
                 return {}
-            opened = open_sources(sources, context.find_root().obj.settings, example="")
-            return {spec.name: spec for spec in opened.bench.specs()}
+            bench = open_sources(sources, context.find_root().obj.settings, example="").bench
+            return {spec.name: spec for spec in bench.specs()}
     except Exception:
         return {}  # completion cannot report what is wrong; the command itself will

@@ -102,17 +102,17 @@ async def revoke(
     """Forget what was granted at a provider, and tell it so."""
     async with session.crib() as crib:
         broker = crib.credentials.broker
-        chosen = [
+        grants = [
             (owner, grant)
             for owner, grant in await broker.vault.owned_by(principal)
             if (owner.provider, owner.profile) == (provider, profile) and handler in (None, owner.handler)
         ]
-        for owner, _ in chosen:
+        for owner, _ in grants:
             await broker.revoke(owner)
-        if not chosen:
+        if not grants:
             broker.missing(provider)  # raises where there is no such provider
             raise ToolcribError(f"'{principal}' has granted nothing at '{provider}' (profile '{profile}').")
-        session.report(f"Revoked: {provider}.", grants_data(chosen))
+        session.report(f"Revoked: {provider}.", grants_data(grants))
 
 
 @command(auth, "providers", takes=TAKES)
@@ -172,8 +172,8 @@ async def set_secret(
 async def list_secrets(session: Session, for_all: _ForAll = False, principal: Principal = "local") -> None:
     """List the names of secrets, and never the secrets."""
     async with session.crib() as crib:
-        whose = _owner("", principal, "", for_all=for_all).principal
-        owned = await crib.credentials.broker.vault.owned_by(whose)
+        owner = _owner("", principal, "", for_all=for_all)
+        owned = await crib.credentials.broker.vault.owned_by(owner.principal)
     data = [
         {"name": owner.provider, "profile": owner.profile, "damaged": grant is None}
         for owner, grant in owned

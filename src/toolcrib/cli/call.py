@@ -67,7 +67,7 @@ def call(
     name = require_tool(read, "call")
     settings, interrupts = session.settings, session.interrupts
     output = Output(exclusive=session.as_json)
-    written = read_arguments(read.arguments, tool=name)
+    arguments = read_arguments(read.arguments, tool=name)
     if save_to is not None:
         _require_writable(save_to)
     transcript = CallTranscript(output, as_json=session.as_json, is_over=lambda: interrupts.came)
@@ -97,10 +97,10 @@ def call(
             if opened.has_servers and name not in bench.registry:
                 await _connect(bench, prompter, transcript)
             schema = bench.registry.get(name).spec.input_schema if name in bench.registry else {}
-            made = Call(name, to_json(written, schema) if schema else None)
-            result = await answered_call(bench, made, prompter, transcript)
+            to_make = Call(name, to_json(arguments, schema) if schema else None)
+            result = await answered_call(bench, to_make, prompter, transcript)
             if not session.as_json:
-                _echo_repairs(result.repairs, schema.get("properties", ()), by_key=written.json is None)
+                _echo_repairs(result.repairs, schema.get("properties", ()), by_key=arguments.json is None)
             _write_result(
                 result,
                 output,
@@ -211,11 +211,11 @@ def _write_result(
         _echo_pending(result.pending, stored=stored)
     if result.error is not None or result.pending is not None:
         return
-    saved = _save(result, save_to) if save_to is not None else ()
-    shown = [] if as_json else [part for part in result.content if part not in saved]
-    for part in shown:
+    files = _save(result, save_to) if save_to is not None else ()
+    parts = [] if as_json else [part for part in result.content if part not in files]
+    for part in parts:
         transcript.content(part)
-    if any(isinstance(part, Image | Audio | File) for part in shown):
+    if any(isinstance(part, Image | Audio | File) for part in parts):
         echo("To save it: --output FILE")
 
 
@@ -252,11 +252,11 @@ def _echo_repairs(repairs: Sequence[Repair], names: Iterable[str], *, by_key: bo
         name = repair.path[1:] if is_top else repair.path
         if repair.from_kind == "key":
             target = closest_match(name, names) if is_top else None
-            renamed = f"renamed to '{target}'" if target else "renamed as in the schema"
-            echo(f"Repaired: '{name}' was {renamed}.")
+            change = f"renamed to '{target}'" if target else "renamed as in the schema"
+            echo(f"Repaired: '{name}' was {change}.")
         else:
-            what = f"'{name}'" if name else "the arguments"
-            echo(f"Repaired: {what}, from {repair.from_kind} to {repair.to_kind}.")
+            subject = f"'{name}'" if name else "the arguments"
+            echo(f"Repaired: {subject}, from {repair.from_kind} to {repair.to_kind}.")
 
 
 def _save(result: Result[Any], path: Path) -> Sequence[object]:

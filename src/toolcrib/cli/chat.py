@@ -79,7 +79,7 @@ def chat(
     settings, interrupts = session.settings, session.interrupts
     log_to_stderr(tracebacks=shows_errors(settings, show_errors))
     output = session.output
-    chosen = _model(model)
+    provider = _model(model)
     redactor = Redactor(settings.secrets)
     transcript: Transcript = (
         JsonTranscript(output, redactor)
@@ -102,7 +102,7 @@ def chat(
     opened.echo_problems()
     bench = opened.bench
     _require_choice(tool_choice, bench.specs())
-    agent = Agent(chosen, bench, instructions=instructions, tool_choice=tool_choice, max_steps=max_steps)
+    agent = Agent(provider, bench, instructions=instructions, tool_choice=tool_choice, max_steps=max_steps)
 
     async def work() -> int:
         async with bench:
@@ -112,7 +112,7 @@ def chat(
                     return await conversation.turn(prompt)
                 return await (conversation.with_person() if has_person() else conversation.with_lines())
             finally:
-                if (close := getattr(chosen, "close", None)) is not None:
+                if (close := getattr(provider, "close", None)) is not None:
                     await close()
 
     return session.run(work())
@@ -131,11 +131,11 @@ def _model(name: str | None) -> Model:
 
 
 def _require_choice(choice: str, specs: Sequence[ToolSpec]) -> None:
-    known = ["auto", "any", "none", *(spec.name for spec in specs)]
-    if choice not in known:
+    choices = ["auto", "any", "none", *(spec.name for spec in specs)]
+    if choice not in choices:
         raise UsageError(
             f"--tool-choice is auto, any, none or the name of a tool, and there is no tool '{display_name(choice)}'."
-            f"{did_you_mean(closest_match(choice, known))}"
+            f"{did_you_mean(closest_match(choice, choices))}"
         )
 
 
@@ -157,7 +157,7 @@ class Chat:
     async def with_person(self) -> int:
         """Talk to the person at the terminal until they exit. Returns the exit status."""
         loop = asyncio.get_running_loop()
-        typed: list[str] = []
+        history: list[str] = []
 
         def pressed() -> bool:
             self._presses += 1
@@ -169,7 +169,7 @@ class Chat:
         echo(f"{self._agent.model.name}, {counted(count, 'tool')}. /help lists the commands.")
         with self._interrupts.first_sigint_to(pressed):
             while True:
-                line, was_stopped = await self._unless_stopped(read_line("> ", history=typed))
+                line, was_stopped = await self._unless_stopped(read_line("> ", history=history))
                 if was_stopped:
                     echo("\nTo exit: Ctrl-C again, Ctrl-D or /quit.")
                     continue
@@ -177,7 +177,7 @@ class Chat:
                 if line is None:
                     return 0
                 if line.strip():
-                    typed.append(line)
+                    history.append(line)
                 if await self._status_of(line) is None:
                     return 0
 
@@ -185,10 +185,10 @@ class Chat:
         """Run a turn for each line of standard input, until a model fails. Returns the exit status."""
         status = 0
         async for line in _lines():
-            ended = await self._status_of(line)
-            if ended is None:
+            status_of_line = await self._status_of(line)
+            if status_of_line is None:
                 break
-            status = status or ended
+            status = status or status_of_line
             if self._model_failed:
                 break
         return status
@@ -292,8 +292,8 @@ class Chat:
         try:
             return await task, False
         except asyncio.CancelledError:
-            here = asyncio.current_task()
-            if here is not None and here.cancelling():
+            task_here = asyncio.current_task()
+            if task_here is not None and task_here.cancelling():
                 raise
             return None, True
         finally:

@@ -121,9 +121,9 @@ def _check_settings(session: Session, *, strict: bool, connects: bool) -> int:
             echo(f"{kind}: {message}")
     counts = {"source": len(sources), "tool": len(specs), "rule": len(settings.rules), "limit": len(settings.limits)}
     outcome = {"problem": problems, "warning": len(warnings)}
-    ends = " and ".join(counted(number, what) for what, number in outcome.items() if number)
-    listed = ", ".join(counted(number, what) for what, number in counts.items())
-    output.write(f"{file}: {listed}: {ends or 'no problems'}.")
+    ends = " and ".join(counted(number, noun) for noun, number in outcome.items() if number)
+    texts = ", ".join(counted(number, noun) for noun, number in counts.items())
+    output.write(f"{file}: {texts}: {ends or 'no problems'}.")
     return status
 
 
@@ -175,11 +175,11 @@ def _wrong_clients(settings: Settings) -> Iterator[SettingsProblem]:
             message = f"There is no provider '{display_name(name)}'.{hint} `toolcrib auth providers` lists them."
             yield _at(settings, message, "auth", name)
             continue
-        known = ("client_id", "client_secret", *entry.settings)
+        keys = ("client_id", "client_secret", *entry.settings)
         for key in table:
-            if key not in known:
-                hint = did_you_mean(closest_match(key, known))
-                message = f"There is no key '{display_name(key)}' in [auth.{name}].{hint} It takes: {', '.join(known)}."
+            if key not in keys:
+                hint = did_you_mean(closest_match(key, keys))
+                message = f"There is no key '{display_name(key)}' in [auth.{name}].{hint} It takes: {', '.join(keys)}."
                 yield _at(settings, message, "auth", name, key)
         broker = CredentialBroker(clients={name: Client.from_settings(table)}, catalogue=catalogue)
         if missing := broker.missing(name):
@@ -205,8 +205,8 @@ def _warnings(
     for number, retry in enumerate(settings.retries):
         matches = [spec for spec in specs if retry.names.fullmatch(spec.name)]
         if not any(may_be_repeated(spec) for spec in matches):
-            which = " that can be repeated (idempotent or read_only)" if matches else ""
-            yield _at(settings, f"This retry matches no tool{which}.", "retry", number)
+            reason = " that can be repeated (idempotent or read_only)" if matches else ""
+            yield _at(settings, f"This retry matches no tool{reason}.", "retry", number)
     for number, table in enumerate(settings.values.deadline):
         if not any(compile_globs(table.tools).fullmatch(spec.name) for spec in specs):
             yield _at(settings, "This deadline matches no tool.", "deadline", number)
@@ -326,15 +326,16 @@ class _Checked:
 def _check_sources(session: Session, sources: Sequence[str], *, strict: bool, connects: bool) -> int:
     output = session.output
     log_fetches()
-    checked = [asyncio.run(_checked(source, connects=connects)) for source in sources]
-    levels = [finding.level for each in checked for findings in each.tools.values() for finding in findings]
-    problems, warnings = levels.count("problem") + sum(len(each.problems) for each in checked), levels.count("warning")
+    reports = [asyncio.run(_checked(source, connects=connects)) for source in sources]
+    levels = [finding.level for report in reports for findings in report.tools.values() for finding in findings]
+    not_loaded = sum(len(report.problems) for report in reports)
+    problems, warnings = levels.count("problem") + not_loaded, levels.count("warning")
     if session.as_json:
-        output.json({"ok": not problems, "sources": [asdict(each) for each in checked]})
+        output.json({"ok": not problems, "sources": [asdict(report) for report in reports]})
     else:
-        for line in (line for each in checked for line in _lines(each)):
+        for line in (line for report in reports for line in _lines(report)):
             output.write(line)
-        tools = sum(len(each.tools) for each in checked)
+        tools = sum(len(report.tools) for report in reports)
         output.write(f"{counted(tools, 'tool')}, {counted(problems, 'problem')}, {counted(warnings, 'warning')}.")
     return 1 if problems or (strict and warnings) else 0
 
@@ -367,9 +368,9 @@ def findings(tool: Tool[..., Any]) -> Iterator[Finding]:
         message = f"Its description is longer than {MAX_DESCRIPTION_CHARS} characters, which some providers cut."
         yield Finding("warning", message)
     for place, text in _texts(spec.to_dict()):
-        hidden = {c for c in text if c not in _VISIBLE_CONTROLS and unicodedata.category(c) in ("Cc", "Cf", "Co")}
-        if hidden:
-            codes = ", ".join(sorted(f"U+{ord(c):04X}" for c in hidden)[:3])
+        unseen = {c for c in text if c not in _VISIBLE_CONTROLS and unicodedata.category(c) in ("Cc", "Cf", "Co")}
+        if unseen:
+            codes = ", ".join(sorted(f"U+{ord(c):04X}" for c in unseen)[:3])
             yield Finding("problem", f"{place} has characters that a model reads and a person does not see: {codes}.")
     yield from _schema_findings(spec.input_schema)
     hints, needs = spec.hints, tool.requires
@@ -391,8 +392,8 @@ def _schema_findings(schema: Mapping[str, Any]) -> Iterator[Finding]:
     properties = schema.get("properties") or {}
     if not properties and schema.get("additionalProperties") is not False:
         yield Finding("warning", "Its schema takes any arguments. Name those that it takes.")
-    for name, declared in properties.items():
-        of: Mapping[str, Any] = declared if isinstance(declared, Mapping) else {}
+    for name, schema_of in properties.items():
+        of: Mapping[str, Any] = schema_of if isinstance(schema_of, Mapping) else {}
         if _SECRET_NAME.search(name) and of.get("type", "string") == "string":
             yield Finding("warning", f"Argument '{name}' looks like a credential, which a model would write. Use auth.")
         if not {"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"} & of.keys():
@@ -439,6 +440,6 @@ def _lines(checked: _Checked) -> Iterator[str]:
     source = one_line(checked.source)
     for problem in checked.problems:
         yield f"{source}: problem: {one_line(problem)}"
-    for name, listed in checked.tools.items():
-        yield f"{source}: {one_line(name)}{'' if listed else ': no findings'}"
-        yield from (f"  {finding.level}: {one_line(finding.message)}" for finding in listed)
+    for name, findings_of in checked.tools.items():
+        yield f"{source}: {one_line(name)}{'' if findings_of else ': no findings'}"
+        yield from (f"  {finding.level}: {one_line(finding.message)}" for finding in findings_of)

@@ -77,7 +77,7 @@ class Interrupts:
 
     @contextmanager
     def first_sigint_to(self, answer: Callable[[], bool]) -> Generator[None]:
-        """Inside, let Ctrl-C call *answer* first: if it returns True, the command goes on.
+        """Let Ctrl-C call *answer* first, inside: if it returns True, the command goes on.
 
         It is called wherever the main thread is, so it must take no lock.
         """

@@ -85,7 +85,7 @@ def lock(
 
 
 def _named(written: Sequence[str], settings: Settings, lock: Lock) -> list[NamedSource]:
-    """The sources that are *written*; without these, those of the settings and the lock that are locked or have to be.
+    """Return the sources that are *written*; without these, those that are locked, or have to be by the settings.
 
     A source of the settings has the permissions that it has there.
     """
@@ -98,7 +98,7 @@ def _named(written: Sequence[str], settings: Settings, lock: Lock) -> list[Named
 
 
 def _from_here(key: str, file: Path) -> str:
-    """The text *key* of a lock *file* as it is written in the current folder."""
+    """Return the text *key* of a lock *file* as it is written in the current folder."""
     if is_git_address(key):
         return str(parse_git_address(key).beside(file.parent))
     if key.startswith(DOCUMENT):
@@ -123,15 +123,15 @@ def _look(named: NamedSource, lock: Lock, accept: Sequence[str], *, update: bool
         return _Seen(replace(now, tools={tool.spec.name: definition_of(tool) for tool in tools}), problems=problems)
     changes = tuple(old.changes(tools))
     accepted = tuple(change.name for change in changes if change.name in accept)
-    kept = _kept(old, tools, accepted)
+    definitions = _definitions(old, tools, accepted)
     left = tuple(change for change in changes if change.name not in accepted)
-    return _Seen(replace(now, tools=kept), left, accepted, problems)
+    return _Seen(replace(now, tools=definitions), left, accepted, problems)
 
 
 def _pin(
     source: str | MCPSource, old: LockedSource | None, key: str
 ) -> tuple[str | GitSource | MCPSource, LockedSource]:
-    """*source* for `load`, and its entry without tools: as *old* has it, or as it is now."""
+    """Return *source* for `load`, and its entry without tools: as *old* has it, or as it is now."""
     if isinstance(source, MCPSource) or is_remote(source):
         return source, LockedSource(key)
     if is_git_address(source):
@@ -148,11 +148,11 @@ def _pin(
     return source, LockedSource(key, None, sha256)
 
 
-def _kept(old: LockedSource, tools: Sequence[Tool[..., Any]], accepted: Sequence[str]) -> dict[str, Any]:
-    """The definitions that are accepted from now on; of a tool that is gone, that one goes too once that is."""
+def _definitions(old: LockedSource, tools: Sequence[Tool[..., Any]], accepted: Sequence[str]) -> dict[str, Any]:
+    """Return the definitions that are accepted from now on; of a tool that is gone, that one goes too once that is."""
     now = {tool.spec.name: definition_of(tool) for tool in tools}
-    kept = {name: definition for name, definition in old.tools.items() if name in now or name not in accepted}
-    return kept | {name: now[name] for name in accepted if name in now}
+    definitions = {name: definition for name, definition in old.tools.items() if name in now or name not in accepted}
+    return definitions | {name: now[name] for name in accepted if name in now}
 
 
 def _require_names(accept: Sequence[str], seen: dict[str, _Seen]) -> None:

@@ -1,4 +1,4 @@
-"""`toolcrib auth login`: somebody at this computer grants what tools need, in a browser, by a code, or by a key."""
+"""`toolcrib auth login`: the person at this computer grants what tools need, in a browser, by a code, or by a key."""
 
 import asyncio
 import getpass
@@ -21,7 +21,7 @@ from .terminal import UsageError, echo, is_terminal
 if TYPE_CHECKING:
     from ..auth import Grant, Needed, Owner
 
-_MOST_BYTES = 64 * 1024
+MAX_SECRET_BYTES = 64 * 1024
 _PAGE = "<!doctype html><meta charset=utf-8><title>{0}</title><p>{0}. You can close this window."
 _AGAIN = "The address is good for ten minutes: log in again for a new one."
 
@@ -61,7 +61,7 @@ async def log_in(
 
 
 def _configuration(needed: "Needed", absent: Sequence[str], redirect_uri: str | None) -> str:
-    """What to do before anybody can log in."""
+    """Return what to do before a login can work."""
     address = redirect_uri or f"http://127.0.0.1:PORT{CALLBACK_PATH}"
     port = "" if redirect_uri else " PORT is any, unless the provider wants an exact address: then log in with --port."
     return (
@@ -83,13 +83,13 @@ async def _save_key(crib: Crib, needed: "Needed", caller: Caller, secret: str | 
 
 
 def read_secret(prompt: str) -> str:
-    """A secret from the keyboard, unseen, or else the text of standard input."""
+    """Return a secret from the keyboard, unseen, or else the text of standard input."""
     if is_terminal(0):
         text = getpass.getpass(prompt)
     else:
-        written = sys.stdin.buffer.read(_MOST_BYTES + 1)
-        if len(written) > _MOST_BYTES:
-            raise UsageError(f"A secret has at most {_MOST_BYTES} bytes.")
+        written = sys.stdin.buffer.read(MAX_SECRET_BYTES + 1)
+        if len(written) > MAX_SECRET_BYTES:
+            raise UsageError(f"A secret has at most {MAX_SECRET_BYTES} bytes.")
         try:
             text = written.decode("utf-8-sig").rstrip("\r\n")
         except UnicodeDecodeError:
@@ -121,7 +121,7 @@ async def _by_device(crib: Crib, needed: "Needed", caller: Caller) -> None:
 
 async def _by_browser(crib: Crib, needed: "Needed", caller: Caller, port: int | None, *, browser: bool) -> None:
     if port is None and crib.credentials.broker.redirect_uri is not None:
-        # The registered address is somebody else's server: it completes what was begun, in the shared store.
+        # The registered address is that of another server: it completes what was begun, in the shared store.
         pending = await _show(crib, needed, caller, None, browser=browser)
         if not await crib.credentials.wait_for(pending, None):
             raise ToolcribError(f"Nothing was granted at {needed.entry.title}, or not in time. {_AGAIN}")
@@ -214,7 +214,7 @@ class _Callback:
 
 
 def grants_data(owned: "Sequence[tuple[Owner, Grant | None]]") -> list[dict[str, Any]]:
-    """Grants as JSON data, without their secrets. One that does not open is damaged."""
+    """Return grants as JSON data, without their secrets. One that does not open is damaged."""
     return [
         {
             "provider": owner.provider,

@@ -5,7 +5,7 @@ A local time that a zone skips or has twice is never guessed: the model is told 
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, tzinfo
-from difflib import SequenceMatcher
+from difflib import get_close_matches
 from enum import Enum
 from typing import Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
@@ -99,7 +99,7 @@ def days_between(start: date, end: date, count: Days = Days.ALL) -> int:
 
 
 def _weekdays_before(day: date) -> int:
-    """How many days from Monday to Friday lie before *day*, from 0001-01-01, which is a Monday."""
+    """Count the days from Monday to Friday that lie before *day*, from 0001-01-01, which is a Monday."""
     weeks, rest = divmod(day.toordinal() - 1, 7)
     return weeks * 5 + min(rest, 5)
 
@@ -114,7 +114,7 @@ def _moment(time: datetime, zone: str) -> Moment:
 
 
 def _local(time: datetime, zone: str, if_twice: Twice | None) -> datetime:
-    """*time* as the clocks of *zone* show it. Raises ToolError for one that they never show, or show twice."""
+    """Return *time* as the clocks of *zone* show it. Raises ToolError for one that they never show, or show twice."""
     there = _zone(zone)
     first, second = time.replace(tzinfo=there, fold=0), time.replace(tzinfo=there, fold=1)
     try:
@@ -160,19 +160,13 @@ def _zone(name: str) -> tzinfo:
 
 
 def _nearest(name: str, known: set[str]) -> list[str]:
-    """The three of *known* that *name* is most like, as a whole or by the city alone."""
-    wanted = "_".join(name[:60].casefold().split())
-    matcher = SequenceMatcher(b=wanted)
-
-    def likeness(zone: str) -> float:
-        likely = 0.0
-        for part in {zone.casefold(), zone.casefold().rpartition("/")[2]}:
-            matcher.set_seq1(part)
-            likely = max(likely, matcher.ratio())
-        return likely
-
-    ranked = sorted((-likeness(zone), zone) for zone in known)
-    return [zone for unlike, zone in ranked[:3] if unlike <= -0.6]
+    """Return the three of *known* that *name* is most like, as a whole or by the city alone."""
+    by_spelling: dict[str, str] = {}
+    for zone in sorted(known):
+        by_spelling.setdefault(zone.casefold().rpartition("/")[2], zone)
+        by_spelling[zone.casefold()] = zone
+    matches = get_close_matches("_".join(name[:60].casefold().split()), by_spelling, n=6)
+    return list(dict.fromkeys(by_spelling[match] for match in matches))[:3]
 
 
 def _out_of_calendar() -> ToolError:

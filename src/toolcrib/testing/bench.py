@@ -22,7 +22,7 @@ class Bench(Workbench):
         self._made = made
 
     def as_caller(self, principal: str = "local", *, profile: str = "default", thread: str = "default") -> "Bench":
-        """A bench of the same crib for another caller."""
+        """Make a bench of the same crib for another caller."""
         return self._made.bench(self.crib, Caller(principal, profile, thread))
 
     def finish(self) -> None:

@@ -37,44 +37,44 @@ class Fault:
     share: float = 1.0
 
     def on(self, *numbers: int) -> "Fault":
-        """At these calls only, counted from 1: `failing().on(1, 3)`."""
+        """Select these calls only, counted from 1: `failing().on(1, 3)`."""
         if not numbers or not all(type(number) is int and number >= 1 for number in numbers):
             raise SetupError("on takes the numbers of calls, counted from 1: failing().on(1, 3).")
         return replace(self, numbers=numbers)
 
     def every(self, nth: int) -> "Fault":
-        """At every *nth* call."""
+        """Select every *nth* call."""
         if type(nth) is not int or nth < 1:
             raise SetupError("every takes a whole number from 1: late(2.0).every(3).")
         return replace(self, each=nth)
 
     def sometimes(self, share: float) -> "Fault":
-        """At a *share* of the calls, from 0 to 1. The seed of `Faults` selects them."""
+        """Select a *share* of the calls, from 0 to 1. The seed of `Faults` selects them."""
         if not 0 <= share <= 1:
             raise SetupError("sometimes takes a share of the calls, from 0 to 1: garbled().sometimes(0.2).")
         return replace(self, share=share)
 
     def applies(self, number: int, chance: float) -> bool:
-        """Whether it is injected at call *number*; *chance* is from 0 to 1."""
+        """Return whether it is injected at call *number*; *chance* is from 0 to 1."""
         if self.numbers:
             return number in self.numbers
         return number % self.each == 0 and chance < self.share
 
 
 def late(seconds: float) -> Fault:
-    """The work begins only after *seconds*."""
+    """Let the work begin only after *seconds*."""
     if not seconds >= 0:
         raise SetupError("late takes a number of seconds: late(2.0).")
     return Fault("late", seconds=float(seconds))
 
 
 def failing(error: Exception | str = "The service does not answer.") -> Fault:
-    """The work raises *error* and does nothing else; text is a ToolError `unavailable`."""
+    """Let the work raise *error* and do nothing else; text is a ToolError `unavailable`."""
     return Fault("failing", error=ToolError(error, "unavailable") if isinstance(error, str) else error)
 
 
 def oversized(chars: int = 1_000_000) -> Fault:
-    """The result has at least *chars* characters: texts and lists in it are repeated.
+    """Let the result have at least *chars* characters: texts and lists in it are repeated.
 
     A result with neither becomes text, which is an `invalid_result` if the tool does not return text.
     """
@@ -84,7 +84,7 @@ def oversized(chars: int = 1_000_000) -> Fault:
 
 
 def garbled() -> Fault:
-    """The result is cut somewhere and ends in control characters."""
+    """Cut the result somewhere, and end it in control characters."""
     return Fault("garbled")
 
 
@@ -123,7 +123,7 @@ class Faults:
         self.injected: list[InjectedFault] = []
 
     def __call__(self, *sources: Any) -> View:
-        """The tools of *sources* with the faults, as a source.
+        """Return the tools of *sources* with the faults, as a source.
 
         Loading it raises UnknownToolError for a name in the plan that is not a tool.
         """
@@ -143,8 +143,8 @@ class Faults:
             return tool
         return tool.wrapped(lambda work: _faulty(work, self, name, faults))
 
-    def begin(self, name: str, faults: Sequence[Fault]) -> "_Injection":
-        """Count a call of the tool *name*, and return what is injected into it."""
+    def begin(self, name: str, faults: Sequence[Fault]) -> tuple[Fault | None, random.Random]:
+        """Count a call of the tool *name*. Returns the fault that is injected into it, and chance for it."""
         with self._lock:
             self._numbers[name] += 1
             number = self._numbers[name]
@@ -153,41 +153,25 @@ class Faults:
             fault = next((fault for fault in faults if fault.applies(number, drawn)), None)
             if fault is not None:
                 self.injected.append(InjectedFault(name, number, fault.kind))
-        return _Injection(fault, chance)
-
-
-@dataclass(frozen=True, slots=True)
-class _Injection:
-    """The fault of one call, if any."""
-
-    fault: Fault | None
-    chance: random.Random
-
-    @property
-    def wait_s(self) -> float:
-        return 0.0 if self.fault is None else self.fault.seconds
-
-    def fail(self) -> None:
-        if self.fault is not None and self.fault.error is not None:
-            # An exception that is raised again collects the frames of earlier calls.
-            raise self.fault.error.with_traceback(None)
-
-    def changed(self, value: Any) -> Any:
-        match self.fault:
-            case Fault(kind="oversized", chars=chars):
-                return _grown(value, chars)
-            case Fault(kind="garbled"):
-                return _garbled(value, self.chance)
-            case _:
-                return value
+        return fault, chance
 
 
 def _faulty(work: Work, faults: Faults, name: str, plan: Sequence[Fault]) -> Work:
     async def faulty(arguments: dict[str, Any], context: Context) -> Any:
-        injection = faults.begin(name, plan)
-        await asyncio.sleep(injection.wait_s)
-        injection.fail()
-        return injection.changed(await work(arguments, context))
+        fault, chance = faults.begin(name, plan)
+        if fault is not None and fault.kind == "late":
+            await asyncio.sleep(fault.seconds)
+        if fault is not None and fault.error is not None:
+            # An exception that is raised again collects the frames of earlier calls.
+            raise fault.error.with_traceback(None)
+        value = await work(arguments, context)
+        match fault:
+            case Fault(kind="oversized", chars=chars):
+                return _grown(value, chars)
+            case Fault(kind="garbled"):
+                return _garbled(value, chance)
+            case _:
+                return value
 
     return faulty
 
@@ -198,7 +182,7 @@ def _grown(value: Any, chars: int) -> Any:
 
 
 def _larger(value: Any, chars: int) -> Any:
-    """*value* with at least *chars* characters, of the same type; None if it cannot be made larger."""
+    """Return *value* with at least *chars* characters, of the same type; None if it cannot be made larger."""
     match value:
         case str() if value:
             return value * (chars // len(value) + 1)

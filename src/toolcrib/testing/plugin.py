@@ -20,7 +20,7 @@ _failed = pytest.StashKey[bool]()
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest) -> Iterator["MakeBench"]:
-    """Makes workbenches for this test, and stops them when it ends: `bench(add, "tools.py", overrides={...})`.
+    """Make workbenches for this test, and stop them when it ends: `bench(add, "tools.py", overrides={...})`.
 
     It takes the sources and settings of a Workbench. `bench(add).as_caller("alice")` is the same for another caller.
     """
@@ -37,7 +37,7 @@ def bench(request: pytest.FixtureRequest) -> Iterator["MakeBench"]:
 
 @pytest.fixture
 def cassette(request: pytest.FixtureRequest) -> Iterator["Cassette"]:
-    """The cassette of this test, for `bench(add, middleware=[cassette])`: its calls, recorded once and then replayed.
+    """Give the cassette of this test, for `bench(add, middleware=[cassette])`: calls recorded once, then replayed.
 
     It is in `cassettes/`, beside the file of the test. `pytest --record-cassettes=always` records it again.
     """
