@@ -145,7 +145,11 @@ def test_images_and_files_of_results_come_back_in_their_place(name: str) -> None
         Reply(calls=(Call("add", {"a": 1}, "c1"),), stop="calls"),
         Results((Result(None, shown, call_id="c1", tool="add"),)),
     )
-    found = module.read_conversation(module.conversation(turns, SPECS), SPECS).turns[2].results[0].content
+    read = module.read_conversation(module.conversation(turns, SPECS), SPECS).turns
+    found = read[2].results[0].content
+    if name == "openai":  # where media cannot be in a result: they are in a message of their own
+        assert [part for part in read[3].content if not isinstance(part, Text)] == [shown[1], shown[3]]
+        return
     assert [part for part in found if isinstance(part, Image)] == [Image(b"\x89PNG")]
     assert [part.data for part in found if isinstance(part, File)] == [b"%PDF"]
     assert [part for part in found if isinstance(part, Text)] == [Text("Before."), Text("After.")]

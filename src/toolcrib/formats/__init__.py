@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from . import openai_responses as openai_responses
     from . import picture as picture
     from .accepts import GEMINI, RESPONSES
-    from .bedrock_blocks import read_block
+    from .bedrock import read_block
     from .content import json_value, media_content
     from .offer import Offer, Offered
     from .reading import join_surrogates
@@ -77,7 +77,7 @@ __getattr__ = lazy_names(
         "join_surrogates": ".reading",
         "json_value": ".content",
         "media_content": ".content",
-        "read_block": ".bedrock_blocks",
+        "read_block": ".bedrock",
     },
 )
 

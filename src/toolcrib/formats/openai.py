@@ -8,23 +8,22 @@ ids, indexes, counts and reasons, and what is sent has only what all of them acc
 and PDFs follow in a user message, and errors are described in the text.
 """
 
-import re
+import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ..core import Audio, Call, Content, Data, File, Image, Result, Text, ToolSpec
 from . import openai_parts as shared
 from . import reading
 from .accepts import OPENAI
-from .content import from_data_url, place_media
+from .content import from_data_url
 from .format import Entry, Format, Object
 from .history import ToolOutput
 from .offer import Offer, Offered, offer
-from .openai_deltas import MessageDeltas
-from .turns import Reply, Stop, TextDelta, Usage, User, text_of
+from .turns import Reply, Stop, TextDelta, Usage, User
 
 _ANSWER = "OpenAI's answer"
+_DELTA = "OpenAI's chunk (choices[0].delta)"
 _STOPS: Mapping[str, Stop] = {
     "stop": "end",
     "eos": "end",
@@ -44,7 +43,109 @@ _STOPS: Mapping[str, Stop] = {
 }
 # What an answer has and a request may not have, or not in the same form.
 _ANSWER_ONLY = frozenset({"annotations", "audio", "function_call", "parsed", "tool_calls", "role"})
-_MEDIA_HEADER = re.compile(r"From the result of '.*' \((.*)\):", re.DOTALL)
+
+
+class MessageDeltas:
+    """A message, as far as it has been streamed.
+
+    OpenAI sends one index for each call, with id and name in its first delta only. Servers that imitate it break each
+    part of that rule, so one function decides which call a delta belongs to: `_call_for`.
+    """
+
+    def __init__(self) -> None:
+        self._thoughts = shared.LeadingThoughts()
+        self._message: dict[str, Any] = {}
+        self._calls: list[dict[str, Any]] = []
+
+    def add(self, delta: Mapping[str, Any]) -> str:
+        """The text that *delta* adds, without thoughts. Raises ValueError where it is malformed."""
+        for number, delta_call in enumerate(reading.object_list(delta, "tool_calls", _DELTA)):
+            self._add_to_call(delta_call, f"{_DELTA}.tool_calls[{number}]")
+        _merge(self._message, {name: value for name, value in delta.items() if name not in ("tool_calls", "role")})
+        content = delta.get("content")
+        refusal = delta.get("refusal")
+        if isinstance(content, list):
+            parts = reading.object_list(delta, "content", _DELTA)
+            texts = [part for part in parts if part.get("type") == "text"]
+            content = "".join(reading.optional(part, "text", str, _DELTA) or "" for part in texts)
+        if isinstance(content, str) and content:
+            return self._thoughts.add(content)
+        return refusal if isinstance(refusal, str) else ""
+
+    def end(self) -> str:
+        """The text that was held back, as it could have been the beginning of a thought."""
+        return self._thoughts.end()
+
+    def message(self) -> dict[str, Any]:
+        """The message, as a whole answer has it."""
+        calls = [{name: value for name, value in call.items() if name != "index"} for call in self._calls]
+        return {**self._message, **({"tool_calls": calls} if calls else {})}
+
+    def _add_to_call(self, delta_call: Mapping[str, Any], where: str) -> None:
+        function = reading.optional(delta_call, "function", dict, where) or {}
+        call = self._call_for(delta_call, function) or self._new_call(delta_call)
+        # The first id counts: some servers make a new one for each delta.
+        _merge(call, {n: v for n, v in delta_call.items() if n not in ("function", "index", "id", "type")})
+        for once in ("id", "type"):
+            call[once] = call.get(once) or reading.optional(delta_call, once, str, where)
+        whole: dict[str, Any] = call["function"]
+        name = reading.optional(function, "name", str, where) or ""
+        if name != whole.get("name"):  # some servers repeat it
+            whole["name"] = whole.get("name", "") + name
+        arguments = function.get("arguments")
+        if isinstance(arguments, Mapping):
+            whole["arguments"] = json.dumps(reading.json_data(arguments, where))
+        else:
+            piece = reading.optional(function, "arguments", str, where) or ""
+            reading.append_text(whole, "arguments", piece)
+        _merge(whole, {n: v for n, v in function.items() if n not in ("name", "arguments")})
+
+    def _new_call(self, delta_call: Mapping[str, Any]) -> dict[str, Any]:
+        self._calls.append({"index": delta_call.get("index"), "function": {}})
+        return self._calls[-1]
+
+    def _call_for(self, delta_call: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The call that *delta_call* continues; None where it begins a new one."""
+        index, call_id = delta_call.get("index"), delta_call.get("id")
+        if index is None:
+            if call_id:
+                return next((call for call in self._calls if call.get("id") == call_id), None)
+            # Without index and id, a delta with a name begins a call.
+            return None if function.get("name") or not self._calls else self._calls[-1]
+        call = next((call for call in reversed(self._calls) if call["index"] == index), None)
+        is_new = call and function.get("name") and call_id and call.get("id") not in (None, "", call_id)
+        if call and is_new and _is_whole(call["function"].get("arguments", "")):
+            return None  # all calls under one index, each in one delta
+        return call
+
+
+def _is_whole(arguments: str | reading.Pieces) -> bool:
+    last = (arguments.pieces[-1] if isinstance(arguments, reading.Pieces) else arguments).rstrip()
+    try:
+        # The last piece alone decides nearly always, however many there are.
+        return last[-1:] in ("", "}") and isinstance(json.loads(str(arguments)), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Append text and lists, set anything else. This merges thoughts too, under whichever name a server has."""
+    for name, value in delta.items():
+        current = message.get(name)
+        if value is None:
+            continue
+        if isinstance(value, str):
+            if not isinstance(current, list):
+                reading.append_text(message, name, value)
+            elif value:
+                current.append({"type": "text", "text": value})
+        elif isinstance(value, list):
+            if not isinstance(current, list):
+                text = str(current) if isinstance(current, reading.Pieces) else ""
+                message[name] = current = [{"type": "text", "text": text}] if text else []
+            current.extend(value)
+        else:
+            message[name] = value
 
 
 class Stream:
@@ -251,34 +352,6 @@ def _read_part(part: Mapping[str, Any], where: str) -> Content:
             raise ValueError(f"{where}.type is {kind!r:.40}; it must be text, image_url, input_audio or file.")
 
 
-def _attach_media(parts: Sequence[Content], entries: list[Entry]) -> bool:
-    """Whether *parts* are the images and PDFs of the results just before; then they become parts of these results."""
-    media: dict[str, list[Any]] = {}
-    last = ""
-    for part in parts:
-        header = _MEDIA_HEADER.fullmatch(part.text) if isinstance(part, Text) else None
-        if isinstance(part, Image | File) and last:
-            media[last].append(part)
-        elif header is not None:
-            last = header[1]
-            media[last] = []
-        else:
-            return False
-    outputs: dict[str | None, int] = {}
-    for number in range(len(entries) - 1, -1, -1):
-        entry = entries[number]
-        if not isinstance(entry, ToolOutput):
-            break
-        outputs[entry.call_id] = number
-    if not media or not media.keys() <= outputs.keys():
-        return False
-    for call_id, found in media.items():
-        entry = entries[outputs[call_id]]
-        assert isinstance(entry, ToolOutput)
-        entries[outputs[call_id]] = replace(entry, content=place_media(text_of(entry.content), found))
-    return True
-
-
 class _Chat(Format):
     accepts = OPENAI
     stream = Stream
@@ -344,9 +417,7 @@ class _Chat(Format):
                 case "system" | "developer":
                     instructions.append(_text(message.get("content"), where))
                 case "user":
-                    content = shared.read_content(message, "content", _read_part, where)
-                    if not _attach_media(content, entries):
-                        entries.append(User(content))
+                    entries.append(User(shared.read_content(message, "content", _read_part, where)))
                 case "assistant":
                     entries.append(_reply(message, None, None, offered, where))
                 case "tool":

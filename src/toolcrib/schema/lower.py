@@ -644,6 +644,8 @@ class _Rewrite:
         if first and not self.accepts.takes("prefixItems"):  # `items` would hold for the first ones
             self.lose(view, "prefixItems", grave=True)
             first, rest = [], None
+            if self.accepts.closed:
+                return
         if first:
             out["prefixItems"] = [self._some(item, depth, later=later) for item in first]
         items = None if rest is None else self._place(rest, depth + 1, later=later)
