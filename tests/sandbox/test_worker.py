@@ -88,13 +88,13 @@ async def test_an_orphan_alone_ends_with_its_call(tools: str, lives: Lives) -> N
         assert not await lives((await bench.call("leave_an_orphan")).unwrap())
 
 
-@pytest.mark.parametrize("how", ["memory", "interrupt", "cancelled", "closed"])
+@pytest.mark.parametrize("how", ["memory", "interrupt", "cancelled"])
 async def test_what_ends_more_than_a_tool_ends_its_call_alone(tools: str, how: str) -> None:
     async with Workbench([tools], show_errors=True) as bench:
         first = (await bench.call("pid")).value
         result = await bench.call("give_up", {"how": how})
         assert result.error is not None
-        kinds = {"interrupt": "KeyboardInterrupt", "cancelled": "CancelledError", "closed": "RuntimeError"}
+        kinds = {"interrupt": "KeyboardInterrupt", "cancelled": "CancelledError"}
         kind = kinds.get(how)
         if kind is None:
             assert result.error.code == "trapped"

@@ -15,7 +15,6 @@ from ..core import (
     ToolError,
     log_failure,
     moment,
-    readable,
     redacted,
     to_tool_error,
 )
@@ -38,7 +37,6 @@ async def failed(
 
     *sent* is the call to be recorded then, *seen* what it ran with.
     """
-    raised = readable(raised)
     pending = pending_of(raised)
     if pending is not None:
         pending = _redacted_pending(pending, runtime.redaction)

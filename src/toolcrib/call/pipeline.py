@@ -246,7 +246,13 @@ def _redacted(part: Content, redaction: Redaction) -> Content:
 
 
 def _redacted_repairs(repairs: tuple[Repair, ...], redaction: Redaction) -> tuple[Repair, ...]:
-    return tuple(replace(repair, path=redaction.redact(repair.path)) for repair in repairs)
+    return tuple(replace(repair, path=_redacted_path(repair.path, redaction)) for repair in repairs)
+
+
+def _redacted_path(path: str, redaction: Redaction) -> str:
+    """Return the JSON pointer *path* with the secrets redacted in its names, which have `/` and `~` escaped in it."""
+    names = (part.replace("~1", "/").replace("~0", "~") for part in path.split("/"))
+    return "/".join(redaction.redact(name).replace("~", "~0").replace("/", "~1") for name in names)
 
 
 def _add_metadata(

@@ -41,7 +41,7 @@ from .errors import (
     raise_missing_extra,
 )
 from .events import Emitted, Event, Progress
-from .failure import is_thrown, leaves, log_failure, readable, to_tool_error
+from .failure import is_thrown, leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
 from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
 from .lazy import lazy_names
@@ -236,7 +236,6 @@ __all__ = [
     "log_failure",
     "moment",
     "postpone",
-    "readable",
     "new_handle",
     "redacted",
     "redacted_content",

@@ -30,7 +30,6 @@ from ..core import (
     content_of,
     content_to_dict,
     current_deadline,
-    readable,
     to_tool_error,
 )
 from ..schema import Elicitation, serialize_any
@@ -153,7 +152,7 @@ class _Worker:
                 await port.clients.pop().aclose()
 
     def _error(self, raised: BaseException, message: Mapping[str, Any]) -> dict[str, Any]:
-        name, raised = message["name"], readable(raised)
+        name = message["name"]
         match raised:
             case TooLarge():
                 text = (

@@ -269,7 +269,7 @@ class Value:
             opened, value = await self._open(await arguments)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and is_thrown(error.__traceback__):
-                raise  # this task is closed, and nobody waits
+                raise  # this task is closed, and nothing waits
             # A provider may ask too, and then it is the call that waits.
             is_reported = isinstance(error, Exception | Suspended)
             self._opened.set_exception(error if is_reported else self._stopped(error))
