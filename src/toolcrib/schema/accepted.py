@@ -17,8 +17,7 @@ from .describe import display_name, display_path
 from .errors import Problem, refusal
 from .exact_json import canonical_json, parse_exact, write_json
 from .parse import JSONError, parse_json
-from .plan import Plan
-from .reading import ABSENT, MASK, Purpose, Reading
+from .reading import ABSENT, MASK, Plan, Purpose, Reading
 from .repair import Repaired
 from .view import pointer
 from .written import written

@@ -33,13 +33,13 @@ class Strict(BaseModel):
 
 
 def doc_of(annotation: Any) -> str:
-    """The documentation in an annotation, as in `Annotated[int, Doc("How many.")]`."""
+    """Return the documentation in an annotation, as in `Annotated[int, Doc("How many.")]`."""
     extras = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((extra.documentation for extra in extras if isinstance(extra, Doc)), "")
 
 
 def fields_of(declaration: type, defaults: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The fields of *declaration* as `create_model` takes them. *defaults* are those of a TypedDict."""
+    """Return the fields of *declaration* as `create_model` takes them. *defaults* are those of a TypedDict."""
     hints = get_type_hints(declaration, include_extras=True)
     found: dict[str, dict[str, Any]] = {name: {"default": (defaults or {}).get(name)} for name in hints}
     if dataclasses.is_dataclass(declaration):
@@ -54,14 +54,14 @@ def fields_of(declaration: type, defaults: Mapping[str, Any] | None = None) -> d
 
 @functools.cache
 def model_from_name(declaration: Any) -> type[Strict]:
-    """The pydantic model of what *declaration* declares."""
+    """Return the pydantic model of what *declaration* declares."""
     doc = (declaration.__doc__ or "").partition("\n\n")[0]
     return create_model(declaration.__name__, __base__=Strict, __doc__=doc, **fields_of(declaration))
 
 
 @functools.cache
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """The JSON Schema of *model* as a table. TOML has no null: what can be left out has no type for that."""
+    """Return the JSON Schema of *model* as a table. TOML has no null: what can be left out has no type for that."""
     return _without_null(clean_schema(model.model_json_schema(schema_generator=SchemaGenerator)))  # type: ignore[no-any-return]
 
 
@@ -75,7 +75,7 @@ class Mistake:
 
 
 def mistakes_in(model: type[BaseModel], data: Any, error: ValidationError, *, header: str = "") -> list[Mistake]:
-    """What is wrong with *data*, which *model* refused with *error*. *header* comes before the names of its tables."""
+    """Return what is wrong with *data*, which *model* refused with *error*. *header* stands before names of tables."""
     plain = _plain(data)
     mistakes: list[Mistake] = []
     for problem in problems(SchemaView(schema_of(model)), plain, error):
@@ -99,7 +99,7 @@ def _unknown_key(model: Any, keys: Keys, header: str) -> str:
 
 
 def _keys(pointer: str, data: Any) -> Keys:
-    """A JSON pointer (RFC 6901) into *data* as keys."""
+    """Return a JSON pointer (RFC 6901) into *data* as keys."""
     keys: list[str | int] = []
     for part in pointer.split("/")[1:]:
         key: Any = int(part) if isinstance(data, list) else part.replace("~1", "/").replace("~0", "~")
@@ -130,7 +130,7 @@ def require_fields(value: Any) -> None:
 
 
 def from_rows(declaration: type[D], rows: Any, *, of: str) -> list[D]:
-    """A *declaration* for each of *rows*, tables as TOML has them.
+    """Return a *declaration* for each of *rows*, tables as TOML has them.
 
     Raises SetupError, naming the table by *of* and its number from 1, and the key.
     """
@@ -151,7 +151,7 @@ def from_rows(declaration: type[D], rows: Any, *, of: str) -> list[D]:
 
 
 def _plain(value: Any) -> Any:
-    """*value* as JSON has it. Times become text, and so do infinity and NaN."""
+    """Return *value* as JSON has it. Times become text, and so do infinity and NaN."""
     if isinstance(value, Mapping):
         return {str(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -57,14 +57,14 @@ def _with_keys(view: SchemaView, words: str) -> str:
 
 
 def one_of(listed: Sequence[Any]) -> str:
-    """Choices, as JSON."""
+    """Return choices, as JSON."""
     shown = ", ".join(json.dumps(choice, ensure_ascii=False) for choice in listed[:SHOWN])
     more = f" … ({len(listed)} in all)" if len(listed) > SHOWN else ""
     return f"one of {shown}{more}" if len(listed) > 1 else shown
 
 
 def either(words: Iterable[str]) -> str:
-    """Alternatives, each once."""
+    """Return alternatives, each once."""
     *firsts, last = list(dict.fromkeys(words)) or [ANY]
     return f"{', '.join(firsts)} or {last}" if firsts else last
 
@@ -108,7 +108,7 @@ def closest_match(name: str, names: Iterable[str]) -> str | None:
 
 
 def did_you_mean(match: str | None, mark: str = "'") -> str:
-    """A question that proposes *match*; nothing where there is none."""
+    """Return a question that proposes *match*; nothing where there is none."""
     return f" Did you mean {mark}{display_name(match)}{mark}?" if match is not None else ""
 
 
@@ -135,7 +135,7 @@ LIMITS: Mapping[str, Callable[[Any], str]] = {
 
 
 def in_words(keyword: str, value: Any) -> list[str]:
-    """A demand as sentences for the description of a schema that cannot make it; none where they would be long."""
+    """Return a demand as sentences for the description of a schema that cannot make it; none if they would be long."""
     match keyword:
         case "pattern":
             found = [f"text that matches `{value}`"]
@@ -154,6 +154,6 @@ def in_words(keyword: str, value: Any) -> list[str]:
 
 
 def with_sentences(description: Any, sentences: Iterable[str]) -> str:
-    """*description* with *sentences* behind it, each once."""
+    """Return *description* with *sentences* behind it, each once."""
     text = description.rstrip() if isinstance(description, str) else ""
     return " ".join([*([text if text[-1] in ".!?:;" else f"{text}."] if text else []), *dict.fromkeys(sentences)])

@@ -62,7 +62,7 @@ def unique_keys_test(annotations: Mapping[str, Any]) -> Callable[[str, dict[str,
 
 
 def most_keys(text: str) -> int:
-    """The most keys that JSON *text* can have: the colon of each stands behind its quote, or behind white space."""
+    """Return the most keys that JSON *text* can have: before the colon of each is its quote, or white space."""
     most = text.count('":') + text.count(" :")
     for space in "\n\r\t":
         if space in text:
@@ -79,7 +79,7 @@ def _is_string(value: Any) -> int:
 
 
 def _count(annotation: Any) -> _Count | None:
-    """What counts the keys and strings in a value of this type, if the type is one where that is quick."""
+    """Return what counts the keys and strings in a value of this type, if the type is one where that is quick."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
         count = _count(inner[0]) if all(map(_is_harmless, inner[1:])) else None
@@ -107,7 +107,7 @@ def _count(annotation: Any) -> _Count | None:
 
 
 def _plain_fields(kind: Any) -> dict[str, Any] | None:
-    """The fields of a model that reads each from the key of its name, and runs nothing of its own; None for others.
+    """Return the fields of a model that reads each from the key of its name and runs nothing of its own, or None.
 
     The `fields_set` of such a model are just keys that were read. It is pydantic's own plan of the model that is
     looked at, so nothing a class can do to it (validators, `model_post_init`, `__init__`, a root, aliases and their
@@ -129,19 +129,19 @@ def _plain_fields(kind: Any) -> dict[str, Any] | None:
 
 
 def _type_read(plan: Mapping[str, Any]) -> str:
-    """What pydantic-core reads for a field: the type of its plan, also inside pydantic's own classes for links."""
+    """Return what pydantic-core reads for a field: the type of its plan, also inside pydantic's classes for links."""
     return str(plan["schema"]["type"] if is_link(plan) else plan["type"])
 
 
 def is_link(plan: Mapping[str, Any]) -> bool:
-    """Whether a plan is one of pydantic's classes for links (`AnyUrl`), which wrap the validator of pydantic-core."""
+    """Return whether a plan is one of pydantic's classes for links (`AnyUrl`), which wrap pydantic-core's validator."""
     if plan["type"] != "function-wrap" or plan["schema"]["type"] not in ("url", "multi-host-url"):
         return False
     return getattr(plan["function"]["function"], "__module__", None) == "pydantic.networks"
 
 
 def _is_harmless(extra: Any) -> bool:
-    """Whether an extra of `Annotated` only describes or restricts, and puts no other value in place."""
+    """Return whether an extra of `Annotated` only describes or restricts, and puts no other value in place."""
     if isinstance(extra, FieldInfo):
         return all(map(_is_harmless, extra.metadata))
     if hasattr(extra, "__get_pydantic_core_schema__") or isinstance(extra, annotated_types.Predicate):

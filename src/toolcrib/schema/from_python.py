@@ -16,7 +16,7 @@ from typing_extensions import TypedDict, Unpack
 from ..core import DefinitionError
 from .finite import finite
 from .json_schema_validator import is_valid
-from .plan import Plan
+from .reading import Plan
 from .signature import EMPTY, Parameter
 
 
@@ -176,7 +176,7 @@ def _field(parameter: Parameter, doc: str | None) -> Any:
 def _unpacked(
     annotation: Any, docs: Mapping[str, str], label: str, names: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
-    """The fields of `**kwargs: Unpack[SomeTypedDict]`."""
+    """Return the fields of `**kwargs: Unpack[SomeTypedDict]`."""
     if get_origin(annotation) is not Unpack and str(get_origin(annotation)) != "typing.Unpack":
         return None
     kind = get_args(annotation)[0]
@@ -198,7 +198,7 @@ def _unpacked(
 
 
 def _marks(annotation: Any) -> set[str]:
-    """The marks around a type of whether a key must be there."""
+    """Return the marks around a type of whether a key must be there."""
     mark = getattr(get_origin(annotation), "_name", None)
     return {mark} | _marks(get_args(annotation)[0]) if mark in _MARKS else set()
 
@@ -214,7 +214,7 @@ _MARKS = ("NotRequired", "Required", "ReadOnly")
 
 
 def _fields_read(schema: Any) -> dict[str, Any]:
-    """The fields of a TypedDict, as pydantic-core reads them."""
+    """Return the fields of a TypedDict, as pydantic-core reads them."""
     while schema["type"] == "definitions":
         schema = schema["schema"]
     fields: dict[str, Any] = schema["fields"]
@@ -268,12 +268,12 @@ def clean_schema(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _untitled(schema: dict[str, Any], name: str | None) -> dict[str, Any]:
-    """Without the title, if that is just the *name* of the class."""
+    """Return *schema* without the title, if that is just the *name* of the class."""
     return {key: value for key, value in schema.items() if key != "title" or value != name}
 
 
 def _required_once(schema: dict[str, Any]) -> dict[str, Any]:
-    """Without repeated names: pydantic requires one twice that two fields read, which JSON Schema does not allow."""
+    """Return *schema* without repeated names: pydantic requires one twice that two fields read, against JSON Schema."""
     required = list(dict.fromkeys(schema.get("required", ())))
     return {**schema, "required": required} if required else schema
 

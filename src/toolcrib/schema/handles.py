@@ -126,7 +126,7 @@ def _is_marked_inside(annotation: Any) -> bool:
 
 
 def _sent_as(parameter: Parameter) -> str:
-    """The name of a parameter in the text, where pydantic's `Field` gives it another."""
+    """Return the name of a parameter in the text, where pydantic's `Field` gives it another."""
     infos = [extra for extra in getattr(parameter.annotation, "__metadata__", ()) if isinstance(extra, FieldInfo)]
     if isinstance(parameter.default, FieldInfo):
         infos.append(parameter.default)

@@ -20,7 +20,7 @@ def validator(schema: Mapping[str, Any], *, formats: bool) -> Validator:
 
 
 def is_valid(schema: Mapping[str, Any], value: Any) -> bool:
-    """Whether *value* is valid, formats aside. A schema that was used lately costs only its text."""
+    """Return whether *value* is valid, formats aside. A schema that was used lately costs only its text."""
     return _validator_of(to_json(dict(schema))).is_valid(value)
 
 

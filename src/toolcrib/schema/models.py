@@ -20,7 +20,7 @@ from .accepted import AcceptedDocument, exact_decimals, exact_repaired, require_
 from .docstring import read_docstring
 from .from_python import Arguments, stripped
 from .parse import JSONError, parse_json
-from .plan import Plan
+from .reading import Plan
 from .signature import Parameter, read_signature, unwrap_partials
 from .validate import (
     RawArguments,
@@ -92,13 +92,13 @@ _PREFIX = "argument_"
 
 
 def _field_name(parameter: str) -> str:
-    """The field for a parameter: another name where pydantic takes no such field, or has the name itself."""
+    """Return the field for a parameter: another name where pydantic takes no such field, or has the name itself."""
     taken = parameter.startswith(("_", _PREFIX)) or hasattr(BaseModel, parameter)
     return _PREFIX + parameter if taken else parameter
 
 
 def _factory(parameter: Parameter | None) -> Callable[[], Any]:
-    """What makes a default that the schema does not show; None stands for an optional key of an unpacked TypedDict."""
+    """Return what makes a default that the schema does not show; None is an optional key of an unpacked TypedDict."""
     if parameter is None:
         return _absent
     return list if parameter.kind is inspect.Parameter.VAR_POSITIONAL else lambda: parameter.default
@@ -171,7 +171,7 @@ class ModelReader:
         return read
 
     def of_text(self, text: str, value: Any) -> BaseModel:
-        """The model in *text*, whose JSON value is *value*."""
+        """Return the model in *text*, whose JSON value is *value*."""
         if self._names is None or not isinstance(value, dict) or self._names.issuperset(value):
             read = self.model.model_validate_json(text)
         else:
@@ -181,7 +181,7 @@ class ModelReader:
 
 
 def _names_of(model: type[BaseModel]) -> frozenset[str] | None:
-    """The names that *model* reads. None where it takes any."""
+    """Return the names that *model* reads. None where it takes any."""
     config = model.model_config
     if issubclass(model, RootModel) or config.get("extra") == "allow":
         return None

@@ -85,7 +85,7 @@ def with_integers(repaired: Repaired, places: Iterable[Sequence[str | int]]) -> 
 
 
 def _is_whole(number: float, respelled: Mapping[str, set[str]]) -> bool:
-    """Whether *number* is an integer, and was one as it was spelled."""
+    """Return whether *number* is an integer, and was one as it was spelled."""
     if not number.is_integer() or not math.fabs(number) < 2**53:
         return False
     return all(Decimal(spelled) == int(number) for spelled in respelled.get(repr(number), ()))

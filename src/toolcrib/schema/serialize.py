@@ -21,7 +21,7 @@ _SHAPELESS = (Any, object, NoReturn, Never, bytes, bytearray)
 
 
 def has_no_schema(returns: Any) -> bool:
-    """Whether a return annotation has no output schema: Any, bytes, or what is or may hold content."""
+    """Return whether a return annotation has no output schema: Any, bytes, or what is or may hold content."""
     origin, inner = get_origin(returns), get_args(returns)
     if origin in (Union, types.UnionType):
         return any(map(has_no_schema, inner))
@@ -51,7 +51,7 @@ def serialize_any(tool: str, value: Any) -> str:
 
 
 def read_back(tool: str, text: str) -> Any:
-    """The JSON value that was written as *text*. Raises ToolError `invalid_result` for what nobody reads."""
+    """Return the JSON value that was written as *text*. Raises ToolError `invalid_result` for what nobody reads."""
     try:
         return pydantic_core.from_json(text)
     except ValueError as error:

@@ -157,7 +157,7 @@ def enclosing_names(fn: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _unshadowing(names: Mapping[str, Any], plain: Any) -> dict[str, Any]:
-    """*names* of a class body. A method `list` does not make `list[int]` mean something else in the next method."""
+    """Return *names* of a class body. A method `list` does not change what `list[int]` means in the next method."""
     known = {*plain.__globals__, *vars(builtins)}
     return {name: value for name, value in names.items() if name not in known}
 
@@ -167,7 +167,7 @@ def _mentioned(annotations: Mapping[str, Any]) -> set[str]:
 
 
 def _outers(qualname: str) -> set[str]:
-    """The qualified names of the functions and classes around the one named."""
+    """Return the qualified names of the functions and classes around the one named."""
     parts = qualname.split(".")
     return {".".join(parts[:i]) for i in range(1, len(parts)) if parts[i - 1] != "<locals>"}
 
@@ -179,7 +179,7 @@ def _frames(frame: types.FrameType | None) -> Iterator[types.FrameType]:
 
 
 def _plain(fn: Any) -> Any:
-    """The function (or class) that carries the annotations of *fn*."""
+    """Return the function (or class) that carries the annotations of *fn*."""
     while True:
         if isinstance(fn, functools.partial):
             fn = fn.func
@@ -194,7 +194,7 @@ def _plain(fn: Any) -> Any:
 
 
 def _hints(plain: Any, written: inspect.Signature, label: str, local: dict[str, Any]) -> dict[str, Any]:
-    """The annotations of *written*, the names in them resolved where *plain* was defined."""
+    """Return the annotations of *written*, the names in them resolved where *plain* was defined."""
     annotations = {name: p.annotation for name, p in written.parameters.items() if p.annotation is not EMPTY}
     if written.return_annotation is not EMPTY:
         annotations["return"] = written.return_annotation
@@ -213,7 +213,7 @@ def _hints(plain: Any, written: inspect.Signature, label: str, local: dict[str, 
 
 
 def _of_class(fn: Any, plain: Any) -> Mapping[str, Any]:
-    """The names in the body of the class that a bound method was defined in."""
+    """Return the names in the body of the class that a bound method was defined in."""
     if not inspect.ismethod(fn) or not inspect.isfunction(plain):
         return {}
     owner = fn.__self__ if isinstance(fn.__self__, type) else type(fn.__self__)
@@ -222,7 +222,7 @@ def _of_class(fn: Any, plain: Any) -> Mapping[str, Any]:
 
 
 def _of_function(plain: Any) -> dict[str, Any]:
-    """The type parameters of a function (PEP 695), and what it closes over."""
+    """Return the type parameters of a function (PEP 695), and what it closes over."""
     found = {parameter.__name__: parameter for parameter in getattr(plain, "__type_params__", ())}
     cells = getattr(plain, "__closure__", None) or ()
     for name, cell in zip(plain.__code__.co_freevars if cells else (), cells, strict=True):
@@ -234,7 +234,7 @@ def _of_function(plain: Any) -> dict[str, Any]:
 
 
 def _decided_by_partial(fn: Any) -> frozenset[str]:
-    """Names that a partial has fixed: the model neither sees nor sets them."""
+    """Return names that a partial has fixed: the model neither sees nor sets them."""
     decided: set[str] = set()
     while isinstance(fn, functools.partial):
         decided |= fn.keywords.keys()
@@ -243,7 +243,7 @@ def _decided_by_partial(fn: Any) -> frozenset[str]:
 
 
 def _names_taken(fn: Any) -> frozenset[str]:
-    """The names that the function behind *fn* has parameters for."""
+    """Return the names that the function behind *fn* has parameters for."""
     try:
         written = inspect.signature(_plain(fn)).parameters.values()
     except (TypeError, ValueError):
@@ -268,7 +268,7 @@ _SCOPES: tuple[Scope, ...] = ("call", "session", "program")
 
 
 def _of_call(annotation: Any) -> str | None:
-    """What of the call the annotation asks for: "Context", "Caller" or "Variables"; None where it is nothing."""
+    """Return what of the call the annotation asks for: "Context", "Caller" or "Variables"; None where it is nothing."""
     origin = get_origin(annotation)
     if origin is Annotated:
         is_variables = any(extra is HOST_VARIABLES for extra in annotation.__metadata__)
@@ -299,7 +299,7 @@ def unwrap_partials(fn: Any) -> Any:
 
 
 def returns_awaitable(fn: Any) -> bool:
-    """Whether calling *fn* surely returns an awaitable. A plain wrapper of a coroutine function may not."""
+    """Return whether calling *fn* surely returns an awaitable. A plain wrapper of a coroutine function may not."""
     fn = unwrap_partials(fn)
     return inspect.iscoroutinefunction(fn) or (
         not isinstance(fn, type) and not inspect.isroutine(fn) and inspect.iscoroutinefunction(type(fn).__call__)

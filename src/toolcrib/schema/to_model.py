@@ -69,7 +69,7 @@ def _model(schema: Mapping[str, Any], name: str, base: type[BaseModel]) -> type[
 
 
 def _type(schema: Any, name: str) -> Any:
-    """The Python type of what *schema* allows; Any where none says as much."""
+    """Return the Python type of what *schema* allows; Any where none says as much."""
     if not isinstance(schema, Mapping):
         return _ANY
     if choices := [schema["const"]] if "const" in schema else schema.get("enum"):

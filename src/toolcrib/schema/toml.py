@@ -30,7 +30,7 @@ _BRACKET = re.compile(rf"{_TEXT}|#[^\n]*|(?P<opens>[\[{{])|(?P<closes>[\]}}])", 
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The data in *text*. Raises ValueError: where it is not TOML, and where it is nested more than 100 deep.
+    """Return the data in *text*. Raises ValueError: where it is not TOML, and where it is nested more than 100 deep.
 
     `tomllib` would recurse to the limit of the interpreter, where whatever the garbage collector finishes then fails.
     """
@@ -53,7 +53,7 @@ _TOO_DEEP = f"it is nested more than {_MOST_DEPTH} deep"
 
 
 def lines_of(text: str) -> dict[Keys, int]:
-    """The line, from 1, of each key and list item in *text*, which is valid TOML."""
+    """Return the line, from 1, of each key and list item in *text*, which is valid TOML."""
     found: dict[Keys, int] = {}
     for key, value in tomllib.loads(_numbered(text)).items():
         _collect(value, (key,), found)
@@ -61,12 +61,12 @@ def lines_of(text: str) -> dict[Keys, int]:
 
 
 def line_at(lines: Mapping[Keys, int], keys: Keys) -> int:
-    """The line of *keys* in *lines*, as `lines_of` returns them; of the nearest table around what is not there."""
+    """Return the line of *keys* in *lines*, of `lines_of`; of the nearest table around what is not there."""
     return next((lines[keys[:length]] for length in range(len(keys), 0, -1) if keys[:length] in lines), 1)
 
 
 def _numbered(text: str) -> str:
-    """*text* with line numbers as values. A list begins with its own, and a table has its own under `_LINE`."""
+    """Return *text* with line numbers as values. A list begins with its own, and a table has its own under `_LINE`."""
     parts: list[str] = []
     at, line, depth, before = 0, 1, 0, ""
     while at < len(text):
@@ -91,7 +91,7 @@ def _numbered(text: str) -> str:
 
 
 def _collect(value: Any, path: Keys, found: dict[Keys, int]) -> int:
-    """The line of *value*, noted in *found* with those of all that is in it. A table without a header has its first."""
+    """Return the line of *value*; note in *found* those of all in it. A table without a header has its first."""
     own = value if isinstance(value, int) else None
     inner: list[tuple[str | int, Any]] = []
     if isinstance(value, dict):

@@ -21,8 +21,7 @@ from .exact_json import parse_exact
 from .from_python import Arguments
 from .json_schema_validator import Validator, validator
 from .parse import LONG_CHARS, JSONError, JSONTooLong, parse_json, refuse_misread, require_size
-from .plan import Plan
-from .reading import ABSENT
+from .reading import ABSENT, Plan
 from .repair import Repaired, repair, with_integers
 from .view import SchemaView, kind
 from .written import NotWritten, is_plain, written
@@ -169,7 +168,7 @@ def document_of(check: Check, raw: RawArguments, checked: Mapping[str, Any]) -> 
 
 
 def require_json_values(raw: RawArguments) -> None:
-    """Raises ToolError for Python values that reach a tool as they are: a document could not tell all of them apart."""
+    """Raise ToolError for Python values that reach a tool as they are: a document could not tell all of them apart."""
     if isinstance(raw, Mapping) and not is_plain(dict(raw)):
         raise ToolError(
             "A person or a rule decides on these arguments, and they have values that are not JSON. Pass JSON values.",
@@ -216,7 +215,7 @@ class Recovery:
         error: ValidationError | None,
         is_cancelled: Callable[[], bool] | None = None,
     ) -> Checked:
-        """*is_cancelled* in a thread, where this may take long. Raises Postponed where it would, and ToolError."""
+        """Return repaired arguments. Raises Postponed where that takes long, and there is no *is_cancelled* yet."""
         if is_cancelled is not None:
             return self._recovered(text, repairs, error, functools.partial(_stop_if, is_cancelled))
         if len(text) <= LONG_CHARS and (error is None or error.error_count() <= _FEW_ERRORS):
@@ -295,13 +294,13 @@ def _stop_if(is_cancelled: Callable[[], bool]) -> None:
 
 
 def _refused_names(details: Sequence[Mapping[str, Any]] | None) -> frozenset[str] | None:
-    """The arguments that pydantic refused, by name. None where it could be any."""
+    """Return the arguments that pydantic refused, by name. None where it could be any."""
     places = [detail["loc"] for detail in details or ()]
     return frozenset(str(place[0]) for place in places) if places and all(places) else None
 
 
 def _integers_expected(details: Sequence[Mapping[str, Any]], value: Any) -> list[Path]:
-    """The places of those numbers in *value* that should be integers, by pydantic's *details*."""
+    """Return the places of those numbers in *value* that should be integers, by pydantic's *details*."""
     floats = (detail for detail in details if detail["type"] == "int_type" and isinstance(detail["input"], float))
     return [locate(detail["loc"], value)[0] for detail in floats]
 
@@ -361,7 +360,7 @@ def _invalid(tool: str, sentence: str) -> ToolError:
 
 
 def _takes_anything(schema: Any) -> bool:
-    """Whether a schema leaves some value open: there pydantic reads whatever comes, `1e999` as infinity too."""
+    """Return whether a schema leaves some value open: there pydantic reads whatever comes, `1e999` as infinity too."""
     if not isinstance(schema, dict):
         return schema is True
     if not schema.keys() & {"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"}:

@@ -190,7 +190,7 @@ class SchemaView:
         return frozenset(map(kind, self.constants or ()))
 
     def admits_kind_of(self, value: Any) -> bool:
-        """Whether a value of this JSON type may be valid here."""
+        """Return whether a value of this JSON type may be valid here."""
         of, kinds = kind(value), self.kinds
         is_whole = of == "number" and "integer" in kinds and value.is_integer()
         return not kinds or of in kinds or (of == "integer" and "number" in kinds) or is_whole
