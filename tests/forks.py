@@ -51,7 +51,9 @@ def serve(path: str) -> None:
     import toolcrib.cli.calls
     import toolcrib.cli.chat
     import toolcrib.cli.check
+    import toolcrib.cli.lock
     import toolcrib.cli.serving
+    import toolcrib.cli.show
     import toolcrib.schema
     import toolcrib.serve
     import toolcrib.store
