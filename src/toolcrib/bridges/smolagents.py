@@ -84,9 +84,11 @@ def _typed(of: Mapping[str, Any]) -> dict[str, Any]:
     if "type" in of:
         return dict(of)
     rest = {key: value for key, value in of.items() if key != "anyOf"}
-    branches = [branch for branch in of.get("anyOf", ()) if branch != {"type": "null"}]
-    if len(branches) == 1:
-        return {**rest, **_typed(branches[0]), "nullable": True}
+    options = of.get("anyOf", ())
+    branches = [branch for branch in options if branch != {"type": "null"}]
+    if len(branches) == 1:  # a type or null, or a reference with a description
+        typed = {**_typed(branches[0]), **rest}
+        return typed if len(options) == 1 else {**typed, "nullable": True}
     types = [branch.get("type") for branch in branches]
     return {**rest, "type": types if types and all(isinstance(kind, str) for kind in types) else "any"}
 
