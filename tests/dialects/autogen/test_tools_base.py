@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
 from toolcrib import Approve, Call, DefinitionError, Repair, SetupError, Text, ToolcribError, Workbench
 from toolcrib import CancellationToken as CoreToken
@@ -77,6 +77,77 @@ class Trees(BaseModel):
     leaf: Numbers
 
 
+def test_the_schema_of_a_tool_is_autogens():
+    assert Add().schema == {
+        "name": "add",
+        "description": "Add two numbers.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "a": {"title": "A", "type": "integer"},
+                "b": {"default": 2, "description": "The second.", "title": "B", "type": "integer"},
+            },
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+        "strict": False,
+    }
+
+
+def test_references_are_put_in_place_and_recursive_models_keep_their_definitions():
+    node = {
+        "title": "Node",
+        "description": "A tree.",
+        "type": "object",
+        "properties": {
+            "value": {"title": "Value", "type": "integer"},
+            "children": {"title": "Children", "type": "array", "default": [], "items": {"$ref": "#/$defs/Node"}},
+        },
+        "required": ["value"],
+    }
+    numbers = Add().schema["parameters"]
+    assert Add(args_type=Trees).schema["parameters"] == {
+        "type": "object",
+        "properties": {
+            "first": {"$ref": "#/$defs/Node"},
+            "leaf": {
+                "title": "Numbers",
+                "type": "object",
+                "properties": numbers["properties"],
+                "required": ["a"],
+            },
+        },
+        "required": ["first", "leaf"],
+        "additionalProperties": False,
+        "$defs": {"Node": node},
+    }
+    assert Add(args_type=Node).schema["parameters"] == {
+        "type": "object",
+        "properties": node["properties"],
+        "required": ["value"],
+        "additionalProperties": False,
+        "$defs": {"Node": node},
+    }
+
+
+class AnyNames(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    a: int
+
+
+def test_strictness_is_checked_when_the_schema_is_read():
+    with_default, open_to_others = Add(strict=True), Add(args_type=AnyNames, strict=True)
+    with pytest.raises(ValueError, match="not all input arguments are marked as required"):
+        _ = with_default.schema
+    with pytest.raises(ValueError, match="additional argument is also enabled"):
+        _ = open_to_others.schema
+    assert Add(args_type=Sum, strict=True).schema["strict"] is True
+
+
+async def test_run_json_reads_its_arguments_as_the_model_does():
+    assert await Add().run_json({"a": "1"}, CancellationToken()) == Sum(total=3)
+
+
 @pytest.mark.parametrize(
     ("args", "kinds"),
     [
@@ -92,6 +163,52 @@ async def test_run_json_raises_what_pydantic_does(args: Any, kinds: list[str]):
     with pytest.raises(ValidationError) as error:
         await Add().run_json(args, CancellationToken())
     assert [each["type"] for each in error.value.errors()] == kinds
+
+
+async def test_state_is_saved_and_loaded_as_json():
+    counter, other = Counter(), Counter()
+    await counter.run_json({}, CancellationToken())
+    state = await counter.save_state_json()
+    assert state == {"count": 1}
+    await other.load_state_json(state)
+    assert other.count == 1
+    assert await Add().save_state_json() == {}
+    await Add().load_state_json({"any": 1})
+
+
+class Words(BaseModel):
+    text: str
+    nan: float = float("nan")
+
+
+class Text_(RootModel[str]):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("plain é", "plain é"),
+        (3, "3"),
+        (1.5, "1.5"),
+        (True, "True"),
+        (None, "null"),
+        ({"a": None, "é": [True]}, '{"a": null, "é": [true]}'),
+        ([Sum(total=1), Sum(total=2)], '[{"total": 1}, {"total": 2}]'),
+        (({"x"}, 2), '[["x"], 2]'),
+        (Sum(total=1), '{"total": 1}'),
+        (
+            Words(text='a "quote", a: colon, a \\ and é\n'),
+            '{"text": "a \\"quote\\", a: colon, a \\\\ and é\\n", "nan": null}',
+        ),
+        (Text_("as text"), "as text"),
+        (RootModel[int](3), "3"),
+        (RootModel[list[int]]([1, 2]), "[1, 2]"),
+        ({"odd": CancellationToken}, f'{{"odd": "{CancellationToken}"}}'),
+    ],
+)
+def test_values_are_text_numbers_or_json(value: Any, text: str):
+    assert Add().return_value_as_string(value) == text
 
 
 # Beside the tools of Toolcrib

@@ -20,10 +20,12 @@ import toolcrib
 from toolcrib import Workbench
 from toolcrib.dialects.autogen import (
     CancellationToken,
+    ComponentModel,
     UntrustedError,
     allow_source_code,
     trust_namespaces,
 )
+from toolcrib.dialects.autogen.code_executor import Alias, ImportFromModule
 from toolcrib.dialects.autogen.tools import BaseTool, FunctionTool, StaticWorkbench
 
 
@@ -44,6 +46,35 @@ def run(tool: FunctionTool, /, **args: Any) -> Any:
     return asyncio.run(tool.run_json(args, CancellationToken()))
 
 
+def test_the_schema_of_a_function_is_autogens():
+    tool = FunctionTool(add, description="Add.")
+    assert tool.schema == {
+        "name": "add",
+        "description": "Add.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "a": {"description": "a", "title": "A", "type": "integer"},
+                "b": {"default": 2, "description": "The second.", "title": "B", "type": "integer"},
+            },
+            "required": ["a"],
+            "additionalProperties": False,
+        },
+        "strict": False,
+    }
+    assert (tool.name, tool.return_type(), tool.args_type().__name__) == ("add", int, "addargs")
+    assert FunctionTool(add, "Add.", name="plus").schema["name"] == "plus"
+
+
+def test_strict_functions_have_no_defaults():
+    def both(a: int, b: int) -> int:
+        return a + b
+
+    assert FunctionTool(both, "Add.", strict=True).schema["strict"] is True
+    with pytest.raises(ValueError, match="Default arguments are not allowed in strict mode"):
+        _ = FunctionTool(add, "Add.", strict=True).schema
+
+
 @pytest.mark.parametrize("function", [add, add_async, functools.partial(add, b=2), functools.partial(add_async)])
 def test_sync_async_and_partial_functions_run(function: Callable[..., Any]):
     assert run(FunctionTool(function, "Add."), a="40") == 42
@@ -62,6 +93,13 @@ def test_odd_parameters_work():
     ]
     result = Workbench([tool]).call_sync("odd", {"first": 1, "_hidden": 2, "copy": 3, "rest": [4], "z": 5})
     assert result.value == [1, 2, 3, (4,), "s", 0, {"z": 5}]
+
+
+def test_a_parameter_without_an_annotation_is_an_error_with_the_way_out():
+    def bare(a, b: int) -> int: ...  # type: ignore[no-untyped-def]
+
+    with pytest.raises(ValueError, match=r"The parameter 'a' has no annotation.*such as 'a: str'"):
+        FunctionTool(bare, "Bare.")
 
 
 def test_an_unknown_argument_is_refused():
@@ -157,6 +195,33 @@ async def test_a_function_works_beside_those_of_toolcrib():
 
 def root_of(number: float) -> float:
     return math.sqrt(number)
+
+
+def test_a_tool_is_dumped_as_autogen_dumps_it_with_a_reference_to_its_function():
+    tool = FunctionTool(
+        root_of,
+        "Root.",
+        name="root",
+        strict=True,
+        global_imports=["math", ImportFromModule("os", ["path", Alias("sep", "s")])],
+    )
+    assert tool.dump_component() == ComponentModel(
+        provider="autogen_core.tools.FunctionTool",
+        component_type="tool",
+        version=1,
+        component_version=1,
+        description="Create custom tools by wrapping standard Python functions.",
+        label="FunctionTool",
+        config={
+            "source_code": "def root_of(number: float) -> float:\n    return math.sqrt(number)\n",
+            "name": "root",
+            "description": "Root.",
+            "global_imports": ["math", {"module": "os", "imports": ("path", {"name": "sep", "alias": "s"})}],
+            "has_cancellation_support": False,
+            "strict": True,
+            "reference": f"{__name__}:root_of",
+        },
+    )
 
 
 def without_reference(tool: FunctionTool) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import copy
+import json
 import pickle
 import threading
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ from pydantic import BaseModel
 
 import toolcrib
 from toolcrib import Crib, ToolError, Workbench
-from toolcrib.dialects.autogen import CancellationToken, Image
+from toolcrib.dialects.autogen import CancellationToken, ComponentModel, Image
 from toolcrib.dialects.autogen.tools import (
     BaseTool,
     BaseToolWithState,
@@ -27,6 +28,7 @@ from toolcrib.dialects.autogen.tools import (
     ToolOverride,
     ToolResult,
 )
+from toolcrib.dialects.autogen.tools import Workbench as AutoGenWorkbench
 
 
 def add(a: int, b: int = 2) -> int:
@@ -80,6 +82,14 @@ def png(picture: Any = None) -> bytes:
 
 
 # Results
+
+
+def test_a_result_is_text_with_images_in_base64_or_replaced():
+    result = ToolResult(
+        name="x", result=[TextResultContent(content="see"), ImageResultContent(content=Image(PIXEL))], is_error=False
+    )
+    assert result.to_text() == f"see\n[Image: {Image(PIXEL).to_base64()}]"
+    assert result.to_text(replace_image="(image)") == "see\n(image)"
 
 
 # Calls
@@ -162,6 +172,15 @@ async def test_a_tool_of_another_class_is_called_through_the_protocol():
     assert await tools.call_tool("foreign", {"a": 1}) == text("foreign", "<{'a': 1}>")
     (native,) = tools.__toolcrib__()
     assert (await Workbench([native]).call("foreign", '{"a": "1"}')).value == {"a": 1}
+
+
+async def test_secrets_are_redacted_in_results_and_errors():
+    async def leak() -> None:
+        raise ValueError("hunter22 is wrong")
+
+    tools = bench(greet, leak, secrets=["hunter22"])
+    assert await tools.call_tool("greet", {"name": "hunter22"}) == text("greet", "Hello [secret]")
+    assert await tools.call_tool("leak") == text("leak", "[secret] is wrong", is_error=True)
 
 
 async def test_a_call_that_takes_too_long_ends_in_time():
@@ -255,6 +274,22 @@ async def test_overrides_rename_and_describe_and_both_names_can_be_called():
     assert (await tools.call_tool("plus", {})).to_text() == "Tool 'plus': 'a' is missing. Expected integer."
 
 
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        ({"add": ToolOverride(name="greet")}, "Tool override name 'greet' conflicts with existing tool name."),
+        (
+            {"add": ToolOverride(name="x"), "greet": ToolOverride(name="x")},
+            "Tool override name 'x' is used by multiple tools: 'add' and 'greet'.",
+        ),
+        ({"addd": ToolOverride(name="x")}, "override for the tool 'addd', and no such tool. The tools are: add, greet"),
+    ],
+)
+def test_overrides_that_are_not_clear_are_refused(overrides: dict[str, ToolOverride], message: str):
+    with pytest.raises(ValueError, match=message):
+        bench(add, greet, tool_overrides=overrides)
+
+
 async def test_names_that_models_could_not_call_work_as_in_autogen():
     names = ["my tool", "my.tool", "a-b", "a_b", "x" * 70, "x" * 71]
     tools = bench(*(FunctionTool(add, "Add.", name=name) for name in names))
@@ -275,6 +310,16 @@ async def test_a_tool_that_cannot_be_prepared_does_not_affect_others():
 
 
 # State
+
+
+async def test_state_is_saved_by_tool_and_loaded_again():
+    tools, others = bench(Counter(), add), bench(Counter(), add)
+    await tools.call_tool("counter")
+    state = await tools.save_state()
+    assert state == {"type": "StaticWorkbenchState", "tools": {"counter": {"count": 1}, "add": {}}}
+    await others.load_state(json.loads(json.dumps(state)))
+    assert await others.call_tool("counter") == text("counter", '{"count": 2}')
+    await others.load_state({"tools": {"unknown": {}}})
 
 
 async def test_a_reset_restores_the_first_state_of_the_tools():
@@ -299,6 +344,14 @@ async def test_a_state_that_cannot_be_saved_does_not_prevent_a_call(caplog: pyte
     await tools.reset()
     assert await tools.call_tool("counter") == text("counter", '{"count": 2}')
     assert "'counter' cannot be saved" in caplog.text
+
+
+async def test_a_workbench_can_be_entered_left_and_used_without():
+    tools = bench(add)
+    async with tools as entered:
+        assert entered is tools
+        assert await tools.call_tool("add", {"a": 1}) == text("add", "3")
+    assert await tools.call_tool("add", {"a": 1}) == text("add", "3")
 
 
 def test_a_workbench_outlives_the_event_loop_it_was_used_on():
@@ -332,6 +385,26 @@ async def test_a_workbench_of_tools_that_can_be_pickled_can_be_pickled():
 
 
 # As data, and in Toolcrib
+
+
+@pytest.mark.parametrize("kind", [StaticWorkbench, StaticStreamWorkbench])
+async def test_a_workbench_is_dumped_with_its_tools_and_overrides(kind: type[StaticWorkbench]):
+    tools = kind([FunctionTool(add, "Add.", strict=True)], {"add": ToolOverride(name="plus")})
+    data = tools.dump_component()
+    assert (data.provider, data.component_type, data.label) == (
+        f"autogen_core.tools.{kind.__name__}",
+        "workbench",
+        kind.__name__,
+    )
+    assert data.description is not None
+    assert data.description.startswith(
+        "A workbench that provides a static set of tools that do not change after\n    each tool execution"
+    )
+    assert data.config["tool_overrides"] == {"add": {"name": "plus"}}
+    assert ComponentModel(**data.config["tools"][0]) == FunctionTool(add, "Add.", strict=True).dump_component()
+    loaded = AutoGenWorkbench.load_component(ComponentModel.model_validate_json(data.model_dump_json()))
+    assert type(loaded) is kind
+    assert await loaded.call_tool("plus", {"a": 1}) == text("plus", "3")
 
 
 async def test_a_workbench_is_a_source_of_tools_under_their_override_names():

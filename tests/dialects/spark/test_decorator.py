@@ -4,6 +4,7 @@ import asyncio
 import functools
 import inspect
 import threading
+from datetime import date
 from typing import Annotated, Any, Literal, Optional
 
 import pytest
@@ -193,6 +194,14 @@ def test_without_context_a_parameter_of_that_name_is_for_the_model() -> None:
     assert f.prepare_tool_kwargs(use("f", {"tool_context": "x"})) == {"tool_context": "x"}
 
 
+def test_without_a_state_the_context_has_an_empty_one() -> None:
+    @tool(context=True)
+    def f(tool_context: ToolContext) -> None: ...
+
+    tool_use = use("f", {})
+    assert f.prepare_tool_kwargs(tool_use) == {"tool_context": ToolContext(tool_use, {})}
+
+
 def test_a_parameter_named_agent_is_for_the_model() -> None:
     @tool
     def f(agent: str) -> str:
@@ -203,6 +212,14 @@ def test_a_parameter_named_agent_is_for_the_model() -> None:
 
 
 # Arguments
+
+
+def test_arguments_are_checked_typed_and_completed() -> None:
+    @tool
+    def f(a: int, when: date, city: City, tags: list[str] = [], n: int = 3) -> None: ...
+
+    kwargs = f.prepare_tool_kwargs(use("f", {"a": "1", "when": "2025-01-02", "city": {"name": "Bonn"}}))
+    assert kwargs == {"a": 1, "when": date(2025, 1, 2), "city": City(name="Bonn"), "tags": [], "n": 3}
 
 
 @pytest.mark.parametrize("arguments", ["text", "", [1], 3])
@@ -263,6 +280,15 @@ def test_hand_written_parameters_are_checked(wrapped: bool) -> None:
         f.prepare_tool_kwargs(use("f", {"n": 6}))
 
 
+def test_hand_written_parameters_may_differ_from_the_signature() -> None:
+    @tool(parameters={"properties": {"n": {"type": ["integer", "string"]}, "note": {"type": "string"}}})
+    def f(n: int = 0) -> Any:
+        return n
+
+    assert f.tool_spec["parameters"]["json"]["required"] == []
+    assert Workbench([f]).call_sync("f", {"n": "many", "note": "for nobody"}).value == "many"
+
+
 # Sync and async
 
 
@@ -286,6 +312,19 @@ def test_an_async_tool_is_called_where_no_loop_runs() -> None:
         return x + 1
 
     assert f(1) == 2  # type: ignore[comparison-overlap]
+
+
+async def test_a_sync_tool_does_not_block_the_loop() -> None:
+    home = threading.current_thread()
+
+    @tool
+    def f() -> bool:
+        return threading.current_thread() is not home
+
+    assert await f.acall() is True
+    async with Workbench([f]) as bench:
+        assert (await bench.call("f")).value is True
+    assert f() is False
 
 
 async def test_async_execution_decides_how_a_function_runs() -> None:

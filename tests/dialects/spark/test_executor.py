@@ -302,6 +302,21 @@ async def test_a_tools_own_prepare_tool_kwargs_is_used() -> None:
     assert text_of(await run(Prepared(), {"b": "y"}, invocation_state={"b": "x"})) == ("success", "u1 xy")
 
 
+async def test_an_async_tool_of_any_class_is_awaited() -> None:
+    class Slow(Join):
+        async def __call__(self, a: str = "-", b: str = "-") -> str:  # type: ignore[override]
+            await asyncio.sleep(0)
+            return "called"
+
+    class Own(Join):
+        async def acall(self, *args: Any, **kwargs: Any) -> str:
+            return "own"
+
+    assert text_of(await run(Slow())) == ("success", "called")
+    assert await Slow().acall() == "called"
+    assert text_of(await run(Own())) == ("success", "own")
+
+
 async def test_arguments_are_checked_against_a_hand_written_spec() -> None:
     async def work(n: int) -> Any:
         return {"n": n}

@@ -84,6 +84,16 @@ def test_tools_are_found_by_name() -> None:
         registry.get_tool("nothing")
 
 
+def test_dynamic_tools_are_listed_and_found() -> None:
+    registry, echo = ToolRegistry(), Echo()
+    echo.mark_dynamic()
+    registry.register_tool(echo)
+    assert registry.dynamic_tools == {"echo": echo}
+    del registry.registry["echo"]
+    assert registry.get_tool("echo") is echo
+    assert [spec["name"] for spec in registry.get_all_tool_specs()] == ["echo"]
+
+
 def test_a_taken_name_is_refused() -> None:
     registry = ToolRegistry()
     registry.process_tools([search, Echo()])

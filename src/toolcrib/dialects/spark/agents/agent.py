@@ -133,11 +133,14 @@ class Agent:
             max_steps=sys.maxsize,  # the model counts, in rounds of calls
             max_errors=sys.maxsize,
         )
+        outcome: Outcome | None = None
         try:
             async with bench:
                 async for event in agent.stream(turns):
                     if isinstance(event, CallFinished):
                         self._trace(event.call, event.result)
+                    elif isinstance(event, Outcome):
+                        outcome = event
         except CoreModelError as error:
             failure = ModelError(str(error))
             failure.__cause__ = error
@@ -145,8 +148,8 @@ class Agent:
         except Exception as error:
             logger.exception("agent '%s' failed", config.name or "unnamed")
             return self.handle_model_error(error)
-        assert isinstance(event, Outcome)
-        return self._message(event, model.stop_reason)
+        assert outcome is not None  # the last event
+        return self._message(outcome, model.stop_reason)
 
     def _message(self, outcome: Outcome, stop_reason: str) -> NodeMessage:
         if outcome.status == "pending":
