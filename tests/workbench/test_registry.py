@@ -290,24 +290,3 @@ def test_what_a_trusted_package_only_uses_is_refused(packages: None, ref: str) -
 def test_trusted_packages_are_a_list(packages: None) -> None:
     with pytest.raises(LoadError, match=r"trusted=\['our_tools'\]"):
         Registry.from_dict({"tools": [{"ref": "our_tools:read"}]}, trusted="our_tools")
-
-
-def test_looking_up_takes_as_many_steps_in_a_large_registry() -> None:
-    def steps(registry: Registry) -> int:
-        taken = 0
-
-        def count(*_: Any) -> Any:
-            nonlocal taken
-            taken += 1
-            return count
-
-        before = sys.gettrace()
-        sys.settrace(count)
-        try:
-            registry.get("tool_0")
-        finally:
-            sys.settrace(before)
-        return taken
-
-    small, large = (Registry(Tool(lambda: 1, name=f"tool_{n}") for n in range(count)) for count in (1, 1000))
-    assert 0 < steps(large) == steps(small)

@@ -163,26 +163,6 @@ def test_a_bound_that_leaves_no_room_is_refused(wrong: Any) -> None:
         Workbench([], max_result_chars=wrong)
 
 
-async def test_the_preview_of_an_object_names_its_keys_and_their_kinds() -> None:
-    value = {"rows": list(range(10_000)), "next": None, "total": 3, "who": "me", "ok": True, "more": {"a": 1}}
-    result = await Workbench([giving(value)]).call("give")
-    assert (
-        "a JSON object with 6 keys: rows (a list of 10000 items), next (null), total (a number), "
-        "who (a string of 2 characters), ok (a boolean), more (an object with 1 key). The whole result is stored"
-    ) in result.text
-
-
-async def test_the_preview_of_text_has_whole_lines_from_both_ends() -> None:
-    text = "\n".join(f"line {i} of the log" for i in range(5000))
-    result = await Workbench([giving(text)]).call("give")
-    intro, first, *_, last = result.text.split("\n")
-    assert f"{len(text)} characters in 5000 lines." in intro
-    assert (first, last) == ("line 0 of the log", "line 4999 of the log")
-    assert set(result.text.split("\n")[1:]) - set(text.split("\n")) == {
-        line for line in result.text.split("\n") if "characters left out" in line
-    }
-
-
 async def test_an_error_s_message_is_bounded_too() -> None:
     @tool
     async def fail() -> None:

@@ -4,8 +4,6 @@ import asyncio
 import gc
 import json
 import logging
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
@@ -199,15 +197,6 @@ async def test_what_start_enters_stop_may_leave() -> None:
     assert events == ["left"]
 
 
-def test_what_was_started_ends_with_its_event_loop_and_starts_again_on_the_next() -> None:
-    bench = Workbench([Live(named("a"))])
-    for _ in range(2):
-        assert asyncio.run(bench.call("a")).value == "a"
-    assert events == ["start live", "stop live", "start live", "stop live"]
-    asyncio.run(bench.stop())
-    assert len(events) == 4
-
-
 def test_what_a_dropped_workbench_has_started_is_stopped_with_the_event_loop() -> None:
     async def main() -> Any:
         result = await Workbench([Live(named("a"))]).call("a")
@@ -294,12 +283,6 @@ def test_a_source_that_offers_something_else_is_refused(offered: Any, reason: st
     with pytest.raises(ToolcribError) as caught:
         Workbench([Odd()])
     assert reason in str(caught.value)
-
-
-@pytest.mark.parametrize("sources", [5, None, Live(), Live, "tools.py"])
-def test_sources_are_a_list(sources: Any) -> None:
-    with pytest.raises(SetupError, match="takes a list of sources"):
-        Workbench(sources)
 
 
 # Change
@@ -693,14 +676,3 @@ async def main(file):
 
 asyncio.run(main(Path(sys.argv[1])))
 """
-
-
-def test_state_survives_a_restart(tmp_path: Path) -> None:
-    program, state = tmp_path / "program.py", tmp_path / "state.json"
-    program.write_text(PROGRAM)
-    runs = [
-        subprocess.run([sys.executable, str(program), str(state)], capture_output=True, text=True, check=True).stdout
-        for _ in range(3)
-    ]
-    assert runs == ["1\n", "2\n", "3\n"]
-    assert json.loads(state.read_text()) == {"version": 1, "sources": {"Counter": {"value": 3}}}
