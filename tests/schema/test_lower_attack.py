@@ -199,7 +199,6 @@ def nested(depth: int, inner: Any) -> Any:
 
 TEXTS = {"additionalProperties": {"type": "string"}}
 LONG = {"additionalProperties": {"minLength": 2}}
-TWICE = {"x": [{"key": "a", "value": "bb"}, {"key": "a", "value": "cc"}]}
 ENDS = {"prefixItems": [{}], "items": False}
 OPEN_LIST = {
     "type": "array",
@@ -225,12 +224,6 @@ SEVERAL: dict[str, tuple[dict[str, Any], list[Any]]] = {
     "the end of a list": (
         members(m={"type": "array", "prefixItems": [{"type": "string"}], "allOf": [ENDS, ENDS]}),
         [{"m": ["a", "b"]}],
-    ),
-    "a map and its type": (members(x={"type": "object", "allOf": [TEXTS]}), [TWICE]),
-    "two maps": (members(x={"type": "object", "allOf": [TEXTS, LONG]}), [TWICE]),
-    "a map of two parts": (
-        {"allOf": [members(x={"type": "object", **TEXTS}), members(x={"type": "object", **LONG})]},
-        [TWICE],
     ),
     "more patterns than alternatives": (
         members(

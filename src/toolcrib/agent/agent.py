@@ -270,7 +270,7 @@ class Agent:
         return replace(outcome, state=write_state(run, answers, self._sign))
 
     async def _reply(self, request: Request, events: EventSink | None, token: CancellationToken | None) -> Reply | None:
-        """The model's reply; None where the run was cancelled meanwhile."""
+        """Return the model's reply; None where the run was cancelled meanwhile."""
         if token is None:
             return await self._whole_reply(request, events)
         task = asyncio.ensure_future(self._whole_reply(request, events))
@@ -300,7 +300,7 @@ class Agent:
     async def _results(
         self, calls: Sequence[Call], events: EventSink | None, token: CancellationToken | None
     ) -> Sequence[Result[Any]]:
-        """The results of *calls*, one for each, in their order."""
+        """Return the results of *calls*, one for each, in their order."""
         bench = self.workbench
         if self._options.choice == "none":
             return [_refused(call, _NO_TOOLS) for call in calls]
@@ -340,7 +340,7 @@ class Agent:
 
 @asynccontextmanager
 async def _closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T]]:
-    """*iterator*, closed as soon as nobody reads it any more."""
+    """Yield *iterator*, and close it when its reader leaves."""
     try:
         yield iterator
     finally:
@@ -349,7 +349,7 @@ async def _closing(iterator: AsyncIterator[T]) -> AsyncGenerator[AsyncIterator[T
 
 
 def _turns(prompt: Any, after: Sequence[Turn]) -> Sequence[Turn]:
-    """The turns that a run begins with."""
+    """Return the turns that a run begins with."""
     match prompt:
         case str():
             turns: Sequence[Turn] = (User((Text(prompt),)),) if prompt else ()

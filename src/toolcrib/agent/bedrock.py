@@ -118,7 +118,7 @@ class BedrockModel(SdkModel):
                 yield event
 
     def _get_client(self) -> Any:
-        """The client. Made in the thread of the first request, as it reads files and may fetch credentials."""
+        """Return the client. Made in the thread of the first request, as it reads files and may fetch credentials."""
         with self._lock:
             if self._client is None:
                 session = self._boto3.session.Session(**self._session)

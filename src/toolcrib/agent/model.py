@@ -39,7 +39,7 @@ class Model(Protocol):
 
 
 def require_model(value: Any) -> Model:
-    """*value*, if it is a Model. Raises SetupError."""
+    """Return *value*, if it is a Model. Raises SetupError."""
     if isinstance(value, type) or not all(hasattr(value, part) for part in ("name", "reply", "stream")):
         raise SetupError(
             f'The model of an agent is a Model or its name, such as "openai:gpt-5-mini", not a {type(value).__name__}. '
@@ -49,7 +49,7 @@ def require_model(value: Any) -> Model:
 
 
 def require_reply(value: Any, name: str) -> Reply:
-    """*value*, if it is a well-formed Reply. Raises ModelError: the model is at fault."""
+    """Return *value*, if it is a well-formed Reply. Raises ModelError: the model is at fault."""
     match value:
         case Reply(str(), tuple() | list() as calls, str(), Usage()):
             if all(map(_is_call, calls)):

@@ -167,7 +167,7 @@ class OpenAIResponses(_OpenAI):
 
 
 def _send(create: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
-    """What *create* returns for *parameters*; those that this SDK does not know go into the body as they are."""
+    """Return what *create* returns for *parameters*; those that this SDK does not know go into the body as they are."""
     known = inspect.signature(create).parameters
     sent = {name: value for name, value in parameters.items() if value is not None}
     others = {name: sent.pop(name) for name in [*sent] if name not in known}
@@ -195,7 +195,7 @@ def _watch_end(response: Any) -> list[bytes]:
 
 
 def _message(error: Any) -> str:
-    """The provider's own message in an error, without the SDK's text around it."""
+    """Return the provider's own message in an error, without the SDK's text around it."""
     body = getattr(error, "body", None)
     if isinstance(body, Mapping):
         # OpenAI has `message`; servers made with FastAPI have `detail`.

@@ -34,7 +34,7 @@ class Trace:
     handle: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The trace as JSON data, without members that are not set."""
+        """Return the trace as JSON data, without members that are not set."""
         members: dict[str, Any] = {
             "call_id": self.call_id,
             "tool": self.tool,
@@ -72,7 +72,7 @@ class Outcome:
 
 
 def traced(turns: Sequence[Turn], redact: Callable[[str], str]) -> tuple[Trace, ...]:
-    """The calls of *turns*, each with its result."""
+    """Return the calls of *turns*, each with its result."""
     traces: list[Trace] = []
     for turn, following in pairwise(turns):
         if isinstance(turn, Reply) and turn.calls and isinstance(following, Results):

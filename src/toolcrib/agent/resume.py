@@ -254,7 +254,7 @@ class Resumption:
             calls = [call for call in calls if (now := self.results[call.id].pending) is not None and now.id in ready]
 
     async def _answer_new(self) -> set[str]:
-        """The ids of the calls that are to be made again, since they are answered now."""
+        """Return the ids of the calls that are to be made again, since they are answered now."""
         ready: set[str] = set()
         for result in list(self.results.values()):
             each = self._take(self._new, result.pending)
@@ -270,7 +270,7 @@ class Resumption:
 
     @staticmethod
     def _take(answers: dict[QuestionKey, PendingAnswer], pending: Pending | None) -> PendingAnswer | None:
-        """The answer to *pending*, removed from *answers*."""
+        """Return the answer to *pending*, removed from *answers*."""
         each = None if pending is None else answers.get(question_key(pending))
         if pending is None or each is None or not _same_question(each.pending, pending):
             return None

@@ -55,7 +55,7 @@ class Run:
         return Request(tuple(self.turns), options.instructions, specs, choice, options.parallel)
 
     def add_reply(self, reply: Reply) -> Sequence[Call]:
-        """Add *reply* to the conversation. Returns the calls to make, each with a unique id."""
+        """Add *reply* to the conversation. Return the calls to make, each with a unique id."""
         self.steps += 1
         self.usage += reply.usage
         self.errors += bool(_problem(reply))
@@ -86,7 +86,7 @@ class Run:
             self.errors = self.errors + 1 if all(result.error is not None for result in results) else 0
 
     def over(self, redact: Callable[[str], str]) -> Outcome | None:
-        """The outcome, if the last turn ends the run."""
+        """Return the outcome, if the last turn ends the run."""
         last, options = self.turns[-1], self.options
         turns = f"{self.errors} turns in a row" if self.errors > 1 else "one turn"
         failed = f"No call succeeded in {turns} (max_errors={options.max_errors})."
@@ -141,7 +141,7 @@ class Run:
         )
 
     def _with_unique_ids(self, reply: Reply) -> Reply:
-        """*reply* with new ids for calls that have none, or that of another call."""
+        """Return *reply* with new ids for calls that have none, or that of another call."""
         known = {call.id for turn in self.turns if isinstance(turn, Reply) for call in turn.calls} | {""}
         calls: list[Call] = []
         for call in reply.calls:
@@ -158,7 +158,7 @@ _IDS = ("id", "call_id", "toolUseId")
 
 
 def _with_ids(native: Any, ids: Iterator[tuple[str, str]]) -> Any:
-    """The provider's own message with new ids for its calls: *ids* are the old and the new ones, in order.
+    """Return the provider's own message with new ids for its calls: *ids* are the old and the new ones, in order.
 
     None where not all of the old ones are found: results are paired by the new ones.
     """
@@ -181,7 +181,7 @@ def _with_ids(native: Any, ids: Iterator[tuple[str, str]]) -> Any:
 
 
 def checked_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
-    """*turns*, if a run can begin with them. Raises SetupError for none, and for calls without their results."""
+    """Return *turns*, if a run can begin with them. Raises SetupError for none, and for calls without their results."""
     if not turns:
         raise SetupError('A run needs a prompt: agent.run("What time is it?").')
     for number, turn in enumerate(turns):
@@ -202,7 +202,7 @@ def checked_turns(turns: Sequence[Turn]) -> Sequence[Turn]:
 
 
 def _problem(reply: Reply) -> str:
-    """Why *reply* is neither an answer nor calls, as the model reads it; empty where it is one of them."""
+    """Return why *reply* is neither an answer nor calls, as the model reads it; empty where it is one of them."""
     if reply.stop == "malformed":
         return f"the provider could not read it ({reply.reason})."
     # Asked again, a provider's model nearly always answers. Of a model of the host's own nothing is known.
@@ -221,7 +221,7 @@ def _paired(call: Call, result: Result[Any]) -> Result[Any]:
 
 
 def _each_once(waiting: Sequence[Pending]) -> list[Pending]:
-    """*waiting*, each once: one that several calls wait for says so to the person."""
+    """Return *waiting*, each once: one that several calls wait for says so to the person."""
     calls = Counter(pending.id for pending in waiting)
     same = {id: f" ({count} calls: an answer counts for one of them)" for id, count in calls.items() if count > 1}  # noqa: A001
     each = {pending.id: pending for pending in waiting}

@@ -87,7 +87,7 @@ class ScriptedModel:
         return turn
 
     async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
-        """The text word by word, then the reply."""
+        """Yield the text word by word, then the reply."""
         reply = await self.reply(request)
         for word in re.findall(r"\S+\s*|^\s+", reply.text):
             yield TextDelta(word)

@@ -70,11 +70,11 @@ class SdkModel(ABC):
             yield replace(stream.reply(), server=server)
 
     def _server(self) -> str:
-        """What distinguishes the server from others with the same format; empty where there are none."""
+        """Return what distinguishes the server from others with the same format; empty where there are none."""
         return ""
 
     def _parameters(self, request: Request) -> dict[str, Any]:
-        """The parameters of the SDK's method that come from *request*."""
+        """Return the parameters of the SDK's method that come from *request*."""
         form = self._format
         parameters: dict[str, Any] = form.conversation(request.turns, request.specs, instructions=request.instructions)
         if request.specs:
@@ -94,12 +94,12 @@ class SdkModel(ABC):
 
 
 def server_id(base_url: object) -> str:
-    """What distinguishes the server at *base_url*. A digest, as an address may contain a key."""
+    """Return what distinguishes the server at *base_url*. A digest, as an address may contain a key."""
     return sha256(str(base_url).encode()).hexdigest()[:16]
 
 
 def _for_server(request: Request, server: str) -> Request:
-    """*request* without messages as other servers wrote them: they have members that only these accept."""
+    """Return *request* without messages as other servers wrote them: they have members that only these accept."""
     turns = [
         replace(turn, native=None) if isinstance(turn, Reply) and turn.server not in ("", server) else turn
         for turn in request.turns
@@ -108,7 +108,7 @@ def _for_server(request: Request, server: str) -> Request:
 
 
 def package(module: str, extra: str) -> Any:
-    """The module of a provider's SDK. Raises SetupError, which names the extra, where it is not installed."""
+    """Return the module of a provider's SDK. Raises SetupError, which names the extra, where it is not installed."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -157,7 +157,7 @@ def reading() -> Generator[None]:
 
 
 def require_retries(max_retries: int) -> int:
-    """*max_retries*, if it is a number of retries. Raises SetupError."""
+    """Return *max_retries*, if it is a number of retries. Raises SetupError."""
     if type(max_retries) is not int or max_retries < 0:
         raise SetupError("max_retries is how often a request is made again: 0 or more.")
     return max_retries
@@ -182,20 +182,20 @@ class ProviderErrors:
     def from_status(
         self, status: int, message: str, *, problem: ModelProblem | None = None, retry_after_s: float | None = None
     ) -> ModelError:
-        """The provider answered with this HTTP status. *problem* overrides what the status stands for."""
+        """Return the error of an answer with this HTTP status. *problem* overrides what the status stands for."""
         problem = problem or problem_of(status)
         return self._error(f"answered with status {status}", message, problem, retry_after_s)
 
     def redact(self, text: object) -> str:
-        """*text* without known secrets."""
+        """Return *text* without known secrets."""
         return self._redactor.redact(str(text))
 
     def no_connection(self, message: object) -> ModelError:
-        """There was no answer, or it broke off."""
+        """Return the error of an answer that did not come, or broke off."""
         return self._error("could not be reached, or its answer broke off", str(message), "unavailable", None)
 
     def bad_answer(self, message: object) -> ModelError:
-        """There was an answer that is not in the provider's own format."""
+        """Return the error of an answer that is not in the provider's own format."""
         return self._error("gave an answer that cannot be used", str(message), "failed", None)
 
     def missing_key(self, remedy: str, *, in_program: str) -> ModelError:
@@ -217,7 +217,7 @@ class ProviderErrors:
 
 
 def problem_of(status: int) -> ModelProblem:
-    """What an HTTP status of a provider stands for."""
+    """Return what an HTTP status of a provider stands for."""
     if status in (401, 403):
         return "unauthorized"
     if status == 429:
@@ -228,7 +228,7 @@ def problem_of(status: int) -> ModelProblem:
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds until the provider accepts requests again, as its headers have it; None where they do not."""
+    """Return seconds until the provider accepts requests again, as its headers have it; None where they do not."""
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
         return milliseconds / 1000

@@ -48,7 +48,7 @@ class Stream:
         self._ended = False
 
     def add(self, chunk: Any) -> list[TextDelta]:
-        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
         event = reading.as_mapping(chunk, "Anthropic's event")
         # Unknown events are ignored, as Anthropic asks of its clients; the SDK's own ones repeat what came.
         match event.get("type"):
@@ -85,7 +85,7 @@ class Stream:
         return []
 
     def reply(self) -> Reply:
-        """The whole reply. Raises ValueError where the stream ended before the message did."""
+        """Return the whole reply. Raises ValueError where the stream ended before the message did."""
         if not self._ended:
             raise reading.IncompleteReply("Anthropic's stream ended in the middle, before 'message_stop'.")
         order = sorted(self._blocks)
@@ -188,7 +188,7 @@ def _id(call_id: str) -> str:
 
 
 def _blocks_in(data: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
-    """The list of blocks `data[key]`: Anthropic also accepts plain text there."""
+    """Return the list of blocks `data[key]`: Anthropic also accepts plain text there."""
     if isinstance(text := data.get(key), str):
         return [{"type": "text", "text": text}] if text else []
     reading.require(data, key, list, where)

@@ -76,7 +76,7 @@ class Stream:
         self._end: dict[str, Any] = {}
 
     def add(self, chunk: Any) -> list[TextDelta]:
-        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
         event = reading.as_mapping(chunk, "Bedrock's event")
         for name, value in event.items():
             where = f"Bedrock's {name}"
@@ -102,7 +102,7 @@ class Stream:
         return []
 
     def reply(self) -> Reply:
-        """The whole reply. Raises ValueError where the stream ended before the message did."""
+        """Return the whole reply. Raises ValueError where the stream ended before the message did."""
         if "stopReason" not in self._end:
             raise reading.IncompleteReply("Bedrock's stream ended in the middle, before 'messageStop'.")
         order = sorted(index for index, block in self._blocks.items() if block)
@@ -187,7 +187,7 @@ def _is_call(block: Mapping[str, Any]) -> bool:
 
 
 def without_tools(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """*messages* with their calls and results as text: for a request without `toolConfig`."""
+    """Return *messages* with their calls and results as text: for a request without `toolConfig`."""
     return [
         {"role": message["role"], "content": [text for block in message["content"] for text in _as_text(block)]}
         for message in messages
@@ -211,7 +211,7 @@ def _id(call_id: str) -> str:
 
 
 def blocks_of(part: Content, *, in_result: bool = False) -> list[dict[str, Any]]:
-    """*part* as at most one block."""
+    """Return *part* as at most one block."""
     match part:
         case Data() if in_result and isinstance(value := json_value(part), dict):
             return [{"json": value}]  # many models accept no other JSON than objects
@@ -229,12 +229,12 @@ def blocks_of(part: Content, *, in_result: bool = False) -> list[dict[str, Any]]
 
 
 def _document_name(name: str | None) -> str:
-    """A name that Bedrock accepts: letters, digits, single spaces, hyphens, brackets."""
+    """Return a name that Bedrock accepts: letters, digits, single spaces, hyphens, brackets."""
     return " ".join(re.sub(r"[^a-zA-Z0-9\-()\[\]]+", " ", name or "").split())[:180].strip() or "document"
 
 
 def read_block(block: Mapping[str, Any], where: str) -> Content:
-    """The content of *block*. Raises ValueError, with the place, where it is malformed."""
+    """Return the content of *block*. Raises ValueError, with the place, where it is malformed."""
     if "text" in block:
         return Text(reading.require(block, "text", str, where))
     if "json" in block:
@@ -253,7 +253,7 @@ def read_block(block: Mapping[str, Any], where: str) -> Content:
 
 
 def start_block(start: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The block that begins with *start*."""
+    """Return the block that begins with *start*."""
     block: dict[str, Any] = reading.json_data(start, where)
     if "toolResult" in block:  # of a tool of Bedrock's own
         result = reading.require(block, "toolResult", dict, where)
@@ -294,7 +294,7 @@ def _add_reasoning(block: dict[str, Any], delta: Mapping[str, Any], where: str) 
 
 
 def whole_block(block: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A streamed *block* as it is in a message: text that has citations is a block of another kind."""
+    """Return a streamed *block* as it is in a message: text that has citations is a block of another kind."""
     if "citations" not in block:
         return block
     text = [{"text": block["text"]}] if "text" in block else []
@@ -302,7 +302,7 @@ def whole_block(block: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def with_bytes(value: Any) -> Any:
-    """*value*, a block of JSON data, with bytes where Converse has them."""
+    """Return *value*, a block of JSON data, with bytes where Converse has them."""
     match value:
         case list():
             return [with_bytes(inner) for inner in value]

@@ -24,7 +24,7 @@ _TEXT_TYPES = frozenset(
 
 
 def text_of_file(part: Content) -> str | None:
-    """The text of a text file; None for any other content, and where it is empty or not UTF-8."""
+    """Return the text of a text file; None for any other content, and where it is empty or not UTF-8."""
     if not isinstance(part, File):
         return None
     kind = part.media_type.partition(";")[0].strip().lower()
@@ -37,7 +37,7 @@ def text_of_file(part: Content) -> str | None:
 
 
 def arguments_of(call: Call) -> dict[str, Any]:
-    """The arguments of *call* as an object, for a provider that did not write them."""
+    """Return the arguments of *call* as an object, for a provider that did not write them."""
     arguments = call.arguments
     return arguments_object(arguments.decode(errors="replace") if isinstance(arguments, bytes) else arguments)
 
@@ -79,7 +79,7 @@ def _refuse_constant(constant: str) -> None:
 
 
 def data_content(value: Any, where: str) -> Data:
-    """A JSON value as content. Raises ValueError for a value that is not JSON."""
+    """Return a JSON value as content. Raises ValueError for a value that is not JSON."""
     return Data(json.dumps(reading.json_data(value, where), ensure_ascii=False, separators=(",", ":")))
 
 
@@ -99,7 +99,7 @@ _URL_SAFE = str.maketrans("-_", "+/")
 
 
 def from_data_url(data: Mapping[str, Any], key: str, where: str) -> tuple[str, bytes]:
-    """The media type and the bytes of the data URL in `data[key]`. Raises ValueError for any other URL."""
+    """Return the media type and the bytes of the data URL in `data[key]`. Raises ValueError for any other URL."""
     url = reading.require(data, key, str, where)
     head, comma, encoded = url.partition(",")
     if not (head.startswith("data:") and head.endswith(";base64") and comma):

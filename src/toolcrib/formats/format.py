@@ -29,7 +29,7 @@ class Format(ABC):
     """The parameter of a request that has the conversation."""
 
     def tools(self, specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]:
-        """The provider's definitions of *specs*: the request's `tools`.
+        """Return the provider's definitions of *specs*: the request's `tools`.
 
         *strict* None means as each spec says. A tool that strict mode would change is sent non-strict, and `losses`
         says why. Gemini has no strict mode.
@@ -37,13 +37,13 @@ class Format(ABC):
         return self.definitions(offer(specs, self.accepts, strict=strict).tools)
 
     def losses(self, specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
-        """What `tools` could not express, by tool; only tools that lost something."""
+        """Return what `tools` could not express, by tool; only tools that lost something."""
         return offer(specs, self.accepts, strict=strict).losses
 
     def tool_choice(
         self, choice: Choice = "auto", specs: Iterable[ToolSpec] = (), *, parallel: bool = True
     ) -> dict[str, Any]:
-        """The request's parameters for *choice*; empty where it is the provider's default.
+        """Return the request's parameters for *choice*; empty where it is the provider's default.
 
         Send it with tools only: a choice without tools is refused. Gemini and Bedrock cannot limit a model to one call
         at a time, so *parallel* has no effect there. Raises SetupError for the name of no tool, and for "none" where
@@ -56,7 +56,7 @@ class Format(ABC):
         return self.choice_parameters("tool", name, parallel)
 
     def calls(self, answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> list[Call]:
-        """The calls in *answer*, in its order; see `reply`."""
+        """Return the calls in *answer*, in its order; see `reply`."""
         return list(self.reply(answer, specs, strict=strict).calls)
 
     def reply(self, answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> Reply:
@@ -71,7 +71,7 @@ class Format(ABC):
         return self.read_answer(answer, specs, strict)
 
     def messages(self, results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[Any]:
-        """The results of one turn's calls, as the messages that the provider expects next, in their order.
+        """Return the results of one turn's calls, as the messages that the provider expects next, in their order.
 
         *specs* give the tools the names under which the provider knows them. Raises ValueError where a result has no id
         of its call.
@@ -81,7 +81,7 @@ class Format(ABC):
     def conversation(
         self, turns: Iterable[Turn], specs: Iterable[ToolSpec] = (), *, instructions: str = ""
     ) -> dict[str, Any]:
-        """The request's parameters for *turns* and *instructions*.
+        """Return the request's parameters for *turns* and *instructions*.
 
         Raises ValueError, with the place, where a reply's calls and the results after it do not pair.
         """
@@ -119,11 +119,11 @@ class Format(ABC):
 
     @abstractmethod
     def choice_parameters(self, kind: str, name: str, parallel: bool) -> Object:
-        """The parameters for "auto", "any", "none", or "tool" with the provider's *name* of it."""
+        """Return the parameters for "auto", "any", "none", or "tool" with the provider's *name* of it."""
 
     @abstractmethod
     def read_answer(self, answer: Any, specs: Iterable[ToolSpec], strict: bool | None) -> Reply:
-        """The reply in an answer that is not the chunks of a stream."""
+        """Return the reply in an answer that is not the chunks of a stream."""
 
     @abstractmethod
     def user_messages(self, content: Sequence[Content]) -> list[Object]: ...
@@ -141,10 +141,10 @@ class Format(ABC):
     def read_messages(
         self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
     ) -> tuple[str, list[Entry]]:
-        """The instructions and the entries of a conversation. *parameters* are the others of the request."""
+        """Return the instructions and the entries of a conversation. *parameters* are the others of the request."""
 
     def joined(self, messages: list[Object]) -> list[Object]:
-        """*messages* as they are sent in one request."""
+        """Return *messages* as they are sent in one request."""
         return messages
 
 
@@ -162,7 +162,7 @@ class BlockFormat(Format):
         return [block for part in content for block in self.content_blocks(part)]
 
     def result_content(self, result: Result[Any]) -> list[Object]:
-        """The content of a result. For errors, Claude accepts text only."""
+        """Return the content of a result. For errors, Claude accepts text only."""
         if result.status == "error":
             return [self.text_block(result.text)] if result.text.strip() else []
         return [block for part in result.content for block in self.content_blocks(part, in_result=True)]
@@ -223,7 +223,7 @@ class BlockFormat(Format):
 
     @abstractmethod
     def native_blocks(self, turn: Reply) -> list[Object] | None:
-        """The blocks of a reply of this provider; None for another's: a conversation may change its model."""
+        """Return the blocks of a reply of this provider; None for another's: a conversation may change its model."""
 
     @abstractmethod
     def call_blocks(self, calls: Sequence[Call], offered: Offer) -> list[Object]: ...
@@ -233,14 +233,14 @@ class BlockFormat(Format):
 
     @abstractmethod
     def blocks_in(self, message: Object, where: str) -> list[Object]:
-        """The blocks of a message that is read. Raises ValueError, with the place, as all that follow do."""
+        """Return the blocks of a message that is read. Raises ValueError, with the place, as all that follow do."""
 
     @abstractmethod
     def read_reply(self, message: Object, offered: Offer, where: str) -> Reply: ...
 
     @abstractmethod
     def read_result(self, block: Object, offered: Offer, where: str) -> ToolOutput | None:
-        """The result of a call; None for a block that is something else."""
+        """Return the result of a call; None for a block that is something else."""
 
     @abstractmethod
     def read_block(self, block: Object, where: str) -> Content: ...

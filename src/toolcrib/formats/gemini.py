@@ -66,7 +66,7 @@ class Stream:
         self._id = ""
 
     def add(self, chunk: Any) -> list[TextDelta]:
-        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
         answer = reading.as_mapping(chunk, _ANSWER)
         if "error" in answer:
             error = reading.require(answer, "error", dict, _ANSWER)
@@ -92,7 +92,7 @@ class Stream:
         return added
 
     def reply(self) -> Reply:
-        """The whole reply. Raises ValueError where no chunk had a reason why the model stopped."""
+        """Return the whole reply. Raises ValueError where no chunk had a reason why the model stopped."""
         if self._stop is None:
             raise reading.IncompleteReply(
                 "Gemini's answer ended in the middle: none of its candidates has a 'finishReason'."
@@ -165,7 +165,7 @@ def _reply(
 
 
 def _is_text(part: Mapping[str, Any]) -> bool:
-    """Whether *part* is text and nothing else: one with a signature stays as it came."""
+    """Return whether *part* is text and nothing else: one with a signature stays as it came."""
     return isinstance(part.get("text"), str | reading.Pieces) and part.keys() <= {"text", "thought"}
 
 
@@ -189,7 +189,7 @@ def _inline(part: Image | Audio | File) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> dict[str, str]:
-    """The id to send: none that was made up here, and no form of another provider's that Gemini may refuse."""
+    """Return the id to send: none that was made up here, and no form of another provider's that Gemini may refuse."""
     if call_id.startswith(_OWN_ID):
         return {}
     return {"id": history.fitting_id(r"[a-zA-Z0-9_.-]{1,64}", call_id)}

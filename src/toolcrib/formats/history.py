@@ -13,7 +13,7 @@ from .turns import Conversation, Reply, Results, Turn, User, text_of
 
 
 def ordered(turns: Iterable[Turn]) -> Iterator[Turn]:
-    """*turns*, with the results of each reply in the order of its calls.
+    """Return *turns*, with the results of each reply in the order of its calls.
 
     Raises ValueError, with the place, where a call has no result or a result no call.
     """
@@ -87,7 +87,7 @@ class ToolOutput:
 
 
 def assemble(instructions: str, entries: Iterable[User | Reply | ToolOutput], *, repair: bool) -> Conversation:
-    """The conversation that *entries* are, with the results of each reply together.
+    """Return the conversation that *entries* are, with the results of each reply together.
 
     The last reply may have calls without results: they are still to be made. With *repair*, a call whose result is
     missing gets the error `lost`, and a result whose call is missing becomes text of the user.

@@ -31,12 +31,12 @@ def tools(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> list[Any]
 
 
 def losses(specs: Iterable[ToolSpec], *, strict: bool | None = None) -> dict[str, tuple[Loss, ...]]:
-    """What `tools` could not express, by tool; only tools that lost something."""
+    """Return what `tools` could not express, by tool; only tools that lost something."""
     return offer(specs, MCP, strict=False).losses
 
 
 def calls(request: Any, specs: Iterable[ToolSpec] = ()) -> list[Call]:
-    """The one call in *request*: a `tools/call` request or its params, as a dictionary or the SDK's object.
+    """Return the one call in *request*: a `tools/call` request or its params, as a dictionary or the SDK's object.
 
     Its id is the request's where that has one. Raises ValueError, with the place, where *request* is malformed.
     """
@@ -54,7 +54,7 @@ def calls(request: Any, specs: Iterable[ToolSpec] = ()) -> list[Call]:
 
 
 def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> list[dict[str, Any]]:
-    """A `tools/call` result for each of *results*, in their order, structured where its spec promises that."""
+    """Return a `tools/call` result for each of *results*, in their order, structured where its spec promises that."""
     promised = {spec.name: spec.output_schema for spec in specs}
     return [call_result(result, promised.get(result.tool)) for result in results]
 
@@ -76,18 +76,18 @@ def tool_definition(
 
 
 def hints(annotations: Mapping[str, Any]) -> Hints:
-    """What MCP's *annotations* say of the effects of a tool."""
+    """Return what MCP's *annotations* say of the effects of a tool."""
     found = ((ours, annotations.get(theirs)) for theirs, ours in _HINTS.items())
     return Hints(**{name: value for name, value in found if isinstance(value, bool)})
 
 
 def annotations(hints: Hints) -> dict[str, bool]:
-    """The hints that are set, by MCP's names."""
+    """Return the hints that are set, by MCP's names."""
     return {name: value for name, hint in _HINTS.items() if (value := getattr(hints, hint)) is not None}
 
 
 def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """An output schema whose root is an object: *schema*, or one with it under the key `result`."""
+    """Return an output schema whose root is an object: *schema*, or one with it under the key `result`."""
     if _is_object(schema):
         return dict(schema)
     inner = dict(schema)
@@ -97,7 +97,7 @@ def object_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """*result* as a `tools/call` result, with structured content where *output_schema* promises it.
+    """Return *result* as a `tools/call` result, with structured content where *output_schema* promises it.
 
     Of a result that is too large to be shown there is no structured content either; a link leads to all of it. For
     programs, `_meta` has
@@ -137,17 +137,17 @@ def call_result(result: Result[Any], output_schema: Mapping[str, Any] | None = N
 
 
 def content(parts: Iterable[Content], call_id: str) -> list[dict[str, Any]]:
-    """*parts* as MCP's content. Files are embedded resources, with the id of the call in their URI."""
+    """Return *parts* as MCP's content. Files are embedded resources, with the id of the call in their URI."""
     return [_block(part, number, call_id) for number, part in enumerate(parts)]
 
 
 def encodable(text: str) -> str:
-    """*text* with lone surrogates replaced, as in a file name that is not UTF-8: they cannot be encoded."""
+    """Return *text* with lone surrogates replaced, as in a file name that is not UTF-8: they cannot be encoded."""
     return text.encode(errors="replace").decode()
 
 
 def error_data(error: ToolError) -> dict[str, str]:
-    """The value of `toolcrib/error` for *error*."""
+    """Return the value of `toolcrib/error` for *error*."""
     return {"code": error.code, "retry": error.retry}
 
 
@@ -156,7 +156,7 @@ def _is_object(schema: Mapping[str, Any]) -> bool:
 
 
 def _structured(schema: Mapping[str, Any], content: tuple[Content, ...]) -> dict[str, Any]:
-    """The structured content, made of what may be shown. Raises ValueError where it does not match *schema*."""
+    """Return the structured content, made of what may be shown. Raises ValueError where it does not match *schema*."""
     value: Any
     kind = Data if any(isinstance(part, Data) for part in content) else Text
     match [part for part in content if isinstance(part, kind)]:

@@ -28,7 +28,7 @@ class Offered:
     losses: tuple[Loss, ...]
 
     def definition(self, schema_key: str) -> dict[str, Any]:
-        """The tool's members that most providers name alike, with the schema under *schema_key*."""
+        """Return the tool's members that most providers name alike, with the schema under *schema_key*."""
         return {
             "name": self.name,
             **({"description": self.description} if self.description else {}),
@@ -70,13 +70,13 @@ class Offer:
         return {tool.spec.name: tool.losses for tool in self.tools if tool.losses}
 
     def name_of(self, tool: str) -> str:
-        """The provider's name for *tool*; for a tool that is not offered, a name that the provider accepts."""
+        """Return the provider's name for *tool*; for a tool that is not offered, a name that the provider accepts."""
         if tool in self._names:
             return self._names[tool]
         return tool if re.fullmatch(self._accepts.names, tool) else _fitting(tool, self._accepts)
 
     def tool_of(self, name: str) -> str:
-        """The tool's own name; a name that was never offered is unchanged."""
+        """Return the tool's own name; a name that was never offered is unchanged."""
         return self._tools.get(name, name)
 
     def call(self, call_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> Call:
@@ -90,7 +90,7 @@ class Offer:
         return Call(tool, arguments if lift is None else _lifted(arguments, lift), call_id)
 
     def read_call(self, native: dict[str, Any], call_id: str, arguments: str | Mapping[str, Any] | None) -> Call:
-        """The call of the tool that *native* has the provider's name of.
+        """Return the call of the tool that *native* has the provider's name of.
 
         A name that the model has made up may be one that cannot be sent back; *native* then gets one that can.
         """
@@ -100,7 +100,7 @@ class Offer:
 
 
 def offer(specs: Iterable[ToolSpec], accepts: Accepts, *, strict: bool | None = None) -> Offer:
-    """*specs* as they are sent to a provider. The same specs again cost a look-up.
+    """Return *specs* as they are sent to a provider. The same specs again cost a look-up.
 
     *strict* None means as each spec says; False means no strict mode; True means strict mode for every tool whose spec
     does not refuse it. A tool that strict mode would change is sent without it, and its losses say why.
@@ -138,7 +138,7 @@ def _lowered(spec: ToolSpec, accepts: Accepts, strict: bool | None) -> Lowered:
 
 
 def _within_limits(lowered: list[Lowered], specs: Sequence[ToolSpec], accepts: Accepts) -> list[Lowered]:
-    """*lowered*, with as many of the first ones strict as the provider accepts in one request."""
+    """Return *lowered*, with as many of the first ones strict as the provider accepts in one request."""
     strictly = accepts.strictly or accepts
     limited: list[Lowered] = []
     tools = optional = unions = 0
@@ -164,7 +164,7 @@ def _within_limits(lowered: list[Lowered], specs: Sequence[ToolSpec], accepts: A
 
 
 def _names(tools: Sequence[str], accepts: Accepts) -> dict[str, str]:
-    """A provider's name for each of *tools*: its own where the provider accepts it, else a unique one."""
+    """Return a provider's name for each of *tools*: its own where the provider accepts it, else a unique one."""
     names: dict[str, str] = {}
     for tool in tools:
         if tool in names:

@@ -58,7 +58,7 @@ class MessageDeltas:
         self._calls: list[dict[str, Any]] = []
 
     def add(self, delta: Mapping[str, Any]) -> str:
-        """The text that *delta* adds, without thoughts. Raises ValueError where it is malformed."""
+        """Return the text that *delta* adds, without thoughts. Raises ValueError where it is malformed."""
         for number, delta_call in enumerate(reading.object_list(delta, "tool_calls", _DELTA)):
             self._add_to_call(delta_call, f"{_DELTA}.tool_calls[{number}]")
         _merge(self._message, {name: value for name, value in delta.items() if name not in ("tool_calls", "role")})
@@ -73,11 +73,11 @@ class MessageDeltas:
         return refusal if isinstance(refusal, str) else ""
 
     def end(self) -> str:
-        """The text that was held back, as it could have been the beginning of a thought."""
+        """Return the text that was held back, as it could have been the beginning of a thought."""
         return self._thoughts.end()
 
     def message(self) -> dict[str, Any]:
-        """The message, as a whole answer has it."""
+        """Return the message, as a whole answer has it."""
         calls = [{name: value for name, value in call.items() if name != "index"} for call in self._calls]
         return {**self._message, **({"tool_calls": calls} if calls else {})}
 
@@ -105,7 +105,7 @@ class MessageDeltas:
         return self._calls[-1]
 
     def _call_for(self, delta_call: Mapping[str, Any], function: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The call that *delta_call* continues; None where it begins a new one."""
+        """Return the call that *delta_call* continues; None where it begins a new one."""
         index, call_id = delta_call.get("index"), delta_call.get("id")
         if index is None:
             if call_id:
@@ -160,7 +160,7 @@ class Stream:
         self._usage: Mapping[str, Any] | None = None
 
     def add(self, chunk: Any) -> list[TextDelta]:
-        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
         if chunk == "[DONE]":
             self._done = True
             return reading.deltas(self._deltas.end())
@@ -181,7 +181,7 @@ class Stream:
         return []
 
     def reply(self) -> Reply:
-        """The whole reply. Raises ValueError where the stream ended before the answer did."""
+        """Return the whole reply. Raises ValueError where the stream ended before the answer did."""
         if self._finish is None and not self._done:  # some servers give no reason, but all end with "[DONE]"
             raise reading.IncompleteReply("OpenAI's stream ended in the middle, before any 'finish_reason'.")
         message, where = self._deltas.message(), "OpenAI's streamed message"
@@ -238,7 +238,7 @@ def _reply(
 
 
 def _calls(message: Mapping[str, Any], offered: Offer, where: str) -> tuple[list[dict[str, Any]], list[Call]]:
-    """The calls as they are to be sent back, and as they are to be made.
+    """Return the calls as they are to be sent back, and as they are to be made.
 
     Calls of other kinds than functions are left out: they are for tools that were not offered.
     """
@@ -276,7 +276,7 @@ def _usage(usage: Mapping[str, Any]) -> Usage:
 
 
 def _has_native(turn: Reply) -> bool:
-    """Whether `native` is a message of this format with these calls: a conversation may change its provider."""
+    """Return whether `native` is a message of this format with these calls: a conversation may change its provider."""
     match turn.native:
         case {"role": "assistant", "content": None | str()}:
             pass
@@ -322,7 +322,7 @@ def _is_media(part: Content) -> bool:
 
 
 def _part(part: Content) -> dict[str, Any]:
-    """A part of a user message. PDF is the only kind of file that Chat Completions accepts."""
+    """Return a part of a user message. PDF is the only kind of file that Chat Completions accepts."""
     match part:
         case Image(_, media_type) if media_type in shared.IMAGES:
             return {"type": "image_url", "image_url": {"url": shared.data_url(part)}}
@@ -390,7 +390,7 @@ class _Chat(Format):
         return [turn.native if _has_native(turn) else _from_reply(turn, offered)]
 
     def result_messages(self, results: Sequence[Result[Any]], offered: Offer) -> list[Object]:
-        """A message for each result, and one more for images and PDFs."""
+        """Return a message for each result, and one more for images and PDFs."""
         messages: list[Object] = [
             {"role": "tool", "tool_call_id": result.call_id, "content": shared.result_text(result)}
             for result in results

@@ -21,7 +21,7 @@ _ERROR = re.compile(r"Error \((\w+)\): ?(.*)", re.DOTALL)
 
 
 def error_from(error: Any) -> reading.IncompleteReply:
-    """The error that stands in an answer's place."""
+    """Return the error that stands in an answer's place."""
     details = error if isinstance(error, Mapping) else {"message": error}
     code = details.get("code") or details.get("type") or ""
     prefix = f"{code}: " if code else ""
@@ -38,7 +38,7 @@ class LeadingThoughts:
         self._held = ""
 
     def add(self, piece: str) -> str:
-        """The text that *piece* adds."""
+        """Return the text that *piece* adds."""
         held, self._held = self._held + piece, ""
         if self._place == "before":
             begun = held.lstrip()
@@ -58,18 +58,18 @@ class LeadingThoughts:
         return held if self._place == "text" else ""
 
     def end(self) -> str:
-        """The text that was held back, as it could have become a tag."""
+        """Return the text that was held back, as it could have become a tag."""
         return self._held if self._place == "before" else ""
 
 
 def without_thoughts(text: str) -> str:
-    """*text* without the thoughts that it begins with."""
+    """Return *text* without the thoughts that it begins with."""
     thoughts = LeadingThoughts()
     return thoughts.add(text) + thoughts.end()
 
 
 def choice_parameters(kind: str, tool: Any, parallel: bool) -> dict[str, Any]:
-    """The request's parameters for a choice; *tool* is OpenAI's form of a tool's name. "auto" is its default."""
+    """Return the request's parameters for a choice; *tool* is OpenAI's form of a tool's name. "auto" is its default."""
     choice = {"any": "required", "none": "none", "tool": tool}.get(kind)
     return {
         **({"tool_choice": choice} if choice else {}),
@@ -78,7 +78,7 @@ def choice_parameters(kind: str, tool: Any, parallel: bool) -> dict[str, Any]:
 
 
 def read_arguments(arguments: Any) -> Mapping[str, Any] | str:
-    """Arguments as a provider sent them: JSON text, an object, or nothing in any of its spellings."""
+    """Return arguments as a provider sent them: JSON text, an object, or nothing in any of its spellings."""
     if arguments is None or isinstance(arguments, Mapping):
         return arguments or {}
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
@@ -86,7 +86,7 @@ def read_arguments(arguments: Any) -> Mapping[str, Any] | str:
 
 
 def arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
-    """Arguments to send back: the JSON text of an object, unchanged where they are one already.
+    """Return arguments to send back: the JSON text of an object, unchanged where they are one already.
 
     vLLM and Ollama parse them before the model sees them, and refuse the whole conversation for invalid JSON.
     """
@@ -97,19 +97,19 @@ def arguments_text(arguments: str | bytes | Mapping[str, Any] | None) -> str:
 
 
 def text_of(part: Content) -> str:
-    """*part* as text; of a text file its text, under its name."""
+    """Return *part* as text; of a text file its text, under its name."""
     text = text_of_file(part)
     return part.text if text is None else f"{part.text}\n{text}"
 
 
 def result_text(result: Result[Any]) -> str:
-    """A result as text. OpenAI has no flag for errors, so the text names the error's code."""
+    """Return a result as text. OpenAI has no flag for errors, so the text names the error's code."""
     text = "\n".join(map(text_of, result.content))
     return text if result.error is None else f"Error ({result.error.code}): {text}"
 
 
 def read_error(text: str) -> ToolError | None:
-    """The error that `result_text` wrote; None for the text of any other result."""
+    """Return the error that `result_text` wrote; None for the text of any other result."""
     match = _ERROR.fullmatch(text)
     return ToolError(match[2], match[1]) if match and match[1] in CODES else None
 
@@ -126,7 +126,7 @@ def file_name(part: File) -> str:
 def read_content(
     message: Mapping[str, Any], key: str, read_part: Callable[[dict[str, Any], str], Content], where: str
 ) -> tuple[Content, ...]:
-    """The content `message[key]`, which is text or a list of parts. Raises ValueError, with the place."""
+    """Return the content `message[key]`, which is text or a list of parts. Raises ValueError, with the place."""
     if isinstance(text := message.get(key), str):
         return (Text(text),)
     reading.require(message, key, list, where)
@@ -135,13 +135,13 @@ def read_content(
 
 
 def read_audio(part: Mapping[str, Any], where: str) -> Audio:
-    """The audio of an `input_audio` part. Raises ValueError, with the place, where it is malformed."""
+    """Return the audio of an `input_audio` part. Raises ValueError, with the place, where it is malformed."""
     audio = reading.require(part, "input_audio", dict, where)
     form = reading.require(audio, "format", str, f"{where}.input_audio")
     return Audio(decoded(audio, "data", f"{where}.input_audio"), _AUDIO_TYPES.get(form, f"audio/{form}"))
 
 
 def read_file(file: Mapping[str, Any], where: str) -> File:
-    """The file whose bytes are in *file*, and not stored at OpenAI. Raises ValueError, with the place."""
+    """Return the file whose bytes are in *file*, and not stored at OpenAI. Raises ValueError, with the place."""
     media_type, data = from_data_url(file, "file_data", where)
     return File(data, media_type, reading.optional(file, "filename", str, where))

@@ -52,7 +52,7 @@ class Stream:
         self._response: Mapping[str, Any] | None = None
 
     def add(self, chunk: Any) -> list[TextDelta]:
-        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
         if chunk == "[DONE]":  # some gateways end every stream with it
             return []
         event = reading.as_mapping(chunk, _EVENT)
@@ -80,7 +80,7 @@ class Stream:
         return []
 
     def reply(self) -> Reply:
-        """The whole reply. Raises ValueError where the stream ended before the response did."""
+        """Return the whole reply. Raises ValueError where the stream ended before the response did."""
         if self._response is None:
             raise reading.IncompleteReply("OpenAI's stream ended in the middle, before 'response.completed'.")
         # Some servers repeat the items at the end, some do not.
@@ -174,7 +174,7 @@ def _usage(response: Mapping[str, Any]) -> Usage:
 
 
 def _has_native(turn: Reply) -> bool:
-    """Whether `native` are items of this format with these calls."""
+    """Return whether `native` are items of this format with these calls."""
     items = turn.native
     if not isinstance(items, list) or not all(isinstance(item, Mapping) for item in items):
         return False
@@ -222,7 +222,7 @@ def _text_part(text: str) -> dict[str, Any]:
 
 
 def _is_input(item: Mapping[str, Any]) -> bool:
-    """Whether *item* is not the model's own."""
+    """Return whether *item* is not the model's own."""
     return item.get("type") == "function_call_output" or item.get("role") not in (None, "assistant")
 
 
@@ -244,7 +244,7 @@ def _read_part(part: Mapping[str, Any], where: str) -> Content:
 
 
 def _read_output(item: Mapping[str, Any], where: str) -> tuple[tuple[Content, ...], Any]:
-    """The content of a call's output, and its error where it is one."""
+    """Return the content of a call's output, and its error where it is one."""
     content = shared.read_content(item, "output", _read_part, where)
     first, *rest = content or (Text(""),)
     error = shared.read_error(first.text) if isinstance(first, Text) else None
@@ -299,7 +299,7 @@ class _Responses(Format):
     def read_messages(
         self, messages: Sequence[Object], parameters: Mapping[str, Any], offered: Offer
     ) -> tuple[str, list[Entry]]:
-        """Adjacent items of the model are one reply."""
+        """Read items; adjacent ones of the model are one reply."""
         instructions = [reading.optional(parameters, "instructions", str, "The conversation") or ""]
         entries: list[Entry] = []
         own: list[Object] = []  # the model's items since the last of anybody else

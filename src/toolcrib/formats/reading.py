@@ -51,7 +51,7 @@ def append_text(data: dict[str, Any], key: str, piece: str) -> None:
 
 
 def as_mapping(answer: Any, where: str) -> dict[str, Any]:
-    """*answer*, a mapping or an SDK's object, as a dictionary. Raises ValueError for anything else."""
+    """Return *answer*, a mapping or an SDK's object, as a dictionary. Raises ValueError for anything else."""
     if isinstance(answer, Mapping):
         return dict(answer)
     if hasattr(answer, "model_dump"):
@@ -64,7 +64,7 @@ def as_mapping(answer: Any, where: str) -> dict[str, Any]:
 
 
 def chunks_of(answer: Any) -> Iterable[Any] | None:
-    """The chunks of a streamed *answer*, or None for a whole one."""
+    """Return the chunks of a streamed *answer*, or None for a whole one."""
     if isinstance(answer, (Mapping, str, bytes)) or not isinstance(answer, Iterable):
         return None
     # A pydantic model is iterable too, but it is one answer.
@@ -72,7 +72,7 @@ def chunks_of(answer: Any) -> Iterable[Any] | None:
 
 
 def messages_in(request: Any, key: str) -> tuple[list[dict[str, Any]], Mapping[str, Any]]:
-    """The messages of *request*, a list of them or parameters that have them under *key*; and the parameters.
+    """Return the messages of *request*, a list of them or parameters that have them under *key*; and the parameters.
 
     Raises ValueError for anything else, with the place.
     """
@@ -86,7 +86,7 @@ def messages_in(request: Any, key: str) -> tuple[list[dict[str, Any]], Mapping[s
 
 
 def json_data(value: Any, where: str) -> Any:
-    """A copy of *value* as JSON data.
+    """Return a copy of *value* as JSON data.
 
     Bytes become base64, and numbers that JSON does not have become text ("NaN"). Surrogate pairs that were streamed in
     halves are joined. Raises ValueError for values that are not JSON, and for values that are nested too deep.
@@ -138,7 +138,7 @@ def require(data: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
 
 
 def optional(data: Mapping[str, Any], key: str, kind: type[T], where: str) -> T | None:
-    """As `require`, but None where the provider left it out or sent null."""
+    """Return what `require` does, but None where the provider left it out or sent null."""
     return None if data.get(key) is None else require(data, key, kind, where)
 
 
@@ -152,13 +152,13 @@ def object_list(data: Mapping[str, Any], key: str, where: str) -> list[dict[str,
 
 
 def token_count(data: Mapping[str, Any], key: str) -> int:
-    """A number of tokens; 0 where it is missing or malformed: no answer is lost for a count."""
+    """Return a number of tokens; 0 where it is missing or malformed: no answer is lost for a count."""
     count = data.get(key)
     return count if type(count) is int and count > 0 else 0
 
 
 def openai_usage(usage: Mapping[str, Any], sent: str, received: str) -> Usage:
-    """The tokens that both formats of OpenAI count, the one under other names than the other."""
+    """Return the tokens that both formats of OpenAI count, the one under other names than the other."""
     of_sent, of_received = (usage.get(f"{name}_details") for name in (sent, received))
     return Usage(
         token_count(usage, sent),
@@ -169,12 +169,12 @@ def openai_usage(usage: Mapping[str, Any], sent: str, received: str) -> Usage:
 
 
 def stop_reason(value: Any, reasons: Mapping[str, Stop]) -> Stop:
-    """Why the model stopped, from the provider's own word for it."""
+    """Return why the model stopped, from the provider's own word for it."""
     return reasons.get(value, "other") if isinstance(value, str) else "other"
 
 
 def finished_reply(text: str, calls: Sequence[Call], stop: Stop, usage: Usage, native: Any, *, reason: str) -> Reply:
-    """The reply of an answer that was read. *reason* is the provider's own word for *stop*.
+    """Return the reply of an answer that was read. *reason* is the provider's own word for *stop*.
 
     A malformed answer has no calls: those of them that could be read may not be what the model wrote.
     """
@@ -185,12 +185,12 @@ def finished_reply(text: str, calls: Sequence[Call], stop: Stop, usage: Usage, n
 
 
 def deltas(text: Any) -> list[TextDelta]:
-    """The text that a chunk adds, as a list of at most one delta."""
+    """Return the text that a chunk adds, as a list of at most one delta."""
     return [TextDelta(join_surrogates(text))] if isinstance(text, str) and text else []
 
 
 def unique_id(call_id: str | None, used: set[str]) -> str:
-    """*call_id*, or a new id where it is missing or in *used*. The id is added to *used*.
+    """Return *call_id*, or a new id where it is missing or in *used*. The id is added to *used*.
 
     A new one has nine letters or digits, which every server accepts, Mistral's included.
     """
@@ -201,21 +201,21 @@ def unique_id(call_id: str | None, used: set[str]) -> str:
 
 
 def collect(stream: ReplyStream, chunks: Iterable[Any]) -> Reply:
-    """The whole reply of *chunks*."""
+    """Return the whole reply of *chunks*."""
     for chunk in chunks:
         stream.add(chunk)
     return stream.reply()
 
 
 def kind_of(value: Any) -> str:
-    """What kind of value this is, in JSON's terms where it has one. The value itself is not quoted."""
+    """Return what kind of value this is, in JSON's terms where it has one. The value itself is not quoted."""
     if value is None:
         return "null"
     return _KINDS.get(type(value), f"a {type(value).__name__}")
 
 
 def require_tool(choice: str, specs: Iterable[ToolSpec]) -> str:
-    """*choice*, which must be the name of a tool. Raises SetupError, with the nearest name, where it is not."""
+    """Return *choice*, which must be the name of a tool. Raises SetupError, with the nearest name, where it is not."""
     names = [spec.name for spec in specs]
     if choice in names:
         return choice

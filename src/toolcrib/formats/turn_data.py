@@ -25,7 +25,7 @@ _Word = TypeVar("_Word", bound=str)
 
 
 def turn_to_dict(turn: Turn) -> dict[str, Any]:
-    """*turn* as JSON data. Of results it has what may be shown, not the program's `value`."""
+    """Return *turn* as JSON data. Of results it has what may be shown, not the program's `value`."""
     match turn:
         case User(content):
             return {"kind": "user", "content": [content_to_dict(part) for part in content]}
@@ -45,7 +45,7 @@ def turn_to_dict(turn: Turn) -> dict[str, Any]:
 
 
 def turn_from_dict(data: Mapping[str, Any]) -> Turn:
-    """The turn that `turn_to_dict` wrote. Raises ValueError, with the place, for anything else."""
+    """Return the turn that `turn_to_dict` wrote. Raises ValueError, with the place, for anything else."""
     turn = _object(data, "turn")
     match kind := require(turn, "kind", str, "turn"):
         case "user":
@@ -67,7 +67,7 @@ def turn_from_dict(data: Mapping[str, Any]) -> Turn:
 
 
 def pending_from_dict(data: Any, where: str = "pending") -> Pending:
-    """The pending that `Pending.to_dict` wrote. Raises ValueError, with the place, for anything else."""
+    """Return the pending that `Pending.to_dict` wrote. Raises ValueError, with the place, for anything else."""
     pending = _object(data, where)
     return Pending(
         id=require(pending, "id", str, where),

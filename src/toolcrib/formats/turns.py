@@ -114,14 +114,14 @@ class ReplyStream(Protocol):
     """Reads a reply while it is streamed. Each format's `Stream` is one."""
 
     def add(self, chunk: Any) -> list[TextDelta]:
-        """The text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
+        """Return the text that *chunk* adds. Raises ValueError where it is malformed or reports an error."""
         ...
 
     def reply(self) -> Reply:
-        """The whole reply. Raises ValueError where the stream ended before the reply did."""
+        """Return the whole reply. Raises ValueError where the stream ended before the reply did."""
         ...
 
 
 def text_of(content: Sequence[Content]) -> str:
-    """*content* as text, a line for each part."""
+    """Return *content* as text, a line for each part."""
     return "\n".join(part.text for part in content)

@@ -124,12 +124,12 @@ class Loss:
     weight: Weight = "medium"
 
     def to_dict(self) -> dict[str, str]:
-        """The loss as JSON data."""
+        """Return the loss as JSON data."""
         return {"path": self.path, "keyword": self.keyword, "meaning": self.meaning, "weight": self.weight}
 
 
 def heaviest_first(losses: Iterable[Loss]) -> tuple[Loss, ...]:
-    """*losses* by weight, so that what nearly every tool loses hides nothing."""
+    """Return *losses* by weight, so that what nearly every tool loses hides nothing."""
     return tuple(sorted(losses, key=lambda loss: ("high", "medium", "low").index(loss.weight)))
 
 
@@ -141,7 +141,7 @@ def omitted(path: str, keyword: str, value: Any) -> str:
 
 
 def subject(path: str) -> str:
-    """The name for what stands at *path*, in a sentence."""
+    """Return the name for what stands at *path*, in a sentence."""
     steps = iter([step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]])
     name, inside = "", False
     for keyword in steps:
