@@ -370,7 +370,7 @@ async def test_typed_arguments_of_every_kind_are_bound() -> None:
         ran.append((tags, when, colour, odd.text, raw))
 
     bench = Workbench([work], policy=always_ask)
-    when = "2030-01-02T03:04:05+00:00"
+    when = "2030-01-02T03:04:05Z"
     sent = {"tags": ["a", "b", "c"], "when": when, "colour": "red", "odd": "x", "raw": "é"}
     pending = waiting(await bench.call("work", sent))
     assert waiting(await bench.call("work", {**sent, "tags": ["c", "b", "a"]})) == pending
