@@ -590,8 +590,11 @@ async def test_a_large_result_is_bounded_and_all_of_it_can_be_read_by_whom_it_is
     assert len(whole) > 2_000_000
     assert len(result.text) <= 20_000
     handle = result.metadata["handle"]
-    part = await ada.call("read_result", {"handle": handle, "by": "lines", "offset": 123_456, "limit": 1})
-    assert "line 123456\n" in f"{part.text}\n"
+    at = whole.index("line 123456\n")
+    part = await ada.call("read_result", {"handle": handle, "offset": at, "limit": 12})
+    assert part.text.endswith("\nline 123456\n")
+    places = await ada.call("read_result", {"handle": handle, "search": "line 123456"})
+    assert f"offset {at}: line 123456" in places.text
     for other in (thread, bob):
         refused = await other.call("read_result", {"handle": handle})
         assert refused.error is not None
