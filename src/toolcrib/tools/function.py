@@ -110,14 +110,8 @@ class Tool(Generic[P, R]):
             setattr(self, name, parts.pop(name, default))
         for name, value in parts.items():
             setattr(self, name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        # Made when they are first used: of many tools that are defined, few are called.
-        if name not in _DERIVED:
-            raise AttributeError(f"'Tool' object has no attribute '{name}'", name=name, obj=self)
-        value = (self.check_as if name == "check" else self.encode_as)(self.spec.name)
-        setattr(self, name, value)
-        return value
+        # Not by `__getattr__` when they are first used: with it, every attribute takes three times as long.
+        self.check, self.encode = self.check_as(self.spec.name), self.encode_as(self.spec.name)
 
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return self.fn(*args, **kwargs)
