@@ -43,7 +43,17 @@ from .errors import (
 from .events import Emitted, Event, Progress
 from .failure import is_thrown, leaves, log_failure, to_tool_error
 from .globs import Globs, compile_globs, translate_glob
-from .handle import HANDLE_PREFIX, RESULT_CHARS, Handle, ResultHandles, ResultStore, StoredResult, is_handle, new_handle
+from .handle import (
+    HANDLE_PREFIX,
+    MIN_RESULT_CHARS,
+    RESULT_CHARS,
+    Handle,
+    ResultHandles,
+    ResultStore,
+    StoredResult,
+    is_handle,
+    new_handle,
+)
 from .lazy import lazy_names
 from .loops import LoopEnded, await_on, blocking, run_on
 from .moments import EPOCH, moment
@@ -128,6 +138,7 @@ __all__ = [
     "CODES",
     "EPOCH",
     "HANDLE_PREFIX",
+    "MIN_RESULT_CHARS",
     "RESULT_CHARS",
     "Answer",
     "AnswerError",

@@ -13,6 +13,9 @@ from .result import Repair, Result
 RESULT_CHARS = 20_000
 """How many characters of a result are shown, unless the host says otherwise."""
 
+MIN_RESULT_CHARS = 1000
+"""The least room that a preview of a large result needs."""
+
 HANDLE_PREFIX = "result_"
 """How every handle begins."""
 

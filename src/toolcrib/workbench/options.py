@@ -15,6 +15,7 @@ from annotated_types import Ge, Gt
 
 from ..call import Retry
 from ..core import (
+    MIN_RESULT_CHARS,
     RESULT_CHARS,
     Asker,
     Broker,
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from ..store import Store
 else:
     Store = Any  # it needs an extra, and those who read the annotations below do not
-
-MIN_RESULT_CHARS = 1000
-"""The least room that a preview of a large result needs."""
 
 Seconds = Annotated[float, Gt(0)]
 

@@ -18,6 +18,7 @@ from pydantic_core import to_json
 
 from ..core import (
     HANDLE_PREFIX,
+    MIN_RESULT_CHARS,
     Audio,
     Caller,
     Content,
@@ -39,7 +40,6 @@ from ..core import (
 )
 from ..schema import display_name, object_members
 from ..schema.parse import LIMIT_BYTES
-from .options import MIN_RESULT_CHARS
 from .preview import preview, shortened
 from .read_result import LONG_CHARS, ResultContent, as_json, escaped, read_result
 
