@@ -41,6 +41,7 @@ INHERITED = {
     "OpenAIChat": _OPENAI,
     "OpenAIResponses": _OPENAI,
     "AnthropicModel": ("close",),
+    "Store": ("__init__", "transact", "rotate_key", "close"),
     "GeminiModel": ("close",),
 }
 HIDDEN = {

@@ -57,7 +57,6 @@ __all__ = [
     "join_surrogates",
     "json_value",
     "media_content",
-    "picture",
     "read_block",
     "turn_from_dict",
     "turn_to_dict",

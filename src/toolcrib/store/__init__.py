@@ -6,11 +6,11 @@ Needs the extra `toolcrib[store]`: importing this without it raises SetupError.
 from ..core import StoreError, raise_missing_extra
 
 try:
-    from .database import Store
     from .keys import KeySource
     from .leases import Lease, Leases
     from .pendings import DatabasePendings
     from .results import DatabaseResults
+    from .store import Store
 except ModuleNotFoundError as missing:
     raise_missing_extra(missing, "The store needs", "store")
 

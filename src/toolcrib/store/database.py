@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from sqlalchemy import (
     URL,
@@ -40,10 +40,6 @@ from .rows import decode_bytes
 from .schema import Schema, Sealed, migrate, missing
 from .tables import STORE
 
-if TYPE_CHECKING:
-    from .pendings import DatabasePendings
-    from .results import DatabaseResults
-
 T = TypeVar("T")
 
 _BUSY_S = 10
@@ -56,16 +52,8 @@ _NAMED = sqlite_dialect(paramstyle="named")
 Row = Mapping[Any, Any]
 
 
-class Store:
-    """One database for what must outlive a process, or be shared by several.
-
-    *where* is the path of an SQLite file, or `postgresql://user@host/name`; without it, it is `store.db` in the user's
-    data folder. *key* is the path of a key file, or a function that gives the keys, the newest first. Without it they
-    are in the variable TOOLCRIB_KEY, else in a key file beside the database, or, for PostgreSQL, in the data folder.
-
-    Nothing is opened or made before the first use. One store serves any number of event loops and threads, and goes on
-    working in a child process. Raises SetupError for a URL that cannot be used; what fails later is a StoreError.
-    """
+class Database:
+    """The engine of a Store: connections, transactions, migrations and sealing. See Store for its parameters."""
 
     def __init__(self, where: str | Path | None = None, *, key: str | Path | KeySource | None = None) -> None:
         self._url = _url_of(where)
@@ -86,20 +74,6 @@ class Store:
     def file(self) -> Path | None:
         """The SQLite file; None for a database of another kind."""
         return Path(self._url.database or "") if self._is_sqlite else None
-
-    @cached_property
-    def pendings(self) -> "DatabasePendings":
-        """What calls wait for, in this database."""
-        from .pendings import DatabasePendings
-
-        return DatabasePendings(self)
-
-    @cached_property
-    def results(self) -> "DatabaseResults":
-        """Large results, in this database."""
-        from .results import DatabaseResults
-
-        return DatabaseResults(self)
 
     @property
     def _is_sqlite(self) -> bool:
@@ -208,7 +182,7 @@ class Store:
             process.close()
 
     def __repr__(self) -> str:
-        return f"<Store {self.place}>"
+        return f"<{type(self).__name__} {self.place}>"
 
     def _process(self) -> "_Process":
         # By process: no connection survives a fork, and those of the parent must not be closed by the child.

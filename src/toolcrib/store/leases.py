@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, text
 
 from ..core import SetupError
-from .database import Store
+from .database import Database
 from .rows import encode_name
 from .tables import LEASES
 
@@ -42,7 +42,7 @@ class Lease:
 class Leases:
     """The leases of *store*."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Database) -> None:
         self._store = store
 
     async def acquire(self, name: str, owner: str, *, for_s: float) -> Lease | None:

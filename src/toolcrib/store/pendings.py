@@ -24,7 +24,7 @@ from ..core import (
     ToolError,
     answer_from,
 )
-from .database import Store
+from .database import Database
 from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
 from .tables import PENDINGS, of_answer, of_pending
 
@@ -55,7 +55,7 @@ class DatabasePendings:
     """
 
     def __init__(
-        self, store: Store, *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024
+        self, store: Database, *, size: int = 10_000, per_principal: int = 1_000, size_bytes: int = 64 * 1024 * 1024
     ) -> None:
         if min(size, per_principal, size_bytes) < 1:
             raise SetupError("The bounds of DatabasePendings are numbers of at least 1.")

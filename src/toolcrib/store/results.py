@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, select
 
 from ..core import SetupError, StoredResult, StoreError, content_from_dict, content_to_dict
-from .database import Store
+from .database import Database
 from .rows import decode_bytes, decode_name, decode_time, encode_name, encode_time
 from .tables import RESULTS, of_result
 
@@ -31,7 +31,7 @@ class DatabaseResults:
 
     def __init__(
         self,
-        store: Store,
+        store: Database,
         *,
         max_bytes: int = 64 * 1024 * 1024,
         max_count: int = 200,
