@@ -232,8 +232,10 @@ async def arguments(world: World) -> None:
         world.see(await asyncio.to_thread(bench.call_sync, "read", {"profile": "ada"}))
 
 
-@door("Workbench.specs", "Workbench.check", "Workbench.needs_approval", "Workbench.is_started")
+@door("Workbench.specs", "Workbench.check", "Workbench.needs_approval", "Workbench.would_ask", "Workbench.is_started")
 async def profiles(world: World) -> None:
+    with pytest.raises(AttributeError, match="is now"):
+        world.crib.workbench(BOB).would_ask("use", {"profile": "work"})
     for principal in ("bob", "ad_", "%", "ADA"):
         bench = world.crib.workbench(Caller(principal, "work", "t1"))
         with suppress(SetupError):

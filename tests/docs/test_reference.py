@@ -36,7 +36,6 @@ FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annot
 # Of base classes that are not public, what users call; and what only other rooms call.
 _OPENAI = ("__init__", "close")
 INHERITED = {
-    "Crib": (),
     "Workbench": (),
     "OpenAIChat": _OPENAI,
     "OpenAIResponses": _OPENAI,
@@ -45,8 +44,8 @@ INHERITED = {
     "GeminiModel": ("close",),
 }
 HIDDEN = {
-    "Workbench": ("invalidate", "ended"),
-    "Crib": (
+    "Workbench": ("invalidate", "ended", "would_ask"),
+    "CribRuntime": (
         *("runtime_for", "database", "add_view", "keep_view", "drop_view", "program", "by_caller", "offering"),
         *("is_own", "require_open", "describe", "start_required", "reopen", "own", "close_resources"),
     ),
@@ -71,11 +70,13 @@ def source_of(module: str) -> tuple[ast.Module, str]:
 
 
 def exports(room: str) -> list[str]:
-    """What `__all__` of *room* lists."""
+    """Return what `__all__` of *room* lists, but modules, whose names are described with them."""
     tree, _ = source_of(room)
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module is None]
+    modules = {alias.name for node in imports for alias in node.names}
     (listed,) = (node for node in tree.body if _names(node) == ["__all__"])
     assert isinstance(listed, ast.Assign | ast.AnnAssign) and listed.value is not None
-    return list(ast.literal_eval(listed.value))
+    return [name for name in ast.literal_eval(listed.value) if name not in modules]
 
 
 def functions_of(module: str) -> list[str]:

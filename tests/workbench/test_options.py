@@ -99,7 +99,7 @@ def test_no_message_quotes_a_value() -> None:
     [
         (lambda: Workbench(around=[]), SetupError, "the option 'around' is now 'middleware'"),  # type: ignore[call-arg]
         (lambda: Crib(pending_s=1), SetupError, "the option 'pending_s' is now 'pending_timeout_s'"),  # type: ignore[call-arg]
-        (lambda: Workbench().would_ask, AttributeError, "It is now 'needs_approval'"),
+        (lambda: Workbench().would_ask(), AttributeError, "is now 'needs_approval'"),
         (lambda: import_module("toolcrib").MCPServer, ImportError, "from toolcrib import MCPSource"),
         (lambda: import_module("toolcrib.workbench").Retries, ImportError, "from toolcrib.workbench import Retry"),
         (lambda: import_module("toolcrib.core").Retry, ImportError, "from toolcrib.core import RetryAdvice"),

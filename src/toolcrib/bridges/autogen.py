@@ -25,7 +25,7 @@ from autogen_core.tools import Workbench as TheirWorkbench
 from pydantic import BaseModel, ValidationError
 
 from ..core import AtDeadline, CancellationToken, Context, Image, Result, Source, ToolError, ToolSpec
-from ..formats import Offered, picture
+from ..formats import Offered, decode_picture
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
 from .foreign import closed, one_or_all, png, problems, tool_of
@@ -133,7 +133,7 @@ def _schema(tool: Offered) -> ToolSchema:
 def _part(part: Any) -> TextResultContent | ImageResultContent:
     if isinstance(part, Image):
         try:
-            return ImageResultContent(content=TheirImage(picture.decoded(part.data).convert("RGBA")))
+            return ImageResultContent(content=TheirImage(decode_picture(part.data).convert("RGBA")))
         except Exception:
             return TextResultContent(content=f"{part.text} (it cannot be decoded)")
     return TextResultContent(content=part.text)

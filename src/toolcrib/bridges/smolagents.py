@@ -14,7 +14,7 @@ from smolagents.agent_types import AgentType
 from smolagents.tools import AUTHORIZED_TYPES
 
 from ..core import Context, Data, DefinitionError, Image, Result, ToolError, ToolSpec, in_thread
-from ..formats import GEMINI, Offered, json_value, picture
+from ..formats import GEMINI, Offered, decode_picture, json_value
 from ..schema import inlined
 from ..tools import Tool as CoreTool
 from ..workbench import Workbench, sync
@@ -99,7 +99,7 @@ def _value_of(result: Result[Any]) -> Any:
             return json_value(only)
         case (Image(data=data),):
             try:
-                return picture.decoded(data)
+                return decode_picture(data)
             except Exception:
                 return result.text
         case _:

@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from . import mcp as mcp
     from . import openai as openai
     from . import openai_responses as openai_responses
-    from . import picture as picture
     from .accepts import GEMINI, RESPONSES
     from .bedrock import read_block
     from .content import json_value, media_content
     from .offer import Offer, Offered
+    from .picture import decode_picture
     from .reading import join_surrogates
 
 __all__ = [
@@ -54,6 +54,7 @@ __all__ = [
     "Turn",
     "Usage",
     "User",
+    "decode_picture",
     "join_surrogates",
     "json_value",
     "media_content",
@@ -67,12 +68,13 @@ _PROVIDERS = ("anthropic", "bedrock", "gemini", "mcp", "openai", "openai_respons
 __getattr__ = lazy_names(
     __name__,
     {
-        **{name: f".{name}" for name in (*_PROVIDERS, "picture")},
+        **{name: f".{name}" for name in _PROVIDERS},
         "Accepts": ".accepts",
         "GEMINI": ".accepts",
         "RESPONSES": ".accepts",
         "Offer": ".offer",
         "Offered": ".offer",
+        "decode_picture": ".picture",
         "join_surrogates": ".reading",
         "json_value": ".content",
         "media_content": ".content",

@@ -12,6 +12,7 @@ from .options import Options, Stores
 from .pendings import MemoryPendings
 from .registry import Registry
 from .resources import PromptList, ResourceList
+from .runtime import CribRuntime
 from .search import Search
 from .views import View, filtered, joined, prefixed, renamed
 from .workbench import Workbench
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Ask",
     "Crib",
+    "CribRuntime",
     "Limit",
     "Limiter",
     "MemoryPendings",

@@ -27,8 +27,8 @@ from .registry import unknown
 from .search import ToolSearch
 
 if TYPE_CHECKING:
-    from .crib import Crib
     from .results import Results
+    from .runtime import CribRuntime
 
 _log = logging.getLogger("toolcrib")
 
@@ -44,7 +44,7 @@ class CallerTools:
 
     def __init__(
         self,
-        crib: "Crib",
+        crib: "CribRuntime",
         caller: Caller,
         start: Callable[[], Awaitable[None]],
         present: Callable[[Sequence[ToolSpec]], Sequence[ToolSpec]],

@@ -36,7 +36,7 @@ from .uri_templates import URITemplate
 
 if TYPE_CHECKING:
     from .caller_tools import CallerTools
-    from .crib import Crib
+    from .runtime import CribRuntime
 
 T = TypeVar("T")
 
@@ -59,7 +59,7 @@ class Offers:
 
     def __init__(
         self,
-        crib: "Crib",
+        crib: "CribRuntime",
         tools: "CallerTools",
         caller: Caller,
         redact_also: Callable[[Iterable[str]], None],

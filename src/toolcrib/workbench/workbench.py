@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Itera
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ParamSpec, Self, TypeVar, Unpack, overload
+from typing import Any, NoReturn, ParamSpec, Self, TypeVar, Unpack, overload
 
 from ..call import EventStream, Runtime, check, error_result, needs_approval, run, streamed
 from ..core import (
@@ -27,12 +27,12 @@ from ..core import (
 from ..tools import Dependencies, LoadProblem
 from . import state, sync
 from .caller_tools import CallerTools
-from .crib import Crib, require_sources
 from .lifespan import SourceLife
 from .offers import Offers
 from .options import Options, require_options
 from .profiles import Profiles
 from .registry import Registry
+from .runtime import CribRuntime, require_sources
 from .sync import Startable, at_home
 
 P = ParamSpec("P")
@@ -60,7 +60,7 @@ class Workbench(Startable):
 
     def __init__(
         self,
-        sources: Iterable[Any] | Registry | Crib = (),
+        sources: Iterable[Any] | Registry | CribRuntime = (),
         *,
         caller: Caller | None = None,
         **options: Unpack[Options],
@@ -68,8 +68,8 @@ class Workbench(Startable):
         from .results import Results  # brings pydantic: with the first workbench, and not with the package
 
         ask, variables = None, None
-        self._owns_crib = not isinstance(sources, Crib)
-        if isinstance(sources, Crib):
+        self._owns_crib = not isinstance(sources, CribRuntime)
+        if isinstance(sources, CribRuntime):
             self.crib, ask, variables = sources, options.pop("ask", None), options.pop("variables", None)
             if options:
                 raise SetupError(
@@ -77,7 +77,7 @@ class Workbench(Startable):
                 )
         else:
             require_sources(sources, of="Workbench")
-            self.crib = Crib(sources, **require_options(options, of="Workbench"))
+            self.crib = CribRuntime(sources, **require_options(options, of="Workbench"))
         self._home = self.crib.home
         self._session: Dependencies | None = None
         self._state, self._direct_on, caller = "new", _NOWHERE, caller or Caller()
@@ -181,9 +181,9 @@ class Workbench(Startable):
         self._require_open()
         return await needs_approval(*await self._profiles.choose(self._call_of(tool, args, kwargs), self._runtime))
 
-    def __getattr__(self, name: str) -> Any:
-        now = " It is now 'needs_approval'." if name == "would_ask" else ""  # until 0.2
-        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'.{now}", name=name, obj=self)
+    def would_ask(self, *_: object, **__: object) -> NoReturn:
+        """Refuse the name of before 0.2."""
+        raise AttributeError("'would_ask' is now 'needs_approval'.")
 
     async def call_many(
         self,

@@ -8,7 +8,7 @@ from typing import Any, Literal, Self, cast
 from pydantic import BaseModel, Field
 
 from ....core import Call, Content, Emitted, Escaped, Image, Result, ToolError
-from ....formats import picture
+from ....formats import decode_picture
 from ....tools import Tool as CoreTool
 from ....workbench import Registry
 from ....workbench import Workbench as CoreWorkbench
@@ -289,7 +289,7 @@ def _content(part: Content) -> TextResultContent | ImageResultContent:
     """Return *part* as AutoGen has it: as an image if Pillow reads it, else as text."""
     if isinstance(part, Image):
         try:
-            return ImageResultContent(content=AutoGenImage(picture.decoded(part.data)))
+            return ImageResultContent(content=AutoGenImage(decode_picture(part.data)))
         except Exception:
             _log.info("An image (%s) cannot be read, so its description is returned", part.media_type, exc_info=True)
     return TextResultContent(content=part.text)
