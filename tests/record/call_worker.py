@@ -60,22 +60,26 @@ async def main() -> None:
                 resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
                 results = [await bench.call(add, number, 1) for number in range(500)]
                 print(sum(result.status == "success" for result in results), flush=True)
-        case "fork":
-            crib = Crib([add], store=Store(path))
-            await crib.workbench().call(Call("add", {"a": 1, "b": 1}, id="parent"))
-            if (child := os.fork()) == 0:
-                asyncio._set_running_loop(None)
-                asyncio.run(in_child(crib))
-                os._exit(0)
-            os.waitpid(child, 0)
-            await crib.workbench().call(Call("add", {"a": 1, "b": 1}, id="parent-2"))
-            await crib.stop()
-            print("done")
 
 
-async def in_child(crib: Crib) -> None:
-    await crib.workbench().call(Call("add", {"a": 1, "b": 1}, id="child"))
-    await crib.recorders[0].flush()
+def fork() -> None:
+    """Call in this process, in a child of it, and in this one again; no event loop runs while it forks."""
+    crib = Crib([add], store=Store(path))
+
+    async def call(call_id: str) -> None:
+        await crib.workbench().call(Call("add", {"a": 1, "b": 1}, id=call_id))
+        await crib.recorders[0].flush()
+
+    asyncio.run(call("parent"))
+    if (child := os.fork()) == 0:
+        asyncio.run(call("child"))
+        os._exit(0)
+    os.waitpid(child, 0)
+    asyncio.run(call("parent-2"))
+    print("done")
 
 
-asyncio.run(main())
+if job == "fork":
+    fork()
+else:
+    asyncio.run(main())

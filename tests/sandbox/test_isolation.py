@@ -143,8 +143,7 @@ async def test_the_context_works_over_the_pipe(tools: str, caplog: pytest.LogCap
     async with Workbench([tools], caller=caller, variables=variables, secrets=[SECRET], timeout_s=60) as bench:
         *events, result = [event async for event in bench.stream(Call("look_around", id="call_7"))]
         assert events[0] == Progress(1, 2, "half of [secret]")
-        # Its last character may be the beginning of the secret in base64.
-        assert events[1:] == [Emitted((Text("some tex"),)), Emitted((Text("t"),))]
+        assert events[1:] == [Emitted((Text("some text"),))]
         seen = result.value
         assert (seen["caller"], seen["variables"], seen["call"]) == (
             repr((caller, caller.claims)),
