@@ -126,13 +126,18 @@ class Agent:
     def run_sync(
         self, prompt: Prompt, /, *, after: Sequence[Turn] = (), cancellation: CancellationToken | None = None
     ) -> Outcome:
-        """`run`, for sync code: plain, in a thread, in a notebook, and inside a running loop, which it blocks."""
+        """Do the same as `run`, for sync code.
+
+        Plain, in a thread, in a notebook, and inside a running loop, which it blocks.
+        """
         return self.workbench.run_sync(self.run(prompt, after=after, cancellation=cancellation))
 
     def stream(
         self, prompt: Prompt, /, *, after: Sequence[Turn] = (), cancellation: CancellationToken | None = None
     ) -> AsyncIterator[RunEvent | Outcome]:
-        """`run`, with its events: pieces of replies, and calls that start, report and end. The last is the Outcome.
+        """Do the same as `run`, with its events: pieces of replies, and calls that start, report and end.
+
+        The last is the Outcome.
 
         A slow reader holds back the run. A reader that leaves (`break`, then the iterator's `aclose`) cancels it.
         """
@@ -161,7 +166,7 @@ class Agent:
         return await self._resume(state, answers or {}, by, None, cancellation)
 
     def resume_sync(self, state: Mapping[str, Any], answers: Answers | None = None, *, by: str = "") -> Outcome:
-        """`resume`, for sync code."""
+        """Do the same as `resume`, for sync code."""
         return self.workbench.run_sync(self.resume(state, answers, by=by))
 
     def resume_stream(
@@ -172,7 +177,7 @@ class Agent:
         by: str = "",
         cancellation: CancellationToken | None = None,
     ) -> AsyncIterator[RunEvent | Outcome]:
-        """`resume`, with the events of `stream`. Each call that waited starts and ends once."""
+        """Do the same as `resume`, with the events of `stream`. Each call that waited starts and ends once."""
         events = EventQueue[RunEvent]()
         return streamed(events, lambda: self._resume(state, answers or {}, by, events, cancellation))
 

@@ -177,7 +177,9 @@ def _send(create: Callable[..., Any], parameters: Mapping[str, Any]) -> Any:
 
 
 def _watch_end(response: Any) -> list[bytes]:
-    """A list that gets a value when the stream of *response* ends as such: the SDK reads "[DONE]" and does not tell."""
+    """Return a list that gets a value when the stream of *response* ends as such: the SDK reads "[DONE]" and does not
+    tell.
+    """
     ended: list[bytes] = []
     read = response.aiter_bytes
 

@@ -156,7 +156,7 @@ class Resumption:
     async def run(
         self, old: Sequence[PendingAnswer], answers: Mapping[str, Answer | Mapping[str, Any]], by: str
     ) -> None:
-        """Raises AnswerError where one of *answers* does not count, before any call is made that could run by them."""
+        """Raise AnswerError where one of *answers* does not count, before any call is made that could run by them."""
         new = self._read(answers, by)
         for each in old:
             await self._add_old(each)

@@ -70,7 +70,10 @@ class Run:
         return reply.calls
 
     def room(self, calls: Sequence[Call]) -> int:
-        """How many of *calls*, the calls of the last reply, may be made: the first ones; none of a refused one."""
+        """Return how many of *calls*, the calls of the last reply, may be made: the first ones.
+
+        None of a refused one.
+        """
         if self.reply.stop == "refused":
             return 0
         return max(0, min(len(calls), self.options.max_calls_per_turn, self.options.max_calls - self._calls_before()))

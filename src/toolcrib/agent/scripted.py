@@ -46,7 +46,10 @@ class ScriptedModel:
 
     @classmethod
     def from_file(cls, path: str | Path) -> "ScriptedModel":
-        """The turns in a JSON or TOML file, under `turns`; a JSON file may be the list itself. Raises LoadError."""
+        """Return the turns in a JSON or TOML file, under `turns`; a JSON file may be the list itself.
+
+        Raises LoadError.
+        """
         file = Path(path)
         try:
             data: Any = _read(file)

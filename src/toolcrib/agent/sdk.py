@@ -90,7 +90,7 @@ class SdkModel(ABC):
 
     @abstractmethod
     def _errors(self) -> AbstractContextManager[None]:
-        """Raises ModelError for whatever the provider or its SDK raises inside."""
+        """Raise ModelError for what the provider or its SDK raises inside."""
 
 
 def server_id(base_url: object) -> str:

@@ -24,7 +24,7 @@ class CheckedArguments(dict[str, Any]):
 
     @classmethod
     def read(cls, tool: Tool, call: Call, *, repair: bool) -> "CheckedArguments":
-        """The arguments of *call*, checked once more. Raises ToolError."""
+        """Return the arguments of *call*, checked once more. Raises ToolError."""
         arguments, _ = finished(tool.check, call.arguments, repair)
         made = cls(arguments)
         made.tool, made.call, made.arguments = tool, call, arguments

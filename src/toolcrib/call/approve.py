@@ -12,7 +12,9 @@ from .runtime import Runtime
 async def approve(
     decision: Decision, arguments: CheckedArguments, runtime: Runtime, asked: list[Questions]
 ) -> Decision:
-    """*decision*, with who approved; *arguments* become those that were shown. What is asked is added to *asked*.
+    """Return *decision*, with who approved; *arguments* become those that were shown.
+
+    What is asked is added to *asked*.
 
     The deadline of the call stands still while a person thinks. Raises ToolError `denied`, and Suspended where nobody
     has answered yet.

@@ -12,7 +12,7 @@ NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
 
 
 async def authorize(tool: Tool, call: Call, runtime: Runtime) -> Mapping[str, Credential]:
-    """The credentials that *tool* requires, by provider; their secrets are redacted for this caller from now on.
+    """Return the credentials that *tool* requires, by provider; their secrets are redacted for this caller from now on.
 
     Raises ToolError `unauthorized` where nobody can give them, and Suspended where somebody has to be asked.
     """

@@ -73,7 +73,7 @@ class EventStream(EventQueue[Event]):
 
 
 async def streamed(events: EventQueue[E], run: Callable[[], Awaitable[R]]) -> AsyncGenerator[E | R]:
-    """What *run* puts into *events* while it runs, and last its value. Closing the iterator cancels *run*."""
+    """Yield what *run* puts into *events* while it runs, and last its value. Closing the iterator cancels *run*."""
     task = asyncio.ensure_future(run())
     task.add_done_callback(events.end)
     try:

@@ -76,7 +76,7 @@ def execute(
     credentials: Credentials,
     asked: Asked,
 ) -> Awaitable[Any]:
-    """The value of the work of *tool*. Raises what the work raises, and ToolError `timeout` or `cancelled`."""
+    """Return the value of the work of *tool*. Raises what the work raises, and ToolError `timeout` or `cancelled`."""
     deadline = current_deadline.get()
     if not tool.needs_context:
         if deadline is None and call.cancellation is None:
@@ -92,7 +92,10 @@ def execute(
 
 
 async def finish_check(postponed: Postponed, tool: Tool, call: Call) -> Checked:
-    """The rest of a check, off the event loop and within the deadline. Raises what it raises, `timeout` and so on."""
+    """Return the rest of a check, off the event loop and within the deadline.
+
+    Raises what it raises, `timeout` and so on.
+    """
     stop = CancellationToken()
     work = finish_in_thread(postponed, stop.is_cancelled)
     try:
@@ -177,7 +180,7 @@ class CallPort:
             await self._events.put(Emitted(tuple(rest)))
 
     async def ask(self, key: str, schema: Any, message: str, /) -> Any:
-        """The answer, as a *schema*: a type, or a JSON Schema, for JSON values.
+        """Return the answer, as a *schema*: a type, or a JSON Schema, for JSON values.
 
         Raises Suspended where there is none yet, and ToolError `denied` where a person has refused to answer.
         """

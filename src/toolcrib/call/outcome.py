@@ -33,7 +33,7 @@ async def failed(
     asked: list[Questions],
     seen: Seen,
 ) -> Result[Any]:
-    """The result of a call that ended with *raised*. Raises it where it is the caller who gave up.
+    """Return the result of a call that ended with *raised*. Raises it where it is the caller who gave up.
 
     *sent* is the call to be recorded then, *seen* what it ran with.
     """
@@ -65,7 +65,7 @@ def error_result(call: Call, error: ToolError, started_at: datetime, repairs: tu
 
 
 def _redacted_pending(pending: Pending, redaction: Redaction | None) -> Pending:
-    """*pending* as a broker or a question of the call has made it, secrets redacted."""
+    """Return *pending* as a broker or a question of the call has made it, secrets redacted."""
     if redaction is None:
         return pending
     url = pending.url and redaction.redact(pending.url)
@@ -73,7 +73,7 @@ def _redacted_pending(pending: Pending, redaction: Redaction | None) -> Pending:
 
 
 async def _suspend(tool: str, pending: Pending, asked: list[Questions], redaction: Redaction | None) -> str:
-    """The message of a call that waits. Its approval is stored for when it is made again."""
+    """Return the message of a call that waits. Its approval is stored for when it is made again."""
     for questions in asked:
         try:
             await questions.give_back()

@@ -72,7 +72,7 @@ class PendingCalls:
     _of_calls: OrderedDict[tuple[Caller, str], str] = field(default_factory=lambda: OrderedDict())
 
     def id_of(self, id: str, caller: Caller) -> str:  # noqa: A002
-        """The pending of the last call of *caller* with the id *id* that had to wait here; else *id* itself."""
+        """Return the pending of the last call of *caller* with the id *id* that had to wait here; else *id* itself."""
         return self._of_calls.get((caller, id), id)
 
     def remember_call(self, call_id: str, caller: Caller, id: str) -> None:  # noqa: A002
@@ -106,7 +106,7 @@ class PendingCalls:
         return pending
 
     async def ask_now(self, pending: Pending) -> StoredPending | None:
-        """The answer of whoever can be asked at once, in the caller's name; None where nobody can."""
+        """Return the answer of whoever can be asked at once, in the caller's name; None where nobody can."""
         if self.ask is None or not await self.allows(pending, pending.principal):
             return None
         display_arguments = pending
@@ -133,7 +133,7 @@ class PendingCalls:
             _remember(self._questions, id, question)
 
     async def allows(self, pending: Pending, by: str) -> bool:
-        """Whether *by* may answer *pending*."""
+        """Return whether *by* may answer *pending*."""
         if pending.others_only and by == pending.principal:
             return False
         if self.may_answer is None:
@@ -227,7 +227,10 @@ class Questions:
         self._arguments = self._text(arguments)
 
     def _made_again(self, arguments: CheckedArguments) -> CheckedArguments | None:
-        """*arguments* with their made defaults, read from JSON: None without such, or where that gives other values."""
+        """Return *arguments* with their made defaults, read from JSON:
+
+        None without such, or where that gives other values.
+        """
         accepted = arguments.accepted
         again = self._read_made(accepted.complete) if accepted.complete else None
         return again if again is not None and again.accepted.values == accepted.values else None
@@ -239,7 +242,7 @@ class Questions:
             return None
 
     def _text(self, arguments: CheckedArguments) -> str:
-        """*arguments* for a person."""
+        """Return *arguments* for a person."""
         return redacted_json(arguments.accepted.text, self._redaction)
 
     async def ask(
@@ -251,7 +254,7 @@ class Questions:
         *,
         others_only: bool = False,
     ) -> StoredPending:
-        """An answer, which is this call's alone. Raises Suspended where there is none yet."""
+        """Return an answer, which is this call's alone. Raises Suspended where there is none yet."""
         pendings = self._pendings
         key = self._shown(key)
         if not self._digest:
@@ -327,7 +330,10 @@ class Questions:
             raise
 
     def _shown(self, key: str) -> str:
-        """*key* without secrets. Two that differ in these are told apart by the order in which they are asked."""
+        """Return *key* without secrets.
+
+        Two that differ in these are told apart by the order in which they are asked.
+        """
         shown = redacted(key, self._redaction)
         return key if shown == key else f"{shown} {self._keys.setdefault(key, len(self._keys) + 1)}"
 
@@ -339,12 +345,12 @@ def _remember(memory: "OrderedDict[K, V]", key: K, value: V) -> None:
 
 
 def pending_of(raised: BaseException) -> Pending | None:
-    """What a call that ended with *raised* waits for: also from a thread, a task group, or a call of its own."""
+    """Return what a call that ended with *raised* waits for: also from a thread, a task group, or a call of its own."""
     return next((leaf.pending for leaf in leaves(raised) if isinstance(leaf, Suspended | StillPending)), None)
 
 
 def pending_message(tool: str, pending: Pending) -> str:
-    """What a model reads of a call that waits."""
+    """Return what a model reads of a call that waits."""
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
     what = {"approval": "approval", "input": "an answer", "authorization": "authorization"}.get(pending.kind, "a task")
@@ -356,6 +362,6 @@ def pending_message(tool: str, pending: Pending) -> str:
 
 
 def denied(tool: str, answer: Deny, by: str | None) -> ToolError:
-    """How a call ends that a person has denied."""
+    """Return the error of a call that a person has denied."""
     reason = f": {answer.reason}" if answer.reason else "."
     return ToolError(f"Tool '{tool}' was not executed: '{by}' denied it{reason}", "denied", details={"by": by})

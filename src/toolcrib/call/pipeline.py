@@ -59,7 +59,7 @@ async def run(
     tool: Tool | None = None,
     seen: Seen | None = None,
 ) -> Result[Any]:
-    """The result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
+    """Return the result of *call*. Whatever happens in the tool, there is one; only the caller's own giving up raises.
 
     Middleware wraps all that follows once the tool is resolved, and goes on by coming back here with the *tool*. What
     runs is added to *seen*.
@@ -107,7 +107,10 @@ async def run(
 
 
 async def check(call: Call, runtime: Runtime, seen: Seen | None = None) -> Result[dict[str, Any]]:
-    """`run` as far as the check: the value is the arguments by name, ready for the work. They are added to *seen*."""
+    """Do the same as `run` as far as the check: the value is the arguments by name, ready for the work.
+
+    They are added to *seen*.
+    """
     started_at, sent = moment(), call
     repairs: tuple[Repair, ...] = ()
     try:
@@ -125,7 +128,10 @@ async def check(call: Call, runtime: Runtime, seen: Seen | None = None) -> Resul
 
 
 async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
-    """What `run` would ask a person for before the work, by the policy; None also for what would not get so far."""
+    """Return what `run` would ask a person for before the work, by the policy.
+
+    None also for what would not get so far.
+    """
     seen = Seen()
     result = await check(call, runtime, seen)
     if result.error is not None or runtime.policy is None:
@@ -134,7 +140,7 @@ async def needs_approval(call: Call, runtime: Runtime) -> PendingKind | None:
 
 
 def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Checked]:
-    """The checked arguments of *call*: at once, or where that would hold the event loop, to be awaited."""
+    """Return the checked arguments of *call*: at once, or where that would hold the event loop, to be awaited."""
     try:
         return tool.check(call.arguments, runtime.repair)
     except Postponed as postponed:
@@ -142,7 +148,7 @@ def _check(tool: Tool, call: Call, runtime: Runtime) -> Checked | Awaitable[Chec
 
 
 def _checked(arguments: dict[str, Any], tool: Tool, call: Call, sent: Call, seen: Seen) -> CheckedArguments:
-    """*arguments*, for a policy or a recorder to look at; noted in *seen* as they were *sent*."""
+    """Return *arguments*, for a policy or a recorder to look at; noted in *seen* as they were *sent*."""
     checked = CheckedArguments(arguments)
     checked.arguments, checked.tool, checked.call = arguments, tool, call
     if call is sent:  # and not what a handle stands for
@@ -174,7 +180,7 @@ def reset(variable: ContextVar[Any], token: Token[Any] | None) -> None:
 def _through(
     runtime: Runtime, tool: Tool, call: Call, events: EventStream | None, seen: Seen
 ) -> Awaitable[Result[Any]]:
-    """The result of *call*, wrapped in the middleware of *runtime*, the first outermost."""
+    """Return the result of *call*, wrapped in the middleware of *runtime*, the first outermost."""
     go_on: Next = partial(run, call, runtime, events, tool=tool, seen=seen)
     for wrap in reversed(runtime.middleware):
         go_on = partial(wrap, tool, call, runtime.caller, go_on)
@@ -182,7 +188,7 @@ def _through(
 
 
 def _require(result: Any) -> Result[Any]:
-    """*result* of middleware. Raises TypeError where it is none."""
+    """Return *result* of middleware. Raises TypeError where it is none."""
     if not isinstance(result, Result):
         raise TypeError(f"middleware returned {type(result).__name__}, not a Result")
     return result
@@ -191,13 +197,13 @@ def _require(result: Any) -> Result[Any]:
 async def _with_values(
     handles: ResultHandles, tool: Tool, call: Call, runtime: Runtime
 ) -> tuple[Call, tuple[Repair, ...]]:
-    """*call* with the values of its handles: so everybody who looks at it sees what will run."""
+    """Return *call* with the values of its handles: so everybody who looks at it sees what will run."""
     arguments, repairs = await handles.follow(tool, call.arguments, runtime.repair)
     return call if arguments is call.arguments else replace(call, arguments=arguments), repairs
 
 
 async def _decide(policy: Policy, arguments: CheckedArguments, runtime: Runtime) -> Decision:
-    """The decision of *policy*. Where it raises, or returns nothing or something else: deny."""
+    """Return the decision of *policy*. Where it raises, or returns nothing or something else: deny."""
     spec = arguments.tool.spec
     try:
         answer: Any = policy(spec, arguments, runtime.caller)
@@ -224,7 +230,7 @@ async def _decide(policy: Policy, arguments: CheckedArguments, runtime: Runtime)
 
 
 def _normalize(tool: Tool, value: Any, redaction: Redaction | None) -> tuple[Content, ...]:
-    """The result *value* of a tool as content.
+    """Return the result *value* of a tool as content.
 
     Raises ToolError `invalid_result` for what is not as expected or has no JSON form, and the error of a failed Result.
     """
@@ -269,7 +275,10 @@ def _add_metadata(
 
 
 def _decision_data(decision: Decision, error: ToolError | None) -> dict[str, str]:
-    """The decision as JSON data: `do`, and where there are, the `rule` and `by` whom it was approved or denied."""
+    """Return the decision as JSON data.
+
+    `do`, and where there are, the `rule` and `by` whom it was approved or denied.
+    """
     data: dict[str, str] = {"do": decision.do}
     if decision.rule is not None:
         data["rule"] = decision.rule
@@ -281,7 +290,7 @@ def _decision_data(decision: Decision, error: ToolError | None) -> dict[str, str
 
 
 def _is_short(content: tuple[Content, ...], limit_chars: int) -> bool:
-    """Whether *content* is clearly small enough to be shown whole."""
+    """Return whether *content* is clearly small enough to be shown whole."""
     if len(content) != 1:
         return False
     part = content[0]

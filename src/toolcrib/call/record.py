@@ -135,7 +135,7 @@ async def _recorded(
 
 
 def _size_of(sent: str | bytes | Mapping[str, Any] | None) -> int | None:
-    """The size of arguments as JSON text, in bytes; None where they are not JSON."""
+    """Return the size of arguments as JSON text, in bytes; None where they are not JSON."""
     if not sent:
         return 0
     try:
@@ -158,7 +158,7 @@ def _utf8_bytes(text: str) -> int:
 
 
 def _require_failure_of_recorder(error: BaseException) -> None:
-    """Raises *error* where it is the caller who gives up."""
+    """Raise *error* where it is the caller who gives up."""
     if isinstance(error, Exception):
         return
     task = asyncio.current_task()
@@ -167,7 +167,7 @@ def _require_failure_of_recorder(error: BaseException) -> None:
 
 
 def _arguments(call: Call, runtime: Runtime, seen: Sequence[CheckedArguments]) -> str:
-    """What ran, with the defaults that apply; of a call that was refused, what was sent."""
+    """Return what ran, with the defaults that apply; of a call that was refused, what was sent."""
     with suppress(ToolError):
         if seen:
             return _bounded(redacted_json(seen[-1].accepted.text, runtime.redaction), runtime)

@@ -46,7 +46,9 @@ async def retry(
     credentials: Credentials,
     asked: Asked,
 ) -> Any:
-    """`execute`, and again where that can do no harm and may help. The attempts that failed are added to *failures*.
+    """Execute *call*, and again where that can do no harm and may help.
+
+    The attempts that failed are added to *failures*.
 
     Only for a tool that is idempotent or read-only; only after an error that may pass by itself: a ToolError whose
     `retry` is "later", or a connection that failed. Never after a deadline, and never once the tool has emitted a part
@@ -87,12 +89,12 @@ def _is_too_late(deadline: Deadline | None, pause_s: float) -> bool:
 
 
 def may_be_repeated(spec: ToolSpec) -> bool:
-    """Whether the tool is declared such that a second call with the same arguments changes nothing more."""
+    """Return whether the tool is declared such that a second call with the same arguments changes nothing more."""
     return spec.hints.idempotent is True or spec.hints.read_only is True
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether the same work may end better in a while."""
+    """Return whether the same work may end better in a while."""
     if isinstance(error, BaseExceptionGroup):
         return all(map(may_pass, leaves(error)))
     if isinstance(error, ToolError):

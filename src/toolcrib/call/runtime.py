@@ -115,7 +115,7 @@ class Runtime:
         return self.resources.get(factory)
 
     def questions(self, tool: Tool, call: Call, client: Any = None) -> Questions:
-        """The questions of one call, and the client that it is for, if that is not the current one."""
+        """Return the questions of one call, and the client that it is for, if that is not the current one."""
         client = client or current_client.get()
         return Questions(
             self.pending, tool, call, self.caller, repair=self.repair, redaction=self.redaction, client=client

@@ -86,7 +86,7 @@ _KINDS = ("text", "data", "image", "audio", "file")
 
 
 def content_to_dict(part: Content, *, exact: bool = False) -> dict[str, Any]:
-    """*part* as JSON data, from which `content_from_dict` makes it again; bytes are in base64.
+    """Return *part* as JSON data, from which `content_from_dict` makes it again; bytes are in base64.
 
     With *exact*, a structured value stays the JSON text that it is. Otherwise one that Python does not read, with
     numbers of over 4,300 digits, is text.
@@ -113,7 +113,7 @@ def _refuse(constant: str) -> None:
 
 
 def content_from_dict(data: Mapping[str, Any]) -> Content:
-    """The content that `content_to_dict` wrote. Raises ValueError, naming the member, for anything else."""
+    """Return the content that `content_to_dict` wrote. Raises ValueError, naming the member, for anything else."""
     match kind := data.get("type") if isinstance(data, Mapping) else None:
         case "text":
             return Text(_string(data, "text"))

@@ -56,7 +56,9 @@ class Host(Protocol):
         ...
 
     def resource(self, factory: Callable[[], T], /) -> T:
-        """The one thing of the runtime that *factory* makes, such as a pool of processes: made once, closed with it."""
+        """Return the one thing of the runtime that *factory* makes, such as a pool of processes: made once, closed with
+        it.
+        """
         ...
 
 
@@ -114,7 +116,7 @@ class Context:
         await self.port.emit(content)
 
     async def ask(self, key: str, schema: type[T], message: str) -> T:
-        """A person's answer to *message*, as a *schema* (any type that pydantic describes).
+        """Return a person's answer to *message*, as a *schema* (any type that pydantic describes).
 
         Asks at once where the host can. Otherwise the call ends here, pending, and runs again from its first line when
         the answer is there: ask before effects. *key* distinguishes the questions of a call. The call's deadline
@@ -124,7 +126,8 @@ class Context:
         return answer
 
     def http(self, provider: str) -> Any:
-        """An `httpx2.AsyncClient` that sends the credentials of *provider* to that provider's hosts, and nowhere else.
+        """Return an `httpx2.AsyncClient` that sends the credentials of *provider* to that provider's hosts, and nowhere
+        else.
 
         Requests to other hosts are refused. It is closed when the call ends; the caller of it need not. Raises
         ToolcribError where the tool does not require such credentials, and SetupError without the extra `net`.
@@ -139,7 +142,7 @@ class Context:
         return self.port.http(credential)
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The value of *work*, for sync tools: `ctx.wait(ctx.emit("half way"))`.
+        """Return the value of *work*, for sync tools: `ctx.wait(ctx.emit("half way"))`.
 
         Raises ToolcribError on the event loop itself; use `await` there. Raises ToolError `lost` where the loop ends.
         """

@@ -29,7 +29,7 @@ class Deadline:
 
     @classmethod
     def due_at(cls, due: float) -> "Deadline":
-        """The deadline at *due*, on the clock of `time.monotonic()`."""
+        """Return the deadline at *due*, on the clock of `time.monotonic()`."""
         return cls(due - monotonic())
 
     @property
@@ -68,7 +68,7 @@ current_client: ContextVar[Any] = ContextVar("toolcrib_client", default=None)
 
 
 def create_lasting_task(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task for what outlives the running call, and so has neither its deadline nor its client."""
+    """Return a task for what outlives the running call, and so has neither its deadline nor its client."""
     context = copy_context()
     context.run(current_deadline.set, None)
     context.run(current_client.set, None)

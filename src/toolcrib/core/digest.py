@@ -10,7 +10,7 @@ from .spec import Hints, ToolSpec
 
 
 def canonical(value: Any) -> str:
-    """A JSON value as the one text for it: names sorted, no white space. Raises TypeError for what is not JSON.
+    """Return a JSON value as the one text for it: names sorted, no white space. Raises TypeError for what is not JSON.
 
     1, 1.0 and true stay apart: a tool can tell them from one another.
     """
@@ -18,7 +18,8 @@ def canonical(value: Any) -> str:
 
 
 def definition_digest(spec: ToolSpec, body: str = "") -> str:
-    """A digest of what a tool promises: with another description, schema, hint or requirement it is another tool.
+    """Return a digest of what a tool promises: with another description, schema, hint or requirement it is another
+    tool.
 
     *body* is the identity of what it does, where that is known.
     """
@@ -36,7 +37,9 @@ def definition_digest(spec: ToolSpec, body: str = "") -> str:
 
 
 def call_digest(caller: Caller, tool: Tool, arguments: str) -> str:
-    """The digest of one call: principal, profile, thread, tool, definition, body, and the text of its *arguments*."""
+    """Return the digest of one call: principal, profile, thread, tool, definition, body, and the text of its
+    *arguments*.
+    """
     spec = tool.spec
     body: Callable[[], str] = getattr(tool, "body", str)
     definition = definition_digest(spec, body())

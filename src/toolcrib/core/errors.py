@@ -129,7 +129,7 @@ class ToolError(Exception):
         return _restore, (self.message, self.code, self.retry, self.details)
 
     def to_dict(self) -> dict[str, Any]:
-        """The error as JSON data."""
+        """Return the error as JSON data."""
         data: dict[str, Any] = {"code": self.code, "message": self.message, "retry": self.retry}
         return {**data, "details": dict(self.details)} if self.details else data
 

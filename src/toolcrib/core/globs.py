@@ -14,7 +14,10 @@ Globs = str | Sequence[str]
 
 
 def compile_globs(patterns: Any, *, of: str = "tools") -> re.Pattern[str]:
-    """A regular expression that `fullmatch`es the names of *patterns*. Raises SetupError, naming the option *of*."""
+    """Return a regular expression that `fullmatch`es the names of *patterns*.
+
+    Raises SetupError, naming the option *of*.
+    """
     listed: list[Any] = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(listed, list | tuple) or not listed or not all(isinstance(one, str) and one for one in listed):
         raise SetupError(f'{of} is a pattern of names, or a list of them: "db_*" or ["db_read", "mail_*"].')
@@ -22,7 +25,7 @@ def compile_globs(patterns: Any, *, of: str = "tools") -> re.Pattern[str]:
 
 
 def translate_glob(pattern: str, *, tool: bool = True) -> str:
-    """*pattern* as a regular expression to `fullmatch`, under `re.DOTALL`."""
+    """Return *pattern* as a regular expression to `fullmatch`, under `re.DOTALL`."""
     special = {"?": "."} | ({".": "[._/-]"} if tool else {})
     first, *rest = ("".join(special.get(c) or re.escape(c) for c in part) for part in pattern.split("*"))
     if not rest:

@@ -32,14 +32,14 @@ class Handle:
 
 
 def new_handle() -> str:
-    """A handle that nobody can guess: 256 random bits."""
+    """Return a handle that nobody can guess: 256 random bits."""
     from secrets import token_urlsafe
 
     return HANDLE_PREFIX + token_urlsafe(32)
 
 
 def is_handle(text: str) -> bool:
-    """Whether *text* has the form of a handle."""
+    """Return whether *text* has the form of a handle."""
     return _HANDLE.fullmatch(text) is not None
 
 
@@ -73,11 +73,11 @@ class ResultStore(Protocol):
         ...
 
     async def find(self, handle: str, principal: str, thread: str, /) -> StoredResult | None:
-        """The result under *handle*, for this principal and thread. None also where it is somebody else's."""
+        """Return the result under *handle*, for this principal and thread. None also where it is somebody else's."""
         ...
 
     async def holds(self, principal: str, thread: str, /) -> bool:
-        """Whether any result is stored for this principal and thread."""
+        """Return whether any result is stored for this principal and thread."""
         ...
 
 
@@ -95,7 +95,7 @@ class ResultHandles(Protocol):
         ...
 
     async def follow(self, tool: Tool, arguments: Any, repair: bool, /) -> tuple[Any, tuple[Repair, ...]]:
-        """*arguments* with the values of their handles, and what was repaired. Raises ToolError."""
+        """Return *arguments* with the values of their handles, and what was repaired. Raises ToolError."""
         ...
 
     async def bound(self, result: Result[Any], tool: str, /) -> None:
@@ -103,5 +103,5 @@ class ResultHandles(Protocol):
         ...
 
     def shorten(self, error: ToolError, /) -> ToolError:
-        """*error* with a message that may be shown."""
+        """Return *error* with a message that may be shown."""
         ...

@@ -35,7 +35,7 @@ class Pending:
     others_only: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """The pending as JSON data, without empty members."""
+        """Return the pending as JSON data, without empty members."""
         data = {name: getattr(self, name) for name in self.__slots__}
         data |= {"expires_at": self.expires_at.isoformat(), "schema": self.schema and dict(self.schema)}
         return {name: value for name, value in data.items() if value not in (None, "", False)}
@@ -75,7 +75,7 @@ _ANSWERS = ("approve", "deny", "input")
 
 
 def answer_from(value: Answer | Mapping[str, Any]) -> Answer:
-    """*value* itself if it is an answer, else the answer whose `to_dict` it is.
+    """Return *value* itself if it is an answer, else the answer whose `to_dict` it is.
 
     Raises AnswerError with the reason `invalid` for anything else. The message does not quote *value*: it may be a
     password.

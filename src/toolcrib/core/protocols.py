@@ -79,7 +79,10 @@ class Tool(Protocol):
     source: Any = None
 
     def body(self) -> str:
-        """The identity of what the tool does, as far as it is known: an approval of another body does not count."""
+        """Return the identity of what the tool does, as far as it is known.
+
+        An approval of another body does not count.
+        """
         return ""
 
 
@@ -93,7 +96,7 @@ class Broker(Protocol):
     async def authorize(
         self, requirements: Sequence[Requirement], caller: Caller, call: Call, /
     ) -> Sequence[Credential] | Pending:
-        """A credential for each of *requirements*, or what the call waits for.
+        """Return a credential for each of *requirements*, or what the call waits for.
 
         Raises ToolError `unauthorized` where nobody can give them. What it gives is redacted for the caller from then.
         """
@@ -150,7 +153,7 @@ class PendingStore(Protocol):
         ...
 
     async def get(self, id: str, /) -> StoredPending | None:  # noqa: A002
-        """What is stored under *id*, in whatever state; also when used or expired, for a while."""
+        """Return what is stored under *id*, in whatever state; also when used or expired, for a while."""
         ...
 
     async def answer(self, id: str, answer: Answer, /, *, by: str, now: datetime) -> bool:  # noqa: A002
@@ -166,5 +169,5 @@ class PendingStore(Protocol):
         ...
 
     async def waiting(self, *, now: datetime) -> Sequence[Pending]:
-        """What is open and not expired, the oldest first."""
+        """Return what is open and not expired, the oldest first."""
         ...

@@ -30,7 +30,7 @@ def redacted(text: str, redaction: Redaction | None) -> str:
 
 
 def redacted_json(text: str, redaction: Redaction | Callable[[str], str] | None) -> str:
-    """The JSON *text* with the secrets redacted that its strings, names and numbers have: it remains valid JSON.
+    """Return the JSON *text* with the secrets redacted that its strings, names and numbers have: it remains valid JSON.
 
     A number in which there is a secret becomes a string. Where there is one beyond single values, all of it becomes one
     string. Text that is not valid JSON is redacted word by word.
@@ -88,7 +88,7 @@ def _unquoted(string: str) -> str:
 
 
 def redacted_data(value: Any, redaction: Redaction | Callable[[str], str] | None) -> Any:
-    """*value*, which is JSON data, with its secrets redacted."""
+    """Return *value*, which is JSON data, with its secrets redacted."""
     if redaction is None:
         return value
     text = json.dumps(value)
@@ -97,7 +97,9 @@ def redacted_data(value: Any, redaction: Redaction | Callable[[str], str] | None
 
 
 def redacted_content(part: Content, redaction: Redaction | None) -> Content:
-    """*part* with the secrets redacted in its text, or in the name and media type of a file, but not in its bytes."""
+    """Return *part* with the secrets redacted in its text, or in the name and media type of a file, but not in its
+    bytes.
+    """
     if redaction is None:
         return part
     if isinstance(part, Text):

@@ -81,14 +81,17 @@ class Result(Generic[T_co]):
         return content[0].text if len(content) == 1 else "\n".join(part.text for part in content)
 
     def shown(self) -> "Shown":
-        """The result in the parts that most hosts have: one text, media beside it, and whether it is an error."""
+        """Return the result in the parts that most hosts have.
+
+        One text, media beside it, and whether it is an error.
+        """
         media = tuple(part for part in self.content if isinstance(part, Image | Audio | File))
         text = "\n".join(part.text for part in self.content if not isinstance(part, Image | Audio | File))
         code = "pending" if self.pending is not None else self.error.code if self.error is not None else None
         return Shown(text, media, code is not None, code)
 
     def unwrap(self) -> T_co:
-        """The value of a call that succeeded.
+        """Return the value of a call that succeeded.
 
         Raises its ToolError otherwise; `unavailable` for a call that is pending.
         """
@@ -99,7 +102,7 @@ class Result(Generic[T_co]):
         return self.value
 
     def to_dict(self, *, with_content: bool = True) -> dict[str, Any]:
-        """The result as JSON data: what may be shown, without `value`."""
+        """Return the result as JSON data: what may be shown, without `value`."""
         data: dict[str, Any] = {
             "status": self.status,
             "call_id": self.call_id,
@@ -140,5 +143,5 @@ def content_of(value: Any, encode: Callable[[Any], str]) -> tuple[Content, ...]:
 
 
 def has_parts(value: Iterable[Any]) -> bool:
-    """Whether the list *value* has content in it."""
+    """Return whether the list *value* has content in it."""
     return not _READY_SET.isdisjoint(map(type, value))

@@ -44,7 +44,10 @@ class Source(Protocol):
         return
 
     def tools(self) -> Sequence[Any]:
-        """What is offered now: Tools, or functions to make them of. It is called before `start`, too; does no I/O."""
+        """Return what is offered now:
+
+        Tools, or functions to make them of. It is called before `start`, too; does no I/O.
+        """
         ...
 
     def on_change(self, callback: Callable[[], None], /) -> Callable[[], None]:
@@ -72,7 +75,7 @@ class Source(Protocol):
         _listeners(self, "_on_offers_change").notify(change)
 
     async def save_state(self) -> Any:
-        """Its state as JSON data, for `load_state` in another process; None where it has none."""
+        """Return its state as JSON data, for `load_state` in another process; None where it has none."""
         return None
 
     async def load_state(self, state: Any, /) -> None:
@@ -108,7 +111,7 @@ def _listeners(source: Any, name: str) -> Listeners:
 
 
 def is_source(value: Any) -> bool:
-    """Whether *value* is a Source: an instance of a subclass, or of a class that has what cannot be missing."""
+    """Return whether *value* is a Source: an instance of a subclass, or of a class that has what cannot be missing."""
     if isinstance(value, type):
         return False
     try:

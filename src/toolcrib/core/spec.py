@@ -93,12 +93,12 @@ class ToolSpec:
         return () if auth is None else (auth,) if isinstance(auth, ToolAuth | Secret) else tuple(auth)
 
     def defaults(self) -> dict[str, Any]:
-        """The default values of arguments, by name, as far as the input schema has them."""
+        """Return the default values of arguments, by name, as far as the input schema has them."""
         properties = self.input_schema.get("properties", {})
         return {name: of["default"] for name, of in properties.items() if isinstance(of, Mapping) and "default" in of}
 
     def to_dict(self) -> dict[str, Any]:
-        """The spec as JSON data, without empty members."""
+        """Return the spec as JSON data, without empty members."""
         hints = {name: value for name in Hints.__slots__ if (value := getattr(self.hints, name)) is not None}
         data: dict[str, Any] = {
             "name": self.name,

@@ -322,7 +322,10 @@ def _member(name: str, value: Any) -> Any:
 
 
 def with_unique_names(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """*messages* with numbers added to repeated names of documents: Bedrock refuses repeated names in a request."""
+    """Return *messages* with numbers added to repeated names of documents.
+
+    Bedrock refuses repeated names in a request.
+    """
     seen: dict[str, int] = {}
     for message in messages:
         for block in message["content"]:

@@ -43,7 +43,10 @@ def arguments_of(call: Call) -> dict[str, Any]:
 
 
 def arguments_object(arguments: Any) -> dict[str, Any]:
-    """*arguments* as providers take them back: an object. Anything else is wrapped in one, as Anthropic does it."""
+    """Return *arguments* as providers take them back: an object.
+
+    Anything else is wrapped in one, as Anthropic does it.
+    """
     where = "The arguments of a call"
     value = arguments
     if isinstance(arguments, str):
@@ -60,7 +63,9 @@ def arguments_object(arguments: Any) -> dict[str, Any]:
 
 
 def json_value(part: Data) -> Any:
-    """The value of *part*, or its text where JSON proper has no such value (NaN, infinities) or Python reads none."""
+    """Return the value of *part*, or its text where JSON proper has no such value (NaN, infinities) or Python reads
+    none.
+    """
     try:
         return json.loads(part.json, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -84,7 +89,7 @@ def data_content(value: Any, where: str) -> Data:
 
 
 def decoded(data: Mapping[str, Any], key: str, where: str) -> bytes:
-    """`data[key]`, which must be bytes or their base64 text. Raises ValueError, with the place."""
+    """Return `data[key]`, which must be bytes or their base64 text. Raises ValueError, with the place."""
     value = data.get(key)
     if isinstance(value, bytes):
         return value

@@ -60,7 +60,8 @@ class Format(ABC):
         return list(self.reply(answer, specs, strict=strict).calls)
 
     def reply(self, answer: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None) -> Reply:
-        """The reply in *answer*: a whole answer or the chunks of a streamed one, as dictionaries or the SDK's objects.
+        """Return the reply in *answer*: a whole answer or the chunks of a streamed one, as dictionaries or the SDK's
+        objects.
 
         Its `native` keeps reasoning and its signatures. *strict* is what `tools` was given. Raises ValueError, with the
         place, where *answer* is malformed, reports an error, or the stream ended before the answer did.
@@ -102,7 +103,8 @@ class Format(ABC):
     def read_conversation(
         self, request: Any, specs: Iterable[ToolSpec] = (), *, strict: bool | None = None, repair: bool = False
     ) -> Conversation:
-        """The conversation in *request*, a list of messages or a request's parameters: inverse of `conversation`.
+        """Return the conversation in *request*, a list of messages or a request's parameters: inverse of
+        `conversation`.
 
         With *repair*, a call without a result gets the error `lost`, and a result without a call becomes text of the
         user. Raises ValueError, with the place, where a message is malformed, or calls and results do not pair; the

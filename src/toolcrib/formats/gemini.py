@@ -210,7 +210,7 @@ class _Gemini(BlockFormat):
     user_roles = ("user", "function", None)
 
     def definitions(self, tools: Sequence[Offered]) -> list[Object]:
-        """One tool of many functions; none for none."""
+        """Return one tool of many functions, and none of none."""
         declared = [
             {
                 "name": tool.name,

@@ -36,7 +36,10 @@ def ordered(turns: Iterable[Turn]) -> Iterator[Turn]:
 
 
 def identified(results: Sequence[Result[Any]]) -> Sequence[Result[Any]]:
-    """*results*, each of which must have the id of its call. Raises ValueError, with the place, where one has not."""
+    """Return *results*, each of which must have the id of its call.
+
+    Raises ValueError, with the place, where one has not.
+    """
     for number, result in enumerate(results):
         if not result.call_id:
             raise ValueError(
@@ -47,7 +50,8 @@ def identified(results: Sequence[Result[Any]]) -> Sequence[Result[Any]]:
 
 
 def fitting_id(pattern: str, call_id: str) -> str:
-    """*call_id* where it matches *pattern*, else an id derived from it that does: always the same for the same id.
+    """Return *call_id* where it matches *pattern*, else an id derived from it that does: always the same for the same
+    id.
 
     A conversation may contain another provider's ids, and a call and its result must keep one.
     """

@@ -62,7 +62,7 @@ def messages(results: Sequence[Result[Any]], specs: Iterable[ToolSpec] = ()) -> 
 def tool_definition(
     spec: ToolSpec, name: str | None = None, input_schema: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
-    """One tool of a `tools/list` result, with its own name and schema unless others are passed."""
+    """Return one tool of a `tools/list` result, with its own name and schema unless others are passed."""
     members = {
         "name": name or spec.name,
         "title": spec.title,

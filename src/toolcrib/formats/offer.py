@@ -80,7 +80,8 @@ class Offer:
         return self._tools.get(name, name)
 
     def call(self, call_id: str, name: str, arguments: str | Mapping[str, Any] | None) -> Call:
-        """A model's call as a `Call`, with the tool's own name and arguments as the tool's own schema describes them.
+        """Return a model's call as a `Call`, with the tool's own name and arguments as the tool's own schema describes
+        them.
 
         Text that is not a JSON object and a name that was never offered are unchanged: the workbench explains both to
         the model. Text in which nothing has to be restored is unchanged too, so that duplicate keys are found.

@@ -192,7 +192,9 @@ class Stream:
 
 
 def _failed_call(whole: Mapping[str, Any]) -> str:
-    """What Groq reports of a call that its model wrote wrong. Raises IncompleteReply for any other error in *whole*.
+    """Return what Groq reports of a call that its model wrote wrong.
+
+    Raises IncompleteReply for any other error in *whole*.
 
     Some gateways answer with status 200 and an error inside.
     """

@@ -143,7 +143,10 @@ def _reply(response: Mapping[str, Any], output: Sequence[Mapping[str, Any]], off
 
 
 def _without_stored(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """*items* without references to what OpenAI did not store: ids, and reasoning without its encrypted content."""
+    """Return *items* without references to what OpenAI did not store.
+
+    Ids, and reasoning without its encrypted content.
+    """
     return [
         {name: value for name, value in item.items() if name != "id" or item.get("type") == "reasoning"}
         for item in items

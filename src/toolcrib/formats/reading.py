@@ -117,7 +117,10 @@ def _json_data(value: Any, where: str, depth: int) -> Any:
 
 
 def join_surrogates(text: str) -> str:
-    """*text* with surrogate pairs joined, and a replacement character for a lone half: UTF-8 cannot encode halves."""
+    """Return *text* with surrogate pairs joined, and a replacement character for a lone half:
+
+    UTF-8 cannot encode halves.
+    """
     if text.isascii():
         return text
     try:
@@ -128,7 +131,10 @@ def join_surrogates(text: str) -> str:
 
 
 def require(data: Mapping[str, Any], key: str, kind: type[T], where: str) -> T:
-    """`data[key]`, which must be of this kind. Raises ValueError, with the place, where it is not or is missing."""
+    """Return `data[key]`, which must be of this kind.
+
+    Raises ValueError, with the place, where it is not or is missing.
+    """
     value = data.get(key)
     found = kind_of(value) if key in data else "missing"
     # For Python, True is an integer.
@@ -143,7 +149,7 @@ def optional(data: Mapping[str, Any], key: str, kind: type[T], where: str) -> T 
 
 
 def object_list(data: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
-    """`data[key]`, which must be a list of objects; an empty list where it is left out."""
+    """Return `data[key]`, which must be a list of objects; an empty list where it is left out."""
     items = optional(data, key, list, where) or []
     for number, item in enumerate(items):
         if not isinstance(item, dict):

@@ -134,7 +134,10 @@ def heaviest_first(losses: Iterable[Loss]) -> tuple[Loss, ...]:
 
 
 def omitted(path: str, keyword: str, value: Any) -> str:
-    """The sentence for a keyword that is left out. The model may break it; the check then explains that to it."""
+    """Return the sentence for a keyword that is left out.
+
+    The model may break it; the check then explains that to it.
+    """
     text = json.dumps(value, ensure_ascii=False)
     of = f" ({text})" if len(text) <= 60 and not isinstance(value, dict | None) else ""
     return f"The schema for the provider omits '{keyword}'{of} of {subject(path)}; Toolcrib still checks it."

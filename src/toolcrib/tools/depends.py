@@ -64,7 +64,7 @@ class Replacements(Mapping[Callable[..., Any], Callable[..., Any]]):
         return len(self._overrides)
 
     def unused(self, needs: Iterable[Needs | None]) -> list[Callable[..., Any]]:
-        """The providers that nothing with these *needs* uses, with replacements or without."""
+        """Return the providers that nothing with these *needs* uses, with replacements or without."""
         used: set[Callable[..., Any]] = set()
         waiting = [need for each in needs if each is not None for need in each.depends]
         while waiting:
@@ -117,12 +117,12 @@ class Dependencies:
         self._opened: list[Value] = []  # in the order in which they can be relied on
 
     async def arguments(self, needs: Needs, context: Context) -> dict[str, Any]:
-        """The values of *needs* by parameter name. Raises what a provider raises."""
+        """Return the values of *needs* by parameter name. Raises what a provider raises."""
         values: dict[str, Any] = {need.name: await self.value(need, context) for need in needs.depends}
         return {**values, **provided(needs, context, self._variables)}
 
     async def value(self, need: Need, context: Context) -> Any:
-        """The value of *need*. Raises what its provider raises."""
+        """Return the value of *need*. Raises what its provider raises."""
         if need.how.scope not in self._scopes:
             if self._outer is None:
                 raise ToolcribError(f"Values of this scope cannot be opened here: {need.how.scope}.")
@@ -144,7 +144,7 @@ class Dependencies:
             raise
 
     async def open_for_call(self, provider: Callable[..., Any], arguments: dict[str, Any]) -> "Value":
-        """What *provider* opens, given *arguments*."""
+        """Return what *provider* opens, given *arguments*."""
         value = self._open(provider, provider, _done(arguments), is_lasting=False)
         await value.value()
         return value
@@ -174,7 +174,7 @@ class Dependencies:
 
 
 def provided(needs: Needs, context: Context, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """What *needs* takes of the call itself, by parameter name."""
+    """Return what *needs* takes of the call itself, by parameter name."""
     values: dict[str, Any] = {}
     if needs.context is not None:
         values[needs.context] = context
@@ -186,7 +186,7 @@ def provided(needs: Needs, context: Context, variables: Mapping[str, Any] | None
 
 
 async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any], context: Context) -> Any:
-    """The value of *work*, with what it *needs* besides its arguments; what is opened for the call is closed."""
+    """Return the value of *work*, with what it *needs* besides its arguments; what is opened for the call is closed."""
     host = context.host
     dependencies = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
     is_left = False
@@ -201,7 +201,7 @@ async def with_dependencies(work: Work, needs: Needs, arguments: dict[str, Any],
 
 
 async def until_closed(close: Callable[[], Coroutine[Any, Any, None]], context: Context, *, is_left: bool) -> None:
-    """Until *close* is done, which it also is where nobody waits for it, and so holds what the call holds."""
+    """Wait until *close* is done, which it also is where nobody waits for it, and so holds what the call holds."""
     permits = share_permits()
 
     async def work() -> None:
@@ -251,7 +251,7 @@ class Value:
         return await asyncio.shield(self._opened)
 
     async def close(self, redaction: Redaction | None) -> None:
-        """Until it is closed. What is still being opened is cancelled, and waited for, but not for long."""
+        """Wait until it is closed. What is still being opened is cancelled, and waited for, but not for long."""
         if self._closing.is_set():
             return
         self._closing.set()
@@ -301,7 +301,7 @@ class Value:
         return Escaped(error)
 
     async def _open(self, arguments: dict[str, Any]) -> tuple[Any, Any]:
-        """What the provider returned, and the value."""
+        """Return what the provider returned, and the value."""
         if is_async(self._provider):
             opened = self._provider(**arguments)
         else:
@@ -314,7 +314,10 @@ class Value:
 
 
 async def _opened_in_thread(provider: Callable[..., Any], arguments: dict[str, Any]) -> tuple[Any, Any]:
-    """What plain *provider* returned, and its first value. Cancelled, what the thread opens all the same is closed."""
+    """Return what plain *provider* returned, and its first value.
+
+    Cancelled, what the thread opens all the same is closed.
+    """
     turn = threading.Lock()  # taken once: by the thread that hands it over, or by the task that waits no more
     handed: list[Any] = []
 
@@ -335,7 +338,7 @@ async def _opened_in_thread(provider: Callable[..., Any], arguments: dict[str, A
 
 
 def overridden(need: Need, overrides: Overrides) -> tuple[Callable[..., Any], Needs]:
-    """The provider of *need*, or what takes its place, and what that needs."""
+    """Return the provider of *need*, or what takes its place, and what that needs."""
     replaced = overrides.get(need.how.provider)
     return (need.how.provider, need.needs) if replaced is None else (replaced, _needs_of(replaced))
 

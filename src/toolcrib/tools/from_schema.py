@@ -23,7 +23,7 @@ def from_schema(
     serial: bool = False,
     home: str | None = None,
 ) -> Tool[..., Any]:
-    """A Tool that promises *spec* and does *work*.
+    """Return a Tool that promises *spec* and does *work*.
 
     *check* and *encode* are given the tool's name, which their errors mention. Without *check*, arguments are
     validated against the input schema of *spec* and stay JSON values; without *encode*, any value is written as its
@@ -61,7 +61,7 @@ def from_work(
     needs_context: bool = True,
     at_deadline: AtDeadline = "cancelled",
 ) -> Tool[..., Any]:
-    """A Tool that promises *spec* and does *work*, which takes the checked arguments and the Context.
+    """Return a Tool that promises *spec* and does *work*, which takes the checked arguments and the Context.
 
     *fn* is what calling the tool calls, *work* by default. The other arguments are those of `from_schema`. Raises
     DefinitionError for a name or a schema that cannot work.

@@ -312,7 +312,7 @@ def tool(fn: Any = None, /, **options: Unpack[ToolOptions]) -> Any:
 
 
 def is_tool(value: Any) -> bool:
-    """Whether *value* has what any kind of tool has: see `core.Tool`."""
+    """Return whether *value* has what any kind of tool has: see `core.Tool`."""
     if isinstance(value, Tool):
         return True
     if isinstance(value, type | ModuleType):
@@ -324,7 +324,7 @@ def is_tool(value: Any) -> bool:
 
 
 def as_tool(fn: Any) -> Tool[..., Any]:
-    """The Tool of a callable, marked or not, or of a tool of another kind. Raises DefinitionError."""
+    """Return the Tool of a callable, marked or not, or of a tool of another kind. Raises DefinitionError."""
     if isinstance(fn, Tool):
         return fn
     if is_tool(fn):
@@ -336,7 +336,9 @@ def as_tool(fn: Any) -> Tool[..., Any]:
 
 
 def offered(value: Any) -> Tool[..., Any] | None:
-    """The one Tool that an object's own `__toolcrib__()` returns, as those of dialects do; None where there is none."""
+    """Return the one Tool that an object's own `__toolcrib__()` returns, as those of dialects do; None where there is
+    none.
+    """
     try:
         offers = None if isinstance(value, type | ModuleType) else getattr(value, "__toolcrib__", None)
     except Exception:  # a stand-in for something that is not there yet
@@ -348,7 +350,7 @@ def offered(value: Any) -> Tool[..., Any] | None:
 
 
 def _definition(fn: Any) -> Definition | None:
-    """The mark of `@tool` on *fn*, on the function that *fn* is a partial of, or on its `__call__`."""
+    """Return the mark of `@tool` on *fn*, on the function that *fn* is a partial of, or on its `__call__`."""
     fn = _unwrapped(fn)
     if not hasattr(fn, "__toolcrib__") and callable(fn) and not isinstance(fn, type):
         fn = type(fn).__call__
@@ -357,14 +359,14 @@ def _definition(fn: Any) -> Definition | None:
 
 
 def _unwrapped(fn: Any) -> Any:
-    """What is called behind partials that are not marked themselves."""
+    """Return what is called behind partials that are not marked themselves."""
     while isinstance(fn, functools.partial) and not hasattr(fn, "__toolcrib__"):
         fn = fn.func
     return fn
 
 
 def _caller() -> str:
-    """The name of the module that called what asks."""
+    """Return the name of the module that called what asks."""
     frame = inspect.currentframe()
     try:
         for _ in range(2):
@@ -401,7 +403,7 @@ _INSTEAD_OF_A_CLASS = "Make a tool of a function, or of a method of an instance.
 
 
 def _markable(fn: Any) -> Any:
-    """*fn* if it can carry a mark of its own, else the same call as a partial."""
+    """Return *fn* if it can carry a mark of its own, else the same call as a partial."""
     return (
         fn
         if isinstance(fn, functools.partial) or (hasattr(fn, "__dict__") and not inspect.ismethod(fn))

@@ -17,7 +17,10 @@ Body = Callable[[dict[str, Any], Context], Any]
 
 
 async def in_one_thread(body: Body, needs: Needs, arguments: dict[str, Any], context: Context) -> Any:
-    """`with_dependencies` for plain *body*: what plain providers open for the call, they open in its thread."""
+    """Do the same as `with_dependencies` for plain *body*.
+
+    What plain providers open for the call, they open in its thread.
+    """
     host = context.host
     outside = Dependencies("call", overrides=host.overrides, outer=host.session(), redaction=host.redaction)
     inside = _Thread(outside, context)
@@ -74,12 +77,12 @@ class _Thread:
             self._ended.set_result(None)
 
     async def ended(self) -> None:
-        """Until the thread is done, if it has begun. It does not begin any more."""
+        """Wait until the thread is done, if it has begun. It does not begin any more."""
         if not self._turn.acquire(blocking=False):
             await asyncio.wrap_future(self._ended)
 
     def _is_inside(self, need: Need) -> bool:
-        """Whether *need* is opened in the thread, or is made of what is."""
+        """Return whether *need* is opened in the thread, or is made of what is."""
         if need.how.scope != "call":
             return False
         provider, needs = overridden(need, self._overrides)

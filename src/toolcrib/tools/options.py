@@ -59,7 +59,7 @@ class ToolOptions(TypedDict, total=False):
 
 
 def require_options(options: ToolOptions, label: str) -> None:
-    """Raises DefinitionError for an option that does not exist, or a value that does not fit it."""
+    """Raise DefinitionError for an option that does not exist, or a value that does not fit it."""
     for option, value in options.items():
         if option not in ToolOptions.__annotations__:
             from ..schema import closest_match, did_you_mean
@@ -133,7 +133,7 @@ _EXPECTED: Mapping[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> dict[str, Any]:
-    """*schema*, made sure that the function can take every argument it lets through."""
+    """Return *schema*, and require that the function can take every argument it lets through."""
     from ..schema import SchemaView
 
     takes = {parameter.name for parameter in signature.parameters if parameter.kind is not _VAR_KEYWORD}
@@ -168,7 +168,7 @@ def require_fit(schema: dict[str, Any], signature: "Signature", label: str) -> d
 
 
 def protecting(hidden: frozenset[str], check_as: Callable[[str], Check], tool: str) -> Check:
-    """The check, and no name among the others that would override what the host or a partial decides."""
+    """Return the check, and no name among the others that would override what the host or a partial decides."""
     check = check_as(tool)
 
     def protected(arguments: Any, repair: bool, /) -> Checked:

@@ -40,7 +40,7 @@ _FROM_FILE = re.compile(r"toolcrib_\w+_([0-9a-f]{12})")
 
 
 def require_importable(fn: Any, label: str) -> None:
-    """Raises DefinitionError for a function that another process could not import."""
+    """Raise DefinitionError for a function that another process could not import."""
     module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
     if isinstance(fn, functools.partial):
         what = "is a partial"
@@ -124,7 +124,7 @@ class ProcessCodec:
         return self._arguments.dump_json(dict(arguments), by_alias=False, round_trip=True, warnings=False).decode()
 
     def read_arguments(self, text: str) -> dict[str, Any]:
-        """Raises ValueError for anything that is not from `write_arguments`."""
+        """Raise ValueError for anything that is not from `write_arguments`."""
         if self._arguments is None:
             return json.loads(text)  # type: ignore[no-any-return]
         try:
@@ -133,11 +133,11 @@ class ProcessCodec:
             return self._arguments.validate_json(text, by_alias=False, by_name=True)
 
     def write_value(self, value: Any) -> dict[str, Any]:
-        """What the function returned, as JSON data. Raises ToolError `invalid_result`."""
+        """Return what the function returned, as JSON data. Raises ToolError `invalid_result`."""
         return {"json": self.encode(value)} if self.is_typed else _written(value, self.encode)
 
     def read_value(self, data: Mapping[str, Any]) -> Any:
-        """What `write_value` wrote: a value of the annotated type, wherever that can be made of it."""
+        """Return what `write_value` wrote: a value of the annotated type, wherever that can be made of it."""
         if self._returns_type is not None and "json" in data:
             if self._returns is None:
                 from ..schema.from_python import adapter_of
@@ -150,7 +150,7 @@ class ProcessCodec:
         return _read(data)
 
     def override_references(self, overrides: Overrides, tool: str) -> list[tuple[str, str]]:
-        """The *overrides* of providers of the tool, both by reference. Raises ToolError `unavailable`."""
+        """Return the *overrides* of providers of the tool, both by reference. Raises ToolError `unavailable`."""
         found: list[tuple[str, str]] = []
         for provider in self._providers:
             replaced = overrides.get(provider)
@@ -168,7 +168,7 @@ class ProcessCodec:
 
 
 def reference(fn: Any) -> str | None:
-    """`module:qualified.name` by which *fn* can be imported again; None where it cannot."""
+    """Return `module:qualified.name` by which *fn* can be imported again; None where it cannot."""
     module, name = getattr(fn, "__module__", None), getattr(fn, "__qualname__", None)
     if not module or not name or module == "__main__" or "<" in name or inspect.ismethod(fn):
         return None
@@ -176,7 +176,9 @@ def reference(fn: Any) -> str | None:
 
 
 def referent(ref: str) -> Any:
-    """What *ref*, as `reference` returns it, names in a module that is imported already; None where there is none."""
+    """Return what *ref*, as `reference` returns it, names in a module that is imported already; None where there is
+    none.
+    """
     module, _, path = ref.partition(":")
     return functools.reduce(lambda value, name: getattr(value, name, None), path.split("."), sys.modules.get(module))
 
@@ -213,7 +215,7 @@ def _read(data: Mapping[str, Any]) -> Any:
 
 
 def version_of(file: str | None) -> list[int] | None:
-    """What changes whenever a file does; None where there is no file."""
+    """Return what changes whenever a file does; None where there is no file."""
     from pathlib import Path
 
     if file is None:
@@ -226,7 +228,7 @@ def version_of(file: str | None) -> list[int] | None:
 
 
 def value_at(module: Any, path: str) -> Any:
-    """What is called *path* (`f`, `C.f`) in *module*. Raises AttributeError."""
+    """Return what is called *path* (`f`, `C.f`) in *module*. Raises AttributeError."""
     value = module
     for part in path.split("."):
         value = getattr(value, part)
@@ -266,7 +268,10 @@ def _providers(needs: Needs) -> list[Callable[..., Any]]:
 
 
 def _secret_in(schema: Any, name: str = "arguments") -> str | None:
-    """The name of a property whose type hides its value: pydantic describes SecretStr and SecretBytes like this."""
+    """Return the name of a property whose type hides its value.
+
+    Pydantic describes SecretStr and SecretBytes like this.
+    """
     if isinstance(schema, Mapping):
         if schema.get("format") == "password" and schema.get("writeOnly") is True:
             return name
@@ -284,7 +289,7 @@ def _secret_in(schema: Any, name: str = "arguments") -> str | None:
 
 
 def _excluded_in(schema: Any, name: str = "") -> str | None:
-    """The name of a field that pydantic leaves out of what it writes, in a core schema."""
+    """Return the name of a field that pydantic leaves out of what it writes, in a core schema."""
     if isinstance(schema, Mapping):
         if schema.get("serialization_exclude") is True:
             return name
@@ -297,7 +302,7 @@ def _excluded_in(schema: Any, name: str = "") -> str | None:
 
 
 def _is_from_file(module: str, file: str | None) -> bool:
-    """Whether `tools.load` imported *module* from its file, under a name that nobody else can import."""
+    """Return whether `tools.load` imported *module* from its file, under a name that nobody else can import."""
     import hashlib
 
     named = _FROM_FILE.fullmatch(module)
@@ -311,7 +316,7 @@ def _digest(schema: Mapping[str, Any]) -> str:
 
 
 def _without_defaults(schema: Any) -> Any:
-    """A default may differ from process to process (a time, a path) and is not a part of what can be sent."""
+    """Return *schema* without defaults: one may differ from process to process (a time, a path), and is not sent."""
     if isinstance(schema, Mapping):
         return {name: _without_defaults(inner) for name, inner in schema.items() if name != "default"}
     return [_without_defaults(inner) for inner in schema] if isinstance(schema, list | tuple) else schema

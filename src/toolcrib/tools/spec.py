@@ -15,7 +15,7 @@ _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def require_name(name: Any) -> str:
-    """*name*, if it can be the name of a tool. Raises DefinitionError."""
+    """Return *name*, if it can be the name of a tool. Raises DefinitionError."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise DefinitionError(
             f"{name!r} cannot be the name of a tool: model providers take 1 to 64 letters, digits, '_' and '-'. "
@@ -25,12 +25,12 @@ def require_name(name: Any) -> str:
 
 
 def is_portable(name: str) -> bool:
-    """Whether all model providers take *name* as it is."""
+    """Return whether all model providers take *name* as it is."""
     return _NAME.fullmatch(name) is not None
 
 
 def require_any_name(name: Any) -> str:
-    """*name*, if it can be the name of a tool that others have named. Raises DefinitionError.
+    """Return *name*, if it can be the name of a tool that others have named. Raises DefinitionError.
 
     `formats` gives model providers a name that they take.
     """
@@ -47,7 +47,7 @@ def spec_of(
     output_schema: Mapping[str, Any] | None,
     names: Sequence[frozenset[str]] = (),
 ) -> ToolSpec:
-    """The spec of a tool with these *options*. *description* is its docstring's."""
+    """Return the spec of a tool with these *options*. *description* is its docstring's."""
     return ToolSpec(
         name=name,
         description=description if (written := options.get("description")) is None else written,
@@ -73,7 +73,7 @@ def spec_of(
 
 
 def output_of(signature: "Signature", name: str) -> tuple[Mapping[str, Any] | None, Callable[[str], Encode]]:
-    """The output schema, and what encodes a value, by the name that its errors mention."""
+    """Return the output schema, and what encodes a value, by the name that its errors mention."""
     from .. import schema
 
     returns = signature.returns

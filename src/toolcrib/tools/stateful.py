@@ -171,7 +171,7 @@ class ObjectSource:
         return None if state is None else _dumped(state, self._state_type(state), self.name)
 
     def check_state(self, saved: Any) -> "BaseModel":
-        """The state in *saved*. Raises ValueError."""
+        """Return the state in *saved*. Raises ValueError."""
         state = self._state()
         if state is None:
             raise ValueError("It has no state.")
@@ -256,7 +256,7 @@ class ClassSource:
         return self._tools
 
     def open(self, _caller: Caller) -> ObjectSource:
-        """An instance, as a source that nobody else holds. Raises what its class raises."""
+        """Return an instance, as a source that nobody else holds. Raises what its class raises."""
         return object_source(self._make())
 
     def __repr__(self) -> str:
@@ -264,7 +264,7 @@ class ClassSource:
 
 
 def object_source(instance: Any) -> ObjectSource:
-    """The one ObjectSource of an object."""
+    """Return the one ObjectSource of an object."""
     with _lock:
         source = _sources.get(id(instance))
         if source is None:
@@ -278,7 +278,10 @@ _lock = threading.Lock()
 
 
 def tools_of_object(source: Any) -> list[Tool[..., Any]] | None:
-    """The tools that methods of *source* are: of an object, of a class, of a partial of a class. None without any."""
+    """Return the tools that methods of *source* are: of an object, of a class, of a partial of a class.
+
+    None without any.
+    """
     if isinstance(source, type):
         return ClassSource(source, source).tools() if _is_marked(source) else None
     if isinstance(source, functools.partial) and isinstance(source.func, type):
@@ -287,7 +290,7 @@ def tools_of_object(source: Any) -> list[Tool[..., Any]] | None:
 
 
 def marked_methods(cls: type) -> Mapping[str, Definition]:
-    """The methods of *cls* that are tools, by their names in the class, those of its bases first.
+    """Return the methods of *cls* that are tools, by their names in the class, those of its bases first.
 
     Raises DefinitionError for one that overrides a tool and is not a tool.
     """
@@ -349,7 +352,7 @@ def _state_key(owner: Any, cls: type) -> str:
 
 
 def _needed_by(fn: Callable[..., Any]) -> list[str]:
-    """The parameters of *fn* that have to be given."""
+    """Return the parameters of *fn* that have to be given."""
     try:
         written = inspect.signature(fn).parameters.values()
     except (TypeError, ValueError):
@@ -367,7 +370,7 @@ async def _run(hook: Callable[[], Any] | None) -> None:
 
 
 def _dumped(state: "BaseModel", kind: "type[BaseModel]", name: str) -> Any:
-    """*state* as JSON data from which it can be made again. Raises ToolcribError for what cannot."""
+    """Return *state* as JSON data from which it can be made again. Raises ToolcribError for what cannot."""
     from pydantic_core import from_json
 
     try:

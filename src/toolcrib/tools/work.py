@@ -20,7 +20,7 @@ Runs = Literal["async", "sync", "async_generator", "generator"]
 
 
 def work_of(fn: Callable[..., Any], runs: Runs, needs: Needs | None) -> Work:
-    """The work that calls *fn* with checked arguments by name, and with its *needs*."""
+    """Return the work that calls *fn* with checked arguments by name, and with its *needs*."""
     body = _BODIES.get(runs)
     if body is not None and needs is not None and needs.depends:
         return partial(in_one_thread, body(fn), needs)
@@ -35,7 +35,7 @@ def work_of(fn: Callable[..., Any], runs: Runs, needs: Needs | None) -> Work:
 
 
 def needs_context(runs: Runs, needs: Needs | None) -> bool:
-    """Whether the work looks at the Context of its call."""
+    """Return whether the work looks at the Context of its call."""
     return needs is not None or runs in ("async_generator", "generator")
 
 
@@ -83,7 +83,7 @@ _BODIES: dict[Runs, Callable[[Callable[..., Any]], Body]] = {
 
 
 async def _last(items: Any, port: Port) -> Any:
-    """The last of what an async generator yields; those before it are emitted."""
+    """Return the last of what an async generator yields; those before it are emitted."""
     last: Any = None
     is_first = True
     try:
@@ -112,7 +112,7 @@ def _last_in_thread(items: Any, port: Port, loop: asyncio.AbstractEventLoop, can
 
 
 def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Callable[..., Any]:
-    """What takes checked arguments by name and calls *fn* with them: *fn* itself wherever that does."""
+    """Return what takes checked arguments by name and calls *fn* with them: *fn* itself wherever that does."""
     rest = next((p.name for p in signature.written if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
     # What stands before *args can only be given by position once *args has anything in it.
     by_place = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)[: 1 if rest is None else 2]
@@ -150,7 +150,7 @@ def by_name(fn: Callable[..., Any], signature: "Signature", label: str) -> Calla
 
 
 def _mutable(default: Any) -> bool:
-    """Whether a default would be shared between calls, so that one call could change it for the next."""
+    """Return whether a default would be shared between calls, so that one call could change it for the next."""
     if default is inspect.Parameter.empty or type(default).__module__ == "pydantic.fields":
         return False
     try:
@@ -161,7 +161,7 @@ def _mutable(default: Any) -> bool:
 
 
 def yielded(returns: Any) -> Any:
-    """What a generator annotated like this yields."""
+    """Return what a generator annotated like this yields."""
     inner = get_args(returns)
     return inner[0] if inner else inspect.Parameter.empty
 

@@ -20,7 +20,7 @@ class WorkerTools:
         self._versions: dict[str, Any] = {}
 
     def load(self, where: Mapping[str, Any], name: str) -> Callable[[str, Context], Awaitable[dict[str, Any]]]:
-        """What runs the tool at *where*: arguments as JSON text and the Context → its value as JSON data.
+        """Return what runs the tool at *where*: arguments as JSON text and the Context → its value as JSON data.
 
         Raises LoadError where it is not what the host loaded, and what importing it raises.
         """

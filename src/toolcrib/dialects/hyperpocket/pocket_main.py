@@ -241,13 +241,13 @@ class Pocket:
         return sync.run(self.ainvoke(tool_name, body, thread_id, profile))
 
     async def ainvoke(self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default") -> str:
-        """`invoke`, for async code."""
+        """Do the same as `invoke`, for async code."""
         return (await self.ainvoke_with_state(tool_name, body, thread_id, profile))[0]
 
     def invoke_with_state(
         self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default"
     ) -> tuple[str, bool]:
-        """`invoke`, and whether the call is paused: then the text has the URL at which the user grants what it needs.
+        """Return what `invoke` does, and whether the call is paused: then the text has the URL of the grant.
 
         The same call runs once that is done.
         """
@@ -256,14 +256,14 @@ class Pocket:
     async def ainvoke_with_state(
         self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default"
     ) -> tuple[str, bool]:
-        """`invoke_with_state`, for async code."""
+        """Do the same as `invoke_with_state`, for async code."""
         result = await self._call(tool_name, body, thread_id, profile)
         return _text(result), result.pending is not None
 
     async def acall(
         self, tool_name: str, body: Any, thread_id: str = "default", profile: str = "default"
     ) -> tuple[Any, bool]:
-        """`ainvoke_with_state`, whose result is the value of the tool or of its last postprocessing.
+        """Do the same as `ainvoke_with_state`, whose result is the value of the tool or of its last postprocessing.
 
         A FunctionTool returns text. Text has its secrets redacted.
         """

@@ -65,7 +65,7 @@ class FunctionTool(Tool):
         return self.text(self.func(**self._checked_arguments(**kwargs)))
 
     async def ainvoke(self, **kwargs: Any) -> str:
-        """`invoke`, on the running loop; a sync function gets a thread."""
+        """Do the same as `invoke`, on the running loop; a sync function gets a thread."""
         return self.text(await self._run(self._checked_arguments(**kwargs)))
 
     async def _run(self, arguments: Mapping[str, Any]) -> Any:

@@ -57,7 +57,7 @@ class WasmInvoker:
     trusted: bool = False
 
     def invoke(self, tool_path: str, runtime: ScriptRuntime, body: Any, envs: Mapping[str, str], **kwargs: Any) -> str:
-        """`ainvoke`, for sync code; also inside a running loop."""
+        """Do the same as `ainvoke`, for sync code; also inside a running loop."""
         return sync.run(self.ainvoke(tool_path, runtime, body, envs, **kwargs))
 
     async def ainvoke(
@@ -292,7 +292,7 @@ class WasmTool(Tool):
         return self.invoker.invoke(self.tool_path, self.runtime, body, self._environment(envs or {}))
 
     async def ainvoke(self, body: Any = None, envs: Mapping[str, str] | None = None, **kwargs: Any) -> str:
-        """`invoke`, for async code."""
+        """Do the same as `invoke`, for async code."""
         return await self.invoker.ainvoke(self.tool_path, self.runtime, body, self._environment(envs or {}))
 
     def __toolcrib__(self) -> CoreTool[..., Any]:
