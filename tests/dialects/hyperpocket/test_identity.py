@@ -57,6 +57,7 @@ def test_where_the_model_names_them_only_those_that_the_host_listed_are_taken():
 
 def test_a_tool_may_offer_them_by_itself():
     own = from_func(mine)
+    assert own.use_profile is False
     own.use_profile = True
     made = pocket(own)
     assert made.invoke("mine", {}, "t1").startswith("Tool 'mine' does not take this 'thread_id'")

@@ -48,6 +48,17 @@ def test_locks_come_and_go_and_one_that_is_there_keeps_its_commit(file: Path) ->
             missing(pinned.key())
 
 
+def test_a_lock_that_was_never_in_place_has_no_commit(file: Path) -> None:
+    lock = GitLock(repository_url="https://git.example/tools", git_ref="HEAD")
+    with pytest.raises(ValueError, match="not in place"):
+        lock.toolpkg_path()
+    made = Lockfile(file)
+    made.add_lock(lock)
+    made.write()
+    assert file.read_text() == "git\thttps://git.example/tools\tHEAD\tNone\n"
+    assert Lockfile(file).locks == {lock.key(): lock}
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -118,6 +129,30 @@ def test_sync_is_of_all_locks_or_of_those_that_were_added(file: Path, tmp_path: 
         made.sync(False)
     assert (first.calls, second.calls) == ([True, False], [True, False])
     assert file.read_text() == f"local\t{tmp_path / 'gone'}\ncounted\tfirst\ncounted\tsecond\n"
+
+
+def test_a_lock_is_put_in_place_once_for_a_lock_file_and_again_where_it_failed(file: Path, tmp_path: Path) -> None:
+    made, lock, same = Lockfile(file), Counted(name="one", calls=[]), Counted(name="one", calls=[])
+    for each in (lock, same, lock):
+        made.sync_once(each)
+    assert (lock.calls, same.calls, made.locks, made.referenced_locks) == (
+        [False],
+        [],
+        {lock.key(): lock},
+        {lock.key()},
+    )
+    other = Lockfile(file)
+    other.add_lock(lock)
+    other.sync_once(same, force_update=True)
+    assert (lock.calls, same.calls) == ([False, True], [])
+    late = LocalLock(str(tmp_path / "late"))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="There is no folder"):
+            made.sync_once(late)
+    Path(late.tool_path).mkdir()
+    made.sync_once(late)
+    Path(late.tool_path).rmdir()
+    made.sync_once(late)
 
 
 def test_a_file_that_has_the_locks_is_not_written_again(file: Path) -> None:

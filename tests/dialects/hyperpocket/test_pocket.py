@@ -296,6 +296,14 @@ async def test_prepare_auth_asks_for_one_provider_and_refuses_several():
         await made.prepare_auth(["who", "elsewhere"])
 
 
+async def test_wait_tool_auth_ends_where_nobody_grants(settings: Settings):
+    settings("auth_timeout_s = 0.05")
+    made = pocket()
+    await made.initialize_tool_auth()
+    with pytest.raises(TimeoutError):
+        await made.wait_tool_auth()
+
+
 # The built-in tools
 
 

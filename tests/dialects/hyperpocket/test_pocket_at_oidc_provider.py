@@ -76,3 +76,10 @@ def test_somebody_who_declines_is_reported_once_and_asked_again(made: Pocket, pr
     assert (refused.endswith("Call the tool again to be asked."), is_paused) == (True, False)
     again, is_paused = made.invoke_with_state("who", {}, thread_id="carol")
     assert (again != text, is_paused) == (True, True)
+
+
+async def test_all_that_is_needed_is_granted_before_the_first_call(made: Pocket, provider: Provider) -> None:
+    asked = await made.initialize_tool_auth("dora")
+    httpx2.get(provider.grant(url_in(asked["LOCAL"]), login="dora"))
+    assert await made.wait_tool_auth("dora")
+    assert await made.ainvoke("who", {}, "dora") == "200 dora"

@@ -84,6 +84,15 @@ def test_the_description_can_tell_of_the_thread_and_the_profile():
     assert all(f"'{name}'" in extended for name in ("thread_id", "profile", "body"))
 
 
+def test_tool_variables_are_defaults_and_what_overrides_them():
+    tool = echo(default_tool_vars={"A": "1", "B": "2"})
+    assert tool.override_tool_variables({"B": "3"}) is tool
+    assert (tool.override_tool_variables({"C": "4"}).tool_vars, tool.default_tool_vars) == (
+        {"A": "1", "B": "3", "C": "4"},
+        {"A": "1", "B": "2"},
+    )
+
+
 async def test_postprocessings_follow_one_another_and_may_be_async():
     def upper(result: Any) -> str:
         return result["body"]["text"].upper()

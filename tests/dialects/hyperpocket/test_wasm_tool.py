@@ -103,6 +103,24 @@ def test_a_tool_of_a_request_has_what_its_files_say(place: Path, tmp_path: Path)
         WasmTool.from_tool_request(from_local("echo"), lockfile=Lockfile(tmp_path / "other.lock"))
 
 
+@pytest.mark.parametrize(
+    ("config", "readme", "description"),
+    [
+        ('name = "echo"\nlanguage = "python"\n', "Says it once more.", "Says it once more."),
+        ('name = "echo"\nlanguage = "python"\n', None, "echo"),
+        (CONFIG + "[auth]\n", None, "Says it again."),
+    ],
+)
+def test_the_readme_is_the_description_where_there_is_no_other(
+    config: str, readme: str | None, description: str, place: Path, tmp_path: Path
+) -> None:
+    (place / "config.toml").write_text(config)
+    if readme is not None:
+        (place / "README.md").write_text(readme)
+    tool = loaded(from_local("echo"), tmp_path)
+    assert (tool.description, tool.readme, tool.auth) == (description, readme, None)
+
+
 # In a Pocket
 
 
@@ -167,6 +185,16 @@ def test_credentials_reach_the_tool_once_they_are_granted_and_a_missing_grant_gi
     assert invoker.seen[0][3] == {"OWN_TOKEN": "token-for-code", "GREETING": "hello", "SIZE": "2"}
     assert (is_paused, "token-for-code" in answer) == (False, False)
     assert pocket.invoke_with_state("echo", {"text": "a"}, thread_id="t2")[1]
+
+
+def test_a_tool_can_be_invoked_without_a_pocket(place: Path, tmp_path: Path) -> None:
+    (place / "config.toml").write_text(CONFIG + VARS)
+    tool = loaded(from_local("echo"), tmp_path)
+    invoker = tool.invoker = Recorder()
+    assert tool.invoke(body={"text": "a"}, envs={"TOKEN": "t"}) == (
+        '{"body": {"text": "a"}, "GREETING": "hello", "SIZE": "2", "TOKEN": "t"}'
+    )
+    assert [seen[:2] for seen in invoker.seen] == [(str(place), ScriptRuntime.Python)]
 
 
 # Bad input
