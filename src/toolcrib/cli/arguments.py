@@ -191,7 +191,7 @@ def choices_of(place: "SchemaView") -> list[str]:
     """Return the values that are listed at *place*, as they are typed; none where any other is admitted too."""
     if "boolean" in kinds_of(place):
         return ["true", "false"]
-    if any(form.constants is None for form in place.alternatives if form.kinds != {"null"}):
+    if any(form.constants is None for form in place.alternatives if form.kinds != frozenset({"null"})):
         return []
     return [choice if isinstance(choice, str) else str(choice) for choice in place.choices]
 

@@ -120,7 +120,7 @@ async def _input(pending: Pending) -> Answer | None:
 
 async def _value(view: "SchemaView") -> Any:
     """Return the answer that a schema describes: field by field where it has fields."""
-    if view.kinds != {"object"} or not view.members:
+    if view.kinds != frozenset({"object"}) or not view.members:
         return await _field("Answer", view, required=True)
     value: dict[str, Any] = {}
     for name, member in view.members.items():

@@ -110,6 +110,8 @@ class TextTranscript(CallTranscript):
                 self.pause()
                 for part in content:
                     echo(f"[{one_line(call.tool)}] {part.text}", dim=True)
+            case _:
+                pass
         if self._running:
             self.status(f"{' '.join(self._running.values())} ...")
 
@@ -199,6 +201,8 @@ class JsonTranscript:
                 self._write("progress", {**names, "done": done, "total": total, "message": message})
             case CallEvent(_, Emitted(content)):
                 self._write("emitted", {**names, "content": Result(None, content).to_dict()["content"]})
+            case _:
+                pass
 
     def pause(self) -> None:
         """Write the words that were held back, for what is written next."""

@@ -405,3 +405,5 @@ def _texts(value: Any) -> Iterator[str]:
         case list():
             for inner in value:
                 yield from _texts(inner)
+        case _:
+            pass

@@ -1,6 +1,6 @@
 """Doubles for tests: other providers, another clock, other worker processes, in cribs that are made meanwhile."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any
@@ -15,7 +15,7 @@ def doubles(
     overrides: Mapping[Callable[..., Any], Callable[..., Any]] | None = None,
     clock: Callable[[], datetime] | None = None,
     processes: Processes | None = None,
-) -> Iterator[None]:
+) -> Generator[None]:
     """Have each Workbench and Crib that is made in the `with` block use these doubles, for as long as it lives.
 
     *overrides* are providers of `Depends` in place of others; *clock* is the time by which pending calls expire, as an

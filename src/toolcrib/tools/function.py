@@ -169,8 +169,11 @@ class Tool(Generic[P, R]):
 
 _DERIVED = ("check", "encode")
 _FIELDS = tuple(field.name for field in fields(Tool) if field.name not in _DERIVED)
-_DEFAULTS: dict[str, Any] = {field.name: field.default for field in fields(Tool) if field.default is not MISSING}
-_DEFAULTS |= {"requires": MappingProxyType({}), "aliases": MappingProxyType({})}
+_DEFAULTS: dict[str, Any] = {
+    **{field.name: field.default for field in fields(Tool) if field.default is not MISSING},
+    "requires": MappingProxyType({}),
+    "aliases": MappingProxyType({}),
+}
 
 
 def _parts_of(fn: Any, options: ToolOptions, names: Mapping[str, Any], home: str) -> dict[str, Any]:

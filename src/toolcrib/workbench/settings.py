@@ -193,6 +193,7 @@ class _Reader:
         written = {} if self._file is None else self._parse(self._file)
         values = self._validate(self._resolve(_merged(written, Environment(self._environ)()), ()))
         sources = self._environment_sources()
+        settings: Settings | None = None
         if values is not None:
             settings = Settings(
                 file=self._file,
@@ -205,7 +206,7 @@ class _Reader:
                 written=written,
                 lines=self._lines,
             )
-        if self._problems:
+        if self._problems or settings is None:
             raise SettingsError(sorted(self._problems, key=lambda problem: problem.line or 0))
         return settings
 

@@ -10,7 +10,7 @@ import functools
 import os
 import threading
 from abc import ABC, abstractmethod
-from asyncio import _get_running_loop
+from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - None where none runs
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
 from types import TracebackType
@@ -77,7 +77,7 @@ class Home:
             if self.loop is not None and self.loop.is_running():
                 return self.loop
             if self.loop is not None:
-                owner._require_loop()
+                owner._require_loop()  # pyright: ignore[reportPrivateUsage] - a friend
                 self._on_end()
             self.loop = running
             return None
@@ -103,7 +103,7 @@ def at_home(
 
     @functools.wraps(method)
     async def moved(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        home = self._home.enter(self)
+        home = self._home.enter(self)  # pyright: ignore[reportPrivateUsage] - a friend
         work = method(self, *args, **kwargs)
         return await (work if home is None else await_on(home, work))
 
@@ -118,13 +118,13 @@ class Startable(ABC):
     """Whether it was started by `async with`, and so lives on that loop alone."""
 
     @abstractmethod
-    async def start(self) -> None: ...
+    def start(self) -> Coroutine[Any, Any, None]: ...
 
     @abstractmethod
     async def stop(self) -> None: ...
 
     @abstractmethod
-    async def _give_up_start(self) -> None:
+    def _give_up_start(self) -> Coroutine[Any, Any, None]:
         """Stop what a start that failed has left, so that the next begins anew."""
 
     def _require_loop(self) -> None:

@@ -1,7 +1,7 @@
 """A workbench: a crib's tools, for one caller. What programs call tools through."""
 
 import asyncio
-from asyncio import _get_running_loop
+from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - as in sync
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
