@@ -7,7 +7,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Generator
 from concurrent.futures import CancelledError, Future
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
 from typing import Any, Generic, TypeVar
@@ -49,12 +49,13 @@ def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
     """
     handed = _Handed(loop, work)
     try:
+        future = handed.start()
         with waiting():
             while True:
                 try:
-                    return handed.future.result(LOOK_INTERVAL_S)
+                    return future.result(LOOK_INTERVAL_S)
                 except TimeoutError:
-                    if handed.future.done():
+                    if future.done():
                         raise  # its own
                     handed.require_alive()
     except BaseException as error:
@@ -66,8 +67,8 @@ async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]
     if loop is asyncio.get_running_loop():
         return await work
     handed = _Handed(loop, work)
-    value = asyncio.wrap_future(handed.future)
     try:
+        value = asyncio.wrap_future(handed.start())
         while not value.done():
             await asyncio.wait({value}, timeout=LOOK_INTERVAL_S)
             if not value.done():
@@ -80,26 +81,33 @@ async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]
 
 
 class _Handed(Generic[T]):
-    """Work that is given to a loop: a task there, under a copy of this context; `future` has its value."""
+    """Work that is given to a loop: a task there, under a copy of this context."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
         self._loop = loop
         self._work = work
         self._turn = threading.Lock()  # taken once: by the loop that begins, or by the caller that waits no longer
         self._due = monotonic() + BEGIN_TIMEOUT_S
+        self._task: asyncio.Task[Any] | None = None
+        self._future: Future[T] | None = None
         if loop in blocked_loops.get():
             work.close()
             raise ToolError(
                 "This call would have to run on an event loop that waits for it in a sync call. Await that call.",
                 "conflict",
             )
+
+    def start(self) -> Future[T]:
+        """Hand the work over. Returns the future of its value. Raises LoopEnded where the loop is closed."""
         coroutine = self._begin()
         try:
-            self.future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, loop)
+            # Ctrl-C may come before this returns, when the work has begun already: `give_up` knows its task then.
+            self._future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         except RuntimeError:  # it is closed
             coroutine.close()
-            work.close()
+            self._work.close()
             raise LoopEnded from None
+        return self._future
 
     def require_alive(self) -> None:
         """Raise LoopEnded where the loop has ended, and ToolError where it does not begin the work."""
@@ -115,10 +123,14 @@ class _Handed(Generic[T]):
 
     def give_up(self, error: BaseException) -> BaseException:
         """Cancel the work where it still runs. Returns what to raise in place of *error*."""
-        self._turn.acquire(blocking=False)
-        if not self.future.done():
-            self.future.cancel()
-        elif isinstance(error, CancelledError) and self.future.cancelled():
+        has_begun, future = not self._turn.acquire(blocking=False), self._future
+        if future is None:
+            if has_begun and self._task is not None:
+                with suppress(RuntimeError):  # the loop is closed
+                    self._loop.call_soon_threadsafe(self._task.cancel)
+        elif not future.done():
+            future.cancel()
+        elif isinstance(error, CancelledError) and future.cancelled():
             return LoopEnded()
         return error
 
@@ -126,4 +138,5 @@ class _Handed(Generic[T]):
         if not self._turn.acquire(blocking=False):
             self._work.close()
             raise asyncio.CancelledError
+        self._task = asyncio.current_task()
         return await self._work
