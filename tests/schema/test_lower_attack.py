@@ -216,6 +216,18 @@ SEVERAL: dict[str, tuple[dict[str, Any], list[Any]]] = {
         members(l=OPEN_LIST, m={"allOf": [{**members(x={}), **TEXTS}, {**members(x={}), **LONG}, BY_PATTERN]}),
         [{"m": {"y": 1}}, {"m": {"y": "a"}}],
     ),
+    "members of a part, where no others may be": (
+        members(m={**members(x={}), "additionalProperties": False, "oneOf": [members(y={}), {"required": ["x"]}]}),
+        [{"m": {"y": 1}}],
+    ),
+    "members of a part, where others are texts": (
+        members(m={**members(x={}), **TEXTS, "anyOf": [members(y={}), {}]}),
+        [{"m": {"y": 1}}],
+    ),
+    "a member that a part describes too": (
+        members(m={**members(x={"type": "string"}), "anyOf": [members(x={"type": "integer"}), {}]}),
+        [{"m": {"x": 1}}],
+    ),
     "members that are not evaluated": (
         members(l=OPEN_LIST, m={**members(x={}), **BY_PATTERN, "$ref": "#/$defs/A"})
         | {"$defs": {"A": {"unevaluatedProperties": {"type": "string"}}}},

@@ -389,6 +389,7 @@ class _Rewrite:
         for part in self._parts(view):
             for name, member in part.members.items():
                 members.setdefault(name, []).append(member)
+        self._lose_by_merging(view, members)
         if not is_root:
             self._shared.update(
                 member for views in members.values() for member in views if view.pointer not in member.pointer
@@ -411,6 +412,23 @@ class _Rewrite:
         if all(groups) and len(set(groups)) > 1 and len(sentence) <= 300 and self.accepts.takes("description"):
             out["description"] = with_sentences(out.get("description"), [sentence])
         return out
+
+    def _lose_by_merging(self, view: SchemaView, members: Mapping[str, list[SchemaView]]) -> None:
+        """Report what *view* itself demands of members, and no longer does beside those of its parts."""
+        others = [f"'{name}'" for name in members if name not in view.members]
+        if others and view.additional is not None and (view.additional.is_false or view.additional.schema):
+            meaning = (
+                f"The schema for the provider lists {others[0]}, which a part of {subject(view.pointer)} describes, "
+                "and omits what 'additionalProperties' demands of it; Toolcrib still checks it."
+            )
+            self.lose(view, "additionalProperties", meaning, grave=True)
+        for name, own in view.members.items():
+            if len(members[name]) > 1 and not self.accepts.closed and (own.is_false or self._words(own)):
+                meaning = (
+                    f"The schema for the provider also takes as '{name}' what only a part of "
+                    f"{subject(view.pointer)} describes; Toolcrib still checks it."
+                )
+                self.lose(own, "type", meaning)
 
     def _branches(self, view: SchemaView) -> list[SchemaView]:
         return [branch for keyword in UNIONS for branch in view.branches(keyword)]
