@@ -20,6 +20,7 @@ class Bench(Workbench):
     ) -> None:
         super().__init__(sources, caller=caller, **options)
         self._made = made
+        self._left: list[Callable[[], None]] = []
 
     def as_caller(self, principal: str = "local", *, profile: str = "default", thread: str = "default") -> "Bench":
         """Make a bench of the same crib for another caller."""
@@ -32,6 +33,23 @@ class Bench(Workbench):
             self.__exit__(None, None, None)
         else:
             loop.run_until_complete(self.stop())
+        while self._left:
+            self._left.pop()()
+
+    def ended(self) -> None:
+        """Forget what was started. What was opened on a loop at rest, as that of a module, is kept for `finish`."""
+        loop, session = self._home.loop, self._session
+        if loop is not None and session is not None and not loop.is_closed():
+
+            def close() -> None:
+                if loop.is_running() or loop.is_closed():
+                    session.abandon()
+                else:
+                    loop.run_until_complete(session.close())
+
+            self._left.append(close)
+            self._session = None
+        super().ended()
 
 
 class MakeBench:
