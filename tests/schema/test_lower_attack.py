@@ -228,6 +228,14 @@ SEVERAL: dict[str, tuple[dict[str, Any], list[Any]]] = {
         members(m={**members(x={"type": "string"}), "anyOf": [members(x={"type": "integer"}), {}]}),
         [{"m": {"x": 1}}],
     ),
+    "the type around a branch of several parts": (
+        members(k={"type": "array", "anyOf": [{"allOf": [{"required": ["x"]}, {"properties": {"k": True}}]}]}),
+        [{"k": None}],
+    ),
+    "two bounds": (
+        members(m={"type": "integer", "exclusiveMaximum": 5, "maximum": 5, "exclusiveMinimum": 0, "minimum": 0}),
+        [{"m": 5}, {"m": 0}],
+    ),
     "members that are not evaluated": (
         members(l=OPEN_LIST, m={**members(x={}), **BY_PATTERN, "$ref": "#/$defs/A"})
         | {"$defs": {"A": {"unevaluatedProperties": {"type": "string"}}}},

@@ -371,12 +371,18 @@ class _Rewrite:
         for branch in branches:
             own = branch.resolved.kinds
             is_inside = own <= kinds or (own <= kinds | {"integer"} and "number" in kinds)
-            if kinds and not (is_inside if own else branch.resolved is branch):
+            # What a branch is composed of is written without the type, and so is what stands beside a reference.
+            is_plain = all(self._only_part(place) is not None for place in branch.chain[:-1])
+            words = {word for word in branch.schema if not is_annotation(word)}
+            gets_type = words.isdisjoint(_COMPOSING) or (len(words) == 1 and words <= {*UNIONS})
+            if kinds and not (is_inside and is_plain if own else gets_type):
                 self.lose(view, "type")
         if keyword == "oneOf" and not _exclude_each_other(branches, kinds):
             self.lose(view, "oneOf")
         pairs = [self._place(branch, depth + 1, later=later, kinds=kinds) for branch in branches]
         lowered = [schema for schema in pairs if schema is not None]
+        if kinds and {} in lowered:
+            self.lose(view, "type")
         if len(lowered) < 2:
             return _described(lowered[0], self._annotations(view)) if lowered else None
         return {**self._annotations(view), "anyOf": lowered}
@@ -501,6 +507,8 @@ class _Rewrite:
         """Put an assertion into *out* as far as the dialect has it. Return the sentences for what is left out."""
         value, accepts = view.schema[word], self.accepts
         inclusive = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}.get(word, "")
+        if word in out:  # the tighter of two bounds
+            return []
         if accepts.takes(word):
             limit = dict(accepts.at_most).get(word)
             is_refused = word == "format" and accepts.formats is not None and value not in accepts.formats
