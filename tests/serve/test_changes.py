@@ -176,6 +176,13 @@ async def client_of(file: Path, way: str) -> AsyncIterator[Notices]:
                 process.terminate()
 
 
+def save(file: Path, text: str) -> None:
+    """Save as editors do: a file that is only half written is never seen, however busy the machine."""
+    draft = file.with_suffix(".draft")
+    draft.write_text(text)
+    draft.replace(file)
+
+
 async def logged(file: Path, text: str) -> None:
     async with asyncio.timeout(60):
         while text not in file.with_name("log").read_text():
@@ -188,41 +195,41 @@ async def test_a_client_is_notified_of_what_is_saved_and_lists_and_calls_it(file
         texts = iter([TOOLS + MORE, TOOLS] * 20)
         saved: list[str] = []
 
-        def save() -> None:
+        def save_next() -> None:
             saved.append(next(texts))
-            file.write_text(saved[-1])
+            save(file, saved[-1])
 
-        await notices.until_notified(save)
+        await notices.until_notified(save_next)
         while saved[-1] != TOOLS + MORE:
-            await notices.until_notified(save)
+            await notices.until_notified(save_next)
         async with asyncio.timeout(60):
             while await notices.names() != ["add", "double"]:
                 await notices.heard.get()
         assert await notices.text("double", {"a": 21}) == "42"
         # A syntax error keeps the tools, and names file and line.
-        file.write_text("\n\ndef (:\n")
+        save(file, "\n\ndef (:\n")
         await logged(file, f"Not loaded, so its tools stay as they were: {file}:3: SyntaxError: invalid syntax\n")
         assert await notices.names() == ["add", "double"]
         assert await notices.text("double", {"a": 4}) == "8"
         # Repaired, with one tool that promises something else, one that is gone, and one that is new.
-        file.write_text(TOOLS.replace("Add two", "Sum two") + MORE.replace("double", "twice"))
-        await asyncio.wait_for(notices.heard.get(), 60)
-        assert [(listed.name, listed.description) for listed in (await notices.client.list_tools()).tools] == [
-            ("add", "Sum two numbers."),
-            ("twice", "Double a number."),
-        ]
+        save(file, TOOLS.replace("Add two", "Sum two") + MORE.replace("double", "twice"))
+        async with asyncio.timeout(60):
+            while await notices.names() != ["add", "twice"]:
+                await notices.heard.get()
+        descriptions = [listed.description for listed in (await notices.client.list_tools()).tools]
+        assert descriptions == ["Sum two numbers.", "Double a number."]
 
 
 async def test_a_call_ends_with_the_code_that_it_began_with(file: Path, way: str) -> None:
     async with client_of(file, way) as notices:
-        file.write_text(WAITING)
+        save(file, WAITING)
         async with asyncio.timeout(60):
             while await notices.names() != ["wait"]:
                 await asyncio.sleep(0.02)
             call = asyncio.create_task(notices.text("wait", {"folder": str(file.parent)}))
             while not file.with_name("begun").exists():
                 await asyncio.sleep(0.01)
-            file.write_text(WAITING.replace("as it began", "as it is now") + MORE)
+            save(file, WAITING.replace("as it began", "as it is now") + MORE)
             while await notices.names() != ["wait", "double"]:
                 await asyncio.sleep(0.02)
             file.with_name("may end").touch()
