@@ -19,8 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from toolcrib.formats import accepts
-from toolcrib.schema.lower import Accepts, Loss, Lowered, lower
-from toolcrib.schema.restore import Restore
+from toolcrib.schema.lower import Accepts, Loss, Lowered, Restore, lower
 
 MODES: tuple[tuple[Accepts, bool], ...] = (
     (accepts.OPENAI, False),
