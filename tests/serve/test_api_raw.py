@@ -176,7 +176,7 @@ async def test_a_call_that_is_over_looks_after_its_client_no_more(
 ) -> None:
     waits = Waits()
     async with running(waits.tool) as app:
-        monkeypatch.setattr(module, "_UNWATCHED_S", unwatched_s)
+        monkeypatch.setattr(module, "_UNWATCHED_INTERVAL_S", unwatched_s)
         before = asyncio.all_tasks()
         messages = [piece(b"{}")]
         asked = asyncio.Event()

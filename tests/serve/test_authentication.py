@@ -236,7 +236,7 @@ async def test_a_session_is_only_for_the_principal_who_began_it(door: Door) -> N
 async def test_what_is_revoked_ends_with_the_next_request_also_in_an_open_session(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_AGAIN_S", 0.0)
+    monkeypatch.setattr(module, "_RETRY_INTERVAL_S", 0.0)
     alice, key = await door.keys.add("alice")
     session = {"Mcp-Session-Id": await door.session(alice)}
     headers = {**LEGACY, **session, "Authorization": f"Bearer {alice}"}
@@ -303,7 +303,7 @@ async def test_where_the_store_fails_nobody_is_let_in_and_the_client_may_try_aga
     assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
     assert (answer.json()["title"], answer.headers["cache-control"]) == ("Not available", "no-store")
     assert str(tmp_path) not in answer.text
-    assert "Nobody can be identified now: " in caplog.text
+    assert "No caller can be identified now: " in caplog.text
 
 
 async def test_what_is_open_to_everybody_and_what_the_application_gets(tmp_path: Path) -> None:
@@ -390,7 +390,7 @@ async def test_a_long_answer_ends_as_soon_as_its_caller_is_not_let_in_any_more(
     now: Any, name: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(module, "_AGAIN_S", -1.0)
+    monkeypatch.setattr(module, "_RETRY_INTERVAL_S", -1.0)
     answer = Answer()
     answer.before[name] = now
     arrived = await answer.make()
@@ -405,7 +405,7 @@ async def test_a_long_answer_goes_on_where_its_caller_is_the_same_or_nobody_can_
     answer = Answer()
     answer.before["one"] = AuthenticationError("Gone.")
     assert (await answer.make(), answer.asked) == ([200, b"one", b"two"], 1)  # not asked again so soon
-    monkeypatch.setattr(module, "_AGAIN_S", -1.0)
+    monkeypatch.setattr(module, "_RETRY_INTERVAL_S", -1.0)
     answer = Answer()
     answer.before["one"] = AuthenticationError("Try again later.", None, status=503)
     assert (await answer.make(), answer.asked) == ([200, b"one", b"two"], 4)

@@ -438,7 +438,7 @@ async def test_an_identify_that_knows_nobody_lets_nobody_in(returned: Any, caplo
         asked = await made.ask()
         require_safe(await made.answer(asked.url), 401)
         assert made.exchanged == []
-        assert ("Nobody could be identified" in caplog.text) is isinstance(returned, Exception)
+        assert ("No caller could be identified" in caplog.text) is isinstance(returned, Exception)
 
 
 # Where it is mounted

@@ -174,8 +174,8 @@ async def test_a_thousand_callers_are_kept() -> None:
 async def test_whose_threads_were_dropped_begins_anew_and_nothing_is_remembered_of_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("toolcrib.serve.callers._MOST", 4)
-    monkeypatch.setattr("toolcrib.serve.callers._MOST_OF_ONE", 3)
+    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 4)
+    monkeypatch.setattr("toolcrib.serve.callers._MAX_OF_PRINCIPAL", 3)
     async with Crib([Counter]) as crib:
         callers = Callers(crib, lambda headers: Caller(headers["name"], thread=headers.get("thread", "default")))
 
@@ -203,7 +203,7 @@ async def test_more_callers_than_are_kept_may_come_while_the_tools_start(monkeyp
         def tools(self) -> list[Any]:
             return [who]
 
-    monkeypatch.setattr("toolcrib.serve.callers._MOST", 1)
+    monkeypatch.setattr("toolcrib.serve.callers._MAX_COUNT", 1)
     crib = Crib([Slow()])
     callers = Callers(crib, identify)
     try:

@@ -71,7 +71,7 @@ class Far:
 async def test_a_connection_follows_a_resource_once_until_it_no_longer_wants_to_or_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "_MOST_FOLLOWED", 2)
+    monkeypatch.setattr(module, "_MAX_FOLLOWED", 2)
     far = Far()
     async with Crib([far]) as crib:
         async with Client(server(crib), mode="legacy") as client:
@@ -90,7 +90,7 @@ async def test_a_connection_follows_a_resource_once_until_it_no_longer_wants_to_
 
 
 async def test_a_stream_follows_its_resources_once_until_it_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_MOST_FOLLOWED", 2)
+    monkeypatch.setattr(module, "_MAX_FOLLOWED", 2)
     far = Far()
     async with Crib([far]) as crib, Client(server(crib), mode=MODERN) as client:
         async with client.listen(resource_subscriptions=["far://a", "far://b", "far://a"]):

@@ -186,10 +186,10 @@ def anybody(_: Mapping[str, str]) -> Caller:
 
 
 async def test_other_computers_are_let_in_by_name_only_and_where_somebody_asks_who_they_are() -> None:
-    with pytest.raises(SetupError, match=r"Serving on 0\.0\.0\.0 lets anybody .* Identify who calls"):
+    with pytest.raises(SetupError, match=r"Serving on 0\.0\.0\.0 lets every computer .* Identify who calls"):
         await serve_http(Crib([add]), host="0.0.0.0")
     for name in ("crib.example", "crib.example:*", "[2001:db8::1]:80"):
-        with pytest.raises(SetupError, match="Serving under these names lets anybody"):
+        with pytest.raises(SetupError, match="Serving under these names lets every computer"):
             await serve_http(Crib([add]), allowed_hosts=[name])
     async with served(Crib([add]), allowed_hosts=["localhost:9000", "127.0.0.2:*", "[::1]:80"]) as url:
         assert (await asyncio.to_thread(post, url, body(), {**SOUND, "Host": "127.0.0.2:1"}))[0] == 200
@@ -220,7 +220,7 @@ async def test_whoever_is_at_this_computer_is_let_in(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["crib.example", "192.0.2.1", "::"])
 async def test_a_name_that_is_not_of_this_computer_is_refused(host: str) -> None:
-    with pytest.raises(SetupError, match=f"Serving on {host} lets anybody"):
+    with pytest.raises(SetupError, match=f"Serving on {host} lets every computer"):
         await serve_http(Crib([add]), host=host)
 
 

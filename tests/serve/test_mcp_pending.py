@@ -120,7 +120,7 @@ async def test_nobody_approves_their_own_call_where_others_must(mode: str) -> No
     rules = Rules([Rule(hint="destructive", do="ask", others_only=True)])
     person = Person(accept(approve=True))
     async with Crib([drop], policy=rules) as crib, Client(server(crib), mode=mode, elicitation_callback=person) as one:
-        assert "Somebody else than the caller" in text(await one.call_tool("drop", {"n": 1}))
+        assert "Someone other than the caller" in text(await one.call_tool("drop", {"n": 1}))
     crib = Crib([drop], policy=Rules([Rule(hint="destructive", do="ask")]), may_answer=lambda *_: False)
     async with crib, Client(server(crib), mode=mode, elicitation_callback=person) as one:
         assert "has not run" in text(await one.call_tool("drop", {"n": 1}))

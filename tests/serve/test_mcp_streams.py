@@ -188,7 +188,7 @@ async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: py
     [(_, lost)], _ = await other.replayed(start)
     reason = "The stream of this request was lost, and the answer was too large to be kept."
     assert json.loads(lost) == {"jsonrpc": "2.0", "id": "1", "error": {"code": -32603, "message": reason}}
-    monkeypatch.setattr(mcp_streams, "_MOST_BYTES", 700)
+    monkeypatch.setattr(mcp_streams, "_MAX_BYTES", 700)
     await other.store_event("1", answer("y" * 300))
     assert [*one.events] == [1, 2]
     await other.store_event("1", answer("y" * 300))
@@ -198,7 +198,7 @@ async def test_what_is_kept_is_bounded_and_the_oldest_goes_first(monkeypatch: py
     before = len(other.events)
     await other.store_event("1", None)
     assert len(other.events) == before + 1
-    monkeypatch.setattr(mcp_streams, "_MOST_EVENTS", 2)
+    monkeypatch.setattr(mcp_streams, "_MAX_EVENTS", 2)
     await one.store_event("1", None)
     assert len(one.events) + len(other.events) == 2
     later_s = monotonic() + 1000

@@ -90,7 +90,7 @@ async def test_a_request_with_the_id_of_another_that_runs_is_refused_and_both_ar
 async def test_a_principal_with_many_sessions_loses_their_oldest_and_takes_none_from_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(mcp_streams, "_MOST_OF_ONE", 3)
+    monkeypatch.setattr(mcp_streams, "_MAX_OF_PRINCIPAL", 3)
     async with served(Crib([add]), by_header) as url, httpx2.AsyncClient(timeout=60) as http:
 
         async def opened(who: str) -> dict[str, str]:

@@ -145,7 +145,7 @@ async def test_what_a_request_says_of_its_address_does_not_count(monkeypatch: py
 async def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr(throttle, "monotonic", lambda: now_s)
-    monkeypatch.setattr(throttle, "_MOST", 2)
+    monkeypatch.setattr(throttle, "_MAX_COUNT", 2)
     made = throttle.Throttle()
 
     async def wait_s(address: str, refusal: AuthenticationError | None = None, key: str = "k") -> int:

@@ -23,8 +23,8 @@ from .callers import Callers
 from .problems import Refused
 from .wire import TooLarge, part_bytes, read_body, to_bytes
 
-_ANSWER_BYTES = 1024 * 1024
-_PART_CHARS = 256 * 1024
+_MAX_ANSWER_BYTES = 1024 * 1024
+_MAX_PART_CHARS = 256 * 1024
 """The most that a part of a large result has."""
 _REASONS = {
     "unknown": (404, "Unknown pending call"),
@@ -63,15 +63,15 @@ class _API:
     async def tool(self, request: Request) -> Response:
         name = unquote(request.path_params["name"])
         specs = (await self._bench(request)).specs(deferred=True)
-        found = next((spec for spec in specs if spec.name == name), None)
-        if found is None:
+        match = next((spec for spec in specs if spec.name == name), None)
+        if match is None:
             raise Refused(404, "Unknown tool", f"There is no tool '{name[:100]}'.", code="unknown_tool")
-        return _json(found.to_dict())
+        return _json(match.to_dict())
 
     async def pendings(self, request: Request) -> Response:
         bench = await self._bench(request)
-        shown = [one for one in await bench.pendings() if await _may_see(bench, one)]
-        return _json({"pending": [one.to_dict() for one in shown]})
+        visible = [pending for pending in await bench.pendings() if await _may_see(bench, pending)]
+        return _json({"pending": [pending.to_dict() for pending in visible]})
 
     async def answer(self, request: Request) -> Response:
         bench = await self._bench(request)
@@ -81,11 +81,11 @@ class _API:
             status, title = _REASONS["foreign"]
             raise Refused(status, title, "This is for others to answer: see `may_answer`.", reason="foreign")
         try:
-            answered = await bench.answer(request.path_params["id"], answer, by=bench.caller.principal)
+            outcome = await bench.answer(request.path_params["id"], answer, by=bench.caller.principal)
         except AnswerError as error:
             status, title = _REASONS[error.reason]
             raise Refused(status, title, str(error), reason=error.reason) from None
-        return _json(answered.to_dict())
+        return _json(outcome.to_dict())
 
     async def result(self, request: Request) -> Response:
         """Return the whole of a result, or where the query asks for it, a part."""
@@ -127,7 +127,7 @@ async def _may_see(bench: Workbench, pending: Pending) -> bool:
     by = bench.caller.principal
     if by == pending.principal:
         return True
-    # Where the host has not said who may answer, what one caller waits for is nobody else's.
+    # Where the host has not said who may answer, only the caller may whose call waits.
     return bench.crib.options["may_answer"] is not None and await bench.crib.pending.allows(pending, by)
 
 
@@ -136,9 +136,9 @@ async def _json_object(request: Request) -> dict[str, Any]:
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         raise Refused(415, "Not JSON", "The body is a JSON object, with the header 'Content-Type: application/json'.")
     try:
-        value = parse_json(await read_body(request.receive, _ANSWER_BYTES))
+        value = parse_json(await read_body(request.receive, _MAX_ANSWER_BYTES))
     except TooLarge:
-        raise Refused(413, "Answer too large", f"An answer has at most {_ANSWER_BYTES} bytes of JSON.") from None
+        raise Refused(413, "Answer too large", f"An answer has at most {_MAX_ANSWER_BYTES} bytes of JSON.") from None
     except JSONError as error:
         raise Refused(400, "Not JSON", f"The body is not valid JSON: {error}.") from None
     except EOFError:
@@ -158,7 +158,7 @@ def _part(request: Request) -> Any:
     offset, limit = _number(query.get("offset", "0"), "offset", 0), None
     with suppress(KeyError):
         limit = _number(query["limit"], "limit", 1)
-    return partial(read_part, pointer=query.get("pointer", ""), offset=offset, limit=limit, room=_PART_CHARS)
+    return partial(read_part, pointer=query.get("pointer", ""), offset=offset, limit=limit, room=_MAX_PART_CHARS)
 
 
 def _number(text: str, name: str, least: int) -> int:

@@ -31,16 +31,16 @@ STATUSES = {
 }
 """The codes of errors that are problems of the request. How else a call ends is the content of an answer."""
 
-_HEARTBEAT_S = 15.0
+_HEARTBEAT_INTERVAL_S = 15.0
 """How often a stream without news has a comment: proxies close what is silent."""
-_UNWATCHED_S = 0.02
+_UNWATCHED_INTERVAL_S = 0.02
 _EVENTS = "text/event-stream"
 
 T = TypeVar("T")
 
 
 async def bench_for(callers: Callers, scope: Scope) -> Workbench:
-    """Return the workbench of whoever made a request, whom `Authentication` has identified."""
+    """Return the workbench of a request's caller, which `Authentication` has identified."""
     return await callers.workbench(HTTPConnection(scope))
 
 
@@ -58,18 +58,18 @@ class CallEndpoint:
             return
         trace = header(scope, b"traceparent") or None
         call = Call(unquote(scope["path_params"]["name"]), body, traceparent=trace)
-        watched = _Watched(receive)
+        connection = _Watched(receive)
         try:
             if _wants_events(header(scope, b"accept")):
                 await _send_events(bench, call, scope, receive, send)
             else:
                 await answer_to(await bench.call(call))(scope, receive, send)
         except asyncio.CancelledError:
-            if not watched.is_gone:
+            if not connection.is_gone:
                 raise
-            watched.task.uncancel()
+            connection.task.uncancel()
         finally:
-            watched.end()
+            connection.end()
 
 
 class _Watched:
@@ -84,7 +84,7 @@ class _Watched:
         self.task = task
         self.is_gone = False
         self._watching: asyncio.Task[None] | None = None
-        self._begin = task.get_loop().call_later(_UNWATCHED_S, self._start, receive)
+        self._begin = task.get_loop().call_later(_UNWATCHED_INTERVAL_S, self._start, receive)
 
     def _start(self, receive: Receive) -> None:
         self._watching = asyncio.create_task(self._watch(receive))
@@ -107,9 +107,9 @@ def answer_to(result: Result[Any]) -> Response:
     if error is None or error.code not in STATUSES:
         return Response(result_bytes(result), media_type="application/json")
     status, title = STATUSES[error.code]
-    known = {"call_id": result.call_id, "tool": result.tool, "code": error.code, "retry": error.retry}
+    fields = {"call_id": result.call_id, "tool": result.tool, "code": error.code, "retry": error.retry}
     own = {name: value for name, value in error.details.items() if name not in ("status", "title", "detail", "type")}
-    return problem(status, title, error.message, **{**own, **known})
+    return problem(status, title, error.message, **{**own, **fields})
 
 
 async def _arguments(scope: Scope, receive: Receive) -> bytes | None:
@@ -154,8 +154,8 @@ async def _send_events(bench: Workbench, call: Call, scope: Scope, receive: Rece
     """
     is_begun = False
     events = cast(AsyncGenerator[Event | Result[Any]], bench.stream(call))
-    async with aclosing(_with_pauses(events, _HEARTBEAT_S)) as reported:
-        async for event in reported:
+    async with aclosing(_with_pauses(events, _HEARTBEAT_INTERVAL_S)) as stream:
+        async for event in stream:
             if isinstance(event, Result) and not is_begun and event.error and event.error.code in STATUSES:
                 await answer_to(event)(scope, receive, send)
                 return

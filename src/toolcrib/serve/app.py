@@ -63,7 +63,7 @@ def asgi_app(
     Requests for other hosts than loopback, that of *base_url* and *allowed_hosts*, as in the `Host` header
     (`"crib.example:8642"`; `:*` for any port), and from web pages of other origins, are refused (DNS rebinding).
     """
-    # Where nobody is identified, a public name would let anybody in.
+    # A public name without identification would let every computer in.
     public = [] if base_url is None or identify is local_caller else [urlsplit(base_url).netloc]
     hosts = Hosts([*allowed_hosts, *public])
     return Application(crib, identify, path, base_url, hosts, routes, grace_s, name, version)
@@ -227,16 +227,16 @@ def _stopping() -> Response:
 
 
 def _listens(scope: Scope) -> bool:
-    """Return whether this is a stream of notices, which lasts until somebody ends it."""
+    """Return whether this is a stream of notices, which lasts until one side ends it."""
     return (b"mcp-method", b"subscriptions/listen") in scope["headers"]
 
 
 def _encoded(path: str, scope: Scope) -> str:
     """Return *path* as it was sent: only there a `/` in the name of a tool differs from one between names."""
-    sent: str = scope.get("raw_path", b"").decode("latin-1")
-    at = sent.find("/")
+    raw_path: str = scope.get("raw_path", b"").decode("latin-1")
+    at = raw_path.find("/")
     while at >= 0:
-        if unquote(sent[at:]) == path:
-            return sent[at:]
-        at = sent.find("/", at + 1)
+        if unquote(raw_path[at:]) == path:
+            return raw_path[at:]
+        at = raw_path.find("/", at + 1)
     return quote(path)

@@ -1,4 +1,4 @@
-"""Who may enter: one ASGI middleware that identifies each request once, and refuses whom it does not know.
+"""Who may enter: one ASGI middleware that identifies each request once, and refuses unknown callers.
 
 What it knows goes to the application, as a Caller in the scope. Neither a key nor a token is logged.
 """
@@ -37,8 +37,8 @@ PUBLIC = frozenset({"/livez", CALLBACK_PATH, FORM_PATH, CLIENT_PATH})
 """Open to everybody: whether the server lives, and the pages of browsers, which an unguessable state protects."""
 
 _UNQUOTABLE = re.compile(r"[^\x20-\x7e]")
-_LONGEST = 16 * 1024
-_AGAIN_S = 30.0
+_MAX_TOKEN_CHARS = 16 * 1024
+_RETRY_INTERVAL_S = 30.0
 
 _log = logging.getLogger("toolcrib.serve")
 
@@ -51,7 +51,7 @@ class Authenticator:
 
     def __init__(self, keys: "AccessKeys | None" = None, tokens: "Iterable[AccessTokens]" = ()) -> None:
         self._keys = keys
-        self._tokens = {each.issuer: each for each in tokens}
+        self._tokens = {issuer.issuer: issuer for issuer in tokens}
         if keys is None and not self._tokens:
             raise SetupError("An Authenticator needs keys, or the tokens of an issuer.")
 
@@ -60,24 +60,24 @@ class Authenticator:
         return self._tokens
 
     async def __call__(self, headers: Mapping[str, str]) -> Caller:
-        written = headers.get("authorization")
-        if written is None:
+        authorization = headers.get("authorization")
+        if authorization is None:
             raise AuthenticationError("This needs a key or a token, in the header 'Authorization: Bearer ...'.", None)
-        scheme, _, secret = written.partition(" ")
+        scheme, _, secret = authorization.partition(" ")
         secret = secret.strip(" ")
         if scheme.lower() != "bearer" or not secret or " " in secret or not secret.isascii():
             raise AuthenticationError("The header 'Authorization' has the form 'Bearer KEY'.", "invalid_request")
-        if len(secret) > _LONGEST:
-            raise AuthenticationError(f"A key or token has at most {_LONGEST} characters.", "invalid_request")
+        if len(secret) > _MAX_TOKEN_CHARS:
+            raise AuthenticationError(f"A key or token has at most {_MAX_TOKEN_CHARS} characters.", "invalid_request")
         caller = await self._caller(secret)
         return Caller(caller.principal, thread=thread_of(headers), groups=caller.groups, claims=caller.claims)
 
     async def _caller(self, secret: str) -> Caller:
         if secret.startswith("toolcrib_") or not self._tokens:
-            found = None if self._keys is None else await self._keys.find(secret)
-            if found is None:
+            key = None if self._keys is None else await self._keys.find(secret)
+            if key is None:
                 raise AuthenticationError("There is no such key, or it has expired or was revoked.")
-            return found.caller
+            return key.caller
         if len(self._tokens) == 1:
             (only,) = self._tokens.values()
             return await only.caller(secret)
@@ -124,7 +124,7 @@ class Authentication:
     """*app*, which gets only requests for whose headers *identify* returns a Caller, and that in their scope.
 
     Others are answered with 401 and a challenge, 403 where scopes are missing, 429 where too many wrong keys came from
-    their address, and 503 where nobody can be identified now. Where *identify* is `local_caller`, everybody who comes
+    their address, and 503 while no caller can be identified. Where *identify* is `local_caller`, everybody who comes
     from another computer is answered with 403. A stream that stays open is identified again as it goes
     on, and ends where that fails. With tokens of issuers, it answers for RFC 9728: *base_url* is the public address of
     the server, else that which a request names, and *path* where its MCP endpoint is.
@@ -188,8 +188,8 @@ class Authentication:
         except AuthenticationError:
             raise
         except StoreError as error:
-            _log.error("Nobody can be identified now: %s", error)
-            raise AuthenticationError("Nobody can be identified now. Try again later.", None, status=503) from None
+            _log.error("No caller can be identified now: %s", error)
+            raise AuthenticationError("No caller can be identified now. Try again later.", None, status=503) from None
         except Exception as error:
             log_unidentified(error)
             raise AuthenticationError("The caller of this request could not be identified.") from None
@@ -202,7 +202,7 @@ class Authentication:
             nonlocal identified_at_s, has_ended
             if has_ended:
                 return
-            if time.monotonic() - identified_at_s > _AGAIN_S:
+            if time.monotonic() - identified_at_s > _RETRY_INTERVAL_S:
                 try:
                     has_ended = await self._caller(headers) != caller
                 except AuthenticationError as refused:
@@ -236,7 +236,7 @@ class Authentication:
         parts = {"realm": "toolcrib"}
         if self._issuers:
             parts["resource_metadata"] = f"{self._base(scope)}{METADATA}{self._path}"
-            scopes = refused.scopes or [one for each in self._issuers.values() for one in each.scopes]
+            scopes = refused.scopes or [scope for issuer in self._issuers.values() for scope in issuer.scopes]
             if scopes:
                 parts["scope"] = " ".join(scopes)
         if refused.error is not None:
@@ -244,7 +244,7 @@ class Authentication:
         return "Bearer " + ", ".join(f'{name}="{_quotable(value)}"' for name, value in parts.items())
 
     def _metadata(self, scope: Scope) -> JSONResponse:
-        scopes = {scope: None for each in self._issuers.values() for scope in each.scopes}
+        scopes = {scope: None for issuer in self._issuers.values() for scope in issuer.scopes}
         document = {
             "resource": f"{self._base(scope)}{self._path}",
             "authorization_servers": [*self._issuers],
@@ -270,7 +270,7 @@ def _too_many(wait_s: int) -> Response:
 
 
 def _user(caller: Caller) -> AuthenticatedUser:
-    """Return *caller* for the SDK, which lets nobody into a session that another principal has begun."""
+    """Return *caller* for the SDK, which keeps a session that one principal has begun from all others."""
     return AuthenticatedUser(AccessToken(token="", client_id=caller.principal, scopes=[], subject=caller.principal))
 
 

@@ -1,7 +1,7 @@
 """The web application of authorizations: what providers send people back to, and a form for keys and secrets.
 
-It has no session of its own. A page is found by a state that nobody guesses and that is used once; `identify` binds it
-to whoever the host knows to be at the browser.
+It has no session of its own. A page is found by a state that cannot be guessed and is used once; `identify` binds it
+to the caller that the host knows to be at the browser.
 """
 
 import hmac
@@ -53,7 +53,7 @@ def callback_app(crib: Crib, identify: Identify | None = None) -> Starlette:
 
     At `/auth/client.json` it describes this program to servers that take the address of that as the id of a client.
     To be mounted at the root of an application, after its other routes: `app.mount("/", callback_app(crib))`. With
-    *identify*, as of `server`, nobody completes an authorization that another principal has begun; give it wherever
+    *identify*, as of `server`, only the principal who has begun an authorization completes it; give it wherever
     several people use the crib.
     """
     pages = _Pages(crib, identify)
@@ -78,7 +78,7 @@ def authorization_routes(crib: Crib, identify: Identify) -> Sequence[BaseRoute]:
         _ = crib.credentials.broker
     except SetupError:
         return ()
-    # A browser sends no key or token, so there it is the state alone that says for whom this is.
+    # A browser sends no key or token, so there the state alone says whose question this is.
     at_browser = None if identify is local_caller or isinstance(identify, Authenticator) else identify
     return callback_app(crib, at_browser).routes
 
@@ -118,9 +118,9 @@ class _Pages:
         return _page("Granted", _DONE)
 
     async def form(self, request: Request) -> Response:
-        found = await self._found(request)
+        question = await self._found(request)
         token = token_urlsafe(32)
-        text, label = self._words(found)
+        text, label = self._words(question)
         response = _page("A secret is needed", _FORM.format(text=escape(text), label=escape(label), token=token))
         # Behind a proxy, it is the public address that tells how the browser came here.
         is_secure = "https" in (request.scope["scheme"], (self._broker.form_uri or "").partition(":")[0])
@@ -131,24 +131,24 @@ class _Pages:
     async def submit(self, request: Request) -> Response:
         from ..auth import Grant
 
-        found = await self._found(request)
+        question = await self._found(request)
         fields = await _fields(request)
-        sent, expected = fields.get("token", ""), request.cookies.get(_COOKIE, "")
-        if not expected or not hmac.compare_digest(sent.encode(), expected.encode()):
+        token, expected = fields.get("token", ""), request.cookies.get(_COOKIE, "")
+        if not expected or not hmac.compare_digest(token.encode(), expected.encode()):
             raise _Refused(
                 "Not saved", "This form was opened in another browser, or has expired. Open the address again.", 403
             )
         secret = fields.get("secret", "").strip()
         if not secret:
             raise _Refused("Not saved", "Nothing was entered. Go back, and try again.")
-        _, label = self._words(found)
-        if found.owner.handler in ("basic", "keypair") and ":" not in secret:
+        _, label = self._words(question)
+        if question.owner.handler in ("basic", "keypair") and ":" not in secret:
             raise _Refused("Not saved", f"It has the form {label}, with a colon between them. Go back, and try again.")
         try:
-            Grant(secret).require_usable(found.owner.handler)
+            Grant(secret).require_usable(question.owner.handler)
         except SetupError as error:
             raise _Refused("Not saved", str(error)) from None
-        await self._crib.credentials.save(found.owner, Grant(secret), asked=found)
+        await self._crib.credentials.save(question.owner, Grant(secret), asked=question)
         return _page("Saved", _DONE)
 
     async def client(self, _: Request) -> Response:
@@ -165,10 +165,10 @@ class _Pages:
         return self._crib.credentials.broker
 
     async def _found(self, request: Request) -> "Authorization":
-        found = await self._broker.find(request.query_params.get("state", ""), caller=await self._caller(request))
-        if found.owner.handler == "oauth2":
+        question = await self._broker.find(request.query_params.get("state", ""), caller=await self._caller(request))
+        if question.owner.handler == "oauth2":
             raise _Refused("Not found", "This is granted at the provider, and not here.", 404)
-        return found
+        return question
 
     async def _caller(self, request: Request) -> Caller | None:
         if self._identify is None:
@@ -178,7 +178,7 @@ class _Pages:
             identified = self._identify(single_headers(request.headers.items()))
             caller = await identified if isawaitable(identified) else identified
         except Exception as error:
-            log_unidentified(error, "Nobody could be identified at a browser")
+            log_unidentified(error, "No caller could be identified at a browser")
         if not isinstance(caller, Caller):
             raise _Refused("Not logged in", "This browser is not logged in here. Log in first.", 401)
         return caller

@@ -24,8 +24,8 @@ _log = logging.getLogger("toolcrib.serve")
 CALLER = "toolcrib.caller"
 """Where `Authentication` puts the Caller in the scope of a request."""
 
-_MOST, _MOST_OF_ONE = 1000, 100
-_LONGEST_THREAD = 128
+_MAX_COUNT, _MAX_OF_PRINCIPAL = 1000, 100
+_MAX_THREAD_CHARS = 128
 _ONCE = ("authorization", "mcp-session-id", "toolcrib-thread")
 
 
@@ -45,7 +45,7 @@ class AuthenticationError(ToolcribError):
 
 
 def local_caller(headers: Mapping[str, str]) -> Caller:
-    """Return the caller where nobody is identified: the person at this computer, in the thread that *headers* name."""
+    """Return the person at this computer, in the thread that *headers* name, as the caller."""
     return Caller(thread=thread_of(headers))
 
 
@@ -55,27 +55,27 @@ def thread_of(headers: Mapping[str, str]) -> str:
     Raises AuthenticationError for one that is too long, or that is not plain ASCII.
     """
     thread = headers.get("mcp-session-id") or headers.get("toolcrib-thread") or Caller().thread
-    if len(thread) > _LONGEST_THREAD or not (thread.isascii() and thread.isprintable()):
-        raise _invalid(f"A thread is named by at most {_LONGEST_THREAD} printable ASCII characters.")
+    if len(thread) > _MAX_THREAD_CHARS or not (thread.isascii() and thread.isprintable()):
+        raise _invalid(f"A thread is named by at most {_MAX_THREAD_CHARS} printable ASCII characters.")
     return thread
 
 
 def single_headers(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Return *headers* by name, in lower case. Raises AuthenticationError where one that says who calls is there twice.
 
-    Others that are there several times have their values as one, as HTTP does (RFC 9110, 5.2): whoever adds a second
-    `X-User` to that of a proxy is neither of the two.
+    Others that are there several times have their values as one, as HTTP does (RFC 9110, 5.2): a client that adds a
+    second `X-User` to that of a proxy is neither of the two.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name, value in ((name.lower(), value) for name, value in headers):
-        if name in found and name in _ONCE:
+        if name in result and name in _ONCE:
             raise _invalid(f"The header '{name}' is there more than once.")
-        found[name] = f"{found[name]}{'; ' if name == 'cookie' else ', '}{value}" if name in found else value
-    return found
+        result[name] = f"{result[name]}{'; ' if name == 'cookie' else ', '}{value}" if name in result else value
+    return result
 
 
 def log_unidentified(error: BaseException, what: str = "A request could not be identified") -> None:
-    """Log *what* failed where nobody was identified, by which *error*, and where; without its text.
+    """Log *what* failed when a caller could not be identified, by which *error*, and where; without its text.
 
     That of a lookup which fails is often what was looked up.
     """
@@ -87,22 +87,25 @@ def log_unidentified(error: BaseException, what: str = "A request could not be i
 
 
 async def identified(identify: Identify, headers: Iterable[tuple[str, str]]) -> Caller:
-    """Return whom *identify* returns for *headers*.
+    """Return the caller that *identify* returns for *headers*.
 
     Raises what it raises, and SetupError where that is not a Caller.
     """
-    found = identify(single_headers(headers))
-    caller: object = await found if isawaitable(found) else found
+    identity = identify(single_headers(headers))
+    caller: object = await identity if isawaitable(identity) else identity
     if not isinstance(caller, Caller):
-        # Such as the None of a lookup that found nobody: that is not the person at this computer.
-        raise SetupError(f"identify returned {type(caller).__name__}, not a Caller. Raise where there is nobody.")
+        # Such as the None of a lookup without a match: that is not the person at this computer.
+        raise SetupError(
+            f"identify returned {type(caller).__name__}, not a Caller. Raise where there is no such caller."
+        )
     return caller
 
 
 async def caller_of(request: HTTPConnection | Mapping[str, str] | None, identify: Identify) -> Caller:
     """Return who made *request*, or a request with these headers.
 
-    Whom `Authentication` has identified is not identified again. Raises what *identify* raises, and SetupError.
+    A caller that `Authentication` has identified is not identified again. Raises what *identify* raises, and
+    SetupError.
     """
     caller: Caller | None = request.scope.get(CALLER) if isinstance(request, HTTPConnection) else None
     if caller is None:
@@ -126,16 +129,16 @@ class Callers:
         self._stopping: set[asyncio.Task[None]] = set()
 
     async def workbench(self, request: HTTPConnection | Mapping[str, str] | None) -> Workbench:
-        """Return the workbench of whoever made *request*. Raises what `caller_of` raises."""
+        """Return the workbench of the caller of *request*. Raises what `caller_of` raises."""
         caller = await caller_of(request, self.identify)
-        if (known := self._benches.get(caller)) is not None:
+        if (open_bench := self._benches.get(caller)) is not None:
             self._benches.move_to_end(caller)
-            return known
+            return open_bench
         bench = self._benches[caller] = self.crib.workbench(caller, ask=self._ask)
         self._of_principals[caller.principal] += 1
-        if self._of_principals[caller.principal] > _MOST_OF_ONE:
-            self._drop(next(one for one in self._benches if one.principal == caller.principal))
-        elif len(self._benches) > _MOST:
+        if self._of_principals[caller.principal] > _MAX_OF_PRINCIPAL:
+            self._drop(next(oldest for oldest in self._benches if oldest.principal == caller.principal))
+        elif len(self._benches) > _MAX_COUNT:
             self._drop(next(iter(self._benches)))
         with suppress(ToolcribError):  # logged, and each call answers for itself
             await bench.start()

@@ -1,7 +1,7 @@
 """The call log over HTTP, and figures for Prometheus.
 
-Everybody sees their own calls, and nobody else's unless the host allows it: another's call is as unknown as one that
-never was.
+A caller sees their own calls, and those of others only where the host allows it: another's call is as unknown
+as one that never was.
 """
 
 import re
@@ -22,7 +22,7 @@ from .problems import problem
 if TYPE_CHECKING:
     from ..record import DatabaseCalls
 
-_MOST = 500
+_MAX_COUNT = 500
 _PARAMETERS = frozenset({"tool", "principal", "status", "since", "before", "limit"})
 
 
@@ -31,15 +31,15 @@ def call_routes(
 ) -> list[Route]:
     """Return `GET /api/calls` and `GET /api/calls/{id}`, of the call log of *crib*.
 
-    A page has `calls`, the newest first, and `next`, the `before` of the next page, or null. Whoever *sees_all* holds
-    for sees the calls of everybody, and may filter by `principal`. Raises SetupError where the crib has no call log.
+    A page has `calls`, the newest first, and `next`, the `before` of the next page, or null. A caller for whom
+    *sees_all* holds sees all calls, and may filter by `principal`. Raises SetupError where the crib has no call log.
     """
     from ..record import DatabaseCalls
 
-    found = [one for one in crib.recorders if isinstance(one, DatabaseCalls)]
-    if not found:
+    logs = [recorder for recorder in crib.recorders if isinstance(recorder, DatabaseCalls)]
+    if not logs:
         raise SetupError("This crib has no call log. Give it a store: Crib(store=...), or [store] in the settings.")
-    api = _Calls(found[0], identify, sees_all)
+    api = _Calls(logs[0], identify, sees_all)
     return [Route("/api/calls", api.list_calls), Route("/api/calls/{id}", api.show_call)]
 
 
@@ -48,7 +48,7 @@ def recorded_routes(crib: Crib, identify: Identify) -> list[Route]:
 
     None where it has neither.
     """
-    kinds = {type(one).__name__ for one in crib.recorders}
+    kinds = {type(recorder).__name__ for recorder in crib.recorders}
     calls = call_routes(crib, identify) if "DatabaseCalls" in kinds else []
     return [*calls, metrics_route(crib)] if "Metrics" in kinds else calls
 
@@ -58,12 +58,12 @@ def metrics_route(crib: Crib, path: str = "/metrics") -> Route:
     from ..record import Metrics
     from ..record.metrics import CONTENT_TYPE
 
-    found = [one for one in crib.recorders if isinstance(one, Metrics)]
-    if not found:
+    exporters = [recorder for recorder in crib.recorders if isinstance(recorder, Metrics)]
+    if not exporters:
         raise SetupError("This crib has no Metrics: Crib(recorder=[Metrics(), ...]), or metrics = true in [calls].")
 
     async def answer(_: Request) -> Response:
-        return Response(found[0].text(), media_type=CONTENT_TYPE)
+        return Response(exporters[0].text(), media_type=CONTENT_TYPE)
 
     return Route(path, answer)
 
@@ -83,7 +83,7 @@ class _Calls:
             limit = _limit(query.get("limit", "100"))
             if principal is not None and query.get("principal", principal) != principal:
                 return JSONResponse({"calls": [], "next": None})
-            found = await self._log.newest(
+            rows = await self._log.newest(
                 tool=query.get("tool"),
                 principal=query.get("principal") if principal is None else principal,
                 status=_status(query.get("status")),
@@ -97,8 +97,8 @@ class _Calls:
             return refused.response
         except StoreError:
             return _unavailable()
-        page = found[:limit]
-        is_last = len(found) <= limit
+        page = rows[:limit]
+        is_last = len(rows) <= limit
         return JSONResponse({"calls": [*map(call_data, page)], "next": None if is_last else page[-1].id})
 
     async def show_call(self, request: Request) -> Response:
@@ -138,9 +138,9 @@ def _names() -> str:
 
 
 def _limit(text: str) -> int:
-    if re.fullmatch("[0-9]{1,8}", text) and 1 <= int(text) <= _MOST:
+    if re.fullmatch("[0-9]{1,8}", text) and 1 <= int(text) <= _MAX_COUNT:
         return int(text)
-    raise ValueError(f"limit is a number from 1 to {_MOST}.")
+    raise ValueError(f"limit is a number from 1 to {_MAX_COUNT}.")
 
 
 def _status(text: str | None) -> str | None:

@@ -37,11 +37,11 @@ _log = logging.getLogger("toolcrib")
 
 _FOLLOWED = "toolcrib/followed"
 _ADDED = "toolcrib/added"
-_MOST_FOLLOWED = 1000
+_MAX_FOLLOWED = 1000
 
 
 _Addressed = tuple[ServerEvent, Caller | None]
-"""An event, and whom it concerns; None for everybody."""
+"""An event, and the caller that it concerns; None for all."""
 
 
 class Changes:
@@ -69,22 +69,22 @@ class Changes:
             for uri in _followed(session):
                 await bench.offers.unfollow(uri)
 
-        # The SDK hands its connection to nobody, and nothing else knows when it ends.
+        # The SDK keeps its connection to itself, and nothing else knows when it ends.
         closing_of(session).push_async_callback(end)
 
     async def subscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
         """Notify the connection of *session* when the resource at *uri* changes. Raises MCPError for too many."""
-        followed = _followed(session)
-        if len(followed) >= _MOST_FOLLOWED:
-            raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MOST_FOLLOWED} resources.")
-        if uri not in followed:
-            followed.add(uri)
+        uris = _followed(session)
+        if len(uris) >= _MAX_FOLLOWED:
+            raise MCPError(wire.INVALID_REQUEST, f"A connection follows at most {_MAX_FOLLOWED} resources.")
+        if uri not in uris:
+            uris.add(uri)
             await bench.offers.follow(uri)
 
     async def unsubscribe(self, session: ServerSession, bench: Workbench, uri: str) -> None:
-        followed = _followed(session)
-        if uri in followed:
-            followed.remove(uri)
+        uris = _followed(session)
+        if uri in uris:
+            uris.remove(uri)
             await bench.offers.unfollow(uri)
 
     async def listen(
@@ -95,14 +95,14 @@ class Changes:
     ) -> wire.SubscriptionsListenResult:
         """Answer `subscriptions/listen` of the caller of *bench*. Raises MCPError for too many resources."""
         uris = list(dict.fromkeys(params.notifications.resource_subscriptions or ()))
-        if len(uris) > _MOST_FOLLOWED:
-            raise MCPError(wire.INVALID_REQUEST, f"A stream follows at most {_MOST_FOLLOWED} resources.")
+        if len(uris) > _MAX_FOLLOWED:
+            raise MCPError(wire.INVALID_REQUEST, f"A stream follows at most {_MAX_FOLLOWED} resources.")
         streams = self._streams.setdefault(bench.caller, _Streams())
         streams.count += 1
-        followed: list[str] = []
+        open_uris: list[str] = []
         try:
             for uri in uris:
-                followed.append(uri)
+                open_uris.append(uri)
                 await bench.offers.follow(uri)
             return await streams.handler(context, params)
         finally:
@@ -110,7 +110,7 @@ class Changes:
             if not streams.count and self._streams.get(bench.caller) is streams:
                 del self._streams[bench.caller]
             with CancelScope(shield=True):
-                for uri in followed:
+                for uri in open_uris:
                     await bench.offers.unfollow(uri)
 
     def check(self) -> None:
@@ -133,11 +133,11 @@ class Changes:
         try:
             while await self._woken.wait():
                 self._woken.clear()
-                changed, self._changed, listed = self._changed, {}, self._lists()
-                if any(specs != self._listed.get(caller, self._listed[None]) for caller, specs in listed.items()):
-                    changed[ToolsListChanged(), None] = None
-                self._listed = listed
-                for event, caller in changed:
+                changes, self._changed, lists = self._changed, {}, self._lists()
+                if any(specs != self._listed.get(caller, self._listed[None]) for caller, specs in lists.items()):
+                    changes[ToolsListChanged(), None] = None
+                self._listed = lists
+                for event, caller in changes:
                     await self._notify_all(event, caller)
         finally:
             for task in [*self._notifying.values()]:
@@ -194,8 +194,8 @@ class _Streams:
 
 
 def _followed(session: ServerSession) -> set[str]:
-    followed: set[str] = state_of(session).setdefault(_FOLLOWED, set())
-    return followed
+    uris: set[str] = state_of(session).setdefault(_FOLLOWED, set())
+    return uris
 
 
 def _links(changes: Changes) -> list[Callable[[], None]]:

@@ -31,7 +31,7 @@ def _field(schema: Any) -> dict[str, Any] | None:
     """Return *schema* as that of one field; None where a form has none such."""
     if not isinstance(schema, Mapping):
         return None
-    branches = [each for each in schema.get("anyOf", ()) if each != {"type": "null"}]
+    branches = [branch for branch in schema.get("anyOf", ()) if branch != {"type": "null"}]
     if len(branches) == 1 and "type" not in schema:  # a field that may be left out is not required; there is no null
         return _field({**{key: schema[key] for key in schema if key not in ("anyOf", "default")}, **branches[0]})
     if schema.get("type") == "array":

@@ -1,4 +1,4 @@
-"""Whom a request may be for, and from which web pages: DNS rebinding.
+"""Which names a request may be for, and which web pages may send it: DNS rebinding.
 
 A web page can have its own name lead to this computer. Its requests then name it in `Host`, or come from another
 `Origin`.
@@ -36,7 +36,9 @@ class Hosts:
                 "This server is not reached by that name. Its names are those of loopback, and 'allowed_hosts'.",
             )
         origins = [value.decode("latin-1") for name, value in scope["headers"] if name == b"origin" and value]
-        if all(one.startswith(("http://", "https://")) and self._has(one.partition("://")[2]) for one in origins):
+        if all(
+            origin.startswith(("http://", "https://")) and self._has(origin.partition("://")[2]) for origin in origins
+        ):
             return None
         return problem(403, "Invalid Origin header", "Web pages of other origins may not use this server.")
 

@@ -1,6 +1,6 @@
 """The application of a crib on a socket: for clients on this computer, or for those that `identify` knows.
 
-By default nobody is asked who they are. So then nobody else gets in, and no web page does.
+By default callers are not identified: then only this computer gets in, and no web page does.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from .hosts import is_loopback
 
 _STREAMS_S = 1
 """For what is still sent when all calls have ended; then it is cut off."""
-_IDLE_S = 150
+_IDLE_TIMEOUT_S = 150
 """How long connections are kept for the next request: longer than proxies keep theirs (nginx 60 s, Caddy 2 min).
 
 One that is closed at the moment in which a proxy uses it again is a 502 to its client.
@@ -54,8 +54,8 @@ async def serve_http(
     Port 0 takes any free one. *ready* is called with the URL of MCP as soon as clients can connect.
 
     With a broker, it has the pages of authorizations, too. There, *identify* is given what the browser sends, such as a
-    cookie of your login, and nobody completes what another principal has begun. (An Authenticator is not asked there,
-    since browsers send no keys.)
+    cookie of your login, and only the principal who has begun an authorization completes it. (An
+    Authenticator is not asked there, since browsers send no keys.)
 
     Without *identify*, any client that reaches the port may call the tools. So then another *host* than loopback is
     refused, and so are *allowed_hosts*, the names by which others reach it, as in the `Host` header:
@@ -66,13 +66,13 @@ async def serve_http(
     """
     if identify is local_caller and not all(map(is_loopback, (host, *map(_name, allowed_hosts)))):
         raise SetupError(
-            f"Serving {f'on {host}' if not allowed_hosts else 'under these names'} lets anybody who reaches this "
-            "computer call these tools. Identify who calls, by keys or the tokens of an issuer. Otherwise serve on "
-            "127.0.0.1."
+            f"Serving {f'on {host}' if not allowed_hosts else 'under these names'} lets every computer that "
+            "reaches this one call these tools. Identify who calls, by keys or the tokens of an issuer. Otherwise "
+            "serve on 127.0.0.1."
         )
     with _listening(host, port) as listener:
-        reached = _LOOPBACK_OF.get(host, host)
-        own_url = f"http://{f'[{reached}]' if ':' in reached else reached}:{listener.getsockname()[1]}"
+        address = _LOOPBACK_OF.get(host, host)
+        own_url = f"http://{f'[{address}]' if ':' in address else address}:{listener.getsockname()[1]}"
         app = asgi_app(
             crib,
             identify,
@@ -104,9 +104,9 @@ async def _serving(app: Application, listener: socket.socket) -> AsyncGenerator[
         lifespan="off",
         log_config=None,
         access_log=False,
-        # What a request says of where it comes from, anybody can write: wrong keys are counted by who connects.
+        # A client can write anything about where it comes from: wrong keys are counted by the address that connects.
         proxy_headers=False,
-        timeout_keep_alive=_IDLE_S,
+        timeout_keep_alive=_IDLE_TIMEOUT_S,
         timeout_graceful_shutdown=_STREAMS_S,
     )
     web = _Web(config)

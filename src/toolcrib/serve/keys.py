@@ -2,7 +2,7 @@
 
 A key is `toolcrib_ID_SECRET`: the id finds its row, and the fixed beginning is what scanners for secrets look for
 (`toolcrib_[a-z0-9]{12}_[A-Za-z0-9]{43}`). The envelope of a hash is bound to whose key it is, to its groups and its
-expiry: a row that is changed in the database lets nobody in.
+expiry: a row that is changed in the database is not accepted.
 """
 
 import asyncio
@@ -106,23 +106,23 @@ class AccessKeys:
         self, name: str, *, groups: Iterable[str] = (), expires_at: datetime | None = None
     ) -> tuple[str, AccessKey]:
         """Return a new key of *name*: its text, which is nowhere else, and what is stored. Raises SetupError."""
-        listed = sorted({*groups})
+        names = sorted({*groups})
         if not _NAME.fullmatch(name):
             raise SetupError(
                 f"'{display_name(name)}' cannot be the name of a key's owner: it has at most 64 letters (A-Z, a-z), "
                 "digits and '._@+-', and begins with a letter or a digit."
             )
-        if not all(0 < len(group) <= 200 and group.isprintable() for group in listed) or len(listed) > 100:
+        if not all(0 < len(group) <= 200 and group.isprintable() for group in names) or len(names) > 100:
             raise SetupError("A key has at most 100 groups, each with a printable name of at most 200 characters.")
         now = self._clock()
         if expires_at is not None and expires_at <= now:
             raise SetupError("The expiry of a key must be in the future.")
-        found = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
-        text = f"toolcrib_{found}_{''.join(secrets.choice(_LETTERS) for _ in range(43))}"
+        key_id = "".join(secrets.choice(string.ascii_lowercase + string.digits) for _ in range(12))
+        text = f"toolcrib_{key_id}_{''.join(secrets.choice(_LETTERS) for _ in range(43))}"
         row: dict[str, Any] = {
-            "id": found,
+            "id": key_id,
             "name": name,
-            "groups": json.dumps(listed),
+            "groups": json.dumps(names),
             "created_at": encode_time(now),
             "expires_at": None if expires_at is None else encode_time(expires_at),
             "last_used_at": None,
@@ -138,16 +138,16 @@ class AccessKeys:
 
     async def all(self) -> Sequence[AccessKey]:
         """Return the keys that there are, the oldest first. A damaged row is logged and left out."""
-        found: list[AccessKey] = []
+        keys: list[AccessKey] = []
         for row in await self._store.read(_ALL):
             try:
-                found.append(_decoded(row))
+                keys.append(_decoded(row))
             except (ValueError, TypeError) as error:
                 log_failure("A key in the store is damaged", error, None)
-        return found
+        return keys
 
     async def revoke(self, key_id: str) -> bool:
-        """Return whether there was such a key, which lets nobody in from now on."""
+        """Return whether there was such a key, which is not accepted from now on."""
         delete = _TABLE.delete().where(_TABLE.c.id == key_id)
         return await self._store.transact(lambda connection: connection.execute(delete).rowcount > 0)
 

@@ -1,4 +1,4 @@
-"""A crib as an MCP server: it answers requests for whoever is identified, and notifies of changes.
+"""A crib as an MCP server: it answers the requests of identified callers, and notifies of changes.
 
 There is no wire here, as the SDK has it, and no shape of a tool or a result: those are in `formats.mcp`.
 """
@@ -37,7 +37,7 @@ ListT = TypeVar("ListT", bound=wire.CacheableResult)
 
 _TTL_MS = 5000
 """How long a list may be taken as it was read. Clients that listen are notified of changes before."""
-_PARTIAL_CHARS = 2000
+_MAX_PARTIAL_CHARS = 2000
 _OLD = ("2024-11-05", "2025-03-26")
 
 
@@ -69,7 +69,7 @@ def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any
         tool = crib.registry.find(tool_name)
         return None if tool is None else tool.spec.input_schema
 
-    made = _Server(
+    mcp_server = _Server(
         name,
         version=version or __version__,
         on_list_tools=handlers.list_tools,
@@ -87,11 +87,11 @@ def server_of(callers: Callers, *, name: str, version: str | None) -> Server[Any
         on_subscriptions_listen=handlers.listen,
         lifespan=lambda _: following(callers),
     )
-    made.identify = callers.identify
-    made.add_notification_handler("notifications/initialized", wire.NotificationParams, handlers.initialized)
-    made.add_request_handler("logging/setLevel", wire.SetLevelRequestParams, set_level)
-    made.middleware.append(sealing(crib, name))
-    return made
+    mcp_server.identify = callers.identify
+    mcp_server.add_notification_handler("notifications/initialized", wire.NotificationParams, handlers.initialized)
+    mcp_server.add_request_handler("logging/setLevel", wire.SetLevelRequestParams, set_level)
+    mcp_server.middleware.append(sealing(crib, name))
+    return mcp_server
 
 
 class _Handlers:
@@ -120,8 +120,8 @@ class _Handlers:
             tool = self._crib.registry.find(params.name)
 
             def call() -> Any:
-                made = Call(params.name, arguments_of(params), traceparent=_traceparent(context, params))
-                return bench.call(made) if _progress_token(context) is None else _streamed(bench, made, context)
+                call = Call(params.name, arguments_of(params), traceparent=_traceparent(context, params))
+                return bench.call(call) if _progress_token(context) is None else _streamed(bench, call, context)
 
             result = await settled(request, self._crib, call, state)
             if isinstance(result, wire.InputRequiredResult):
@@ -135,12 +135,14 @@ class _Handlers:
             if request.missing and request.is_modern:
                 data = {"requiredCapabilities": request.missing}
                 raise MCPError(wire.MISSING_REQUIRED_CLIENT_CAPABILITY, form.encodable(result.error.message), data)
-        shown = form.call_result(result, None if tool is None else tool.spec.output_schema)
+        call_result = form.call_result(result, None if tool is None else tool.spec.output_schema)
         if result.pending is not None:
-            shown["content"] = [{"type": "text", "text": form.encodable(instructions(result.pending, self._crib))}]
+            call_result["content"] = [
+                {"type": "text", "text": form.encodable(instructions(result.pending, self._crib))}
+            ]
         if context.protocol_version in _OLD:
-            shown["content"] = [block for block in shown["content"] if block["type"] != "resource_link"]
-        return wire.CallToolResult.model_validate(shown)
+            call_result["content"] = [block for block in call_result["content"] if block["type"] != "resource_link"]
+        return wire.CallToolResult.model_validate(call_result)
 
     # Resources
 
@@ -148,16 +150,20 @@ class _Handlers:
         self, context: _Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListResourcesResult:
         bench = await self._bench(context)
-        found, cursor = page(await bench.offers.resources(), _cursor(params), lambda each: each.uri)
-        resources = [wire.Resource.model_validate(offered.resource(each)) for each in found]
+        resources_on_page, cursor = page(await bench.offers.resources(), _cursor(params), lambda each: each.uri)
+        resources = [wire.Resource.model_validate(offered.resource(resource)) for resource in resources_on_page]
         return self._list(wire.ListResourcesResult(resources=resources, next_cursor=cursor))
 
     async def list_resource_templates(
         self, context: _Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListResourceTemplatesResult:
         bench = await self._bench(context)
-        found, cursor = page(await bench.offers.resource_templates(), _cursor(params), lambda each: each.uri_template)
-        templates = [wire.ResourceTemplate.model_validate(offered.resource_template(each)) for each in found]
+        templates_on_page, cursor = page(
+            await bench.offers.resource_templates(), _cursor(params), lambda each: each.uri_template
+        )
+        templates = [
+            wire.ResourceTemplate.model_validate(offered.resource_template(template)) for template in templates_on_page
+        ]
         return self._list(wire.ListResourceTemplatesResult(resource_templates=templates, next_cursor=cursor))
 
     async def read_resource(self, context: _Context, params: wire.ReadResourceRequestParams) -> Any:
@@ -180,14 +186,14 @@ class _Handlers:
         self, context: _Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListPromptsResult:
         bench = await self._bench(context)
-        found, cursor = page(await bench.offers.prompts(), _cursor(params), lambda each: each.name)
-        prompts = [wire.Prompt.model_validate(offered.prompt(each)) for each in found]
+        prompts_on_page, cursor = page(await bench.offers.prompts(), _cursor(params), lambda each: each.name)
+        prompts = [wire.Prompt.model_validate(offered.prompt(prompt)) for prompt in prompts_on_page]
         return self._list(wire.ListPromptsResult(prompts=prompts, next_cursor=cursor))
 
     async def get_prompt(self, context: _Context, params: wire.GetPromptRequestParams) -> Any:
         async with self._request(context, params) as (request, state):
-            made = offered.get_prompt(request.bench, params.name, params.arguments or {})
-            return await suspended(request, made, state)
+            prompt = offered.get_prompt(request.bench, params.name, params.arguments or {})
+            return await suspended(request, prompt, state)
 
     async def complete(self, context: _Context, params: wire.CompleteRequestParams) -> wire.CompleteResult:
         return offered.complete(await self._bench(context), params)
@@ -206,7 +212,7 @@ class _Handlers:
     # Inside
 
     async def _bench(self, context: _Context) -> Workbench:
-        """Return the workbench of whoever makes this request."""
+        """Return the workbench of the caller of this request."""
         try:
             return await self._callers.workbench(context.request)
         except Exception as error:
@@ -261,12 +267,12 @@ async def _streamed(bench: Workbench, call: Call, context: _Context) -> Result[A
             if isinstance(event, Result):
                 return event
             if isinstance(event, Progress):
-                reported, total, message = event.done, event.total, event.message
+                progress, total, message = event.done, event.total, event.message
             else:
-                reported = nextafter(done, inf) if done > -inf else 0.0
-                message = "\n".join(part.text for part in event.content)[:_PARTIAL_CHARS]
-            if reported > done:
-                done = reported
+                progress = nextafter(done, inf) if done > -inf else 0.0
+                message = "\n".join(part.text for part in event.content)[:_MAX_PARTIAL_CHARS]
+            if progress > done:
+                done = progress
                 text = None if message is None else form.encodable(message)
                 await context.session.report_progress(done, total, text)
     raise asyncio.CancelledError  # a stream ends with a result
@@ -275,8 +281,8 @@ async def _streamed(bench: Workbench, call: Call, context: _Context) -> Result[A
 def _traceparent(context: _Context, params: wire.CallToolRequestParams) -> str | None:
     """Return the trace that a call is a part of: as its `_meta` says, else the header of its request."""
     headers = getattr(context.request, "headers", None) or {}
-    found: Any = (params.meta or {}).get("traceparent") or headers.get("traceparent")
-    return found if isinstance(found, str) else None
+    traceparent: Any = (params.meta or {}).get("traceparent") or headers.get("traceparent")
+    return traceparent if isinstance(traceparent, str) else None
 
 
 def _progress_token(context: _Context) -> Any:

@@ -78,16 +78,19 @@ async def ask_client(**questions: Question) -> dict[str, Any]:
             name = _CAPABILITIES[type(question)]
             request.missing[name] = {}
             raise ToolError(f"This needs a client that has the capability '{name}'.", "unavailable")
-    asked = {name: _request(question, request) for name, question in questions.items()}
+    requests = {name: _request(question, request) for name, question in questions.items()}
     if request.is_modern:
         answers = {name: request.responses.get(name) for name in questions}
-        if open_ones := {name: asked[name] for name, answer in answers.items() if answer is None}:
+        if open_ones := {name: requests[name] for name, answer in answers.items() if answer is None}:
             request.questions |= open_ones
             raise Suspended(_pending(request))
     else:
-        sent = (request.send(asked[name], _RESULTS[type(one)], timeout_s=_TIMEOUT_S) for name, one in questions.items())
+        replies = (
+            request.send(requests[name], _RESULTS[type(question)], timeout_s=_TIMEOUT_S)
+            for name, question in questions.items()
+        )
         try:
-            answers = dict(zip(questions, await asyncio.gather(*sent), strict=True))
+            answers = dict(zip(questions, await asyncio.gather(*replies), strict=True))
         except MCPError as error:
             raise ToolError(f"The client did not answer: {error.message[:500]}", "unavailable") from None
     return {name: _answer(name, question, answers[name]) for name, question in questions.items()}

@@ -30,6 +30,6 @@ def page(
         except (binascii.Error, ValueError, StopIteration):
             message = "This cursor is not known, or the list has changed. Read the list from the start."
             raise MCPError(wire.INVALID_PARAMS, message) from None
-    found = items[start : start + size]
+    page_items = items[start : start + size]
     more = start + size < len(items)
-    return found, base64.urlsafe_b64encode(name(found[-1]).encode()).decode() if more else None
+    return page_items, base64.urlsafe_b64encode(name(page_items[-1]).encode()).decode() if more else None

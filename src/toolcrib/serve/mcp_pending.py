@@ -2,8 +2,8 @@
 
 An authorization is a URL; an approval and an input are forms. In the older era they are requests to the client. In that
 of 2026-07-28 the call ends with them, and the client makes it again with the answers and a `requestState`, in which is
-what was asked: sealed, for this principal and this request, for a while. Whoever shows an old one is asked again, since
-an answer counts once.
+what was asked: sealed, for this principal and this request, for a while. A client that shows an old one is asked again,
+since an answer counts once.
 """
 
 import base64
@@ -43,8 +43,8 @@ from .mcp_request import ClientRequest, current_request
 
 _GRANT_S = 50.0
 """How long a call waits for the person who has opened the page: less than most clients wait for a call."""
-_ROUNDS = 20
-_MOST_STATE_CHARS = 64 * 1024
+_MAX_ROUNDS = 20
+_MAX_STATE_CHARS = 64 * 1024
 _BINDING = "mcp request state"
 _APPROVE = {
     "type": "object",
@@ -61,7 +61,7 @@ _log = logging.getLogger("toolcrib")
 
 @dataclass(slots=True)
 class State:
-    """What a `requestState` has: for whom, the ids of what is *pending* by its name, and *answers* so far."""
+    """What a `requestState` has: whose it is, the ids of what is *pending* by its name, and *answers* so far."""
 
     who: tuple[str, str, str]
     pending: dict[str, str] = field(default_factory=dict[str, str])
@@ -70,21 +70,21 @@ class State:
     def write(self) -> str:
         answers = json.loads(_RESPONSES.dump_json(self.answers, by_alias=True, exclude_none=True))
         text = json.dumps({"who": self.who, "pending": self.pending, "answers": answers})
-        if len(text) > _MOST_STATE_CHARS:
+        if len(text) > _MAX_STATE_CHARS:
             raise MCPError(wire.INVALID_PARAMS, "The answers are too large to be carried from one round to the next.")
         return text
 
     @classmethod
     def read(cls, text: str | None, caller: Caller) -> "State":
         """Return the state in *text*, which is genuine. Raises MCPError where it is another caller's."""
-        who = (caller.principal, caller.profile, caller.thread)
+        identity = (caller.principal, caller.profile, caller.thread)
         if text is None:
-            return cls(who)
+            return cls(identity)
         try:
             data = json.loads(text)
-            if tuple(data["who"]) != who:
+            if tuple(data["who"]) != identity:
                 raise ValueError
-            return cls(who, data["pending"], _RESPONSES.validate_python(data["answers"]))
+            return cls(identity, data["pending"], _RESPONSES.validate_python(data["answers"]))
         except (ValueError, KeyError, TypeError, ValidationError):
             # The same words as the SDK's for one that is not genuine: they tell nothing.
             data = {"reason": "invalid_request_state"}
@@ -113,19 +113,19 @@ class _StoreCodec:
 
     def unseal(self, token: str) -> bytes:
         try:
-            opened: bytes = self._store.keys.unseal(base64.b64decode(token, altchars=b"-_", validate=True), _BINDING)
+            plain: bytes = self._store.keys.unseal(base64.b64decode(token, altchars=b"-_", validate=True), _BINDING)
         except (StoreError, binascii.Error, ValueError) as error:
             raise InvalidRequestState(type(error).__name__) from None
-        return opened
+        return plain
 
 
 def asking(crib: Crib) -> Asker:
-    """Return the `ask` of the workbenches of a server: of whoever is at the MCP client, elsewhere that of *crib*."""
-    other: Asker | None = crib.options["ask"]
+    """Return the `ask` of the workbenches of a server: of the person at the MCP client, elsewhere that of *crib*."""
+    asker: Asker | None = crib.options["ask"]
 
     async def ask(pending: Pending) -> Answer | None:
         if current_client.get() is None:
-            return None if other is None else await other(pending)
+            return None if asker is None else await asker(pending)
         request = current_request()
         return None if request is None else await _ask_person(pending, request)
 
@@ -133,7 +133,7 @@ def asking(crib: Crib) -> Asker:
 
 
 async def _ask_person(pending: Pending, request: ClientRequest) -> Answer | None:
-    """Ask at once whoever is at the client that is answered now."""
+    """Ask at once the person at the client that is answered now."""
     question = question_of(pending, request)
     if question is None or pending.kind == "authorization":
         return None
@@ -149,7 +149,7 @@ async def _ask_person(pending: Pending, request: ClientRequest) -> Answer | None
 def question_of(pending: Pending, request: ClientRequest) -> wire.ElicitRequest | None:
     """Return what the client shows for *pending*.
 
-    None where it can show nothing, or it is for somebody else to answer.
+    None where it can show nothing, or another person has to answer.
     """
     if not request.can_be_asked or pending.others_only:
         return None
@@ -194,7 +194,7 @@ def instructions(pending: Pending, crib: Crib) -> str:
     """Return what a model reads of a call that waits, where the client cannot ask. It is for the person."""
     message = pending.message.strip()
     message = message if message.endswith((".", "?", "!")) else f"{message}."
-    somebody = "Somebody else than the caller" if pending.others_only else "A person"
+    approver = "Someone other than the caller" if pending.others_only else "A person"
     way = "with `toolcrib pending`" if crib.database is not None else "through the operator of this server"
     match pending.kind:
         case "authorization":
@@ -204,7 +204,7 @@ def instructions(pending: Pending, crib: Crib) -> str:
             need, how = "a task", "Tell the user that it is still running."
         case kind:
             need = "approval" if kind == "approval" else "an answer"
-            how = f"{somebody} gives it {way}, under the id {pending.id}. Tell the user that."
+            how = f"{approver} gives it {way}, under the id {pending.id}. Tell the user that."
     return (
         f"Tool '{pending.tool}' has not run: it waits for {need}. {message} {how} "
         "Do not call it again before the user says so; until then, the answer is the same."
@@ -220,7 +220,7 @@ async def settled(
     if request.is_modern:
         await _take_answers(request, crib, state)
     result = await call()
-    for _ in range(_ROUNDS):
+    for _ in range(_MAX_ROUNDS):
         pending = result.pending
         if request.questions:
             return _input_required(request, state)
@@ -248,19 +248,19 @@ async def suspended(request: ClientRequest, work: Awaitable[Any], state: State) 
 
 
 def _input_required(request: ClientRequest, state: State, pending: Pending | None = None) -> wire.InputRequiredResult:
-    asked = {} if pending is None else {_name(pending): pending.id}
+    pending_ids = {} if pending is None else {_name(pending): pending.id}
     answers = {name: value for name, value in request.responses.items() if name not in state.pending}
-    following = State(state.who, asked, answers)
+    following = State(state.who, pending_ids, answers)
     return wire.InputRequiredResult(input_requests=request.questions, request_state=following.write())
 
 
 async def _take_answers(request: ClientRequest, crib: Crib, state: State) -> None:
     """Store the answers to what was asked in the round before."""
     for name, pending_id in state.pending.items():
-        stored = await crib.pending.store.get(pending_id)
+        row = await crib.pending.store.get(pending_id)
         response = request.responses.get(name)
-        if stored is not None and isinstance(response, wire.ElicitResult):
-            await _accept(request, crib, stored.pending, response)
+        if row is not None and isinstance(response, wire.ElicitResult):
+            await _accept(request, crib, row.pending, response)
 
 
 async def _accept(request: ClientRequest, crib: Crib, pending: Pending, response: wire.ElicitResult | None) -> bool:

@@ -21,7 +21,7 @@ from .sdk import state_of
 
 ResultT = TypeVar("ResultT", bound=BaseModel)
 
-_MOST_LINES = 1000
+_MAX_LINES = 1000
 _LEVELS: Mapping[wire.LoggingLevel, int] = {
     "debug": 10,
     "info": 20,
@@ -60,7 +60,7 @@ class ClientRequest:
         self._id = context.request_id
         self._loop = asyncio.get_running_loop()
         self._allowed = allowed_log_levels(context.protocol_version, context.meta)
-        self._lines: deque[tuple[wire.LoggingLevel, str, str]] = deque(maxlen=_MOST_LINES)
+        self._lines: deque[tuple[wire.LoggingLevel, str, str]] = deque(maxlen=_MAX_LINES)
         self._sending = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
 

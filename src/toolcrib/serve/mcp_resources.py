@@ -13,7 +13,7 @@ from ..workbench import Workbench
 
 T = TypeVar("T")
 
-_COMPLETIONS = 100
+_MAX_COMPLETIONS = 100
 
 
 def resource(of: Resource) -> dict[str, Any]:
@@ -26,23 +26,23 @@ def resource_template(of: ResourceTemplate) -> dict[str, Any]:
 
 def prompt(of: Prompt) -> dict[str, Any]:
     arguments = [
-        _without_none({"name": each.name, "description": each.description, "required": each.required})
-        for each in of.arguments
+        _without_none({"name": argument.name, "description": argument.description, "required": argument.required})
+        for argument in of.arguments
     ]
-    described = {"name": of.name, "title": of.title, "description": of.description, "arguments": arguments or None}
-    return _without_none({**of.meta, **described})
+    fields = {"name": of.name, "title": of.title, "description": of.description, "arguments": arguments or None}
+    return _without_none({**of.meta, **fields})
 
 
 async def read(bench: Workbench, uri: str) -> wire.ReadResourceResult:
     """Return the result of `resources/read`. Raises MCPError; that of what is not there has the `uri` (SEP-2164)."""
-    contents = [_content(each) for each in await _or_error(bench.offers.read(uri), {"uri": uri})]
+    contents = [_content(content) for content in await _or_error(bench.offers.read(uri), {"uri": uri})]
     return wire.ReadResourceResult.model_validate({"contents": contents, "ttlMs": 0, "cacheScope": "private"})
 
 
 async def get_prompt(bench: Workbench, name: str, arguments: Mapping[str, str]) -> wire.GetPromptResult:
     """Return the result of `prompts/get`. Raises MCPError."""
     messages = await _or_error(bench.offers.get_prompt(name, arguments), {"name": name})
-    return wire.GetPromptResult.model_validate({"messages": [_message(each) for each in messages]})
+    return wire.GetPromptResult.model_validate({"messages": [_message(message) for message in messages]})
 
 
 def complete(bench: Workbench, params: wire.CompleteRequestParams) -> wire.CompleteResult:
@@ -50,9 +50,9 @@ def complete(bench: Workbench, params: wire.CompleteRequestParams) -> wire.Compl
     values: list[str] = []
     if isinstance(params.ref, wire.PromptReference):
         values = list(bench.crib.prompts.complete(params.ref.name, params.argument.name, params.argument.value))
-    more = len(values) > _COMPLETIONS
-    found = wire.Completion(values=values[:_COMPLETIONS], total=len(values), has_more=more)
-    return wire.CompleteResult(completion=found)
+    more = len(values) > _MAX_COMPLETIONS
+    completion = wire.Completion(values=values[:_MAX_COMPLETIONS], total=len(values), has_more=more)
+    return wire.CompleteResult(completion=completion)
 
 
 async def _or_error(work: Awaitable[T], data: Mapping[str, Any]) -> T:

@@ -37,11 +37,11 @@ from .sdk import event_store_of, has_requests
 from .wire import header
 
 _KEPT_S = 60.0
-_MOST_BYTES = 4 * 1024**2
-_MOST_EVENTS = 2_000
-_LARGEST_BYTES = 1024**2
+_MAX_BYTES = 4 * 1024**2
+_MAX_EVENTS = 2_000
+_MAX_MESSAGE_BYTES = 1024**2
 _RETRY_MS = 1000
-_MOST_OF_ONE = 1000
+_MAX_OF_PRINCIPAL = 1000
 
 
 class Sessions(StreamableHTTPSessionManager):
@@ -92,8 +92,10 @@ class Sessions(StreamableHTTPSessionManager):
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
         own = [session for session, owner in self._session_owners.items() if owner == requestor]
-        if len(own) >= _MOST_OF_ONE:
-            idle = next((one for one in map(self._server_instances.__getitem__, own) if _is_idle(one)), None)
+        if len(own) >= _MAX_OF_PRINCIPAL:
+            idle = next(
+                (session for session in map(self._server_instances.__getitem__, own) if _is_idle(session)), None
+            )
             if idle is None:
                 return None
             assert idle.idle_scope is not None
@@ -132,10 +134,10 @@ class EventMemory:
         self._events.append(event)
         self._bytes += len(event.message)
         oldest_s = event.kept_at_s - _KEPT_S
-        while self._bytes > _MOST_BYTES or len(self._events) > _MOST_EVENTS or self._events[0].kept_at_s < oldest_s:
-            gone = self._events.popleft()
-            self._bytes -= len(gone.message)
-            del gone.session.events[gone.number]
+        while self._bytes > _MAX_BYTES or len(self._events) > _MAX_EVENTS or self._events[0].kept_at_s < oldest_s:
+            oldest = self._events.popleft()
+            self._bytes -= len(oldest.message)
+            del oldest.session.events[oldest.number]
 
 
 class SessionEvents(EventStore):
@@ -168,11 +170,13 @@ class SessionEvents(EventStore):
         last = self.events.get(int(last_event_id)) if last_event_id.isdecimal() and len(last_event_id) < 16 else None
         if last is None:
             return None
-        sent, is_answered = last.number, last.is_answer
+        position, is_answered = last.number, last.is_answer
         while not is_answered:
-            added = self._added
-            for event in [each for each in self.events.values() if each.stream == last.stream and each.number > sent]:
-                sent = event.number
+            arrival = self._added
+            for event in [
+                later for later in self.events.values() if later.stream == last.stream and later.number > position
+            ]:
+                position = event.number
                 if event.message:
                     message = jsonrpc_message_adapter.validate_json(event.message, by_name=False)
                     await send_callback(EventMessage(message, str(event.number)))
@@ -180,16 +184,16 @@ class SessionEvents(EventStore):
             if last.stream == GET_STREAM_KEY:
                 return last.stream
             if not is_answered:
-                await added.wait()
+                await arrival.wait()
         return None
 
 
 def _written(message: JSONRPCMessage | None) -> bytes:
     if message is None:
         return b""
-    written = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    if len(written) > _LARGEST_BYTES and isinstance(message, JSONRPCResponse | JSONRPCError):
+    frame = message.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    if len(frame) > _MAX_MESSAGE_BYTES and isinstance(message, JSONRPCResponse | JSONRPCError):
         reason = "The stream of this request was lost, and the answer was too large to be kept."
-        lost = JSONRPCError(jsonrpc="2.0", id=message.id, error=ErrorData(code=INTERNAL_ERROR, message=reason))
-        return lost.model_dump_json(by_alias=True, exclude_unset=True).encode()
-    return written if len(written) <= _LARGEST_BYTES else b""
+        error = JSONRPCError(jsonrpc="2.0", id=message.id, error=ErrorData(code=INTERNAL_ERROR, message=reason))
+        return error.model_dump_json(by_alias=True, exclude_unset=True).encode()
+    return frame if len(frame) <= _MAX_MESSAGE_BYTES else b""

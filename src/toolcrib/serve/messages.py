@@ -28,7 +28,7 @@ def refused(data: bytes) -> wire.JSONRPCError | None:
     None.
 
     What is not JSON is for the SDK to refuse, and longer arguments for the check. A request with such an id the SDK
-    takes for a notice, which nobody answers.
+    takes for a notice, which has no answer.
     """
     if len(data) > LIMIT_BYTES + LONG_CHARS:
         return None
@@ -66,10 +66,10 @@ def exact(data: bytes) -> bytes:
             return data
         json.dumps(message, ensure_ascii=False, default=str).encode()  # half of a character is for the SDK to refuse
         beside = {**(params.get("_meta") or {}), _ARGUMENTS: arguments}
-        made = write_json({**message, "params": {**params, "_meta": beside}}).encode()
+        text = write_json({**message, "params": {**params, "_meta": beside}}).encode()
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return data
-    return made if len(made) <= LIMIT_BYTES else data
+    return text if len(text) <= LIMIT_BYTES else data
 
 
 def arguments_of(params: wire.CallToolRequestParams) -> str | Mapping[str, Any] | None:
@@ -98,7 +98,7 @@ def _has_decimal(value: Any) -> bool:
 
 
 def _id(data: bytes, *, of_request: bool = False) -> Any:
-    """Return the id of a message, so that whoever waits for the answer gets it.
+    """Return the id of a message, so that the answer reaches the request that waits for it.
 
     JSON-RPC 2.0 §5.1: null where not known.
     """
@@ -107,8 +107,8 @@ def _id(data: bytes, *, of_request: bool = False) -> Any:
     except (ValueError, RecursionError):
         return None
     is_match = isinstance(message, dict) and (not of_request or "method" in message)
-    found = message.get("id") if is_match else None
-    return found if type(found) in (str, int) else None
+    request_id = message.get("id") if is_match else None
+    return request_id if type(request_id) in (str, int) else None
 
 
 def read(data: bytes) -> tuple[bytes, wire.JSONRPCError | None]:
@@ -142,12 +142,12 @@ class ExactMessages:
             if message["type"] == "http.disconnect":
                 return  # the rest of the message never comes
         if not more:
-            passed, answer = read(body) if len(body) <= LONG_CHARS else await run_sync(read, body)
+            checked_body, answer = read(body) if len(body) <= LONG_CHARS else await run_sync(read, body)
             if answer is not None:
                 await JSONResponse(answer.model_dump(mode="json"), 400)(scope, receive, send)
                 return
-            if passed is not body:
-                messages = [{"type": "http.request", "body": passed, "more_body": False}]
+            if checked_body is not body:
+                messages = [{"type": "http.request", "body": checked_body, "more_body": False}]
             if header(scope, b"mcp-session-id"):
                 find = partial(_id, body, of_request=True)
                 scope = {**scope, REQUEST_ID: find() if len(body) <= LONG_CHARS else await run_sync(find)}

@@ -30,7 +30,7 @@ def require_members() -> None:
     """Raise SetupError where the SDK lacks one of MEMBERS: a method, or what its instances are made with."""
     for of, name in MEMBERS:
         begin = inspect.unwrap(of.__init__)
-        # Somebody else's, around that of the SDK, does not show what that makes.
+        # Another library's, around that of the SDK, does not show what that makes.
         if not hasattr(of, name) and begin.__module__ == of.__module__ and name not in begin.__code__.co_names:
             raise SetupError(
                 f"The MCP SDK {version('mcp')} has no '{of.__name__}.{name}', which a server needs. Install a version "

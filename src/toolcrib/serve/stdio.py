@@ -32,7 +32,7 @@ async def serve_stdio(
 
     Starts *crib*, and stops it at the end.
     """
-    made = server(crib, lambda _: caller or Caller(), name=name, version=version)
+    mcp_server = server(crib, lambda _: caller or Caller(), name=name, version=version)
     try:
         with _standard_input() as stdin:
             async with (
@@ -40,7 +40,9 @@ async def serve_stdio(
                 stdio_server(stdin=cast(Any, _lines(stdin))) as (incoming, outgoing),
             ):
                 with _prints_to_stderr():
-                    await made.run(_Messages(incoming, outgoing), outgoing, made.create_initialization_options())
+                    await mcp_server.run(
+                        _Messages(incoming, outgoing), outgoing, mcp_server.create_initialization_options()
+                    )
     except* BrokenPipeError:
         pass  # the client has gone, without closing its end of the pipe first
 
@@ -48,14 +50,14 @@ async def serve_stdio(
 @contextmanager
 def _standard_input() -> Generator[BinaryIO]:
     """Take standard input for us alone."""
-    kept, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
+    stdin_copy, empty = os.dup(0), os.open(os.devnull, os.O_RDONLY)
     os.dup2(empty, 0)
     os.close(empty)
     try:
         # Never closed: a thread may still wait on it.
-        yield os.fdopen(kept, "rb", closefd=False)
+        yield os.fdopen(stdin_copy, "rb", closefd=False)
     finally:
-        os.dup2(kept, 0)
+        os.dup2(stdin_copy, 0)
 
 
 @contextmanager
@@ -74,14 +76,14 @@ async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
     """Yield the lines for the SDK. In the place of one that is refused here comes its answer, marked as no JSON."""
     loop = asyncio.get_running_loop()
     queue: asyncio.Queue[str] = asyncio.Queue()
-    room = threading.Semaphore(_READ_AHEAD)
+    room = threading.Semaphore(_MAX_READ_AHEAD)
 
     def read() -> None:
         line = b"\n"
         while line:
             line = stdin.readline()
-            passed, answer = read_message(line.decode(errors="replace").encode())
-            text = passed.decode()
+            message, answer = read_message(line.decode(errors="replace").encode())
+            text = message.decode()
             if answer is not None:
                 text = f"{_ANSWER}{answer.model_dump_json(by_alias=True)}\n"
             room.acquire()
@@ -97,7 +99,7 @@ async def _lines(stdin: BinaryIO) -> AsyncIterator[str]:
         yield text
 
 
-_READ_AHEAD = 2
+_MAX_READ_AHEAD = 2
 """How many lines are read before the server takes them."""
 _ANSWER = "\0"
 """Begins a line that is an answer. A line of the client with this character is refused."""

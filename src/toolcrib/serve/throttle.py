@@ -1,4 +1,4 @@
-"""How many wrong keys an address may try. Whoever was let in before goes on, also where others share the address."""
+"""How many wrong keys an address may try. A caller who was let in before goes on, also where others share it."""
 
 import asyncio
 import math
@@ -17,7 +17,7 @@ from .hosts import address_of
 TRIES = 20
 """How many wrong keys may come from an address at once; after that, one every `AGAIN_S` seconds."""
 AGAIN_S = 3.0
-_MOST = 10_000
+_MAX_COUNT = 10_000
 
 
 class TooManyTries(Exception):
@@ -75,12 +75,12 @@ class Throttle:
     def _note_wrong(self, group: str) -> None:
         clock_s = monotonic()
         self._free_at_s[group] = max(self._free_at_s.pop(group, clock_s), clock_s) + AGAIN_S
-        while len(self._free_at_s) > _MOST or next(iter(self._free_at_s.values())) < clock_s:
+        while len(self._free_at_s) > _MAX_COUNT or next(iter(self._free_at_s.values())) < clock_s:
             self._free_at_s.popitem(last=False)
 
     def _note_right(self, key: str) -> None:
         self._right[self._mark(key)] = None
-        if len(self._right) > _MOST:
+        if len(self._right) > _MAX_COUNT:
             self._right.popitem(last=False)
 
     def _mark(self, key: str) -> bytes:

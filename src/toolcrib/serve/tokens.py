@@ -45,8 +45,8 @@ _PURPOSES, _ACCESS = (
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _LEEWAY_S = 30
 _FRESH_S, _KEPT_S, _PAUSE_S = 300.0, 24 * 3600.0, 5.0  # how old keys get, with the issuer and without; between tries
-_LONGEST_SUBJECT = 255
-_LEAST_RSA_BITS = 2048
+_MAX_SUBJECT_CHARS = 255
+_MIN_RSA_BITS = 2048
 _LONGEST_VALUE, _MOST_VALUES = 1000, 1000
 _NOT_VALID = "This token is not valid here."
 
@@ -100,7 +100,7 @@ class AccessTokens:
         )
 
     async def caller(self, token: str) -> Caller:
-        """Return whom *token* is of.
+        """Return the caller of *token*.
 
         Raises AuthenticationError: 401, 403 where scopes are missing, 503 without keys.
         """
@@ -109,10 +109,10 @@ class AccessTokens:
             claims = jwt.decode(token, key, algorithms=ALGORITHMS).claims
             self._registry.validate(claims)
         except (JoseError, ValueError, TypeError, RecursionError):
-            # What is wrong with it helps only whoever tries.
+            # What is wrong with it would help only an attacker.
             raise AuthenticationError(_NOT_VALID) from None
         subject = claims["sub"]
-        if not 0 < len(subject) <= _LONGEST_SUBJECT or not subject.isprintable():
+        if not 0 < len(subject) <= _MAX_SUBJECT_CHARS or not subject.isprintable():
             raise AuthenticationError("The subject of this token is not valid.")
         purposes = {str(claims[name]).lower() for name in _PURPOSES if claims.get(name) is not None}
         if "cnf" in claims or any(name in claims for name in _FOREIGN) or purposes - _ACCESS:
@@ -130,10 +130,10 @@ class AccessTokens:
 
     async def _key(self, header: Mapping[str, Any]) -> Key:
         """Return the issuer's key for a token with *header*."""
-        found = None
-        if header.get("alg") in ALGORITHMS and (found := self._found(header)) is None:
+        key = None
+        if header.get("alg") in ALGORITHMS and (key := self._found(header)) is None:
             await self._fetch(lambda: self._found(header) is None)
-            found = self._found(header)
+            key = self._found(header)
         elif self._age_s() > _FRESH_S and not self._refreshing:
             task = asyncio.create_task(self._fetch(lambda: self._age_s() > _FRESH_S))
             self._refreshing.add(task)
@@ -142,9 +142,9 @@ class AccessTokens:
             raise AuthenticationError(
                 "The keys of the issuer cannot be fetched now. Try again later.", None, status=503
             )
-        if found is None:
+        if key is None:
             raise AuthenticationError(_NOT_VALID)
-        return found
+        return key
 
     def _age_s(self) -> float:
         return time.monotonic() - self._fetched_at_s
@@ -156,7 +156,7 @@ class AccessTokens:
         return self._keys.get((key_id, _KEY_TYPES[header["alg"][:2]])) if isinstance(key_id, str) else None
 
     async def _fetch(self, is_needed: Callable[[], bool]) -> None:
-        async with self._lock:  # one at a time; whoever waited for another may need none any more
+        async with self._lock:  # one at a time; a request that waited for another may need none any more
             if not is_needed() or time.monotonic() - self._tried_at_s < _PAUSE_S:
                 return
             try:
@@ -167,7 +167,7 @@ class AccessTokens:
                     self._keys = _imported(response.json())
                     self._fetched_at_s = time.monotonic()
             except Exception as error:
-                # Whoever is let in by the keys that are known stays so for a day.
+                # A token of a key that is known stays valid for a day.
                 log_failure(f"The keys of the issuer {self.issuer} could not be fetched", error, None)
             self._tried_at_s = time.monotonic()
 
@@ -204,29 +204,29 @@ def _header(token: str) -> Mapping[str, Any]:
 
 def _imported(document: Any) -> _Keys:
     """Return the public keys for signatures in a JWK set (RFC 7517). Those that cannot be used are left out."""
-    found: dict[tuple[Any, str], Key] = {}
+    keys: dict[tuple[Any, str], Key] = {}
     for data in document["keys"]:
         try:
             if data.get("kty") not in _KEY_TYPES.values() or data.get("use") not in (None, "sig"):
                 continue
             key = import_key(data)
             if key.is_private:
-                raise SetupError("its private part is published, by which anybody can sign")
-            if isinstance(key, RSAKey) and key.public_key.key_size < _LEAST_RSA_BITS:
-                raise SetupError(f"it has less than {_LEAST_RSA_BITS} bits")
-            found[data.get("kid"), data["kty"]] = key
+                raise SetupError("its private part is published, so that anyone can sign with it")
+            if isinstance(key, RSAKey) and key.public_key.key_size < _MIN_RSA_BITS:
+                raise SetupError(f"it has less than {_MIN_RSA_BITS} bits")
+            keys[data.get("kid"), data["kty"]] = key
         except (SetupError, JoseError, ValueError, TypeError, AttributeError) as error:
             reason = error if isinstance(error, SetupError) else type(error).__name__
             _log.warning("A key of the issuer cannot be used: %s", reason)
-    return found
+    return keys
 
 
 def _scopes(claims: Mapping[str, Any]) -> Sequence[str]:
     """Return the scopes of a token: text with spaces (RFC 9068), or in `scp`, as some write it."""
-    found = claims.get("scope", claims.get("scp", ""))
-    if isinstance(found, str):
-        return found.split(" ")
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    scope = claims.get("scope", claims.get("scp", ""))
+    if isinstance(scope, str):
+        return scope.split(" ")
+    return [text for text in scope if isinstance(text, str)] if isinstance(scope, list) else []
 
 
 def _values(claims: Mapping[str, Any], name: str) -> Sequence[str]:
@@ -235,11 +235,15 @@ def _values(claims: Mapping[str, Any], name: str) -> Sequence[str]:
     """
     if name == "scope":
         return _scopes(claims)
-    found: Any = claims
+    claim: Any = claims
     for part in [name] if name in claims else name.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    values: list[Any] = found if isinstance(found, list) else [found]
-    texts = [one if isinstance(one, str) else json.dumps(one) for one in values if isinstance(one, str | int | float)]
+        claim = claim.get(part) if isinstance(claim, Mapping) else None
+    values: list[Any] = claim if isinstance(claim, list) else [claim]
+    texts = [
+        value if isinstance(value, str) else json.dumps(value)
+        for value in values
+        if isinstance(value, str | int | float)
+    ]
     return [text for text in texts if len(text) <= _LONGEST_VALUE][:_MOST_VALUES]
 
 

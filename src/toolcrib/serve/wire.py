@@ -29,11 +29,11 @@ def part_bytes(part: Content) -> bytes:
     if not isinstance(part, Data):
         return to_bytes(content_to_dict(part))
     try:
-        written = part.json.encode()
-        from_json(written, allow_inf_nan=False)
+        content = part.json.encode()
+        from_json(content, allow_inf_nan=False)
     except ValueError:
         return to_bytes(content_to_dict(Text(part.json)))
-    return b'{"type":"data","data":' + written + b"}"
+    return b'{"type":"data","data":' + content + b"}"
 
 
 def header(scope: Scope, name: bytes) -> str:
