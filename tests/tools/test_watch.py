@@ -5,15 +5,20 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from time import monotonic
 from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, Workbench
-from toolcrib.tools.watch import Change, Watched
+from toolcrib import LoadError, Source, Workbench
+from toolcrib.cli.sources import open_sources
+from toolcrib.tools import Permissions, openapi_source
+from toolcrib.tools.watch import Change, Watched, WatchedDocument, WatchedSandboxed
+from toolcrib.workbench.settings import find_settings, read_settings
+
+from .tool_folders import module, tool_files
 
 ADD = '''from toolcrib import tool
 
@@ -40,7 +45,7 @@ def uses(module: str, name: str = "answer") -> str:
     return f"from toolcrib import tool\nimport {module}\n\n\n@tool\ndef {name}() -> int:\n    return {module}.VALUE\n"
 
 
-def names(watched: Watched) -> list[str]:
+def names(watched: Source) -> list[str]:
     return [tool.spec.name for tool in watched.tools()]
 
 
@@ -92,15 +97,6 @@ def test_a_change_of_size_nothing_within_a_second_is_loaded_too(file: Path) -> N
     assert value(watched, "add", a=5, b=2) == 3
 
 
-def test_a_save_that_changes_nothing_is_not_a_change(file: Path) -> None:
-    watched = Watched(file)
-    tool = watched.tools()[0]
-    os.utime(file)
-    file.write_text(ADD)
-    assert watched.look() is None
-    assert watched.tools()[0] is tool
-
-
 def test_one_name_in_a_file_can_be_followed(file: Path) -> None:
     file.write_text(PAIR)
     watched = Watched(f"{file}:double")
@@ -120,14 +116,14 @@ def test_one_name_in_a_file_can_be_followed(file: Path) -> None:
         (ADD + "\n\ndef (:\n", ":10: SyntaxError: invalid syntax"),
         (ADD + "\nimport no_such_module\n", ":9: ModuleNotFoundError: No module named 'no_such_module'"),
         (ADD + "\nraise SystemExit(3)\n", ":9: SystemExit: 3"),
-        (ADD + "\n1 / 0\n", ":9: ZeroDivisionError: division by zero"),
-        (ADD.replace("@tool", '@tool(name="a b")'), ":4: "),
         (ADD.replace("a: int", "a: object()"), ":4: "),
     ],
 )
 def test_what_cannot_be_loaded_changes_nothing_and_names_file_and_line(file: Path, text: str, message: str) -> None:
     watched = Watched(file)
     (before,) = watched.tools()
+    file.write_text(ADD)
+    assert watched.look() is None
     file.write_text(text)
     change = watched.look()
     assert change == Change(problems=tuple(watched.problems))
@@ -157,14 +153,6 @@ def test_a_tool_that_cannot_work_stays_as_it_was_and_the_others_are_loaded(file:
     assert problems(watched) == []
 
 
-def test_a_file_that_is_broken_at_first_is_loaded_when_it_is_repaired(file: Path) -> None:
-    file.write_text("def (:\n")
-    watched = Watched(file)
-    assert (names(watched), problems(watched)) == ([], [f"{file}:1: SyntaxError: invalid syntax"])
-    file.write_text(ADD)
-    assert watched.look() == Change((file,), added=("add",))
-
-
 def test_a_file_that_is_emptied_gone_or_not_a_file_any_more(file: Path) -> None:
     watched = Watched(file)
     file.write_text("")
@@ -189,7 +177,7 @@ def test_a_file_that_is_emptied_gone_or_not_a_file_any_more(file: Path) -> None:
     assert (names(watched), problems(watched)) == (["add"], [])
 
 
-@pytest.mark.parametrize("source", ["nothing.py", "tools.txt", "toolcrib.demo", "nowhere/", ""])
+@pytest.mark.parametrize("source", ["nothing.py", "tools.txt", ""])
 def test_what_is_neither_a_python_file_nor_a_folder_is_refused(
     source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -205,26 +193,23 @@ def test_what_is_neither_a_python_file_nor_a_folder_is_refused(
 # Folders, and what is imported from beside
 
 
-def test_in_a_folder_only_what_has_changed_is_loaded(tmp_path: Path) -> None:
+def test_in_a_folder_what_has_changed_is_loaded_and_all_where_a_file_beside_has(tmp_path: Path) -> None:
     folder = tmp_path.resolve()
     (folder / "a.py").write_text(ADD)
     (folder / "b.py").write_text(uses("_shared"))
     (folder / "_shared.py").write_text("VALUE = 1\n")
-    (folder / "notes.txt").write_text("no tools")
     watched = Watched(folder)
     add = watched.tools()[0]
     assert names(watched) == ["add", "answer"]
-    (folder / "_shared.py").write_text("VALUE = 2\n")
-    assert watched.look() == Change((folder / "b.py",))
-    assert (watched.tools()[0] is add, value(watched, "answer")) == (True, 2)
     (folder / "c.py").write_text(ADD.replace("add", "plus"))
-    (folder / "notes.txt").write_text("still none")
+    (folder / "notes.txt").write_text("no tools")
     assert watched.look() == Change((folder / "c.py",), added=("plus",))
-    (folder / "c.py").rename(folder / "d.py")
-    assert watched.look() == Change((folder / "d.py",))
+    assert watched.tools()[0] is add
+    (folder / "_shared.py").write_text("VALUE = 2\n")
+    assert watched.look() == Change((folder / "a.py", folder / "b.py", folder / "c.py"))
+    assert value(watched, "answer") == 2
     (folder / "b.py").unlink()
     assert watched.look() == Change(removed=("answer",))
-    assert names(watched) == ["add", "plus"]
     for file in folder.glob("*.py"):
         file.unlink()
     watched.look()
@@ -381,7 +366,7 @@ async def test_a_name_that_another_source_has_keeps_the_old_tools_and_names_both
         assert [spec.name for spec in bench.specs()] == ["add", "plus", "double"]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="worker processes need POSIX")
+@pytest.mark.full
 async def test_worker_processes_are_started_again_with_what_is_saved(file: Path) -> None:
     (file.parent / "beside_three.py").write_text("VALUE = 1\n")
     file.write_text(uses("beside_three").replace("@tool", '@tool(isolation="process")'))
@@ -401,16 +386,161 @@ async def test_worker_processes_are_started_again_with_what_is_saved(file: Path)
         assert await called(bench, "answer") == 42
 
 
-async def test_a_name_that_another_file_of_the_folder_has_keeps_the_old_tools_and_names_both_places(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path.resolve()
-    (folder / "a.py").write_text(ADD)
-    (folder / "b.py").write_text(ADD.replace("def add", "def plus"))
-    async with Workbench([Watched(folder, settle_s=0.05)]) as bench:
-        (folder / "b.py").write_text(ADD.replace("@tool", '@tool(name="add")'))
-        await until(lambda: bool(bench.problems))
-        assert [spec.name for spec in bench.specs()] == ["add", "plus"]
-        assert f"'add' ({folder}/b.py:4) cannot be put in: there is a tool 'add' ({folder}/a.py:4)." in str(
-            bench.problems[0]
-        )
+# Tools for the sandbox
+
+CONSTANT = (
+    '(data (i32.const 64) "new") (func (export "_start") (i32.store (i32.const 0) (i32.const 64)) '
+    "(i32.store (i32.const 4) (i32.const 3)) "
+    "(drop (call $write (i32.const 1) (i32.const 0) (i32.const 1) (i32.const 8))))"
+)
+
+
+def write(folder: Path, files: Mapping[str, str | bytes]) -> None:
+    for name, content in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def described(watched: WatchedSandboxed) -> dict[str, str]:
+    return {tool.spec.name: tool.spec.description for tool in watched.tools()}
+
+
+def test_a_folder_of_tools_follows_each_and_keeps_one_that_breaks(tmp_path: Path) -> None:
+    write(tmp_path, {**tool_files("one"), **tool_files("two")})
+    watched = WatchedSandboxed(tmp_path, Permissions())
+    assert (described(watched), watched.look()) == ({"one": "Give it back.", "two": "Give it back."}, None)
+    write(tmp_path, {**tool_files("one", "Other."), **tool_files("three"), "two/tool.toml": "name ="})
+    change = watched.look()
+    assert change is not None
+    assert (change.added, change.changed, change.removed) == (("three",), ("one",), ())
+    assert [problem.place for problem in change.problems] == [str(tmp_path / "two")]
+    assert described(watched) == {"one": "Other.", "two": "Give it back.", "three": "Give it back."}
+    for file in (tmp_path / "three").iterdir():
+        file.unlink()
+    write(tmp_path, tool_files("two"))
+    change = watched.look()
+    assert change is not None
+    assert (change.removed, watched.problems) == (("three",), [])
+
+
+def test_what_a_tool_needs_is_refused_without_permission_when_it_comes_later(tmp_path: Path) -> None:
+    write(tmp_path, tool_files("one"))
+    watched = WatchedSandboxed(tmp_path / "one", Permissions())
+    write(tmp_path, tool_files("one", more='variables = ["REGION"]'))
+    change = watched.look()
+    assert change is not None
+    assert "variables = [" in change.problems[0].reason
+    assert [tool.requires["variables"] for tool in watched.tools()] == [[]]
+
+
+async def test_a_module_that_is_saved_is_the_one_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    write(tmp_path, {"guest.wasm": module()})
+    watched = WatchedSandboxed(tmp_path / "guest.wasm", Permissions())
+    async with Workbench([watched]) as bench:
+        assert (await bench.call("guest", '{"a":1}')).text == '{"a":1}'
+        write(tmp_path, {"guest.wasm": module(CONSTANT)})
+        watched.look()
+        assert (await bench.call("guest", "{}")).text == "new"
+
+
+# Documents
+
+HEAD = "openapi: 3.1.0\ninfo: { title: Parts, version: '1' }\nservers: [{ url: https://api.example.com }]\npaths:\n"
+OK = "{ responses: { '200': { description: ok } } }"
+
+
+def document(*names: str, more: str = "") -> str:
+    return HEAD + "".join(f"  /{name}: {{ get: {OK} }}\n" for name in names) + more
+
+
+def watch(file: Path, **options: bool) -> WatchedDocument:
+    return WatchedDocument(file, lambda: openapi_source(file, **options), settle_s=0.01)
+
+
+def test_what_is_saved_is_loaded_and_a_broken_document_keeps_its_tools(tmp_path: Path) -> None:
+    file = tmp_path / "api.yaml"
+    file.write_text(document("a"))
+    watched = watch(file)
+    assert (names(watched), watched.look()) == (["get_a"], None)
+
+    file.write_text(document("a", "b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
+    change = watched.look()
+    assert change is not None
+    assert (change.added, change.removed) == (("get_b",), ())
+    assert [problem.reason for problem in change.problems] == [
+        "GET /c is left out: a parameter of it has no name or no place."
+    ]
+
+    file.write_text(document("b", more="  /c: { get: { parameters: [{ in: query }] } }\n"))
+    change = watched.look()
+    assert change is not None
+    assert (change.removed, names(watched), len(watched.problems)) == (("get_a",), ["get_b"], 1)
+    file.write_text(document("a", "b"))
+    watched.look()
+
+    file.write_text(document("b") + "  /c: {")
+    change = watched.look()
+    assert change is not None
+    (problem,) = change.problems
+    assert (problem.place, names(watched)) == (str(file), ["get_a", "get_b"])
+    assert problem.reason.startswith("It is not valid YAML: line ")
+    assert problem in watched.problems
+
+    file.write_text(document("b"))
+    change = watched.look()
+    assert change is not None
+    assert (change.removed, names(watched), watched.problems) == (("get_a",), ["get_b"], [])
+
+    file.unlink()
+    change = watched.look()
+    assert change is not None
+    assert (names(watched), [problem.reason for problem in change.problems]) == (
+        [],
+        ["It was removed, and its tools with it."],
+    )
+    file.write_text(document("b"))
+    watched.look()
+    assert (names(watched), watched.problems) == (["get_b"], [])
+
+
+def test_one_that_is_broken_at_first_is_read_when_it_is_repaired(tmp_path: Path) -> None:
+    file = tmp_path / "api.json"
+    file.write_text("{")
+    watched = watch(file)
+    assert [problem.reason[:20] for problem in watched.problems] == ["It is not valid JSON"]
+    file.write_text(document("a"))
+    watched.look()
+    assert (names(watched), watched.problems) == (["get_a"], [])
+
+
+def test_files_that_it_refers_to_are_followed(tmp_path: Path) -> None:
+    file, other = tmp_path / "api.yaml", tmp_path / "paths.yaml"
+    other.write_text(f"b: {{ get: {OK} }}")
+    file.write_text(document("a", more="  /b: { $ref: 'paths.yaml#/b' }\n"))
+    watched = watch(file, external_refs=True)
+    assert names(watched) == ["get_a", "get_b"]
+    other.write_text(f"b: {{ get: {OK}, delete: {OK} }}")
+    change = watched.look()
+    assert change is not None
+    assert change.added == ("delete_b",)
+
+
+async def test_the_command_follows_a_document_with_its_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "api.yaml"
+    file.write_text(document("a").replace("https://api.example.com", "/"))
+    settings = '[[source]]\nfrom = "api.yaml"\nopenapi = { server = "https://api.example.com" }\n'
+    (tmp_path / "toolcrib.toml").write_text(settings)
+    opened = open_sources((), read_settings(find_settings(None)), example="", follow=True)
+    async with opened.bench as bench:
+        await serves(bench, {"get_a"})
+        file.write_text(document("a", "b").replace("https://api.example.com", "/"))
+        await serves(bench, {"get_a", "get_b"})
+        file.write_text("openapi: [")
+        await until(lambda: any("not valid YAML" in str(problem) for problem in bench.problems))
+        await serves(bench, {"get_a", "get_b"})
+
+
+async def serves(bench: Workbench, wanted: set[str]) -> None:
+    await until(lambda: {spec.name for spec in bench.specs()} == wanted)

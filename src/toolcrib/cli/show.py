@@ -16,7 +16,7 @@ from ..schema.describe import LIMITS, closest_match, describe, did_you_mean, dis
 from ..schema.handles import REFERENCE
 from ..schema.view import steps
 from ..tools import Tool
-from ..tools.places import place_of
+from ..tools.loading import place_of
 from .app import Session, command, group
 from .arguments import read_words, require_tool
 from .options import Source, SourceNames, ToolName, ToolNames, ToolWords

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..core import DefinitionError, LoadError, Source, ToolcribError, is_source
@@ -20,17 +20,16 @@ from .modules import (
     LoadProblem,
     import_file,
     import_problem,
+    imported_from,
     importing,
-    is_of,
     module_name_of,
     python_files,
     siblings_of,
     webassembly_in,
     without_module_names,
 )
-from .places import identity, place_of_error
 from .plugins import from_plugin
-from .stateful import ObjectSource, StatefulTool, tools_of_object
+from .stateful import ObjectSource, StatefulTool, marked_methods, tools_of_object
 
 if TYPE_CHECKING:
     from .permissions import Permissions
@@ -102,21 +101,18 @@ def load(source: Any) -> Loaded:
     return _load_object(source)
 
 
-def reload_files(files: Sequence[Path], name: str = "", *, stale: Collection[Path] = ()) -> list[Loaded]:
-    """Return what each of *files*, `.py` files of one folder, has now; with *name*, only what has that name in it.
+def reload_files(files: Sequence[Path], name: str, *, stale: Collection[Path]) -> tuple[list[Loaded], set[Path]]:
+    """Return what each of *files*, `.py` files of one folder, has now, and the files beside them that are imported.
 
-    Modules that were imported from the *stale* files, which have changed, are imported again, once for all *files*. The
-    module of a file that fails, and where all fail those of the stale files, are restored: what runs goes on with them.
+    With *name*, only what has that name is loaded. Modules of the *stale* files, which have changed, are imported
+    again, once for all *files*. The module of a file that fails, and where all fail those of the stale files, are
+    restored: what runs goes on with them.
     """
     if not files:
-        return []
+        return [], set()
+    folder = files[0].parent
     with siblings_of(files[0]):
-        own = set(map(module_name_of, files))
-        stale_modules = {
-            key: module for key, module in sys.modules.copy().items() if key not in own and is_of(module, stale)
-        }
-        for key in stale_modules:
-            del sys.modules[key]
+        stale_modules = {key: sys.modules.pop(key) for key, file in imported_from(folder).items() if file in stale}
         # Python takes bytecode for current if size and second of the source fit, and looks for new files by the second.
         for path in {*files, *stale}:
             with suppress(OSError, NotImplementedError):
@@ -125,7 +121,7 @@ def reload_files(files: Sequence[Path], name: str = "", *, stale: Collection[Pat
         results = [_reload(file, name) for file in files]
         if all(result.failed for result in results):
             sys.modules.update(stale_modules)
-        return results
+        return results, set(imported_from(folder).values())
 
 
 def imported(ref: str, *, trusted: Sequence[str] | None = None) -> Any:
@@ -445,3 +441,38 @@ def _reload(file: Path, name: str = "") -> Loaded:
     if loaded.failed and before is not None:
         sys.modules[before.__name__] = before
     return loaded
+
+
+# Where what a source has is defined
+
+
+def place_of(value: Any) -> str | None:
+    """Return the file and line of a tool, a function, a class or an object's class; None where unknown."""
+    value = getattr(value, "fn", value) if is_tool(value) else value
+    while isinstance(value, functools.partial):
+        value = value.func
+    try:
+        code = getattr(inspect.unwrap(value) if callable(value) else value, "__code__", None)
+        if isinstance(code, CodeType):
+            return f"{code.co_filename}:{code.co_firstlineno}"
+        kind = value if isinstance(value, type) else type(value)
+        return f"{inspect.getsourcefile(kind)}:{inspect.getsourcelines(kind)[1]}"
+    except Exception:  # nothing that was written in a file, or a stand-in
+        return None
+
+
+def identity(tool: Tool[..., Any]) -> Any:
+    """Return what two Tools have in common where one file only imports the tool of another."""
+    code = getattr(inspect.unwrap(getattr(tool, "fn", None)), "__code__", None)  # type: ignore[arg-type]
+    return id(tool) if code is None else (code.co_filename, code.co_firstlineno, tool.spec.name)
+
+
+def place_of_error(value: Any) -> str | None:
+    """Return where *value* is defined, or the first of its methods that cannot be a tool."""
+    with suppress(DefinitionError):
+        for definition in marked_methods(value if isinstance(value, type) else type(value)).values():
+            try:
+                definition()
+            except DefinitionError:
+                return place_of(definition.fn)
+    return place_of(value)

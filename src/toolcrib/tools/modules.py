@@ -7,12 +7,11 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from ..core import LoadError
 from .body import CONTENT
@@ -151,12 +150,11 @@ def python_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob("*.py") if not file.name.startswith(("_", ".")))
 
 
-def is_of(module: Any, files: Collection[Path]) -> bool:
-    """Return whether *module* was imported from one of *files*, which are resolved."""
-    file = getattr(module, "__file__", None)
-    if not files or not isinstance(file, str) or getattr(module, "__name__", "__main__") == "__main__":
-        return False
-    try:
-        return Path(file).resolve() in files
-    except (OSError, RuntimeError):  # a link to itself
-        return False
+def imported_from(folder: Path) -> dict[str, Path]:
+    """Return the files in *folder*, a resolved path, that are imported now, by the names of their modules."""
+    files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
+    return {
+        name: Path(file)
+        for name, file in files.items()
+        if isinstance(file, str) and not name.startswith((_PREFIX, "__main__")) and _is_sibling(folder, name)
+    }

@@ -1,20 +1,17 @@
 """Sources that follow files: Python, tools for the sandbox, OpenAPI documents. What is saved is loaded.
 
-    units    what is loaded each by itself: a `.py` file, a folder with a `tool.toml`, a document
-    needs    other paths that a unit was made of: it is loaded again when one of them changes
-    state    a digest of what is at a path; two looks that differ in one are a change
+    unit     what is loaded by itself: a `.py` file, a folder with a `tool.toml`, a document
+    content  a digest of what is at each path that counts; two looks that differ are a change
 
 A unit that cannot be loaded keeps its tools as they were, and becomes a problem. What was loaded, and what could not
 be, goes to the log `toolcrib.watch`.
 """
 
-import ast
 import logging
-import sys
 import threading
 from abc import abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -23,9 +20,8 @@ from ..core import LoadError, SetupError, Source
 from .content import content_hash
 from .function import Tool
 from .git import DOCUMENT
-from .loading import SOURCES, Loaded, reload_files, split_name
+from .loading import SOURCES, Loaded, identity, reload_files, split_name
 from .modules import LoadProblem, python_files, sandboxed_in
-from .places import identity
 
 if TYPE_CHECKING:
     from .openapi import OpenAPISource
@@ -33,8 +29,6 @@ if TYPE_CHECKING:
 
 SETTLE_S = 0.3
 _RECHECK_INTERVAL_S = 2.0
-_MAX_NEEDS = 1000
-"""How many files of packages that tools import are followed."""
 
 AnyTool = Tool[..., Any]
 _log = logging.getLogger("toolcrib.watch")
@@ -42,7 +36,7 @@ _log = logging.getLogger("toolcrib.watch")
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What a save changed: the names of tools, and new problems. *files* are those that were loaded again."""
+    """What a save changed: the names of tools, and new problems. *files* are the units that were loaded again."""
 
     files: tuple[Path, ...] = ()
     added: tuple[str, ...] = ()
@@ -56,39 +50,27 @@ class Change:
         return f"Loaded {', '.join(path.name for path in self.files)} again; {'; '.join(parts) or 'same tools'}."
 
 
-@dataclass(slots=True)
-class _Unit:
-    """The *tools* that a unit offers, its *problems*, and the other paths that it *needs*."""
-
-    tools: list[AnyTool] = field(default_factory=list[AnyTool])
-    problems: list[LoadProblem] = field(default_factory=list[LoadProblem])
-    needs: frozenset[Path] = frozenset()
-
-    def update(self, loaded: Loaded, *, keeps_tools: bool) -> None:
-        """Take over what was *loaded*; with *keeps_tools*, none of the tools of before goes."""
-        names = {tool.spec.name for tool in loaded.tools}
-        old = [tool for tool in self.tools if tool.spec.name not in names] if keeps_tools else []
-        self.tools, self.problems = [*loaded.tools, *old], loaded.problems
-
-
 class _FileSource(Source):
     """The tools of what is at *path*, loaded at once. Between `start` and `stop` a thread follows it.
 
     What stays unchanged for *settle_s* seconds is loaded, so what is saved in two writes is loaded once, and whole.
     """
 
+    keeps_tools = True
+    """Whether a unit with problems keeps those of its old tools that it no longer has."""
+
     def __init__(self, path: Path, label: str, settle_s: float) -> None:
         self._label = label
         self._path = path.resolve()
         self._settle_s = settle_s
-        self._units: dict[Path, _Unit] = {}
+        self._units: dict[Path, Loaded] = {}
         self._missing: LoadProblem | None = None
-        self._seen: dict[Path, object] = {}
+        self._content: dict[Path, object] | None = None
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._users = 0
         self._users_lock = threading.Lock()  # not the other one, which is held while files are imported
-        self._update(self._look())
+        self._update()
 
     # What a kind of file is
 
@@ -97,28 +79,12 @@ class _FileSource(Source):
         """Return the paths of the units that are there now."""
 
     @abstractmethod
-    def _state(self, path: Path) -> object:
-        """Return what is at *path*, as a value that differs when it has changed."""
+    def _list_files(self) -> Iterable[Path]:
+        """Return the paths whose content counts, beside those of the units."""
 
     @abstractmethod
-    def _needs(self, unit: Path) -> Iterable[Path] | None:
-        """Return the other paths that *unit* is made of; None where that cannot be told now."""
-
-    @abstractmethod
-    def _load(self, units: Sequence[Path], changed: Collection[Path]) -> dict[Path, Loaded]:
-        """Load *units*, of which some, or what they need, have *changed*."""
-
-    def _is_relevant(self, path: str) -> bool:
-        """Return whether an event at *path* may concern the source."""
-        return Path(path) in self._seen
-
-    def _keeps_tools(self, loaded: Loaded) -> bool:
-        """Return whether a unit keeps the tools of before that are not in what was *loaded*."""
-        return bool(loaded.problems)
-
-    def _missing_reason(self, was_there: bool) -> str | None:
-        """Return what is wrong where no unit is there."""
-        return "It was removed, and its tools with it." if was_there else "It is not there."
+    def _load(self, units: Sequence[Path], changed: set[Path]) -> dict[Path, Loaded]:
+        """Load those of *units* that are made of what has *changed*."""
 
     # What it offers
 
@@ -163,7 +129,7 @@ class _FileSource(Source):
 
     def look(self) -> Change | None:
         """Load now what has changed since the last look. Return None if nothing has."""
-        change = self._update(self._look())
+        change = self._update()
         if change is not None:
             for problem in change.problems:
                 keeps = any(problem in unit.problems and unit.tools for unit in self._units.values())
@@ -190,8 +156,8 @@ class _FileSource(Source):
 
         looked_at = -_RECHECK_INTERVAL_S  # at once: what changed before the watch began sends no event
         events = watch(
-            *{folder for path in self._seen for folder in (path, path.parent, self._path) if folder.is_dir()},
-            watch_filter=lambda _, path: self._is_relevant(path),
+            *{folder for path in self._content or () for folder in (path, path.parent, self._path) if folder.is_dir()},
+            watch_filter=lambda _, path: "__pycache__" not in path,
             stop_event=stop,
             step=max(10, int(self._settle_s * 1000)),
             rust_timeout=100,
@@ -206,46 +172,43 @@ class _FileSource(Source):
                 looked_at = monotonic()
 
     def _look(self) -> dict[Path, object]:
-        units = self._list_units()
-        needs = [unit.needs for unit in list(self._units.values())]
-        return {path: self._state(path) for path in {self._path, *units}.union(*needs)}
+        return {path: _digest(path) for path in {*self._list_units(), *self._list_files()}}
 
-    def _update(self, now: dict[Path, object]) -> Change | None:
-        """Load what differs between *now* and what was seen before."""
+    def _update(self) -> Change | None:
+        """Load what differs between now and the last look."""
         with self._lock:
-            changed = {path for path in {*now, *self._seen} if now.get(path) != self._seen.get(path)}
-            self._seen = now
-            if not changed:
+            # Looked at before it is loaded: what is saved meanwhile is a change for the next look.
+            content, seen = self._look(), self._content or {}
+            changed = {path for path in {*content, *seen} if content.get(path) != seen.get(path)}
+            if self._content is not None and not changed:
                 return None
-            before, problems, was_there = self.tools(), self.problems, bool(self._units or self._missing)
+            before, old_problems, is_first = self.tools(), self.problems, self._content is None
             units = self._list_units()
-            old = self._units
-            due = [path for path in units if path not in old or path in changed or old[path].needs & changed]
-            current = {path: old.get(path) or _Unit() for path in units}
-            loaded: dict[Path, Loaded] = {}
-            if due:
-                self._note_needs(current, due)  # before it is imported: what is saved meanwhile is a change
-                loaded = self._load(due, changed.union(*(old[path].needs for path in due if path in old)))
-                for path, result in loaded.items():
-                    current[path].update(result, keeps_tools=self._keeps_tools(result))
-                self._note_needs(current, due)
-            self._units = current
-            reason = None if self._units else self._missing_reason(was_there)
-            if self._units and not (self.tools() or any(unit.problems for unit in current.values())):
-                reason = "It defines no tool. Mark functions with @tool."
-            self._missing = LoadProblem(str(self._path), reason) if reason else None
-            paths = {self._path, *units}.union(*(unit.needs for unit in current.values()))
-            self._seen = {path: state for path, state in self._seen.items() if path in paths}
+            loaded = self._load(units, changed)
+            old = {path: self._units[path] for path in units if path in self._units}
+            kept = {path: self._kept(old.get(path), result) for path, result in loaded.items()}
+            self._units = {path: (old | kept)[path] for path in units if path in old or path in kept}
+            self._content = {**self._look(), **content}  # with the paths that are known only now
+            self._missing = None
+            if not units:
+                self._missing = LoadProblem(str(self._path), self._missing_reason(was_there=not is_first))
+            elif not (self.tools() or self.problems):
+                self._missing = LoadProblem(str(self._path), "It defines no tool. Mark functions with @tool.")
             files = tuple(path for path, result in loaded.items() if not result.failed)
-            new = tuple(problem for problem in self.problems if problem not in problems)
+            new = tuple(problem for problem in self.problems if problem not in old_problems)
             return _change(before, self.tools(), files, new)
 
-    def _note_needs(self, units: dict[Path, _Unit], due: Iterable[Path]) -> None:
-        for path in due:
-            if (needs := self._needs(path)) is not None:
-                units[path].needs = frozenset(needs) - {path}
-            for need in units[path].needs - self._seen.keys():
-                self._seen[need] = self._state(need)
+    def _kept(self, old: Loaded | None, new: Loaded) -> Loaded:
+        """Return *new* and the tools of *old* that stay because of its problems."""
+        names = {tool.spec.name for tool in new.tools}
+        stays = old is not None and (new.failed or (self.keeps_tools and new.problems))
+        kept = [tool for tool in old.tools if tool.spec.name not in names] if old is not None and stays else []
+        return Loaded([*new.tools, *kept], new.problems)
+
+    def _missing_reason(self, *, was_there: bool) -> str:
+        if self._path.is_dir():
+            return "The folder has no .py file."
+        return "It was removed, and its tools with it." if was_there else "It is not there."
 
 
 def _change(
@@ -263,15 +226,12 @@ def _change(
     )
 
 
-def _content(path: Path) -> object:
+def _digest(path: Path) -> object:
     """Return a digest of the file or folder *path*, or why it cannot be read."""
     try:
         return content_hash(path) if path.exists() else None
     except (LoadError, OSError) as error:
         return str(error)
-
-
-# Python
 
 
 class Watched(_FileSource):
@@ -280,8 +240,8 @@ class Watched(_FileSource):
     They are loaded at once; between `start` and `stop` a thread follows the files. A file that changes is loaded when
     it stays unchanged for *settle_s* seconds, so one that is saved in two writes is loaded once, and whole.
 
-    Files beside it that it imports are followed too, with all that is in packages beside it; not what is imported by a
-    name in a string, and nothing that is installed. Where one of these changes, all of them are imported again.
+    Files beside it that it imports are followed too, with the packages beside it; not what is imported by a name in a
+    string, and nothing that is installed. Where one of these changes, all of them are imported again.
 
     What was loaded, and what could not be, goes to the log `toolcrib.watch`. Raises LoadError for what is neither a
     `.py` file nor a folder.
@@ -294,6 +254,8 @@ class Watched(_FileSource):
         if not path.exists():
             raise LoadError(f"There is no file {path}. A source is {SOURCES}.")
         self._is_folder = path.is_dir()
+        self._folder = path.resolve() if self._is_folder else path.resolve().parent
+        self._imported: set[Path] = set()
         self._stale: set[Path] = set()
         super().__init__(path, f"{path}:{self._name}" if self._name else str(path), settle_s)
 
@@ -302,60 +264,25 @@ class Watched(_FileSource):
             return python_files(self._path)
         return [self._path] if self._path.exists() or self._path.is_symlink() else []
 
-    def _state(self, path: Path) -> object:
-        if path.is_dir():
-            return tuple(sorted(file.name for file in path.glob("*.py")))
-        return _content(path)
+    def _list_files(self) -> Iterable[Path]:
+        # What makes an import fail is not among the imported ones, and may be missing yet.
+        suspects = (*self._folder.glob("*.py"), *self._folder.glob("*/*.py")) if self.problems else ()
+        return {*self._imported, *suspects}
 
-    def _is_relevant(self, path: str) -> bool:
-        return path.endswith(".py") or super()._is_relevant(path)
-
-    def _missing_reason(self, was_there: bool) -> str | None:
-        if self._is_folder and self._path.is_dir():
-            return "The folder has no .py file."
-        return super()._missing_reason(was_there)
-
-    def _needs(self, unit: Path) -> Iterable[Path] | None:
-        """Return the files beside it that *unit* imports, and those that these import, there or not."""
-        folder = self._path if self._is_folder else self._path.parent
-        waiting, needs = _imports(unit, folder), set[Path]()
-        if waiting is None:
-            return None
-        while waiting and len(needs) < _MAX_NEEDS:
-            path = waiting.pop()
-            if path not in needs:
-                needs.add(path)
-                waiting |= _imports(path, folder) or set()
-        return needs
-
-    def _load(self, units: Sequence[Path], changed: Collection[Path]) -> dict[Path, Loaded]:
+    def _load(self, units: Sequence[Path], changed: set[Path]) -> dict[Path, Loaded]:
         # A module that imports one that has changed has to be imported again, too; so have those of failed loads.
-        self._stale.update(changed)
-        results = dict(zip(units, reload_files(units, self._name, stale=self._stale), strict=True))
-        if not all(result.failed for result in results.values()):
+        beside = changed & self._imported
+        if beside:
+            self._stale |= self._imported
+        due = [path for path in units if beside or path in changed or self._has_problems(path)]
+        results, imported = reload_files(due, self._name, stale=self._stale)
+        self._imported |= imported
+        if not all(result.failed for result in results):
             self._stale.clear()
-        return results
+        return dict(zip(due, results, strict=True))
 
-
-def _imports(path: Path, folder: Path) -> set[Path] | None:
-    """Return what a file imports from *folder*, or what is in a package. Return None where that cannot be read."""
-    try:
-        if path.suffix != ".py":
-            return {inside for inside in path.iterdir() if inside.suffix == ".py" or inside.name.isidentifier()}
-        tree = ast.parse(path.read_bytes() if path.is_file() else "?")
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.add(node.module.partition(".")[0])
-    names -= sys.stdlib_module_names | {"toolcrib"}
-    return {folder / f"{name}.py" for name in names} | {folder / name for name in names}
-
-
-# Tools for the sandbox, and documents
+    def _has_problems(self, unit: Path) -> bool:
+        return unit not in self._units or bool(self._units[unit].problems)
 
 
 class WatchedSandboxed(_FileSource):
@@ -371,21 +298,14 @@ class WatchedSandboxed(_FileSource):
     def _list_units(self) -> list[Path]:
         return sandboxed_in(self._path) if self._path.is_dir() else [self._path]
 
-    def _state(self, path: Path) -> object:
-        # All of a unit's folder counts: what a program reads may be in any file of it.
-        return None if path == self._path and path not in self._list_units() else _content(path)
-
-    def _needs(self, unit: Path) -> Iterable[Path]:
+    def _list_files(self) -> Iterable[Path]:
         return ()
 
-    def _is_relevant(self, path: str) -> bool:
-        return "__pycache__" not in path
-
-    def _load(self, units: Sequence[Path], changed: Collection[Path]) -> dict[Path, Loaded]:
+    def _load(self, units: Sequence[Path], changed: set[Path]) -> dict[Path, Loaded]:
         from .sandboxed import wasm_tools
 
         results: dict[Path, Loaded] = {}
-        for path in units:
+        for path in changed.intersection(units):
             try:
                 results[path] = Loaded(*wasm_tools([path], self._permissions))
             except LoadError as error:
@@ -398,6 +318,8 @@ class WatchedDocument(_FileSource):
 
     The files that its references lead to are followed, too.
     """
+
+    keeps_tools = False  # a document that is loaded has problems, too: the operations that are left out
 
     def __init__(self, file: Path, read: "Callable[[], OpenAPISource]", *, settle_s: float = SETTLE_S) -> None:
         self._file = file
@@ -413,13 +335,12 @@ class WatchedDocument(_FileSource):
     def _list_units(self) -> list[Path]:
         return [self._path] if self._path.exists() else []
 
-    def _state(self, path: Path) -> object:
-        return _content(path)
-
-    def _needs(self, unit: Path) -> Iterable[Path]:
+    def _list_files(self) -> Iterable[Path]:
         return () if self._source is None else self._source.files
 
-    def _load(self, units: Sequence[Path], changed: Collection[Path]) -> dict[Path, Loaded]:
+    def _load(self, units: Sequence[Path], changed: set[Path]) -> dict[Path, Loaded]:
+        if not units:
+            return {}
         try:
             if self._source is None:
                 self._source = self._read()
@@ -431,6 +352,3 @@ class WatchedDocument(_FileSource):
                 message = f"It{message.removeprefix(str(self._file))}"
             return {self._path: Loaded(problems=[LoadProblem(str(self._path), message)])}
         return {self._path: Loaded([*self._source.tools()], list(self._source.problems))}
-
-    def _keeps_tools(self, loaded: Loaded) -> bool:
-        return loaded.failed  # a document that is loaded has problems, too: the operations that are left out

@@ -6,8 +6,7 @@ from typing import Any
 
 from ..core import LoadError, NameConflictError, ToolcribError, ToolSpec, UnknownToolError
 from ..tools import Tool, as_tool
-from ..tools.loading import imported
-from ..tools.places import place_of
+from ..tools.loading import imported, place_of
 
 
 class Registry:
