@@ -17,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from toolcrib import Caller, Context, Crib, Image, Text, ToolError, tool
 from toolcrib.core import Prompt, PromptArgument, PromptMessage, Resource, ResourceContent, ResourceTemplate
 from toolcrib.serve import server
-from toolcrib.serve.mcp_pages import page
+from toolcrib.serve.mcp_resources import page
 
 from .serving import served
 

@@ -25,7 +25,6 @@ from . import mcp_resources as offered
 from .authentication import Authentication
 from .callers import Callers, Identify, local_caller, log_unidentified
 from .changes import Changes, following
-from .mcp_pages import page
 from .mcp_pending import State, instructions, sealing, settled, suspended
 from .mcp_request import ClientRequest, pass_on_logs, set_level
 from .messages import ExactMessages, arguments_of
@@ -106,7 +105,7 @@ class _Handlers:
 
     async def list_tools(self, context: _Context, params: wire.PaginatedRequestParams | None) -> wire.ListToolsResult:
         bench = await self._bench(context)
-        specs, cursor = page(bench.specs(), _cursor(params), lambda spec: spec.name)
+        specs, cursor = offered.page(bench.specs(), _cursor(params), lambda spec: spec.name)
         # Under their own names, whatever these are: MCP advises which to use, and forbids none.
         tools = [wire.Tool.model_validate(form.tool_definition(spec)) for spec in specs]
         return self._list(wire.ListToolsResult(tools=tools, next_cursor=cursor))
@@ -150,7 +149,7 @@ class _Handlers:
         self, context: _Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListResourcesResult:
         bench = await self._bench(context)
-        resources_on_page, cursor = page(await bench.offers.resources(), _cursor(params), lambda each: each.uri)
+        resources_on_page, cursor = offered.page(await bench.offers.resources(), _cursor(params), lambda each: each.uri)
         resources = [wire.Resource.model_validate(offered.resource(resource)) for resource in resources_on_page]
         return self._list(wire.ListResourcesResult(resources=resources, next_cursor=cursor))
 
@@ -158,7 +157,7 @@ class _Handlers:
         self, context: _Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListResourceTemplatesResult:
         bench = await self._bench(context)
-        templates_on_page, cursor = page(
+        templates_on_page, cursor = offered.page(
             await bench.offers.resource_templates(), _cursor(params), lambda each: each.uri_template
         )
         templates = [
@@ -186,7 +185,7 @@ class _Handlers:
         self, context: _Context, params: wire.PaginatedRequestParams | None
     ) -> wire.ListPromptsResult:
         bench = await self._bench(context)
-        prompts_on_page, cursor = page(await bench.offers.prompts(), _cursor(params), lambda each: each.name)
+        prompts_on_page, cursor = offered.page(await bench.offers.prompts(), _cursor(params), lambda each: each.name)
         prompts = [wire.Prompt.model_validate(offered.prompt(prompt)) for prompt in prompts_on_page]
         return self._list(wire.ListPromptsResult(prompts=prompts, next_cursor=cursor))
 

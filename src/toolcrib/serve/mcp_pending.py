@@ -38,7 +38,7 @@ from ..core import (
     current_client,
 )
 from ..workbench import Crib
-from .forms import form_schema
+from .mcp_client import form_schema
 from .mcp_request import ClientRequest, current_request
 
 _GRANT_S = 50.0

@@ -1,7 +1,12 @@
-"""Resources, prompts and completion of an MCP server: what `bench.offers` has, in MCP's shapes."""
+"""Resources, prompts and completion of an MCP server: what `bench.offers` has, in MCP's shapes, page by page.
+
+The cursor of a page names the last item of the one before. So nothing is left out or sent twice when the list changes
+between two pages. Where the item has gone, the list is to be read from the start.
+"""
 
 import base64
-from collections.abc import Awaitable, Mapping
+import binascii
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import mcp_types as wire
@@ -14,6 +19,25 @@ from ..workbench import Workbench
 T = TypeVar("T")
 
 _MAX_COMPLETIONS = 100
+PAGE_SIZE = 1000
+"""Many clients read the first page only."""
+
+
+def page(
+    items: Sequence[T], cursor: str | None, name: Callable[[T], str], *, size: int = PAGE_SIZE
+) -> tuple[Sequence[T], str | None]:
+    """Return the items after *cursor*, and the cursor of the next page. Raises MCPError for an unknown cursor."""
+    start = 0
+    if cursor is not None:
+        try:
+            last = base64.urlsafe_b64decode(cursor.encode()).decode()
+            start = next(index for index, item in enumerate(items, 1) if name(item) == last)
+        except (binascii.Error, ValueError, StopIteration):
+            message = "This cursor is not known, or the list has changed. Read the list from the start."
+            raise MCPError(wire.INVALID_PARAMS, message) from None
+    page_items = items[start : start + size]
+    more = start + size < len(items)
+    return page_items, base64.urlsafe_b64encode(name(page_items[-1]).encode()).decode() if more else None
 
 
 def resource(of: Resource) -> dict[str, Any]:
