@@ -64,6 +64,12 @@ def add_sync(a: int, b: int) -> int:
     return a + b
 
 
+async def suspend(a: int, b: int) -> int:
+    """Add two numbers, after the event loop had a turn."""
+    await asyncio.sleep(0)
+    return a + b
+
+
 async def pause(a: int, b: int) -> int:
     """Add two numbers, after a millisecond."""
     await asyncio.sleep(0.001)
@@ -177,6 +183,7 @@ class Case:
 
 _SUM = sum(row["quantity"] for row in ROWS)
 TINY = Case("tiny async tool", add, '{"a": 1, "b": 2}', 3, _Two, int)
+SUSPEND = Case("tiny async tool that suspends, with a deadline", suspend, '{"a": 1, "b": 2}', 3, _Two, int)
 PAUSE = Case("10,000 calls at once, 1 ms sleep each", pause, '{"a": 1, "b": 2}', 3, _Two, int)
 HOLD = Case("10,000 blocking calls at once, 32 threads, 1 ms each", hold, '{"a": 1, "b": 2}', 3, _Two, int)
 APART = Case("warm call in a process", add_sync, '{"a": 1, "b": 2}', 3, _Two, int)
@@ -207,8 +214,11 @@ CALLS: Sequence[Case] = (
 )
 
 
-def floor(case: Case, executor: Executor | None = None) -> Loop:
-    """*case* by hand. A sync function goes to *executor*, asyncio's own by default, to not hold up the event loop."""
+def floor(case: Case, executor: Executor | None = None, *, timeout_s: float | None = None) -> Loop:
+    """*case* by hand, an async function within *timeout_s* where that is given.
+
+    A sync function goes to *executor*, asyncio's own by default, to not hold up the event loop.
+    """
     kind = case.takes
     kind.__pydantic_config__ = ConfigDict(extra="forbid")
     validate = TypeAdapter(kind).validator.validate_json
@@ -218,11 +228,16 @@ def floor(case: Case, executor: Executor | None = None) -> Loop:
     async def by_hand(text: str) -> str:
         return write(await fn(**validate(text))).decode()
 
+    async def by_hand_in_time(text: str) -> str:
+        async with asyncio.timeout(timeout_s):
+            return write(await fn(**validate(text))).decode()
+
     async def by_hand_in_executor(text: str) -> str:
         work = functools.partial(fn, **validate(text))
         return write(await asyncio.get_running_loop().run_in_executor(executor, work)).decode()
 
-    call = by_hand if asyncio.iscoroutinefunction(fn) else by_hand_in_executor
+    in_loop = by_hand if timeout_s is None else by_hand_in_time
+    call = in_loop if asyncio.iscoroutinefunction(fn) else by_hand_in_executor
 
     async def loop(times: int) -> str:
         answer = ""

@@ -37,7 +37,7 @@ import sandbox_calls
 import search_calls
 import serving_calls
 import toolcrib_calls
-from cases import APART, CALLS, HOLD, PAUSE, TINY, Case, Loop, floor, fresh, thousand
+from cases import APART, CALLS, HOLD, PAUSE, SUSPEND, TINY, Case, Loop, floor, fresh, thousand
 from peer_calls import PEERS, Peer
 from report import GATEWAY, OVER_STDIO
 from toolcrib_calls import BARE, SERVED
@@ -136,6 +136,14 @@ async def one_call_after_the_other(peers: Mapping[str, Peer], effort: Effort) ->
             # Again with the floor and Toolcrib among them, as what the peers are compared with.
             both = {FLOOR: near[FLOOR], BARE: near[BARE]} | far
             report(case.title, await in_turns(both, effort.peer_rounds, effort.batch_s), far)
+
+
+async def deadline(effort: Effort) -> None:
+    """A tool that suspends costs the most, since its deadline needs a timer. The floor is asyncio's own timeout."""
+    say(event="doing", what=SUSPEND.title)
+    near = {FLOOR: floor(SUSPEND, timeout_s=60), BARE: toolcrib_calls.bare(SUSPEND, timeout_s=60)}
+    await _answers_are_right(SUSPEND, near, {})
+    report(SUSPEND.title, await in_turns(near, effort.rounds, effort.batch_s), near)
 
 
 async def _answers_are_right(case: Case, near: Mapping[str, Loop], far: Mapping[str, Loop]) -> None:
@@ -454,6 +462,7 @@ def _each(define: Callable[[Callable[..., Any]], None]) -> Work:
 
 async def measure(peers: Mapping[str, Peer], effort: Effort, *, quick: bool) -> None:
     await one_call_after_the_other(peers, effort)
+    await deadline(effort)
     await among_a_thousand({} if quick else peers, effort)
     # Once for each peer: some take ten seconds.
     await at_once(PAUSE, {} if quick else peers, effort, peer_rounds=1)

@@ -15,8 +15,8 @@ BARE = "Toolcrib"
 SERVED = "Toolcrib as served"
 
 
-def bare(case: Case) -> Loop:
-    return _loop(Workbench([case.fn]), case)
+def bare(case: Case, *, timeout_s: float | None = None) -> Loop:
+    return _loop(Workbench([case.fn], timeout_s=timeout_s), case)
 
 
 def served(case: Case) -> Loop:
