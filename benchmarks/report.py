@@ -8,7 +8,7 @@ FLOOR, BARE, SERVED, AUTOGEN = "floor", "Toolcrib", "Toolcrib as served", "AutoG
 FASTMCP = "FastMCP server"
 OVER_HTTP, OVER_STDIO = "tools/call over HTTP, {} tools: the server's processor time", "tools/call over stdio"
 GATEWAY = "a call of an MCP server's tool, over stdio"
-WARM, IN_PROCESS, SUBPROCESS = "warm WebAssembly call", "Toolcrib, in this process", "a Python program"
+WARM, SUBPROCESS = "warm WebAssembly call", "a Python program"
 OPENAPI = "loading an OpenAPI document of 1,000 operations"
 
 
@@ -141,7 +141,6 @@ TARGETS: Mapping[tuple[str, str], Judge] = {
     ("tiny async tool that needs a token", BARE): _above_floor(6, 4),
     ("call over HTTP, tiny async tool", BARE): _at_most_times(2, "a bare Starlette route"),
     ("search among 10,000 tools", BARE): _median_at_most_us(10_000),
-    (WARM, IN_PROCESS): _above_floor(80, 60),
     (WARM, BARE): _at_most_us(500),
     (WARM, SUBPROCESS): _toolcrib_faster(15),
     ("a cached 30 kB module ready", BARE): _at_most_us(2_000),

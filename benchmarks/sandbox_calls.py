@@ -10,10 +10,10 @@ from typing import Any
 
 import wasmtime
 from cases import Loop
-from report import BARE, FLOOR, IN_PROCESS, SUBPROCESS, WARM
+from report import BARE, FLOOR, SUBPROCESS, WARM
 
-from toolcrib import Permissions, Workbench
-from toolcrib.sandbox.guest import GuestPrograms
+from toolcrib import Workbench
+from toolcrib.sandbox.guests import GuestPrograms
 from toolcrib.tools import load
 
 TITLE, READY = WARM, "a cached 30 kB module ready"
@@ -35,14 +35,12 @@ _MEMORY_BYTES = 64 * 1024**2
 
 @asynccontextmanager
 async def calls() -> AsyncGenerator[Mapping[str, Loop]]:
-    """The same module by wasmtime alone, in this process and in a worker, and as much in Python."""
+    """The same module by wasmtime alone and in a worker, and as much in Python."""
     with _folder() as folder:
         file = _module(folder / "echo.wasm")
-        trusted = Permissions(trusted=True, in_process=True)
-        async with Workbench([file]) as apart, Workbench([trusted.to(file)]) as here:
+        async with Workbench([file]) as apart:
             yield {
                 FLOOR: _times(_by_hand(file, folder)),
-                IN_PROCESS: _calls_of(here),
                 BARE: _calls_of(apart),
                 SUBPROCESS: _times(_program),
             }

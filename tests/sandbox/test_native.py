@@ -71,7 +71,7 @@ async def test_how_it_fails_is_its_last_line_and_the_rest_is_in_the_log(
     code = "import sys\nprint('why', file=sys.stderr)\nsys.exit(3)"
     assert await ran(tmp_path, code) == ("failed", "Tool 'use' ended with status 3. It wrote: why")
     code = "import os, sys\nprint('why', file=sys.stderr, flush=True)\nos.kill(os.getpid(), 9)"
-    assert await ran(tmp_path, code) == ("trapped", "Tool 'use' was ended by signal 9. It wrote: why")
+    assert await ran(tmp_path, code) == ("trapped", "Tool 'use' was stopped: it was ended by signal 9. It wrote: why")
 
 
 async def test_it_need_not_read_its_arguments_nor_write_anything_but_a_traceback(tmp_path: Path) -> None:

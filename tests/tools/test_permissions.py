@@ -97,7 +97,6 @@ def test_a_mistake_in_the_settings_is_named_with_its_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("permissions", "message"),
     [
-        ({"in_process": True}, "'in_process' is for sources that are trusted"),
         ({"hosts": "api.example"}, "Permissions: 'hosts': expected array"),
         ({"memory_mb": 0}, "Permissions: 'memory_mb'"),
         ({"mounts": {"data": "a\0b"}}, "the mount 'data' is not a path"),

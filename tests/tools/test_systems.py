@@ -16,7 +16,7 @@ def windows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
 
 
-@pytest.mark.parametrize("permissions", [Permissions(), Permissions(trusted=True), Permissions(True, in_process=True)])
+@pytest.mark.parametrize("permissions", [Permissions(), Permissions(trusted=True)])
 def test_without_processes_that_can_be_ended_no_program_of_the_sandbox_is_loaded(
     module: Module, tmp_path: Path, permissions: Permissions
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import wasmtime
 
-from toolcrib import Permissions, Workbench
+from toolcrib import Workbench
 from toolcrib.sandbox import GuestProcesses, Limits, Processes, ProcessWork
 from toolcrib.tools import load
 
@@ -35,8 +35,7 @@ def bomb() -> bytes:
 
 
 async def test_sockets_are_out_of_reach(module: Module) -> None:
-    for permissions in (Permissions(), Permissions(trusted=True, in_process=True)):
-        assert await outcome(permissions.to(module(REACHES, wasi=SOCKETS + WASI))) == ("success", "")
+    assert await outcome(module(REACHES, wasi=SOCKETS + WASI)) == ("success", "")
 
 
 @pytest.mark.full
@@ -70,13 +69,13 @@ async def test_a_cache_that_is_not_a_folder_of_ours_is_not_used(
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     cache.symlink_to(elsewhere) if kind == "link to a folder" else cache.write_text("a file")
-    source = Permissions(trusted=True, in_process=True).to(module(ECHO))
+    source = module(ECHO)
     assert await outcome(source, '{"a":1}') == ("success", '{"a":1}')
     assert list(elsewhere.iterdir()) == []
 
 
 async def test_what_others_could_have_written_into_the_cache_is_not_run(module: Module, cache: Path) -> None:
-    source = Permissions(trusted=True, in_process=True).to(module(ECHO))
+    source = module(ECHO)
     assert (await outcome(source))[0] == "success"
     (kept,) = cache.iterdir()
     content = kept.read_bytes()

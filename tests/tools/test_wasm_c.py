@@ -127,20 +127,15 @@ def build(tmp_path: Path) -> Build:
     return build
 
 
-@pytest.fixture(params=["worker", "in process"])
-def permissions(request: pytest.FixtureRequest) -> Permissions:
-    return Permissions(trusted=True, in_process=request.param == "in process")
-
-
-async def test_a_program_in_c_is_a_tool(build: Build, permissions: Permissions) -> None:
-    sources = [permissions.to(build(COUNT, "count")), permissions.to(build(NAP, "nap"))]
+async def test_a_program_in_c_is_a_tool(build: Build) -> None:
+    sources = [build(COUNT, "count"), build(NAP, "nap")]
     async with Workbench(sources) as bench:
         result = await bench.call("count", {"text": "one two three"})
         assert result.value == {"words": 3, "bytes": 25}
         assert (await bench.call("nap")).value == [1]
 
 
-async def test_what_attacks_in_c_get(build: Build, permissions: Permissions) -> None:
+async def test_what_attacks_in_c_get(build: Build) -> None:
     attacks = {
         "bomb": BOMB,
         "recursion": RECURSION,
@@ -150,8 +145,7 @@ async def test_what_attacks_in_c_get(build: Build, permissions: Permissions) -> 
         "network": NETWORK,
     }
     sources = [
-        permissions.to(build(code, name, "-Wl,--allow-undefined", "-Wl,-z,stack-size=8388608"))
-        for name, code in attacks.items()
+        build(code, name, "-Wl,--allow-undefined", "-Wl,-z,stack-size=8388608") for name, code in attacks.items()
     ]
     async with Workbench(sources, timeout_s=3) as bench:
         results = {name: await bench.call(name) for name in attacks}

@@ -1,23 +1,16 @@
 """A tool in the sandbox is a tool like any other: all that holds for calls holds for its calls."""
 
-import pytest
-
 from toolcrib import Caller, CallLog, Permissions, Workbench
 
 from .guests import ECHO, ENVIRONMENT, Module, broker, folder
 
-
-@pytest.fixture(params=[pytest.param("worker", marks=pytest.mark.full), "in process"])
-def permissions(request: pytest.FixtureRequest) -> Permissions:
-    return Permissions(trusted=True, in_process=request.param == "in process")
+TRUSTED = Permissions(trusted=True)
 
 
-async def test_its_credentials_are_those_of_the_caller_and_are_nowhere_shown(
-    module: Module, permissions: Permissions
-) -> None:
+async def test_its_credentials_are_those_of_the_caller_and_are_nowhere_shown(module: Module) -> None:
     made = folder(module, ENVIRONMENT.format(to=1, status=0), 'auth = [{ secret = "WEATHER_KEY" }]')
     log = CallLog()
-    source = permissions.to(made)
+    source = TRUSTED.to(made)
     async with Workbench([source], caller=Caller("a"), broker=broker(WEATHER_KEY="canary-5521"), recorder=log) as bench:
         result = await bench.call("guest")
     assert result.text == "WEATHER_KEY=[secret]\0"
@@ -27,9 +20,9 @@ async def test_its_credentials_are_those_of_the_caller_and_are_nowhere_shown(
     assert refused.status != "success"
 
 
-async def test_arguments_over_its_own_limit_are_refused(module: Module, permissions: Permissions) -> None:
+async def test_arguments_over_its_own_limit_are_refused(module: Module) -> None:
     made = folder(module, ECHO, "input_mb = 1")
-    async with Workbench([permissions.to(made)]) as bench:
+    async with Workbench([TRUSTED.to(made)]) as bench:
         result = await bench.call("guest", {"text": "x" * 2_000_000})
     assert result.error is not None
     assert (result.error.code, result.text) == (
@@ -38,8 +31,8 @@ async def test_arguments_over_its_own_limit_are_refused(module: Module, permissi
     )
 
 
-async def test_variables_that_are_too_large_together_are_refused(module: Module, permissions: Permissions) -> None:
+async def test_variables_that_are_too_large_together_are_refused(module: Module) -> None:
     made = folder(module, ECHO, 'variables = ["A"]')
-    async with Workbench([permissions.to(made)], variables={"A": "x" * 200_000}) as bench:
+    async with Workbench([TRUSTED.to(made)], variables={"A": "x" * 200_000}) as bench:
         result = await bench.call("guest")
     assert result.text == "The variables of tool 'guest' are larger than 128 KiB together."

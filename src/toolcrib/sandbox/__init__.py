@@ -1,7 +1,6 @@
 """Where work runs that must be stoppable: worker processes of our own. `sandbox.worker` is their own side of it."""
 
 from .folders import folder_digest
-from .in_process import GuestWork
 from .processes import Codec, GuestProcesses, Processes, ProcessWork
 from .wire import TooLarge
 from .workers import Limits, Worker, WorkerGone, Workers
@@ -9,7 +8,6 @@ from .workers import Limits, Worker, WorkerGone, Workers
 __all__ = [
     "Codec",
     "GuestProcesses",
-    "GuestWork",
     "Limits",
     "ProcessWork",
     "Processes",

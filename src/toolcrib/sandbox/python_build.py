@@ -65,10 +65,10 @@ def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool 
             _componentize(made)
             made.replace(state.file)
         trim("python")
-    from .components import Components  # it brings wasmtime
+    from .wasm import Engine  # it brings wasmtime
 
     report("Compiling it")
-    Components().python(state.file, again=is_new)
+    Engine().python(state.file, again=is_new)
     return python_state()
 
 

@@ -29,9 +29,6 @@ class Permissions:
         bool,
         Doc("Whether its tools get whatever their `tool.toml` names; mounts still need the paths in `mounts`."),
     ] = False
-    in_process: Annotated[
-        bool, Doc("Whether its modules run in this process, which is faster, and not in a worker. Needs `trusted`.")
-    ] = False
     hosts: Annotated[Sequence[str], Doc("The hosts that may be reached: 'api.example.com', '*.example.com'.")] = ()
     private_hosts: Annotated[
         Sequence[str],
@@ -62,10 +59,6 @@ class Permissions:
         for name in ("hosts", "private_hosts", "writable", "variables", "secrets", "providers"):
             object.__setattr__(self, name, tuple(values[name]))
         object.__setattr__(self, "mounts", dict(self.mounts))
-        if self.in_process and not self.trusted:
-            raise SetupError(
-                "Permissions: 'in_process' is for sources that are trusted, too: Permissions(trusted=True, ...)."
-            )
         if bad := [name for name, folder in self.mounts.items() if not str(folder) or "\0" in str(folder)]:
             raise SetupError(f"Permissions: the mount '{bad[0]}' is not a path of a folder.")
         if unknown := [name for name in self.writable if name not in self.mounts]:

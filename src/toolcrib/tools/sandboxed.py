@@ -1,6 +1,6 @@
 """Programs for the sandbox as tools: a `.wasm` file, or a folder with a `tool.toml` that describes one.
 
-    module       a program for WASI preview 1: it has no network. In a worker, or trusted, in this process
+    module       a program for WASI preview 1: it has no network
     component    one for WASI preview 2, with the hosts that it was granted
     Python       a folder, in the Python of the sandbox; one that cannot run there, where it is trusted, in a virtual
                  environment of its own
@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from ..core import Context, DefinitionError, LoadError, Overrides, SetupError, ToolcribError, ToolError, Work, finished
-from ..sandbox import Codec, GuestProcesses, GuestWork, ProcessWork
+from ..sandbox import Codec, GuestProcesses, ProcessWork
 from ..sandbox.environments import Environment, environment_for
 from ..sandbox.folders import folder_digest, native_code_in
 from .from_schema import from_schema
@@ -34,8 +34,7 @@ from .permissions import NotGranted, Permissions, mounted, require
 _MODULE, _COMPONENT = b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0"
 _MAX_CODE_BYTES = 32 * 1024**2
 # What a worker runs a program by.
-_MODULES = "toolcrib.sandbox.guest:GuestPrograms"
-_COMPONENTS = "toolcrib.sandbox.guest_components:GuestComponents"
+_GUEST = "toolcrib.sandbox.guests:GuestPrograms"
 _NATIVE = "toolcrib.sandbox.native:NativePrograms"
 
 _log = logging.getLogger("toolcrib")
@@ -69,14 +68,14 @@ def program_work(
     where, environment = _python(folder, {**where, "mounts": []}, trusted=trusted)
     if where["sha256"] != digest:
         raise LoadError("its folder has changed since it was loaded. Load it again.")
-    work = ProcessWork(_TextCodec(where, _COMPONENTS if environment is None else _NATIVE), GuestProcesses)
+    work = ProcessWork(_TextCodec(where, _GUEST if environment is None else _NATIVE), GuestProcesses)
     return work if environment is None else EnvironmentWork(environment, work)
 
 
 class GuestCodec:
     """How the calls of a program get to a worker and back: its file, arguments as JSON text, and what it wrote."""
 
-    def __init__(self, where: Mapping[str, Any], loader: str = _MODULES) -> None:
+    def __init__(self, where: Mapping[str, Any], loader: str = _GUEST) -> None:
         self.where = where
         self.loader = loader
         self.key = json.dumps(where, sort_keys=True)
@@ -144,23 +143,19 @@ def _program_tool(manifest: Manifest, folder: Path, file: Path, permissions: Per
     if manifest.runtime == "python":
         where |= {"program": file.relative_to(folder).as_posix(), **network}
         where, environment = _python(folder, where, trusted=permissions.trusted)
-        codec = GuestCodec(where, _COMPONENTS if environment is None else _NATIVE)
+        codec = GuestCodec(where, _GUEST if environment is None else _NATIVE)
         tool = _sandboxed(manifest, folder, where["sha256"], codec)
         if environment is not None:
             tool.work, tool.isolation = EnvironmentWork(environment, ProcessWork(codec)), "process"
         return tool
     where |= {"file": str(file), "sha256": hashlib.sha256(code).hexdigest()}
     if code.startswith(_COMPONENT):
-        return _sandboxed(manifest, folder, where["sha256"], GuestCodec({**where, **network}, _COMPONENTS))
+        return _sandboxed(manifest, folder, where["sha256"], GuestCodec({**where, **network}))
     if not code.startswith(_MODULE):
         raise LoadError(f"{file} is not a WebAssembly module: it does not begin as one does.")
     if manifest.hosts:
         raise LoadError("A module has no network: 'hosts' are for components and Python.")
-    tool = _sandboxed(manifest, folder, where["sha256"], GuestCodec(where))
-    # With folders not: opening what is in one may block for ever, and only the end of a process ends that.
-    if permissions.in_process and not manifest.mounts:
-        tool.work = GuestWork(GuestCodec(where))
-    return tool
+    return _sandboxed(manifest, folder, where["sha256"], GuestCodec(where))
 
 
 def _sandboxed(manifest: Manifest, folder: Path, digest: str, codec: Codec) -> Tool[..., Any]:

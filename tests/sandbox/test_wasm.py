@@ -1,0 +1,242 @@
+"""Modules and folders of Python as programs, in this process: their limits, their cache, and how they end."""
+
+import os
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+import wasmtime
+
+from toolcrib import Context, LoadError, Workbench, tool
+from toolcrib.sandbox import cache
+from toolcrib.sandbox.folders import folder_digest
+from toolcrib.sandbox.guests import GuestPrograms
+from toolcrib.sandbox.programs import Ended, ProgramLimits
+from toolcrib.sandbox.python_build import python_file
+from toolcrib.sandbox.wasm import Engine, Granted, Program, first_line, write_compiled
+
+WASI = """
+  (import "wasi_snapshot_preview1" "fd_read" (func $read (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 8)
+  (func $say (param $to i32) (param $from i32) (param $size i32)
+    (i32.store (i32.const 0) (local.get $from)) (i32.store (i32.const 4) (local.get $size))
+    (drop (call $write (local.get $to) (i32.const 0) (i32.const 1) (i32.const 12))))
+  (func $say_all (param $to i32) (param $size i32)
+    (loop $more
+      (call $say (local.get $to) (i32.const 100000) (local.get $size))
+      (local.set $size (i32.sub (local.get $size) (i32.load (i32.const 12))))
+      (br_if $more (local.get $size))))
+  (func $hear (result i32)
+    (i32.store (i32.const 0) (i32.const 64)) (i32.store (i32.const 4) (i32.const 65536))
+    (drop (call $read (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 8)))
+    (i32.load (i32.const 8)))
+"""
+# Writes 300,000 bytes before it reads anything, then what it reads, and both to standard error too.
+TALKS_FIRST = """(func (export "_start") (local $size i32)
+  (call $say_all (i32.const 1) (i32.const 300000))
+  (call $say_all (i32.const 2) (i32.const 300000))
+  (loop $more
+    (if (local.tee $size (call $hear)) (then
+      (call $say (i32.const 1) (i32.const 64) (local.get $size)) (br $more)))))"""
+READS_NOTHING = '(func (export "_start"))'
+WRITES_100 = '(func (export "_start") (call $say (i32.const 1) (i32.const 64) (i32.const 100)))'
+STATUS = '(func (export "_start") (call $exit (i32.const {})))'
+
+
+@pytest.fixture(autouse=True)
+def cached_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    return tmp_path / "toolcrib" / "wasm"
+
+
+@pytest.fixture(scope="module")
+def engine() -> Engine:
+    return Engine()
+
+
+def code(text: str, wasi: str = WASI) -> bytes:
+    return bytes(wasmtime.wat2wasm(f"(module {wasi} {text})"))
+
+
+async def end_of(program: Program, data: bytes = b"", **limits: int) -> Ended:
+    return await program.run(data, Granted({}, lambda _: ""), ProgramLimits(**limits))
+
+
+# Streams and limits
+
+
+async def test_everything_is_written_and_read_whichever_comes_first(engine: Engine) -> None:
+    data = bytes(range(250)) * 1200
+    ended = await end_of(engine.compile(code(TALKS_FIRST)), data)
+    assert (ended.status, len(ended.output), ended.output[300_000:] == data) == (0, 600_000, True)
+    assert len(ended.error_output) == 16 * 1024
+    assert await end_of(engine.compile(code(READS_NOTHING)), data) == Ended(0, b"", b"")
+
+
+async def test_output_over_the_limit_stops_the_program(engine: Engine) -> None:
+    program = engine.compile(code(WRITES_100))
+    assert [(await end_of(program, output_bytes=size)).is_over for size in (100, 99)] == [False, True]
+    floods = code(
+        '(func (export "_start") (loop $on (call $say (i32.const 1) (i32.const 0) (i32.const 999)) (br $on)))'
+    )
+    assert (await end_of(engine.compile(floods))).is_over
+
+
+@pytest.mark.parametrize(
+    ("text", "stopped"),
+    [
+        ("unreachable", "it aborted (its instruction 'unreachable')"),
+        ("(drop (i32.div_u (i32.const 1) (i32.const 0)))", "it divided by zero"),
+        ("(drop (i32.load (i32.const -8)))", "it reached outside its memory"),
+        ("(call $nest)", "its calls were nested too deeply"),
+        ("(call_indirect (i32.const 5))", "it did what WebAssembly forbids"),
+    ],
+)
+async def test_a_trap_has_its_reason(engine: Engine, text: str, stopped: str) -> None:
+    nest = "(table 1 funcref) (func $nest (call $nest) (drop (i32.load (i32.const 0))))"
+    ended = await end_of(engine.compile(code(f'{nest} (func (export "_start") {text})')))
+    assert ended.stopped == stopped
+
+
+async def test_a_program_has_one_memory_within_its_limit(engine: Engine) -> None:
+    for memories in ("(memory 1) (memory 1)", "(memory 1025)"):
+        program = engine.compile(code(f'{memories} (func (export "_start"))', ""))
+        assert (await end_of(program)).stopped.startswith("it cannot begin with the 64 MiB")
+
+
+async def test_an_exit_status_is_reported_up_to_126(engine: Engine) -> None:
+    for status, reported in ((0, 0), (3, 3), (125, 125), (200, 126)):
+        assert (await end_of(engine.compile(code(STATUS.format(status))))).status == reported
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('(import "wasi_snapshot_preview1" "nothing" (func)) (func (export "_start"))', "what WASI preview 1 does not"),
+        ('(import "env" "f" (func)) (func (export "_start"))', "It imports env.f, which nothing here offers"),
+        ('(memory 1 1 shared) (func (export "_start"))', "It is not a valid WebAssembly module"),
+        ('(func (export "run"))', "it has no '_start'"),
+    ],
+)
+def test_what_cannot_run_is_refused(engine: Engine, text: str, reason: str) -> None:
+    with pytest.raises(LoadError, match=reason):
+        engine.compile(code(text, ""))
+
+
+def test_of_what_the_engine_reports_the_first_line_is_quoted() -> None:
+    assert first_line(Exception(" one.\ntwo")) == "one"
+    assert first_line(Exception("x" * 300)) == "x" * 200
+
+
+# The cache
+
+
+def test_a_module_is_compiled_once_and_its_last_use_is_noted(cached_at: Path) -> None:
+    Engine().compile(code(READS_NOTHING))
+    (file,) = cached_at.iterdir()
+    number = file.stat().st_ino
+    os.utime(file, (0, 0))
+    Engine().compile(code(READS_NOTHING))
+    assert file.stat().st_ino == number, "it was not written again"
+    assert file.stat().st_mtime > 0
+
+
+def test_what_the_engine_does_not_take_is_compiled_again(cached_at: Path) -> None:
+    Engine().compile(code(READS_NOTHING))
+    (file,) = cached_at.iterdir()
+    content = file.read_bytes()
+    write_compiled(file, b"no code of this engine")
+    Engine().compile(code(READS_NOTHING))
+    assert file.read_bytes() == content
+
+
+def test_the_cache_of_programs_is_bounded(cached_at: Path) -> None:
+    assert cache.private_folder("wasm") == cached_at
+    (cached_at / "old").touch()
+    os.utime(cached_at / "old", (0, 0))
+    Engine().compile(code(READS_NOTHING))
+    assert [file.name == "old" for file in cached_at.iterdir()] == [False]
+
+
+# Folders of Python, with a small component in the place of Python
+
+LIMITS = {"memory_bytes": 3 * 2**20, "input_bytes": 10, "output_bytes": 10, "error_bytes": 10}
+
+
+def python(ends: int | str) -> None:
+    """Put a component in the place of Python that ends with a status, or with an exception of this last line."""
+    text = ends if isinstance(ends, str) else ""
+    place = "".join(f"\\{byte:02x}" for byte in (16, 0, 0, 0, len(text), 0, 0, 0))
+    memory = f'(memory (export "memory") 1) (data (i32.const 0) "{place}") (data (i32.const 16) "{text}")'
+    result = f"(result i32) (i32.const {0 if text else ends})"
+    component = f"""(component
+      (core module $m {memory} (func (export "run") {result}))
+      (core instance $i (instantiate $m)) (alias core export $i "memory" (core memory $memory))
+      (func $run (result {"string" if text else "s32"}) (canon lift (core func $i "run") (memory $memory)))
+      (instance $exported (export "run" (func $run)))
+      (export "toolcrib:guest/program@1.0.0" (instance $exported)))"""
+    assert cache.private_folder("python") is not None
+    cache.clear("wasm")  # what was compiled of another
+    python_file().write_bytes(bytes(wasmtime.wat2wasm(component)))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "tool"
+    folder.mkdir()
+    (folder / "tool.py").write_text("print(1)")
+    return folder
+
+
+async def outcome(folder: Path, *, after: Any = None, arguments: str = "{}") -> tuple[str, str]:
+    """How the program in *folder* ends, where *after* is done once it was loaded."""
+    nothing: dict[str, Any] = {"variables": [], "mounts": [], "hosts": [], "private_hosts": []}
+    where = {**nothing, "folder": str(folder), "program": "tool.py", "sha256": folder_digest(folder), "limits": LIMITS}
+    run = GuestPrograms().load(where, "use")
+    if after is not None:
+        after()
+
+    @tool
+    async def use(ctx: Context) -> dict[str, Any]:
+        return await run(arguments, ctx)
+
+    result = await Workbench([use]).call("use")
+    return (result.status, result.unwrap()["text"]) if result.error is None else (result.error.code, result.text)
+
+
+async def test_how_python_ends_is_how_its_call_ends(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert (await outcome(folder))[0] == "unavailable"
+    assert await outcome(folder, after=lambda: python(0)) == ("success", "")
+    assert await outcome(folder, after=lambda: python_file().unlink()) == ("success", "")  # it was loaded before
+    python(3)
+    assert await outcome(folder) == ("failed", "Tool 'use' ended with status 3.")
+    over = ("too_large", "The arguments of 'use' are larger than 10 bytes, its limit.")
+    assert await outcome(folder, arguments="x" * 11) == over
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]
+    python("ValueError: no such city")
+    assert await outcome(folder) == ("failed", "Tool 'use' failed: ValueError: no such city")
+    python("MemoryError")
+    assert await outcome(folder) == (
+        "trapped",
+        "Tool 'use' was stopped: it needed more than the 3 MiB of memory that it may have.",
+    )
+    assert {record.name for record in caplog.records if record.levelname == "ERROR"} == {"toolcrib.tool.use"}
+
+
+async def test_what_has_changed_since_the_host_read_it_does_not_run(folder: Path) -> None:
+    python(0)
+    assert (await outcome(folder, after=lambda: os.utime(folder / "tool.py", (0, 0))))[0] == "success"
+    assert await outcome(folder, after=lambda: (folder / "tool.py").write_text("print(2)")) == (
+        "unavailable",
+        "The folder of tool 'use' has changed since it was loaded.",
+    )
+    where = {"folder": str(folder), "sha256": "0" * 64}
+    with pytest.raises(LoadError, match="Its folder has changed since the host loaded it"):
+        GuestPrograms().load(where, "use")
+    file = folder / "tool.wasm"
+    file.write_bytes(code(READS_NOTHING))
+    with pytest.raises(LoadError, match="Its file has changed since the host loaded it"):
+        GuestPrograms().load({"file": str(file), "sha256": sha256(b"").hexdigest()}, "use")
