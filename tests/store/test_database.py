@@ -9,7 +9,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-import threading
 import traceback
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,15 +19,14 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, create_engine, select, text
 
-from toolcrib import Approve, Pending, SetupError, Text
-from toolcrib.core import StoredResult, StoreError
+from toolcrib import Approve, Pending, SetupError
+from toolcrib.core import StoreError
 from toolcrib.store import DatabasePendings, DatabaseResults, Leases, Store
 from toolcrib.store.rows import table
 from toolcrib.store.schema import Schema
 from toolcrib.store.tables import STORE
 
 NOW = datetime.fromtimestamp(1000, UTC)
-RESULT = StoredResult("h", "bob", "t", "list", (Text("all of it"),), NOW)
 VERSIONS = Path(__file__).with_name("versions")
 NOTES = table("toolcrib_notes", "id", "text", key=("id",))
 V1 = Schema("notes", [("CREATE TABLE toolcrib_notes (id BIGINT PRIMARY KEY)", "INSERT INTO toolcrib_notes VALUES (1)")])
@@ -60,17 +58,6 @@ async def test_it_is_in_the_users_data_folder_and_theirs_alone(tmp_path: Path, m
         assert files == dict.fromkeys(("store.db", "store.db-shm", "store.db-wal", "store.key"), 0o600)
     finally:
         store.close()
-
-
-async def test_a_file_in_a_folder_that_is_there_is_theirs_alone_too(tmp_path: Path) -> None:
-    for place in (tmp_path, tmp_path / "a" / "b"):
-        store = Store(place / "store.db")
-        await DatabasePendings(store).open(waiting("1"), now=NOW)
-        store.close()
-        assert {file.name: mode(file) for file in place.iterdir() if file.is_file()} == {
-            "store.db": 0o600,
-            "store.key": 0o600,
-        }
 
 
 @pytest.mark.full
@@ -358,47 +345,6 @@ async def test_a_change_by_another_process_is_seen(sqlite_store: Store, tmp_path
             before = after
     finally:
         other.close()
-
-
-async def test_one_writes_at_a_time_and_whoever_reads_does_not_wait(tmp_path: Path) -> None:
-    made = Store(tmp_path / "store.db", key=lambda: [b"k" * 32])
-    assert await DatabaseResults(made, clock=lambda: NOW).store(RESULT)
-    other = sqlite3.connect(tmp_path / "store.db", timeout=0, isolation_level=None, check_same_thread=False)
-
-    def write(connection: Connection) -> list[str]:
-        with pytest.raises(sqlite3.OperationalError, match="locked"):
-            other.execute("BEGIN IMMEDIATE")
-        return ["written"]
-
-    assert await made.transact(write) == ["written"]
-    other.execute("BEGIN IMMEDIATE")
-    late = Store(tmp_path / "store.db", key=lambda: [b"k" * 32])
-    try:
-        assert await DatabasePendings(late).waiting(now=NOW) == []
-        assert await DatabaseResults(late, clock=lambda: NOW).find("h", "bob", "t") == RESULT
-    finally:
-        other.close()
-        late.close()
-        made.close()
-
-
-async def test_what_is_closed_keeps_no_file_and_no_thread(tmp_path: Path) -> None:
-    def open_files() -> list[str]:
-        links = (f"/proc/self/fd/{name}" for name in os.listdir("/proc/self/fd"))
-        return [file for link in links if os.path.lexists(link) and str(tmp_path) in (file := os.readlink(link))]
-
-    before = {*threading.enumerate()}
-    store = Store(tmp_path / "store.db")
-    for schema in (V1, Schema("late", [])):
-        store.use(schema)
-        await store.read(select(NOTES.c.id))
-        await DatabasePendings(store).open(waiting(schema.room), now=NOW)
-    # One that reads and one that writes, each with the log of what was written.
-    names = sorted(Path(file).name for file in open_files())
-    assert names == ["store.db", "store.db", "store.db-shm", "store.db-wal", "store.db-wal"]
-    store.close()
-    assert open_files() == []
-    assert {*threading.enumerate()} == before
 
 
 async def test_what_sqlalchemy_logs_has_no_values_in_it(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -56,34 +56,6 @@ async def test_a_principals_oldest_make_room_for_their_newest_and_for_nobody_els
             DatabaseResults(store, **{name: 0})
 
 
-async def test_one_that_just_fits_is_stored(store: Store) -> None:
-    results = DatabaseResults(store, max_bytes=1, max_count=1, max_age_s=0.5, clock=lambda: NOW)
-    assert not await results.store(result("1", Text("xx")))
-    assert await results.store(result("1", Text("x")))
-    assert await results.find("1", "bob", "t") is not None
-
-
-COPIES = """
-INSERT INTO toolcrib_results (handle, principal, thread, tool, stored_at, expires_at, size_bytes, content)
-WITH RECURSIVE numbers(n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM numbers WHERE n < :last)
-SELECT n, principal, thread, tool, stored_at, expires_at, size_bytes, content FROM numbers, toolcrib_results
-"""
-
-
-async def test_two_hundred_of_a_principal_are_stored_for_a_day(sqlite_store: Store) -> None:
-    now = NOW
-    results = DatabaseResults(sqlite_store, clock=lambda: now)
-    await results.store(result("1"))
-    await sqlite_store.transact(lambda connection: connection.execute(text(COPIES), {"last": 199}).rowcount)
-    for handle, first_is_there in (("200", True), ("201", False)):
-        await results.store(result(handle))
-        assert (await results.find("1", "bob", "t") is not None) is first_is_there
-    now += timedelta(hours=24) - timedelta(microseconds=1)
-    assert await results.find("201", "bob", "t") is not None
-    now += timedelta(microseconds=1)
-    assert await results.find("201", "bob", "t") is None
-
-
 async def test_a_result_is_there_for_so_long(store: Store) -> None:
     now = NOW
     results = DatabaseResults(store, max_age_s=60, clock=lambda: now)

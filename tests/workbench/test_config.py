@@ -7,7 +7,7 @@ import pytest
 
 from toolcrib import LoadError, Workbench
 from toolcrib.workbench.config import config_of, load_sources
-from toolcrib.workbench.settings import SettingsError, read_settings
+from toolcrib.workbench.settings import read_settings
 
 TOOLS = '''
 from toolcrib import Context, tool
@@ -80,11 +80,6 @@ def test_where_there_are_no_settings_the_error_names_what_was_looked_for(
         config_of(environ={})
     with pytest.raises(LoadError, match=r"^There is no file nowhere.toml\.$"):
         config_of("nowhere.toml", environ={})
-
-
-def test_settings_that_are_not_valid_are_an_error(folder: Path) -> None:
-    with pytest.raises(SettingsError, match=r"toolcrib.toml:12: 'variables.key': the variable KEY is not set."):
-        config_of("toolcrib.toml", environ={})
 
 
 def test_a_required_source_that_cannot_be_loaded_is_an_error_and_any_other_is_left_out(folder: Path) -> None:

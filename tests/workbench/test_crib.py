@@ -7,13 +7,11 @@ import logging
 import random
 import subprocess
 import sys
-import threading
 import weakref
 from collections import Counter as Counts
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated, Any
 
 import pytest
@@ -23,13 +21,11 @@ from toolcrib import (
     Approve,
     Call,
     Caller,
-    CallLog,
     Context,
     Crib,
     Depends,
     Input,
     NameConflictError,
-    Registry,
     SetupError,
     Source,
     StatefulTool,
@@ -40,7 +36,7 @@ from toolcrib import (
 )
 from toolcrib.core import Credential
 from toolcrib.testing import doubles
-from toolcrib.workbench import Ask, Limit
+from toolcrib.workbench import Ask
 
 from .. import fuzz
 
@@ -65,13 +61,6 @@ class Counter(StatefulTool[Count]):
 
     @tool
     async def increment(self) -> int:
-        self.state.value += 1
-        return self.state.value
-
-
-class Counted(StatefulTool[Count]):
-    @tool
-    def count(self) -> int:
         self.state.value += 1
         return self.state.value
 
@@ -101,13 +90,6 @@ async def test_each_caller_has_a_workbench_and_all_share_the_tools() -> None:
         assert alice.registry is bob.registry is crib.registry
         assert [spec.name for spec in alice.specs()] == ["add", "who"]
         assert repr(crib) == "<Crib of 2 tools>"
-
-
-def test_a_crib_works_behind_the_sync_door() -> None:
-    with Crib([Counter(), add]) as crib, crib.workbench(ALICE) as alice:
-        assert alice.call_sync("add", {"a": 1, "b": 2}).value == 3
-        assert [alice.call_sync("increment").value, crib.workbench(BOB).call_sync("increment").value] == [1, 2]
-    assert events == ["start counter", "stop counter at 2"]
 
 
 async def test_sources_are_started_once_for_all_and_stopped_with_the_crib() -> None:
@@ -184,15 +166,6 @@ async def test_after_the_stop_of_a_crib_its_workbenches_refuse_calls() -> None:
     for work in (crib.workbench, lambda: asyncio.run(crib.start())):
         with pytest.raises(SetupError, match=message):
             await asyncio.to_thread(work)
-
-
-async def test_many_calls_are_refused_as_one_is() -> None:
-    crib = Crib([add])
-    bench = crib.workbench()
-    await bench.start()
-    await crib.stop()
-    with pytest.raises(SetupError, match="The crib is stopped"):
-        await bench.call_many([Call("add", {"a": 1, "b": 1})])
 
 
 @pytest.mark.parametrize("seed", fuzz.seeds(25))
@@ -276,25 +249,6 @@ async def test_a_source_that_cannot_start_leaves_nothing_running() -> None:
     await crib.stop()
 
 
-def test_what_was_started_ends_with_its_event_loop_and_starts_again_on_the_next() -> None:
-    crib = Crib([Counter(), Counted])
-    bench = crib.workbench(ALICE)
-
-    async def both() -> list[Any]:
-        return [await value(bench, "increment"), await value(bench, "count")]
-
-    assert [asyncio.run(both()) for _ in range(2)] == [[1, 1], [2, 2]]
-    assert events == ["start counter", "stop counter at 1", "start counter", "stop counter at 2"]
-    asyncio.run(crib.stop())
-    assert len(events) == 4, "both have stopped with their loops"
-
-
-@pytest.mark.parametrize("sources", ["tools.py", add, 5, Counter])
-def test_sources_are_a_list(sources: Any) -> None:
-    with pytest.raises(SetupError, match=r"^Crib takes a list of sources: Crib\(\[add\]\)\.$"):
-        Crib(sources)
-
-
 def test_a_crib_is_refused_what_a_workbench_is() -> None:
     with pytest.raises(NameConflictError):
         Crib([add, Tool(who, name="add")])
@@ -349,20 +303,6 @@ async def test_values_live_as_long_as_their_scope_and_close_in_reverse() -> None
     assert events.count("open call") == events.count("close call") == 3
 
 
-async def test_the_values_of_a_workbench_that_was_dropped_are_closed_with_the_crib() -> None:
-    async with Crib([use]) as crib:
-        await crib.workbench(ALICE).call("use")
-        gc.collect()
-    assert events[-2:] == ["close session", "close program"]
-
-
-async def test_a_workbench_alone_is_its_own_program() -> None:
-    async with Workbench([use]) as one, Workbench([use]) as other:
-        await one.call("use")
-        await other.call("use")
-    assert events.count("open program") == 2
-
-
 async def test_overrides_hold_for_the_program_too() -> None:
     with doubles(overrides={of_program: lambda: "other"}):
         crib = Crib([use])
@@ -391,58 +331,6 @@ async def test_what_waits_is_shared_and_a_session_has_somebody_of_its_own_to_ask
         assert await value(crib.workbench(BOB, ask=yes), "add", a=1, b=2) == 3
 
 
-async def test_a_call_that_is_decided_on_after_its_crib_has_stopped_opens_nothing_for_the_program() -> None:
-    opened: list[int] = []
-    is_asked, is_decided = asyncio.Event(), asyncio.Event()
-
-    def open_one() -> int:
-        opened.append(1)
-        return 1
-
-    @tool
-    async def use(one: Annotated[int, Depends(open_one, scope="program")]) -> int:
-        return one
-
-    async def policy(*_: Any) -> Any:
-        is_asked.set()
-        await is_decided.wait()
-        return "allow"
-
-    crib = Crib([use], policy=policy)
-    async with crib:
-        call = asyncio.create_task(crib.workbench(ALICE).call("use"))
-        await is_asked.wait()
-    is_decided.set()
-    assert (await call).status == "error"
-    assert opened == []
-
-
-def test_workbenches_may_be_made_while_the_tools_change() -> None:
-    crib = Crib([add])
-    made = [crib.workbench(ALICE) for _ in range(300)]
-    failed: list[BaseException] = []
-
-    def change() -> None:
-        try:
-            for _ in range(100):
-                crib.registry.remove("add")
-                crib.registry.add(add)
-        except BaseException as error:
-            failed.append(error)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        thread = threading.Thread(target=change)
-        thread.start()
-        while thread.is_alive():
-            made[:1] = [crib.workbench(ALICE)]
-        thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert failed == []
-
-
 async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() -> None:
     @tool
     def much() -> str:
@@ -456,25 +344,6 @@ async def test_large_results_are_shared_by_the_workbenches_of_one_caller_only() 
         assert [spec.name for spec in bob.specs()] == ["much"]
         result = await bob.call("read_result", {"handle": handle})
         assert result.error is not None
-
-
-async def test_limits_count_all_calls_of_the_crib() -> None:
-    async with Crib([add], limits=[Limit(rate="2/h", wait_s=0)]) as crib:
-        results = [await crib.workbench(Caller(f"p{n}")).call("add", {"a": n, "b": 1}) for n in range(3)]
-    assert [result.error and result.error.code for result in results] == [None, None, "limited"]
-
-
-async def test_the_record_and_the_secrets_are_the_crib_s() -> None:
-    log = CallLog()
-
-    @tool
-    def leak() -> str:
-        return "the password is hunter2-hunter2"
-
-    async with Crib([leak], secrets=["hunter2-hunter2"], recorder=log) as crib:
-        assert "hunter2" not in (await crib.workbench(ALICE).call("leak")).text
-        await crib.workbench(BOB).call("leak")
-    assert [entry.caller.principal for entry in log] == ["alice", "bob"]
 
 
 async def test_tools_that_change_change_for_all() -> None:
@@ -571,24 +440,6 @@ def test_state_survives_a_restart(tmp_path: Path) -> None:
 
 
 # What it costs
-
-
-def many(number: int) -> Registry:
-    return Registry([Tool(lambda: None, name=f"tool_{n}") for n in range(number)])
-
-
-def test_a_workbench_costs_the_same_for_any_number_of_tools() -> None:
-    def cost_s(crib: Crib) -> float:
-        times = []
-        for _ in range(300):
-            begun = perf_counter()
-            crib.workbench(ALICE)
-            times.append(perf_counter() - begun)
-        return sorted(times)[len(times) // 10]
-
-    few, lots = Crib(many(1)), Crib(many(1000))
-    ratios = [cost_s(lots) / cost_s(few) for _ in range(5)]
-    assert min(ratios) < 3
 
 
 async def test_what_somebody_was_given_stays_secret_after_their_workbench_is_gone(

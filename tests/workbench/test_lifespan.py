@@ -1,11 +1,8 @@
 """Sources start by themselves: one that hangs, fails or dies costs its own tools, and nobody else's."""
 
 import asyncio
-import gc
 import logging
-import re
 import sys
-import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -151,32 +148,6 @@ async def test_a_source_that_cannot_list_its_tools_keeps_no_others_from_running(
 
 
 @pytest.mark.usefixtures("impatient")
-async def test_the_next_attempt_comes_after_a_second_and_each_later_one_after_twice_as_long(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    class Plain(Source):
-        required = False
-
-        async def start(self) -> None:
-            raise ConnectionError("no route to the server")
-
-        def tools(self) -> Sequence[Any]:
-            return []
-
-    class Remembered(Remote):
-        restart_after_s = 0.1
-
-    for source, pauses in ((Plain(), ["1.0"]), (Remembered(), ["0.1", "0.2", "0.4"])):
-        caplog.clear()
-        if isinstance(source, Remote):
-            source.fails = 3
-        async with Workbench([source]):
-            await until(lambda pauses=pauses: caplog.text.count("it is tried again in") == len(pauses))
-        assert re.findall(r"tried again in ([\d.]+) s", caplog.text) == pauses
-    assert not others()
-
-
-@pytest.mark.usefixtures("impatient")
 async def test_a_start_that_hangs_is_a_problem_and_is_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     remote = Remote()
     remote.may_start.clear()
@@ -193,18 +164,6 @@ async def test_a_start_that_hangs_is_a_problem_and_is_tried_again(caplog: pytest
         await until(lambda: not bench.problems)
         assert (await bench.call("ping")).value == "start 2"
     assert not others()
-
-
-@pytest.mark.usefixtures("impatient")
-async def test_calls_wait_for_a_hanging_start_only_once() -> None:
-    remote = Remote()
-    remote.may_start.clear()
-    async with Workbench([add, remote]) as bench:
-        began = asyncio.get_running_loop().time()
-        for _ in range(20):
-            await bench.call("ping")
-            await bench.call("no_such_tool")
-        assert asyncio.get_running_loop().time() - began < 5  # each waits for 0.3 s where it waits: 12 s
 
 
 async def test_a_source_that_dies_is_started_again() -> None:
@@ -236,16 +195,6 @@ async def test_a_stop_waits_for_what_died_and_is_still_stopping() -> None:
     assert not others()
 
 
-async def test_what_is_stopped_is_forgotten() -> None:
-    source = Remote()
-    kept = weakref.ref(source)
-    async with Workbench([source]) as bench:
-        assert (await bench.call("ping")).value == "start 1"
-    del bench, source
-    gc.collect()
-    assert kept() is None
-
-
 async def test_a_stop_ends_the_attempts() -> None:
     remote = Remote()
     remote.fails = 1000
@@ -259,19 +208,6 @@ async def test_a_stop_ends_the_attempts() -> None:
     await crib.start_required()
     await crib.stop()
     assert not others()
-
-
-async def test_a_required_source_that_cannot_start_makes_the_start_raise() -> None:
-    remote = Remote()
-    remote.required, remote.fails = True, 1
-    with pytest.raises(SetupError, match="Remote could not be started: ConnectionError"):
-        await Workbench([add, remote]).start()
-    remote.fails = 1
-    bench = Workbench([add, remote])
-    result = await bench.call(add, a=1, b=2)
-    assert result.error is not None
-    assert result.error.code == "unavailable"
-    await bench.stop()
 
 
 async def test_what_a_source_starts_in_a_call_does_not_have_the_deadline_of_that_call() -> None:
@@ -333,19 +269,6 @@ async def test_calls_at_the_same_time_open_one_session() -> None:
     assert not others()
 
 
-async def test_a_session_that_cannot_start_is_tried_again_and_not_opened_again() -> None:
-    source = PerCaller()
-    source.session_fails = 3
-    async with Crib([add, source]) as crib:
-        bench = crib.workbench(Caller("alice"))
-        assert [(await bench.call("ping")).status for _ in range(3)] == ["error"] * 3
-        assert (await bench.call(add, a=1, b=2)).value == 3
-        await until(lambda: source.opened[0].starts == 4)
-        assert (await bench.call("ping")).value == "start 4"
-        assert len(source.opened) == 1
-    assert not others()
-
-
 async def test_a_session_that_is_required_starts_with_its_workbench() -> None:
     source = PerCaller()
     source.required = True
@@ -354,17 +277,6 @@ async def test_a_session_that_is_required_starts_with_its_workbench() -> None:
     source.session_fails = 1
     with pytest.raises(SetupError, match="is not available: ConnectionError: no route"):
         await Workbench([add, source]).start()
-    assert not others()
-
-
-async def test_a_session_that_is_not_required_does_not_keep_other_tools_from_running() -> None:
-    source = PerCaller()
-    source.session_fails = 1000
-    async with Workbench([add, source]) as bench:
-        assert (await bench.call(add, a=1, b=2)).value == 3
-        result = await bench.call("ping")
-        assert result.error is not None
-        assert result.error.code == "unavailable"
     assert not others()
 
 
@@ -381,35 +293,6 @@ async def test_a_token_cancels_a_call_that_waits_for_a_source() -> None:
     assert result.error.code == "cancelled"
     await bench.stop()
     assert not others()
-
-
-def test_a_source_that_failed_on_a_loop_that_ended_is_tried_on_the_next() -> None:
-    class Late(Source):
-        """Its tools are known once it runs."""
-
-        required = False
-        restart_after_s = 60.0
-
-        def __init__(self) -> None:
-            self.runs, self.fails = False, True
-
-        async def start(self) -> None:
-            if self.fails:
-                raise ConnectionError("down")
-            self.runs = True
-
-        def tools(self) -> Sequence[Callable[..., Any]]:
-            async def late() -> str:
-                return "here"
-
-            return [late] if self.runs else []
-
-    late = Late()
-    bench = Workbench([add, late])
-    assert asyncio.run(bench.call("late")).status == "error"
-    late.fails = False
-    assert asyncio.run(bench.call("late")).value == "here"
-    asyncio.run(bench.stop())
 
 
 async def test_the_reason_has_no_secret(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,13 +1,10 @@
 """Limits hold for whoever shares them, wherever they call from; who waits keeps nothing when leaving."""
 
 import asyncio
-import gc
 import random
-import sys
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -75,18 +72,6 @@ async def test_no_more_calls_of_a_tool_run_at_a_time_than_its_limit_says_and_the
     assert (door.most, door.order) == (3, list(range(10)))
 
 
-async def test_a_limit_per_tool_counts_each_tool_and_one_per_workbench_all_of_them() -> None:
-    for per, most in (("tool", 2), ("workbench", 1)):
-        door = Door()
-        tools = [door_tool(door, "one"), door_tool(door, "two"), door_tool(door, "other")]
-        bench = Workbench(tools, limits=[Limit(["one", "t?o"], per=per, concurrency=1, wait_s=60)])
-        calls = [asyncio.create_task(bench.call(name)) for name in ("one", "two", "one", "two", "other", "other")]
-        await settle()
-        assert door.inside == most + 2, "the other tool is not limited"
-        door.open.set()
-        assert codes(await asyncio.gather(*calls)) == [None] * 6
-
-
 async def test_workbenches_with_one_limiter_count_together_for_each_principal() -> None:
     door = Door()
     limiter = Limiter([Limit(per="principal", concurrency=2, wait_s=60), Limit(per="workbench", concurrency=9)])
@@ -145,74 +130,6 @@ async def test_what_comes_too_fast_waits_for_its_turn_in_order() -> None:
     refused = [result.error for result in late if result.error]
     assert 60 < len(refused) < 110, "only as many wait as will have their turn in 5 s"
     assert all(error.details["retry_after_s"] > 4 for error in refused)
-
-
-async def test_a_token_that_a_leaver_would_have_had_goes_to_the_next() -> None:
-    clock = Clock()
-
-    @tool
-    async def look() -> None: ...
-
-    bench = Workbench([look], limits=Limiter([Limit(rate="1/s", wait_s=60)], clock=clock))
-    await bench.call("look")
-    waiting = [asyncio.create_task(bench.call("look")) for _ in range(3)]
-    await settle()
-    waiting[0].cancel()
-    clock.now_s += 1
-    await asyncio.wait({waiting[1]}, timeout=30)
-    assert codes([waiting[1].result()]) == [None]
-    assert not waiting[2].done()
-    clock.now_s += 1
-    assert codes([await asyncio.wait_for(waiting[2], 30)]) == [None]
-
-
-async def test_nobody_overtakes_one_who_waits() -> None:
-    clock = Clock()
-    order: list[int] = []
-
-    @tool
-    async def look(number: int) -> None:
-        order.append(number)
-
-    bench = Workbench([look], limits=Limiter([Limit(rate="10/s", wait_s=60)], clock=clock))
-    for number in range(10):
-        await bench.call("look", {"number": number})
-    first = asyncio.create_task(bench.call("look", {"number": 10}))
-    await settle()
-    clock.now_s += 0.2
-    second = asyncio.create_task(bench.call("look", {"number": 11}))
-    await asyncio.wait({first, second}, timeout=30)
-    assert order == list(range(12))
-
-
-async def test_waiting_is_within_wait_s_and_within_the_deadline() -> None:
-    for wait_s, bench_s, call_s in ((0.05, None, None), (600, 0.05, None), (600, None, 0.05), (0, None, None)):
-        door = Door()
-        limiter = Limiter([Limit(concurrency=1, wait_s=wait_s)])
-        enter = door_tool(door)
-        holder = asyncio.create_task(Workbench([enter], limits=limiter).call("enter"))
-        await settle()
-        bench = Workbench([enter], limits=limiter, timeout_s=bench_s)
-        result = await asyncio.wait_for(bench.call(Call("enter", timeout_s=call_s)), 30)
-        assert result.error is not None
-        assert result.error.code == "limited"
-        assert result.error.details["retry_after_s"] > 0
-        door.open.set()
-        assert codes([await holder]) == [None]
-        assert door.begun == 1
-
-
-async def test_the_time_of_waiting_counts_within_the_deadline() -> None:
-    seen: list[float] = []
-
-    @tool(timeout_s=60)
-    async def look(ctx: Context) -> None:
-        assert ctx.deadline is not None
-        seen.append(ctx.deadline.due)
-
-    bench = Workbench([look], limits=[Limit(rate="2/s")])
-    await asyncio.gather(*(bench.call("look") for _ in range(6)))
-    assert max(seen) - min(seen) < 1, "the last one waited 2 s and has no more time for it"
 
 
 async def test_a_call_that_was_given_up_while_it_waited_is_cancelled_and_not_begun() -> None:
@@ -277,57 +194,6 @@ async def test_leaving_at_any_moment_leaves_no_slot_taken(seed: int) -> None:
         assert codes(await asyncio.gather(*after)) == [None] * size
 
 
-def test_calls_from_many_threads_and_loops_take_turns_and_block_no_loop() -> None:
-    inside = most = done = 0
-    lock = threading.Lock()
-
-    @tool(serial=True)
-    def write(number: int) -> int:
-        nonlocal inside, most, done
-        with lock:
-            inside += 1
-            most = max(most, inside)
-        time.sleep(0.002)
-        with lock:
-            inside -= 1
-            done += 1
-        return number
-
-    bench = Workbench([write])
-    ticks: list[int] = []
-    failed: list[Any] = []
-
-    def by_door() -> None:
-        failed.extend(r.error for n in range(5) if (r := bench.call_sync("write", {"number": n})).error)
-
-    def by_loop() -> None:
-        async def call_all() -> None:
-            ticking = asyncio.create_task(tick())
-            results = await asyncio.gather(*(bench.call("write", {"number": n}) for n in range(5)))
-            failed.extend(result.error for result in results if result.error)
-            ticking.cancel()
-
-        async def tick() -> None:
-            mine = 0
-            try:
-                while True:
-                    mine += 1
-                    await asyncio.sleep(0.001)
-            finally:
-                ticks.append(mine)
-
-        asyncio.run(call_all())
-
-    bench.call_sync("write", {"number": 0})
-    threads = [threading.Thread(target=target) for target in (by_door, by_loop) * 6]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert (failed, done, most, inside) == ([], 61, 1, 0)
-    assert min(ticks) > 2, "each loop went on while its calls waited"
-
-
 async def test_a_serial_tool_is_one_for_all_workbenches_and_under_every_name() -> None:
     door = Door()
     enter = door_tool(door, serial=True)
@@ -365,34 +231,6 @@ async def test_a_serial_tool_is_not_begun_while_a_thread_that_was_given_up_still
     await settle()
     leave.set()
     assert (await asyncio.wait_for(waiting, 30)).value == "left"
-    assert most == 1
-
-
-async def test_a_serial_tool_is_not_begun_while_one_that_swallowed_its_cancellation_still_runs() -> None:
-    release = asyncio.Event()
-    running = most = 0
-
-    @tool(serial=True)
-    async def stubborn() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        while not release.is_set():
-            try:
-                await release.wait()
-            except asyncio.CancelledError:
-                continue
-        running -= 1
-
-    bench = Workbench([stubborn])
-    late = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=1)))
-    refused = await asyncio.create_task(bench.call(Call("stubborn", timeout_s=1)))
-    assert codes([late, refused]) == ["timeout", "limited"]
-    waiting = asyncio.create_task(bench.call("stubborn"))
-    await settle()
-    assert not waiting.done()
-    release.set()
-    assert codes([await asyncio.wait_for(waiting, 30)]) == [None]
     assert most == 1
 
 
@@ -456,28 +294,6 @@ async def test_a_serial_tool_that_calls_itself_fails_at_once() -> None:
         assert "was called from within such a call" in result.text
 
 
-async def test_who_waits_on_a_loop_that_is_gone_holds_up_nobody() -> None:
-    door = Door()
-    bench = Workbench([door_tool(door)], limits=[Limit(concurrency=1, wait_s=600)])
-    holder = asyncio.create_task(bench.call("enter"))
-    await settle()
-
-    def leave_behind() -> None:
-        loop = asyncio.new_event_loop()
-        task = loop.create_task(bench.call("enter"))
-        loop.run_until_complete(asyncio.sleep(0.01))
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
-        loop.close()
-        del task
-
-    await asyncio.to_thread(leave_behind)
-    gc.collect()
-    waiting = asyncio.create_task(bench.call("enter"))
-    await settle()
-    door.open.set()
-    assert codes([await asyncio.wait_for(holder, 30), await asyncio.wait_for(waiting, 30)]) == [None, None]
-
-
 async def test_what_is_kept_for_principals_does_not_grow_with_their_number() -> None:
     clock = Clock()
 
@@ -490,27 +306,6 @@ async def test_what_is_kept_for_principals_does_not_grow_with_their_number() -> 
         bench = Workbench([look], caller=Caller(f"user-{number}"), limits=limiter)
         assert codes([await bench.call("look")]) == [None]
         assert len(limiter) <= 65
-
-
-async def test_what_still_counts_against_somebody_is_kept() -> None:
-    clock = Clock()
-
-    @tool
-    async def look() -> None: ...
-
-    limiter = Limiter([Limit(per="principal", rate="1/h", wait_s=0)], clock=clock)
-
-    async def calls(who: str) -> list[str | None]:
-        return codes([await Workbench([look], caller=Caller(who), limits=limiter).call("look")])
-
-    assert [await calls(who) for who in ("alice", "alice", "bob")] == [[None], ["limited"], [None]]
-    assert len(limiter) == 2
-    for number in range(200):
-        await calls(f"user-{number}")
-    assert await calls("alice") == ["limited"]
-    clock.now_s += 3600
-    assert len(limiter) == 0
-    assert await calls("alice") == [None]
 
 
 @pytest.mark.parametrize(
@@ -533,49 +328,6 @@ async def test_a_rate_is_so_many_calls_in_that_time(rate: str, number: int, afte
             clock.now_s += after_s * 0.99
             assert codes([await bench.call("look")]) == ["limited"]
             clock.now_s += after_s * number
-
-
-def test_a_limit_shows_what_was_written() -> None:
-    assert repr(Limit("db_*", concurrency=4)) == (
-        "Limit(tools='db_*', per='tool', concurrency=4, rate=None, wait_s=5.0)"
-    )
-    assert [str(Limit(concurrency=4)), str(Limit(rate="1/s")), str(Limit(concurrency=4, rate="1/s"))] == [
-        "4 at a time",
-        "1/s",
-        "4 at a time and 1/s",
-    ]
-
-
-async def test_a_call_waits_for_five_seconds_unless_the_limit_says_otherwise() -> None:
-    @tool
-    async def look() -> None: ...
-
-    async with Workbench([look], limits=[Limit(rate="1/60s")]) as bench, asyncio.timeout(30):
-        assert codes([await bench.call("look") for _ in range(2)]) == [None, "limited"]
-    assert Limit(rate="1/6s") == Limit("*", per="tool", rate="1/6s", wait_s=5)
-
-
-def test_calls_from_several_threads_are_counted_as_often_as_they_were_made() -> None:
-    @tool
-    async def look() -> None: ...
-
-    limiter = Limiter([Limit(concurrency=100), Limit(per="principal", concurrency=100)])
-
-    def call(who: int) -> None:
-        async def calls() -> None:
-            bench = Workbench([look], caller=Caller(f"user-{who % 2}"), limits=limiter)
-            assert codes([await bench.call("look") for _ in range(200)]) == [None] * 200
-
-        asyncio.run(calls())
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        with ThreadPoolExecutor(4) as threads:
-            assert [*threads.map(call, range(4))] == [None] * 4
-    finally:
-        sys.setswitchinterval(before)
-    assert len(limiter) == 0
 
 
 async def test_a_call_refused_by_one_limit_costs_nothing_at_the_others() -> None:
@@ -664,18 +416,3 @@ def test_an_invalid_retry_is_refused_with_its_number_and_key(data: Any, message:
     with pytest.raises(SetupError) as caught:
         retries_from_data(data)
     assert str(caught.value).startswith(message)
-
-
-def test_limits_are_read_from_data() -> None:
-    data = [{"tools": ["db_*", "mail"], "per": "principal", "concurrency": 4, "rate": "100/min", "wait_s": 1}]
-    assert limits_from_data(data) == [Limit(["db_*", "mail"], per="principal", concurrency=4, rate="100/min", wait_s=1)]
-    assert limits_from_data([]) == []
-    assert str(Limit(concurrency=4, rate="5/30s")) == "4 at a time and 5/30s"
-
-
-def test_what_is_no_limit_is_refused_by_the_workbench() -> None:
-    for wrong in ([{"concurrency": 1}], [4], ["1/s"]):
-        with pytest.raises(SetupError, match=r"limits are Limit values, as in limits=\[Limit"):
-            Workbench([], limits=wrong)  # type: ignore[arg-type]
-    with pytest.raises(SetupError, match="retries are Retry values"):
-        Workbench([], retries=[3])  # type: ignore[list-item]

@@ -7,9 +7,8 @@ from typing import Any, get_type_hints
 import pytest
 
 from toolcrib import Crib, SetupError, Workbench
-from toolcrib.call import Retry
 from toolcrib.schema.declared import doc_of
-from toolcrib.workbench import Limit, Limiter
+from toolcrib.workbench import Limit
 from toolcrib.workbench.options import DEFAULTS, Options, require_options
 
 
@@ -17,34 +16,6 @@ def test_every_option_has_a_default_and_documentation() -> None:
     hints = get_type_hints(Options, include_extras=True)
     assert set(hints) == set(DEFAULTS)
     assert all(map(doc_of, hints.values()))
-
-
-def test_options_that_are_not_set_have_their_defaults() -> None:
-    assert require_options({}, of="Workbench") == DEFAULTS
-
-
-def test_what_a_file_may_set_has_these_defaults() -> None:
-    plain = {name: value for name, value in DEFAULTS.items() if type(value) in (bool, int, float, type(None))}
-    assert {name: value for name, value in plain.items() if value is not None} == {
-        "repair": True,
-        "show_errors": False,
-        "max_result_chars": 20_000,
-        "pending_timeout_s": 900.0,
-        "search": False,
-    }
-    assert require_options({"timeout_s": 0.5, "max_result_chars": 1000}, of="Crib")["timeout_s"] == 0.5
-
-
-def test_lists_become_tuples_and_a_limiter_stays_what_it_is() -> None:
-    limit, retries, limiter = Limit(concurrency=1), Retry(times=1), Limiter()
-    options = require_options({"limits": iter([limit]), "retries": [retries], "secrets": {"abcd"}}, of="Crib")
-    assert (options["limits"], options["retries"], options["secrets"]) == ((limit,), (retries,), ("abcd",))
-    assert require_options({"limits": limiter}, of="Crib")["limits"] is limiter
-
-
-@pytest.mark.parametrize("everything", [0, None])
-def test_a_result_is_shown_whole_for_0_as_for_none(everything: int | None) -> None:
-    assert require_options({"max_result_chars": everything}, of="Crib")["max_result_chars"] is None
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from toolcrib import (
     tool,
 )
 from toolcrib.core import Credential
-from toolcrib.formats import openai
 from toolcrib.workbench import Rule, Rules
 
 ADA = Caller("ada", "home", "t1")
@@ -145,14 +144,6 @@ async def test_where_the_callers_own_profile_is_not_listed_one_must_be_chosen() 
     assert [record.status for record in log].count("error") == 8
 
 
-async def test_an_argument_of_the_tool_keeps_its_name() -> None:
-    async with bench() as made:
-        properties = made.specs(profiles=["work", "home"])[1].input_schema["properties"]
-        assert list(properties) == ["profile", "auth_profile"]
-        assert (await made.call("stars", {"profile": "bob", "auth_profile": "work"})).value == ["bob", "work"]
-        assert (await made.call("stars", {"profile": "work"})).value == ["work", "home"]
-
-
 async def test_what_is_written_reaches_the_tool_as_it_was_written() -> None:
     from decimal import Decimal
 
@@ -181,34 +172,6 @@ async def test_an_approval_for_one_profile_is_none_for_another() -> None:
         assert other.pending.id != waits.id
         assert (await made.call("read", {"profile": "work"})).value[1] == "work"
         assert (await made.call("read", {"profile": "work"})).status == "pending"
-
-
-async def test_large_results_of_one_profile_are_read_in_the_next_call() -> None:
-    @tool(auth=ToolAuth("github"))
-    def long() -> str:
-        return "x" * 50_000
-
-    async with Workbench([long], caller=ADA, broker=Tokens()) as made:
-        made.specs(profiles=["work", "home"])
-        result = await made.call("long", {"profile": "work"})
-        reader = made.specs()[-1].name
-        page = await made.call(reader, {"handle": result.metadata["handle"]})
-        assert page.status == "success"
-
-
-async def test_the_choice_goes_through_a_providers_format() -> None:
-    async with bench() as made:
-        specs = made.specs(profiles=["work"])
-        (read_tool, *_) = openai.tools(specs)
-        assert read_tool["function"]["parameters"]["properties"]["profile"]["enum"] == ["work"]
-        message = {
-            "role": "assistant",
-            "tool_calls": [
-                {"id": "1", "type": "function", "function": {"name": "read", "arguments": '{"profile":"work"}'}}
-            ],
-        }
-        (call,) = openai.calls({"choices": [{"message": message}]}, specs)
-        assert (await made.call(call)).value[1] == "work"
 
 
 async def test_each_profile_has_state_of_its_own_and_ends_with_the_workbench() -> None:

@@ -2,16 +2,13 @@
 
 import json
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.meeting import Prepared, each_moment
 from toolcrib import LoadError, NameConflictError, Registry, Tool, ToolcribError, UnknownToolError, tool
-from toolcrib.workbench import registry as registries
 
 
 @tool
@@ -61,50 +58,6 @@ def test_tools_are_exchanged_all_or_none_and_each_change_is_notified() -> None:
     assert ([spec.name for spec in registry.specs()], len(changes)) == (["read-file", "add"], 2)
 
 
-def test_a_tool_that_is_exchanged_in_another_thread_is_never_missing() -> None:
-    registry = Registry([add])
-    made = [Tool(add), Tool(add)]
-    stop = threading.Event()
-
-    def exchange() -> None:
-        while not stop.is_set():
-            registry.exchange(["add"], [made[0]])
-            registry.exchange(["add"], [made[1], Tool(add, name="more")])
-            registry.exchange(["more"], [])
-
-    thread = threading.Thread(target=exchange)
-    thread.start()
-    try:
-        for _ in range(20_000):
-            assert registry.find("add") is not None
-            assert registry.specs()[0].name == "add"
-    finally:
-        stop.set()
-        thread.join()
-    assert [spec.name for spec in registry.specs()] == [tool.spec.name for tool in registry]
-
-
-def test_of_two_tools_of_one_name_that_are_put_in_at_the_same_moment_one_is_refused() -> None:
-    made = [Tool(add), Tool(add)]
-
-    def prepare() -> Prepared:
-        registry, refused = Registry(), list[Tool[..., Any]]()
-
-        def put(tool: Tool[..., Any]) -> None:
-            try:
-                registry.exchange([], [tool])
-            except NameConflictError:
-                refused.append(tool)
-
-        def look() -> None:
-            assert len(refused) == 1
-            assert registry["add"] is not refused[0]
-
-        return lambda: put(made[0]), lambda: put(made[1]), look
-
-    each_moment(registries.__file__, prepare)
-
-
 def test_names_that_differ_only_in_dash_and_underscore_are_refused() -> None:
     registry = Registry([read])
     with pytest.raises(NameConflictError, match="differs only in - and _, 'read-file'"):
@@ -132,14 +85,6 @@ def test_the_error_for_an_unknown_name_names_the_nearest() -> None:
             how("add")
     with pytest.raises(UnknownToolError):
         Registry().replace(add)
-
-
-def test_listing_again_costs_nothing_and_changes_with_the_tools() -> None:
-    registry = Registry([add])
-    first = registry.specs()
-    assert registry.specs() is first
-    registry.add(read)
-    assert [spec.name for spec in registry.specs()] == ["add", "read-file"]
 
 
 @pytest.fixture
@@ -258,19 +203,6 @@ def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.parametrize(
     "ref",
     [
-        "our_tools:read",
-        *("our_tools.files:" + name for name in ("read", "plain", "part", "Own.take", "own", "wipe", "cached")),
-        "our_tools.files:listed",  # a tool that it makes itself, whatever function it is made of
-        "our_tools.files:named",
-    ],
-)
-def test_what_a_trusted_package_defines_is_taken(packages: None, ref: str) -> None:
-    assert len(Registry.from_dict({"tools": [{"ref": ref}]}, trusted=["our_tools"])) == 1
-
-
-@pytest.mark.parametrize(
-    "ref",
-    [
         "our_tools:loads",
         "our_tools_too:x",
         "our_tools:files.read",
@@ -285,8 +217,3 @@ def test_what_a_trusted_package_only_uses_is_refused(packages: None, ref: str) -
     """It is in reach of the package, and not what its author offers: `subprocess.getoutput` is a shell."""
     with pytest.raises(LoadError, match="trusted packages"):
         Registry.from_dict({"tools": [{"ref": "our_tools:read"}, {"ref": ref}]}, trusted=["our_tools"])
-
-
-def test_trusted_packages_are_a_list(packages: None) -> None:
-    with pytest.raises(LoadError, match=r"trusted=\['our_tools'\]"):
-        Registry.from_dict({"tools": [{"ref": "our_tools:read"}]}, trusted="our_tools")

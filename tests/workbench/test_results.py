@@ -1,10 +1,7 @@
 """Large results: a preview is shown, the whole is stored, read in parts, and passed on by its handle."""
 
-import asyncio
 import base64
 import json
-import sys
-import threading
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -210,24 +207,6 @@ async def test_what_just_fits_is_shown_as_it_is() -> None:
     assert (await bench.call("fail", {"size": 1000})).text == "x" * 1000
 
 
-async def test_a_file_of_text_is_bounded_as_text_once_it_is_large() -> None:
-    text = "".join(f"line {i}\n" for i in range(200_000))
-    async with Workbench([giving(text.encode())]) as bench:
-        result = await bench.call("give")
-        assert len(result.to_dict()["content"][0]["text"]) <= 20_000
-        assert "\nline 0\nline 1\n" in result.text
-        assert (await read(bench, result.metadata["handle"], offset=49, limit=7))[1] == "line 7\n"
-    async with Workbench([giving(b"small" * 1000)]) as bench:
-        assert (await bench.call("give")).content == (File(b"small" * 1000),)
-
-
-async def test_thousands_of_small_parts_do_not_pass_the_bound() -> None:
-    async with Workbench([giving([Image(b"\0") for _ in range(3000)])]) as bench:
-        result = await bench.call("give")
-        assert len(result.text) <= 20_000
-        assert "handle" in result.metadata
-
-
 _values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=300),
     lambda inner: st.lists(inner, max_size=30) | st.dictionaries(st.text(max_size=200), inner, max_size=10),
@@ -267,17 +246,6 @@ async def test_the_parts_of_a_text_or_list_make_up_the_whole(piece: Any, limit: 
     assert total == whole
 
 
-async def test_a_part_of_a_long_result_is_read_in_a_thread() -> None:
-    rows = [{"id": n, "name": f'n"{n}, [é}}', "tags": ["a", {}]} for n in range(25_000)]
-    async with Workbench([giving(json.dumps({"a": rows, 'b"/~': "x" * 100_000}))]) as bench:
-        handle = await handle_of(bench, "give", None)
-        assert json.loads((await read(bench, handle, pointer="/a", offset=24_998))[1]) == rows[24_998:]
-        assert (await read(bench, handle, pointer="/a/12345/name"))[1] == rows[12_345]["name"]
-        assert (await read(bench, handle, pointer='/b"~1~0', offset=99_990))[1] == "x" * 10
-        assert (await read(bench, handle, search="n.24999"))[0] == "[Found 0 times.]"
-        assert (await read(bench, handle, search="24999,"))[0].startswith("[matches 0 to 1 of 2; the end; ")
-
-
 async def test_json_above_a_size_is_read_as_text_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("toolcrib.workbench.read_result.MAX_JSON_CHARS", 30_000)
     async with Workbench([giving(["x"] * 10_000)]) as bench:
@@ -309,15 +277,6 @@ async def test_bad_requests_are_explained(how: dict[str, Any], code: str, messag
         assert message in error.message
 
 
-async def test_huge_numbers_only_lead_to_the_end() -> None:
-    async with Workbench([giving("word " * 10_000)]) as bench:
-        handle = await handle_of(bench, "give", None)
-        assert len((await read(bench, handle, limit=10**30))[1]) > 15_000
-        assert (await read(bench, handle, offset=10**30))[0] == "[Nothing is there: the characters end at 50000.]"
-        assert (await read(bench, handle, search="word", limit=10**30))[0].startswith("[matches 0 to ")
-        assert (await read(bench, handle, search="word", offset=10**30))[0].startswith("[Found 10000 times, none")
-
-
 async def test_a_pointer_goes_by_rfc_6901() -> None:
     value = {"a/b": {"m~n": [10, {"": "empty"}]}, "big": "x" * 30_000}
     async with Workbench([giving(value)]) as bench:
@@ -337,16 +296,6 @@ async def test_a_pointer_goes_by_rfc_6901() -> None:
             "The pointer goes on after '/a~1b/m~0n/0', which is a number.",
             "The pointer goes on after '/big', which is a string of 30000 characters.",
         ]
-
-
-async def test_json_in_text_can_be_followed_and_other_text_cannot() -> None:
-    async with Workbench([giving(json.dumps({"rows": [1, 2], "pad": "x" * 30_000}))]) as bench:
-        handle = await handle_of(bench, "give", None)
-        assert (await read(bench, handle, pointer="/rows"))[1] == "[1,2]"
-    async with Workbench([giving("plain " * 5000)]) as bench:
-        handle = await handle_of(bench, "give", None)
-        error = await refusal(bench, "read_result", {"handle": handle, "pointer": "/rows"})
-        assert error.message.startswith("The result is not valid JSON, so it has no JSON pointers.")
 
 
 async def test_binary_is_read_in_base64_and_a_file_of_text_as_text() -> None:
@@ -451,58 +400,6 @@ async def test_the_store_is_bounded_by_count_bytes_and_age() -> None:
     assert (len(store), repr(store)) == (0, "<MemoryResults: 0 results, 0 bytes>")
 
 
-async def test_one_that_just_fits_is_stored() -> None:
-    def of(number: int) -> StoredResult:
-        return StoredResult(f"result_{number}", "me", "here", "t", (Text("x"),), EPOCH)
-
-    store = MemoryResults(max_bytes=1, max_count=1, max_total_bytes=1, max_age_s=0.5, clock=lambda: 0.0)
-    for number in range(3):
-        assert await store.store(of(number))
-        assert await store.find(f"result_{number}", "me", "here") is not None
-    assert repr(store) == "<MemoryResults: 1 results, 1 bytes>"
-    store.clear()
-    assert repr(store) == "<MemoryResults: 0 results, 0 bytes>"
-    now = 0.0
-    store = MemoryResults(clock=lambda: now)
-    for number in range(201):
-        await store.store(of(number))
-    assert [await store.find(f"result_{n}", "me", "here") is None for n in (0, 1)] == [True, False]
-    now = 3599.9
-    assert await store.find("result_1", "me", "here") is not None
-    now = 3600.0
-    assert await store.find("result_1", "me", "here") is None
-
-
-def test_threads_that_use_one_store_at_once_do_not_disturb_each_other() -> None:
-    store, failed = MemoryResults(max_count=10_000), []
-
-    async def use(name: str) -> None:
-        for number in range(300):
-            handle = f"result_{name}_{number}"
-            await store.store(StoredResult(handle, name, "here", "t", (Text("x"),), EPOCH))
-            assert await store.holds(name, "here")
-            assert await store.find(handle, name, "here") is not None
-
-    def run(name: str) -> None:
-        try:
-            asyncio.run(use(name))
-        except Exception as error:
-            failed.append(error)
-
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    try:
-        threads = [threading.Thread(target=run, args=[str(name)]) for name in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    finally:
-        sys.setswitchinterval(before)
-    assert failed == []
-    assert repr(store) == "<MemoryResults: 1200 results, 1200 bytes>"
-
-
 async def test_a_secret_that_is_learned_between_two_pages_is_redacted_on_the_second() -> None:
     text = "token-123 " * 200_000
 
@@ -537,22 +434,6 @@ async def test_a_principal_pushes_nobody_elses_results_out_of_a_shared_store() -
     assert not await store.store(of("dan", 0, 10))
     assert await store.store(of("bob", 1, 90))
     assert (await there("ada"), await there("eve"), await there("bob"), await there("dan")) == ([0], [0], [1], [])
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"max_bytes": 0}, {"max_count": 0}, {"max_age_s": 0}, {"max_age_s": -1}, {"max_total_bytes": 0}]
-)
-def test_a_store_without_room_is_refused(wrong: dict[str, Any]) -> None:
-    with pytest.raises(SetupError, match="are above 0"):
-        MemoryResults(**wrong)
-
-
-async def test_a_result_too_large_to_be_kept_is_previewed_all_the_same() -> None:
-    async with Workbench([say], store=Stores(results=MemoryResults(max_bytes=1000))) as bench:
-        result = await bench.call("say", {"text": "word ", "times": 10_000})
-        assert "The rest could not be stored: ask for less.]" in result.text
-        assert result.metadata == {"size_chars": 50_000}
-        assert [spec.name for spec in bench.specs()] == ["say"]
 
 
 class BrokenStore:
@@ -637,16 +518,6 @@ async def test_a_part_of_a_result_can_be_handed_on() -> None:
         assert "'rows': expected array" in wrong_kind.message
 
 
-async def test_the_value_is_checked_like_any_argument() -> None:
-    rows: list[Any] = [{"id": i, "name": "x" * 20} for i in range(1000)]
-    rows[500] = {"id": "no number", "name": 5}
-    async with Workbench([giving(rows), add_up]) as bench:
-        handle = await handle_of(bench, "give", None)
-        error = await refusal(bench, "add_up", {"rows": {"handle": handle}})
-        assert error.code == "invalid_arguments"
-        assert "'rows[500].id': expected integer, got string" in error.message
-
-
 async def test_a_handle_where_none_is_taken_is_refused_with_the_way_out() -> None:
     async with Workbench([find_rows, add_up, count_keys]) as bench:
         handle = await handle_of(bench)
@@ -715,16 +586,6 @@ async def test_a_mark_where_no_handle_is_looked_for_is_refused_at_definition() -
         Tool(inside)
     with pytest.raises(DefinitionError, match=r"'rows' takes any number of values.*Annotated\[list\[...\], Handle\]"):
         Tool(many)
-
-
-async def test_a_tool_with_a_schema_of_its_own_takes_handles_too() -> None:
-    def count(rows: Annotated[Any, Handle]) -> int:
-        return len(rows)
-
-    schema = {"type": "object", "properties": {"rows": {"type": "array"}}, "required": ["rows"]}
-    async with Workbench([Tool(count, parameters=schema), find_rows]) as bench:
-        handle = await handle_of(bench, "find_rows", {"n": 5000})
-        assert (await bench.call("count", {"rows": {"handle": handle}})).value == 5000
 
 
 async def test_files_are_handed_on_where_base64_is_taken() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Crib, SetupError, Source, ToolAuth, ToolSpec, Workbench, formats, tool
+from toolcrib import Caller, Crib, SetupError, ToolAuth, ToolSpec, Workbench, formats, tool
 from toolcrib.agent import Agent, Request, ScriptedModel
 from toolcrib.workbench import Search
 from toolcrib.workbench.search import ToolIndex, words_in
@@ -122,40 +122,6 @@ async def test_a_search_finds_what_the_caller_may_see_and_each_workbench_finds_f
         assert names(ada.specs(deferred=True)) == ["send_email", "list_invoices", "convertCurrency", "forecast"]
 
 
-async def test_a_search_follows_the_list_of_tools() -> None:
-    class Changing(Source):
-        offered: list[Any] = [send_email]
-
-        def tools(self) -> list[Any]:
-            return self.offered
-
-    source = Changing()
-    async with Workbench([source, convertCurrency], search=True) as bench:
-        assert await found(bench, "weather forecast") == []
-        source.offered = [forecast]
-        source.changed()
-        assert await found(bench, "weather forecast") == ["forecast"]
-        assert await found(bench, "mailbox") == []
-        assert names(bench.specs()) == ["find_tools", "forecast"]
-        source.offered = []
-        source.changed()
-        assert names(bench.specs()) == ["find_tools"]
-
-
-@pytest.mark.parametrize(
-    "query",
-    ["", "   ", "the of a", "***", "\0", "🦊", "zzzz", "\ud800", "'; DROP", "x" * 1_000_000, "invoice " * 50_000],
-)
-async def test_any_query_is_answered(query: str) -> None:
-    async with Workbench(TOOLS, search=True) as bench:
-        result = await bench.call("find_tools", {"query": query})
-        if query == "\ud800":
-            assert result.error is not None
-            assert result.error.code == "invalid_arguments"
-        else:
-            assert [each["name"] for each in result.value] == (["list_invoices"] if "invoice" in query else [])
-
-
 async def test_wrong_arguments_are_refused_and_the_limit_holds() -> None:
     async with Workbench(TOOLS, search=True) as bench:
         for wrong in (
@@ -185,19 +151,6 @@ async def test_odd_and_no_tools_can_be_searched() -> None:
     assert names([*index.ranked("CAFÉ")]) == ["c"]
     assert names([*index.ranked("übergrösse")]) == ["c"]
     assert words_in("getHTTPResponse_codes of 3 Buses") == ["http", "response", "code", "3", "buse"]
-
-
-async def test_a_tool_of_the_user_keeps_its_name() -> None:
-    @tool
-    def find_tools(drawer: str) -> str:
-        """Find tools in a drawer."""
-        return drawer
-
-    async with Workbench([find_tools, *TOOLS], search=True) as bench:
-        assert names(bench.specs()) == ["toolcrib_find_tools"]
-        assert (await bench.call("find_tools", {"drawer": "top"})).value == "top"
-        result = await bench.call("toolcrib_find_tools", {"query": "drawer"})
-        assert [each["name"] for each in result.value] == ["find_tools"]
 
 
 @pytest.mark.parametrize("is_async", [True, False])

@@ -1,13 +1,10 @@
 """How a workbench holds its sources: started in order, stopped in reverse, followed as they change, saved."""
 
 import asyncio
-import gc
 import json
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +18,6 @@ from toolcrib import (
     Source,
     StatefulTool,
     ToolcribError,
-    UnknownToolError,
     Workbench,
     tool,
 )
@@ -143,39 +139,6 @@ async def test_many_first_calls_start_once() -> None:
     assert events == ["start live", "stop live"]
 
 
-async def test_first_calls_from_several_threads_start_once() -> None:
-    bench = Workbench([Live(named("a"))])
-    values = await asyncio.gather(*[asyncio.to_thread(lambda: bench.call_sync("a").value) for _ in range(8)])
-    assert values == ["a"] * 8
-    await bench.stop()
-    assert events == ["start live", "stop live"]
-
-
-async def test_a_start_that_nobody_waits_for_any_more_is_given_up() -> None:
-    class Hung(Live):
-        async def start(self) -> None:
-            await super().start()
-            try:
-                await asyncio.Event().wait()
-            finally:
-                events.append("given up")
-
-    bench = Workbench([Live(label="one"), Hung(label="hung")])
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05), bench:
-            pass
-    assert events == ["start one", "start hung", "given up", "stop one"]
-    one, other = asyncio.create_task(bench.start()), asyncio.create_task(bench.start())
-    await asyncio.sleep(0.01)
-    one.cancel()
-    await asyncio.wait({one})
-    assert not other.done()
-    await bench.stop()
-    with pytest.raises(SetupError):
-        await other
-    assert events[4:] == ["start one", "start hung", "given up", "stop one"]
-
-
 async def test_what_start_enters_stop_may_leave() -> None:
     class Scoped(Live):
         @asynccontextmanager
@@ -195,17 +158,6 @@ async def test_what_start_enters_stop_may_leave() -> None:
     await asyncio.create_task(bench.start())
     await asyncio.create_task(bench.stop())
     assert events == ["left"]
-
-
-def test_what_a_dropped_workbench_has_started_is_stopped_with_the_event_loop() -> None:
-    async def main() -> Any:
-        result = await Workbench([Live(named("a"))]).call("a")
-        gc.collect()
-        await asyncio.sleep(0)
-        return result.value
-
-    assert asyncio.run(main()) == "a"
-    assert events == ["start live", "stop live"]
 
 
 async def test_what_starts_while_its_workbench_stops_is_stopped() -> None:
@@ -237,15 +189,6 @@ async def test_what_starts_while_its_workbench_stops_is_stopped() -> None:
             await bench.call("work")
 
 
-async def test_a_stopped_workbench_starts_nothing() -> None:
-    bench = Workbench([Live(named("a"))])
-    await bench.start()
-    await bench.stop()
-    with pytest.raises(SetupError, match="This workbench is stopped"):
-        await bench.call("a")
-    assert events == ["start live", "stop live"]
-
-
 async def test_a_class_that_is_no_subclass_is_a_source_if_it_has_what_is_needed() -> None:
     class Bare:
         def start(self) -> None:
@@ -269,20 +212,6 @@ async def test_a_class_that_is_no_subclass_is_a_source_if_it_has_what_is_needed(
     assert events == ["start", "stop"]
     with pytest.raises(ToolcribError, match="A value of type Half is not a source of tools"):
         Workbench([Half()])
-
-
-@pytest.mark.parametrize(
-    ("offered", "reason"),
-    [(None, "Odd.tools() returned a NoneType. It returns a list"), ([5], "Odd.tools() returned a int among its tools")],
-)
-def test_a_source_that_offers_something_else_is_refused(offered: Any, reason: str) -> None:
-    class Odd(Source):
-        def tools(self) -> Any:
-            return offered
-
-    with pytest.raises(ToolcribError) as caught:
-        Workbench([Odd()])
-    assert reason in str(caught.value)
 
 
 # Change
@@ -313,23 +242,6 @@ async def test_what_a_source_has_when_it_is_started_is_there() -> None:
         assert (await bench.call("remote")).value == "remote"
 
 
-async def test_a_change_while_calls_run_harms_none_of_them() -> None:
-    go_on = asyncio.Event()
-
-    @tool
-    async def slow() -> str:
-        await go_on.wait()
-        return "old"
-
-    source = Live(slow)
-    async with Workbench([source]) as bench:
-        running = asyncio.create_task(bench.call("slow"))
-        await asyncio.sleep(0)
-        source.offer(named("slow", "new"))
-        go_on.set()
-        assert [(await running).value, (await bench.call("slow")).value] == ["old", "new"]
-
-
 @pytest.mark.parametrize(
     ("offered", "reason"),
     [
@@ -353,21 +265,6 @@ async def test_a_change_that_cannot_be_made_keeps_the_old_tools_and_is_reported(
         source.offer(named("b"))
         assert sorted(names(bench)) == ["b", "mine"]
         assert bench.problems == []
-
-
-async def test_a_source_that_raises_when_asked_keeps_its_old_tools() -> None:
-    class Moody(Live):
-        def tools(self) -> Any:
-            if self.fails == "tools":
-                raise RuntimeError("asleep")
-            return self.offered
-
-    source = Moody(named("a"))
-    async with Workbench([source]) as bench:
-        source.fails = "tools"
-        source.offer(named("b"))
-        assert names(bench) == ["a"]
-        assert [str(problem) for problem in bench.problems] == ["live: RuntimeError: asleep"]
 
 
 async def test_a_source_that_raises_at_the_start_is_stopped() -> None:
@@ -394,25 +291,6 @@ async def test_a_conflict_at_the_start_stops_everything() -> None:
     assert events == ["start live", "stop live"]
 
 
-async def test_changes_from_any_thread_are_taken_over() -> None:
-    source = Live()
-    async with Workbench([source]) as bench:
-        specs = asyncio.Event()
-
-        def change() -> None:
-            for number in range(200):
-                source.offer(*[named(f"t{n}") for n in range(number % 7)])
-
-        thread = threading.Thread(target=change)
-        thread.start()
-        while thread.is_alive():
-            bench.specs()
-            await asyncio.sleep(0)
-        specs.set()
-        assert len(bench.specs()) == 199 % 7
-        assert bench.problems == []
-
-
 async def test_views_follow_what_they_show() -> None:
     source, other = Live(named("get"), named("drop")), Live(named("get"))
     view = joined(filtered(prefixed(source, "a_"), "a_get*"), renamed(other, {"get": "b"}))
@@ -425,46 +303,6 @@ async def test_views_follow_what_they_show() -> None:
         assert "There is no tool 'get'" in bench.problems[0].reason
         assert (await bench.call("a_get_more")).value == "get_more"
     assert events == ["start live", "start live", "stop live", "stop live"]
-
-
-async def test_a_view_may_name_what_is_there_only_after_the_start() -> None:
-    class Connected(Live):
-        async def start(self) -> None:
-            self.offered = [named("get"), named("put")]
-
-    async with Workbench([filtered(Connected(), "get")]) as bench:
-        assert names(bench) == ["get"]
-    with pytest.raises(UnknownToolError):
-        await Workbench([filtered(Connected(), "fetch")]).start()
-    with pytest.raises(UnknownToolError):
-        Workbench([filtered([named("a")], "fetch")])
-
-
-async def test_a_view_loads_a_file_once(tmp_path: Path) -> None:
-    file = tmp_path / "tools.py"
-    file.write_text(
-        "from toolcrib import tool\nimport time\nmade = time.perf_counter_ns()\n@tool\ndef when(): return made\n"
-    )
-    source = Live()
-    async with Workbench([joined(str(file), source)]) as bench:
-        before = (await bench.call("when")).value
-        source.offer(named("more"))
-        assert names(bench) == ["when", "more"]
-        assert (await bench.call("when")).value == before
-
-
-async def test_a_source_is_found_by_its_reference(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "from toolcrib import Source, tool\n"
-        "@tool\ndef a(): return 1\n@tool\ndef b(): return 2\n"
-        "class Mine(Source):\n    def tools(self): return self.now\n    now = [a]\n"
-        "@tool\ndef change():\n    mine.now = [a, b, change]\n    mine.changed()\n"
-        "mine = Mine()\nmine.now = [a, change]\n"
-    )
-    async with Workbench([f"{tmp_path}/mine.py:mine"]) as bench:
-        assert names(bench) == ["a", "change"]
-        await bench.call("change")
-        assert sorted(names(bench)) == ["a", "b", "change"]
 
 
 async def test_an_object_whose_tools_are_gone_stops_before_the_one_in_its_place_starts() -> None:
@@ -490,16 +328,6 @@ async def test_an_object_whose_tools_are_gone_stops_before_the_one_in_its_place_
         assert (await bench.call("increment")).value == 1
         assert await bench.save_state() == {"version": 1, "sources": {"Counter": {"value": 1}}}
     assert events == ["start live", "start old", "stop old", "start new", "stop new", "stop live"]
-
-
-async def test_what_a_person_did_to_the_registry_stays() -> None:
-    source = Live(named("a"), named("b"))
-    async with Workbench([source]) as bench:
-        bench.registry.add(named("own"))
-        bench.registry.replace(named("a", "patched"))
-        source.offer(named("c"))
-        assert sorted(names(bench)) == ["a", "c", "own"]
-        assert (await bench.call("a")).value == "patched"
 
 
 # State
@@ -543,15 +371,6 @@ async def test_state_goes_from_one_workbench_to_another() -> None:
     async with Workbench([again, counter]) as bench:
         await bench.load_state(json.loads(json.dumps(saved)))
     assert (counter.state.value, again.kept) == (3, [1, None])
-
-
-async def test_a_saved_state_does_not_change_with_what_it_was_saved_of() -> None:
-    keeper = Keeper()
-    async with Workbench([keeper]) as bench:
-        keeper.kept = []
-        saved = await bench.save_state()
-        keeper.kept.append(1)
-        assert saved["sources"]["keeper"] == {"kept": []}
 
 
 V1 = {"version": 1}
@@ -603,13 +422,6 @@ async def test_state_that_does_not_fit_is_refused_and_nothing_is_half_loaded(sta
         )
 
 
-async def test_what_is_not_named_stays_as_it_is() -> None:
-    keeper, counter = Keeper(), Counter(Count(value=2))
-    async with Workbench([keeper, counter]) as bench:
-        await bench.load_state({"version": 1, "sources": {"keeper": {"kept": 9}}})
-    assert (keeper.kept, counter.state.value) == (9, 2)
-
-
 async def test_two_sources_of_one_key_are_refused_when_state_is_saved() -> None:
     one, other = Counter(), Counter()
     bench = Workbench([prefixed(one, "a_"), prefixed(other, "b_")])
@@ -631,16 +443,6 @@ async def test_a_state_that_is_no_json_is_refused() -> None:
                 await bench.save_state()
 
 
-async def test_state_starts_a_workbench_and_is_refused_after_its_stop() -> None:
-    bench = Workbench([Counter])
-    await bench.load_state({"version": 1, "sources": {"Counter": {"value": 4}}})
-    assert (await bench.call("increment")).value == 5
-    await bench.stop()
-    for work in (bench.save_state(), bench.load_state({"version": 1, "sources": {}})):
-        with pytest.raises(SetupError, match="This workbench is stopped"):
-            await work
-
-
 async def test_the_state_of_what_was_not_called_yet_can_be_loaded() -> None:
     registry = Workbench([Counter]).registry
     for source in (registry, Registry(Workbench([Counter()]).registry)):
@@ -650,29 +452,3 @@ async def test_the_state_of_what_was_not_called_yet_can_be_loaded() -> None:
         await bench.load_state({"version": 1, "sources": {"Counter": {"value": 4}}})
         assert (await bench.call("increment")).value == 5
         await bench.stop()
-
-
-PROGRAM = """
-import asyncio, json, sys
-from pathlib import Path
-from pydantic import BaseModel
-from toolcrib import StatefulTool, Workbench, tool
-
-class Count(BaseModel):
-    value: int = 0
-
-class Counter(StatefulTool[Count]):
-    @tool
-    def increment(self) -> int:
-        self.state.value += 1
-        return self.state.value
-
-async def main(file):
-    async with Workbench([Counter]) as bench:
-        if file.exists():
-            await bench.load_state(json.loads(file.read_text()))
-        print((await bench.call("increment")).value)
-        file.write_text(json.dumps(await bench.save_state()))
-
-asyncio.run(main(Path(sys.argv[1])))
-"""

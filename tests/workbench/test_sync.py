@@ -1,19 +1,15 @@
 """A workbench lives on one event loop at a time, and calls from elsewhere are handed over to it. Nothing hangs."""
 
 import asyncio
-import gc
 import threading
-import weakref
 from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
 from typing import Annotated, Any
 
 import pytest
 
-from toolcrib import Caller, Context, Crib, Depends, SetupError, Source, ToolError, Workbench, tool
+from toolcrib import Caller, Crib, Depends, SetupError, Source, Workbench, tool
 from toolcrib.core import loops
-from toolcrib.core.threads import MAX_THREADS
-from toolcrib.workbench import Limit
 
 WAIT_S = 60.0
 
@@ -100,20 +96,6 @@ def test_after_a_loop_has_ended_a_workbench_starts_anew_on_the_next(caplog: pyte
         assert bench.call_sync("where").unwrap()[1] == 3
     assert program.source.events == ["start", "stop"] * 3
     assert (program.opened, program.closed) == (3, 1)
-
-
-def test_what_a_closed_loop_left_running_is_stopped_before_it_is_started_again() -> None:
-    program = Program()
-    bench = program.bench()
-    loop = asyncio.new_event_loop()
-    loop.run_until_complete(bench.call("of_source"))
-    pending = asyncio.all_tasks(loop)
-    loop.close()
-    assert bench.call_sync("of_source").value == 2
-    assert program.source.events == ["start", "stop", "start"]
-    bench.__exit__(None, None, None)
-    for task in pending:
-        task._log_destroy_pending = False  # type: ignore[attr-defined]
 
 
 def test_threads_with_loops_of_their_own_share_the_loop_of_the_first_call() -> None:
@@ -333,26 +315,6 @@ def test_ctrl_c_in_a_sync_call_cancels_it_and_is_raised(monkeypatch: pytest.Monk
         interrupting[0].join(WAIT_S)
 
 
-@pytest.mark.parametrize("number", [MAX_THREADS, 3 * MAX_THREADS])
-async def test_plain_tools_may_call_plain_tools_side_by_side(number: int) -> None:
-    @tool
-    def inner(n: int) -> int:
-        return n
-
-    @tool
-    def middle(n: int) -> int:
-        return int(bench.call_sync("inner", {"n": n}).unwrap())
-
-    @tool
-    def outer(n: int) -> int:
-        return int(bench.call_sync("middle", {"n": n}).unwrap())
-
-    async with Workbench([inner, middle, outer], timeout_s=30) as bench:
-        calls = bench.call_many([("outer", {"n": n}) for n in range(number)])
-        results = await asyncio.wait_for(calls, WAIT_S)
-    assert [result.value for result in results] == list(range(number))
-
-
 def test_a_plain_tool_that_calls_itself_without_end_ends_with_a_result() -> None:
     depth = 0
     codes: list[str | None] = []
@@ -369,121 +331,3 @@ def test_a_plain_tool_that_calls_itself_without_end_ends_with_a_result() -> None
     assert result.error is None
     assert codes[0] == "limited"
     assert len(codes) == depth < 300
-
-
-async def test_nested_sync_calls_under_a_limit_of_one_end() -> None:
-    @tool
-    def inner(n: int) -> int:
-        return n
-
-    @tool
-    def outer(n: int) -> Any:
-        result = bench.call_sync("inner", {"n": n})
-        return result.error.code if result.error else result.value
-
-    async with Workbench([inner, outer], limits=[Limit(per="workbench", concurrency=1, wait_s=0.2)]) as bench:
-        calls = bench.call_many([("outer", {"n": n}) for n in range(32)])
-        results = await asyncio.wait_for(calls, WAIT_S)
-        assert {result.error and result.error.code for result in results} <= {None, "limited"}
-        assert {result.value for result in results if result.error is None} == {"limited"}
-        assert (await bench.call("inner", {"n": 1})).value == 1, "all slots are free again"
-
-
-def test_a_stop_during_a_start_ends_both() -> None:
-    begun = threading.Event()
-
-    class Slow:
-        async def start(self) -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        @tool
-        async def work(self) -> None: ...
-
-    bench = Workbench([Slow()])
-    calling = in_thread(lambda: bench.call_sync("work"))
-    assert begun.wait(WAIT_S)
-    bench.__exit__(None, None, None)
-    result = outcome_of(*calling)
-    assert isinstance(result, SetupError) or result.error.code == "unavailable"
-
-
-def test_a_thread_that_waits_in_a_tool_ends_with_its_loop() -> None:
-    begun, ended = threading.Event(), threading.Event()
-    errors: list[ToolError] = []
-
-    @tool
-    def waits(context: Context) -> None:
-        async def endless() -> None:
-            begun.set()
-            await asyncio.Event().wait()
-
-        try:
-            context.wait(endless())
-        except ToolError as error:
-            errors.append(error)
-        ended.set()
-
-    async def main() -> None:
-        bench = Workbench([waits])
-        call = asyncio.create_task(bench.call("waits"))
-        await asyncio.to_thread(begun.wait, WAIT_S)
-        call.cancel()
-
-    asyncio.run(main())
-    assert ended.wait(WAIT_S)
-    assert [error.code for error in errors] == ["lost"]
-
-
-def test_a_workbench_that_is_dropped_holds_no_loop() -> None:
-    bench: Any = None
-
-    @tool
-    def inner() -> int:
-        return 1
-
-    @tool
-    def outer() -> int:
-        return bench.call_sync("inner").unwrap() + 1  # type: ignore[no-any-return]
-
-    async def main() -> tuple[int, "weakref.ref[asyncio.AbstractEventLoop]"]:
-        nonlocal bench
-        async with Workbench([inner, outer], limits=[Limit(tools="outer", concurrency=1)]) as bench:
-            return (await bench.call("outer")).unwrap(), weakref.ref(asyncio.get_running_loop())
-
-    value, loop = asyncio.run(main())
-    bench = None
-    gc.collect()
-    assert (value, loop()) == (2, None)
-
-
-async def test_a_thread_that_waits_for_another_call_makes_room_for_one_that_came_before() -> None:
-    ended, all_came = threading.Event(), threading.Event()
-    has_ended = asyncio.Event()
-
-    @tool
-    def block() -> bool:
-        return ended.wait(WAIT_S)
-
-    @tool
-    async def until_it_ended() -> None:
-        await asyncio.wait_for(has_ended.wait(), WAIT_S)
-
-    @tool
-    def outer() -> str:
-        all_came.wait(WAIT_S)
-        return bench.call_sync("until_it_ended").status
-
-    @tool
-    def last() -> None:
-        ended.set()
-        loop.call_soon_threadsafe(has_ended.set)
-
-    loop = asyncio.get_running_loop()
-    async with Workbench([block, until_it_ended, outer, last]) as bench:
-        names = [*(["block"] * (MAX_THREADS - 1)), "outer", "last"]
-        calls = [asyncio.create_task(bench.call(name)) for name in names]
-        await asyncio.sleep(0)  # each has a thread by now, or waits for one
-        all_came.set()
-        results = await asyncio.gather(*calls)
-    assert [result.value for result in results] == [*([True] * (MAX_THREADS - 1)), "success", None]

@@ -1,7 +1,6 @@
 """Views of sources: fewer tools, other names; the work is the same, and what is said uses the name that was seen."""
 
 from pathlib import Path
-from shlex import quote
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from toolcrib import (
     Registry,
     SetupError,
     Tool,
-    ToolcribError,
     UnknownToolError,
     Workbench,
     tool,
@@ -60,11 +58,6 @@ def test_a_filter_takes_by_name_tag_and_hint() -> None:
     assert names(filtered(USERS, "delete_*")) == []
 
 
-def test_a_filter_leaves_the_tools_themselves_as_they_are() -> None:
-    original = Tool(get_user)
-    assert filtered([original, set_user], "get_user").load().tools == [original]
-
-
 async def test_a_renamed_tool_does_the_same_work_and_speaks_of_itself_by_its_new_name() -> None:
     view = renamed(USERS, {"get_user": ("fetch", "Fetch somebody."), "find_user": "look_up"})
     async with Workbench([view]) as bench:
@@ -94,15 +87,6 @@ async def test_a_renamed_tool_does_the_same_work_and_speaks_of_itself_by_its_new
     assert Tool(get_user).spec.name == "get_user"
 
 
-def test_names_can_be_swapped_and_descriptions_changed_alone() -> None:
-    swapped = renamed(USERS, {"get_user": "set_user", "set_user": "get_user", "find_user": ("find_user", "Search.")})
-    assert [(spec.name, spec.description) for spec in Workbench([swapped]).specs()] == [
-        ("set_user", "Get a user."),
-        ("get_user", "Change a user."),
-        ("find_user", "Search."),
-    ]
-
-
 def test_views_can_be_viewed_again_and_joined() -> None:
     other = Tool(get_user, description="Get one of the other users.")
     both = joined(prefixed(filtered(USERS, "get_*"), "a_"), prefixed([other], "b_"))
@@ -124,13 +108,6 @@ def test_a_view_takes_what_a_workbench_takes_and_passes_its_problems_on(tmp_path
     assert names(prefixed(tmp_path / "good.py", "my_")) == ["my_one"]
     with pytest.raises(LoadError, match="not a source of tools"):
         Workbench([filtered("no such thing")])
-
-
-def test_a_view_shows_what_its_source_has_when_it_is_loaded() -> None:
-    registry = Registry([get_user])
-    view = filtered(registry, "*_user")
-    registry.add(set_user)
-    assert names(view) == ["get_user", "set_user"]
 
 
 @pytest.mark.parametrize(
@@ -203,10 +180,3 @@ def test_bad_data_is_refused_when_the_view_is_made() -> None:
         "There is no hint 'readonly'. Did you mean 'read_only'? "
         "There are: read_only, destructive, idempotent, open_world, long_running."
     )
-
-
-def test_a_renamed_tool_cannot_be_written_by_reference_and_a_filtered_one_can() -> None:
-    at_top = Tool(quote)
-    with pytest.raises(ToolcribError, match="Tool 'x_quote' cannot be written by reference: shlex:quote is another"):
-        Registry(prefixed(at_top, "x_").load().tools).to_dict()
-    assert Registry(filtered(at_top).load().tools).to_dict() == {"tools": [{"name": "quote", "ref": "shlex:quote"}]}

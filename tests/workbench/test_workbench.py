@@ -3,12 +3,10 @@
 import asyncio
 import subprocess
 import sys
-import threading
-from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, Registry, SetupError, ToolError, UnknownToolError, Workbench, tool
+from toolcrib import Call, Caller, SetupError, ToolError, UnknownToolError, Workbench, tool
 
 
 @tool
@@ -48,13 +46,6 @@ async def test_the_error_for_an_unknown_tool_names_the_nearest() -> None:
     assert result.error is not None
     assert result.error.code == "unknown_tool"
     assert result.text == "There is no tool 'shuot'. Did you mean 'shout'? The tools are: add, shout."
-
-
-async def test_a_name_full_of_control_characters_is_shown_on_one_line() -> None:
-    result = await Workbench([add]).call("a\n\x1b[31m" + "x" * 1000, {})
-    assert "\n" not in result.text
-    assert "\x1b" not in result.text
-    assert len(result.text) < 300
 
 
 async def test_many_calls_give_their_results_in_the_order_of_the_calls() -> None:
@@ -110,61 +101,11 @@ async def test_stop_on_error_cancels_what_has_not_ended() -> None:
     assert finished == []
 
 
-async def test_without_stop_on_error_one_bad_call_harms_no_other() -> None:
-    results = await Workbench([add]).call_many([("add", {"a": 1}), ("add", "{"), ("nope", None), ("add", {"a": 2})])
-    assert [r.value for r in results] == [3, None, None, 4]
-
-
-async def test_cancelling_many_calls_cancels_each() -> None:
-    started = asyncio.Event()
-    ended: list[str] = []
-
-    @tool
-    async def wait() -> None:
-        started.set()
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.append("x")
-
-    task = asyncio.create_task(Workbench([wait]).call_many([("wait", None)] * 3))
-    await started.wait()
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(ended) == 3
-
-
 def test_sync_code_calls_without_any_ceremony() -> None:
     assert Workbench([add]).call_sync("add", {"a": 1}).value == 3
     with Workbench([add, shout]) as bench:
         assert bench.call_sync(add, 1, b=5).value == 6
         assert bench.call_sync(shout, "x").value == "X"
-
-
-async def test_call_sync_from_a_thread_runs_on_the_loop_where_the_bench_lives() -> None:
-    @tool
-    async def where() -> int:
-        return id(asyncio.get_running_loop())
-
-    async with Workbench([where]) as bench:
-        assert (await asyncio.to_thread(bench.call_sync, "where")).value == id(asyncio.get_running_loop())
-
-
-def test_many_threads_share_one_bench() -> None:
-    bench = Workbench([add, shout])
-    values: list[Any] = []
-
-    def work(n: int) -> None:
-        values.append((n, bench.call_sync("add", {"a": n, "b": 0}).value))
-
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(40)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert sorted(values) == [(n, n) for n in range(40)]
 
 
 def test_the_interpreter_ends_right_after_a_call_even_if_a_thread_never_returns() -> None:
@@ -216,17 +157,6 @@ async def test_availability_is_per_caller_sync_or_async_and_no_when_its_check_fa
     assert "Whether 'nobody' is available could not be found out; it is taken not to be:" in caplog.text
 
 
-async def test_a_shared_registry_gives_every_bench_its_tools_also_those_added_later() -> None:
-    registry = Registry([add])
-    bench = Workbench(registry)
-    assert [spec.name for spec in bench.specs()] == ["add"]
-    registry.add(shout)
-    assert [spec.name for spec in bench.specs()] == ["add", "shout"]
-    assert (await bench.call("shout", {"text": "x"})).value == "X"
-    registry.remove("shout")
-    assert (await bench.call("shout", {"text": "x"})).status == "error"
-
-
 def test_what_cannot_be_a_workbench_is_refused_at_once() -> None:
     with pytest.raises(SetupError, match="takes a list"):
         Workbench(add)  # type: ignore[arg-type]
@@ -234,11 +164,6 @@ def test_what_cannot_be_a_workbench_is_refused_at_once() -> None:
         Workbench("tools.py")
     with pytest.raises(SetupError, match="'timeout_s' takes a number of seconds above 0"):
         Workbench([add], timeout_s=0)
-
-
-async def test_repair_can_be_turned_off() -> None:
-    assert (await Workbench([add]).call("add", {"a": "1"})).value == 3
-    assert (await Workbench([add], repair=False).call("add", {"a": "1"})).status == "error"
 
 
 async def test_keyword_arguments_beside_a_name_are_refused_with_the_form_that_works() -> None:
