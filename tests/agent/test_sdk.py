@@ -6,7 +6,7 @@ from email.utils import format_datetime
 
 import pytest
 
-from toolcrib.agent.sdk import PerLoop, ProviderErrors, package, problem_of, retry_after
+from toolcrib.agent.sdk import Clients, ProviderErrors, package, problem_of, retry_after
 
 
 async def _nothing(_: object) -> None:
@@ -42,7 +42,7 @@ def test_each_event_loop_has_a_client_of_its_own_until_it_is_closed() -> None:
     async def close(client: object) -> None:
         closed.append(client)
 
-    clients = PerLoop(None, object, close)
+    clients = Clients(None, object, close)
 
     async def two() -> tuple[object, object, object]:
         before, same = clients.get(), clients.get()
@@ -60,7 +60,7 @@ def test_a_client_that_was_handed_in_is_not_closed() -> None:
         raise AssertionError
 
     mine = object()
-    clients = PerLoop(mine, object, close)
+    clients = Clients(mine, object, close)
 
     async def use() -> object:
         got = clients.get()
@@ -72,7 +72,7 @@ def test_a_client_that_was_handed_in_is_not_closed() -> None:
 
 def test_what_makes_a_client_is_asked_for_one() -> None:
     async def use() -> str:
-        return PerLoop(lambda: "made", lambda: "ours", _nothing).get()
+        return Clients(lambda: "made", lambda: "ours", _nothing).get()
 
     assert asyncio.run(use()) == "made"
 

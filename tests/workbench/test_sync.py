@@ -117,6 +117,24 @@ def test_threads_with_loops_of_their_own_share_the_loop_of_the_first_call() -> N
     assert program.opened == 1
 
 
+@pytest.mark.filterwarnings("error")
+def test_a_call_that_its_home_never_began_runs_on_the_next_home(caplog: pytest.LogCaptureFixture) -> None:
+    @tool
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    bench = Workbench([add])
+
+    async def main() -> Any:
+        return await bench.call("add", {"a": 1, "b": 2})
+
+    threads = [in_thread(lambda: [asyncio.run(main()) for _ in range(20)]) for _ in range(4)]
+    results = [result for thread in threads for result in outcome_of(*thread)]
+    gc.collect()  # a coroutine that was never awaited would warn
+    assert [result.value for result in results] == [3] * 80
+    assert caplog.text == ""
+
+
 async def test_a_notebook_may_mix_sync_and_awaited_calls() -> None:
     program = Program()
     bench = program.bench()

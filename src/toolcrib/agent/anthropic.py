@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, cast
 from ..formats import IncompleteReply
 from ..formats import anthropic as provider_format
 from .model import ModelProblem, Request
-from .sdk import PerLoop, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
+from .sdk import Clients, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
@@ -66,7 +66,7 @@ class AnthropicModel(SdkModel):
             made = sdk.AsyncAnthropic(api_key=api_key, base_url=base_url, timeout=timeout, max_retries=max_retries)
             return cast("AsyncAnthropic", made)
 
-        self._clients: PerLoop[AsyncAnthropic] = PerLoop(client, new_client, lambda made: made.close())
+        self._clients: Clients[AsyncAnthropic] = Clients(client, new_client, lambda made: made.close())
         keys = (os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_AUTH_TOKEN"))
         self._troubles = ProviderErrors(self.name, (api_key, *keys))
 

@@ -14,7 +14,7 @@ from ..core import SetupError
 from ..formats import IncompleteReply
 from ..formats import gemini as provider_format
 from .model import ModelError, ModelProblem, Request
-from .sdk import PerLoop, ProviderErrors, SdkModel, package, reading, require_retries, retry_after
+from .sdk import Clients, ProviderErrors, SdkModel, package, reading, require_retries, retry_after
 
 if TYPE_CHECKING:
     from google.genai import Client
@@ -58,7 +58,7 @@ class GeminiModel(SdkModel):
             "retry_options": {"attempts": 1 + require_retries(max_retries)},
             **({"base_url": base_url} if base_url else {}),
         }
-        self._clients: PerLoop[Client] = PerLoop(client, self._new_client, lambda made: made.aio.aclose())
+        self._clients: Clients[Client] = Clients(client, self._new_client, lambda made: made.aio.aclose())
         keys = (os.environ.get("GOOGLE_API_KEY"), os.environ.get("GEMINI_API_KEY"))
         self._troubles = ProviderErrors(self.name, (api_key, *keys))
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..formats import IncompleteReply, openai, openai_responses
 from .model import ModelError, ModelProblem, Request
-from .sdk import PerLoop, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
+from .sdk import Clients, ProviderErrors, SdkModel, package, require_retries, retry_after, server_id
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -69,7 +69,7 @@ class _OpenAI(SdkModel):
             "timeout": timeout_s,
             "max_retries": require_retries(max_retries),
         }
-        self._clients: PerLoop[AsyncOpenAI] = PerLoop(client, self._new_client, lambda made: made.close())
+        self._clients: Clients[AsyncOpenAI] = Clients(client, self._new_client, lambda made: made.close())
         self._troubles = ProviderErrors(self.name, (api_key, os.environ.get("OPENAI_API_KEY")))
 
     def _parameters(self, request: Request) -> dict[str, Any]:

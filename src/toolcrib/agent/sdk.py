@@ -1,6 +1,5 @@
 """What the clients over providers' own SDKs share: the model class, the package, a client per event loop, errors."""
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, aclosing, contextmanager
@@ -9,10 +8,9 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from hashlib import sha256
 from importlib import import_module
-from typing import Any, ClassVar, Generic, TypeVar, cast
-from weakref import WeakKeyDictionary
+from typing import Any, ClassVar, Generic, TypeVar
 
-from ..core import SetupError
+from ..core import PerLoop, SetupError
 from ..formats import Reply, TextDelta
 from ..record import Redactor
 from .model import ModelError, ModelProblem, Request
@@ -37,7 +35,7 @@ class SdkModel(ABC):
     _provider: ClassVar[str]
     _format: ClassVar[Any]
     _model: str
-    _clients: "PerLoop[Any]"
+    _clients: "Clients[Any]"
 
     @property
     def name(self) -> str:
@@ -119,8 +117,8 @@ def package(module: str, extra: str) -> Any:
         ) from None
 
 
-class PerLoop(Generic[T]):
-    """A client for each event loop that uses it: a client's connections belong to one loop and fail in another.
+class Clients(Generic[T]):
+    """The clients of a model: one of each event loop.
 
     *client* is one that its owner closes, or a function that makes one, in place of *make*.
     """
@@ -129,20 +127,17 @@ class PerLoop(Generic[T]):
         self, client: T | Callable[[], T] | None, make: Callable[[], T], close: Callable[[T], Awaitable[object]]
     ) -> None:
         self._is_passed = client is not None and not callable(client)
-        self._make: Callable[[], Any] = (lambda: client) if self._is_passed else cast(Any, client or make)
+        new: Any = (lambda: client) if self._is_passed else client or make
+        self._clients: PerLoop[T] = PerLoop(new)
         self._close = close
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, T] = WeakKeyDictionary()
 
     def get(self) -> T:
         """Return the running loop's client, made at the first call."""
-        loop = asyncio.get_running_loop()
-        if loop not in self._clients:
-            self._clients[loop] = self._make()
-        return self._clients[loop]
+        return self._clients.get()
 
     async def close(self) -> None:
         """Close the running loop's client; the next `get` makes another."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
+        client = self._clients.pop()
         if client is not None and not self._is_passed:
             await self._close(client)
 

@@ -7,7 +7,6 @@ once: one refresh at a time over all processes that share the vault, and its out
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -20,7 +19,6 @@ from ..core import (
     Call,
     Caller,
     Credential,
-    LoopEnded,
     Pending,
     Requirement,
     Secret,
@@ -29,7 +27,6 @@ from ..core import (
     ToolAuth,
     ToolcribError,
     ToolError,
-    await_on,
     log_failure,
 )
 from .authorizations import CallbackError, Completed, new_authorization, pending_of
@@ -293,9 +290,8 @@ class CredentialBroker(Broker):
 
     async def settle(self) -> None:
         """Wait until no refresh is under way: what a provider has rotated is stored before an event loop ends."""
-        for task in list(self._refreshes):
-            with suppress(LoopEnded):
-                await await_on(task.get_loop(), asyncio.wait({task}))
+        if refreshes := self._refreshes & asyncio.all_tasks():
+            await asyncio.wait(refreshes)
 
     def missing(self, name: str) -> list[str]:
         """Return the settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""

@@ -55,7 +55,7 @@ from .handle import (
     new_handle,
 )
 from .lazy import lazy_names
-from .loops import LoopEnded, await_on, blocking, run_on
+from .loops import LoopEnded, PerLoop, from_any_thread, run_on
 from .moments import EPOCH, moment
 from .pending import (
     Answer,
@@ -132,9 +132,9 @@ __all__ = [
     "Variables",
     "Deadlock",
     "run_on",
-    "blocking",
-    "await_on",
     "LoopEnded",
+    "PerLoop",
+    "from_any_thread",
     "CODES",
     "EPOCH",
     "HANDLE_PREFIX",

@@ -1,12 +1,12 @@
-"""Handing work over to an event loop that runs in another thread, and waiting for its value.
+"""Event loops in other threads: work that is handed over to one, callbacks for one, values that belong to one.
 
-The wait always ends: a loop that has ended, or that does not begin the work in time, is noticed here.
+The wait for work always ends: a loop that has ended, or that does not begin the work in time, is noticed here.
 """
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Generator
-from concurrent.futures import CancelledError, Future
+from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from time import monotonic
@@ -25,11 +25,19 @@ blocked_loops: ContextVar[tuple[asyncio.AbstractEventLoop, ...]] = ContextVar("t
 """The event loops that stand still until the running call has ended, since a sync call on them waits for it."""
 
 
+_LOG_IF_PENDING = "_log_destroy_pending"
+"""An attribute of tasks: whether asyncio logs that one is dropped before its end."""
+
+
 class LoopEnded(ToolError):
     """An event loop has ended, and with it the work that it was given."""
 
     def __init__(self) -> None:
         super().__init__("The event loop that ran this has ended. What had been done by then is done.", "lost")
+
+
+class NeverBegun(LoopEnded):
+    """An event loop has ended before it began the work, which another one may do."""
 
 
 @contextmanager
@@ -47,96 +55,186 @@ def run_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
 
     Raises LoopEnded where the loop ends first, and ToolError where the work cannot begin.
     """
-    handed = _Handed(loop, work)
+    handed = Handed(loop, lambda: work)
     try:
-        future = handed.start()
-        with waiting():
-            while True:
-                try:
-                    return future.result(LOOK_INTERVAL_S)
-                except TimeoutError:
-                    if future.done():
-                        raise  # its own
-                    handed.require_alive()
-    except BaseException as error:
-        raise handed.give_up(error) from None
-
-
-async def await_on(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Return the value of *work*, run on *loop*. Raises as `run_on` does."""
-    if loop is asyncio.get_running_loop():
-        return await work
-    handed = _Handed(loop, work)
-    try:
-        value = asyncio.wrap_future(handed.start())
-        while not value.done():
-            await asyncio.wait({value}, timeout=LOOK_INTERVAL_S)
-            if not value.done():
-                handed.require_alive()
-        if value.cancelled():
-            raise LoopEnded
-        return value.result()
-    except BaseException as error:
-        raise handed.give_up(error) from None
-
-
-class _Handed(Generic[T]):
-    """Work that is given to a loop: a task there, under a copy of this context."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> None:
-        self._loop = loop
-        self._work = work
-        self._turn = threading.Lock()  # taken once: by the loop that begins, or by the caller that waits no longer
-        self._due = monotonic() + BEGIN_TIMEOUT_S
-        self._task: asyncio.Task[Any] | None = None
-        self._future: Future[T] | None = None
-        if loop in blocked_loops.get():
+        return handed.wait()
+    finally:
+        if handed.is_void:
             work.close()
+
+
+def from_any_thread(callback: Callable[..., object]) -> Callable[..., None]:
+    """Return a function that calls *callback* on the running loop, from any thread; once that is closed, not at all."""
+    loop = asyncio.get_running_loop()
+
+    def post(*arguments: Any) -> None:
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(callback, *arguments)
+
+    return post
+
+
+class PerLoop(Generic[T]):
+    """A value for each event loop that uses one, such as connections, which fail on another loop.
+
+    *make* makes it, and *drop* ends that of a loop which is closed.
+    """
+
+    def __init__(self, make: Callable[[], T], drop: Callable[[T], object] = lambda _: None) -> None:
+        self._make = make
+        self._drop = drop
+        self._values: dict[asyncio.AbstractEventLoop, T] = {}
+
+    def get(self) -> T:
+        """Return the value of the running loop, made at the first call."""
+        loop = asyncio.get_running_loop()
+        if loop not in self._values:
+            self._drop_closed()
+            self._values[loop] = self._make()
+        return self._values[loop]
+
+    def pop(self) -> T | None:
+        """Return the value of the running loop, for the caller to end; None where there is none."""
+        self._drop_closed()
+        return self._values.pop(asyncio.get_running_loop(), None)
+
+    def call_each(self, method: Callable[[T], object]) -> None:
+        """Call *method* with each value on its loop. From any thread."""
+        self._drop_closed()
+        for loop, value in list(self._values.items()):
+            with suppress(RuntimeError):  # it has just been closed
+                loop.call_soon_threadsafe(method, value)
+
+    def _drop_closed(self) -> None:
+        for loop in [known for known in self._values if known.is_closed()]:
+            self._drop(self._values.pop(loop))
+
+
+class Handed(Generic[T]):
+    """Work that is given to a loop: a task there, under a copy of this context.
+
+    It begins when its `_turn` is taken, once: by the task, which then calls *begin*; or by the caller that waits no
+    longer, after which it `is_void`: *begin* is never called. Nor is it where *may_begin* says no on the loop.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        begin: Callable[[], Coroutine[Any, Any, T]],
+        may_begin: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._loop = loop
+        self._may_begin = may_begin
+        self._begin = begin
+        self._turn = threading.Lock()
+        self._due = monotonic() + BEGIN_TIMEOUT_S
+        self._coroutine: Coroutine[Any, Any, None] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._future: Future[T] = Future()
+        self.is_void = False
+
+    def wait(self) -> T:
+        """Return the value, for sync code.
+
+        Raises NeverBegun or LoopEnded where the loop ends first, and ToolError where the work cannot begin.
+        """
+        try:
+            self._start()
+            with waiting():
+                while not self._future.done():
+                    with suppress(TimeoutError):
+                        self._future.exception(LOOK_INTERVAL_S)
+                    self._require_alive()
+            return self._future.result()
+        except BaseException:
+            self._give_up()
+            raise
+
+    async def value(self) -> T:
+        """Return the value. Raises as `wait` does."""
+        arrived = asyncio.Event()
+        wake = from_any_thread(arrived.set)
+        try:
+            self._start()
+            self._future.add_done_callback(lambda _: wake())
+            while not self._future.done():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK_INTERVAL_S):
+                        await arrived.wait()
+                self._require_alive()
+            return self._future.result()
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _start(self) -> None:
+        if self._loop in blocked_loops.get():
             raise ToolError(
                 "This call would have to run on an event loop that waits for it in a sync call. Await that call.",
                 "conflict",
             )
-
-    def start(self) -> Future[T]:
-        """Hand the work over. Returns the future of its value. Raises LoopEnded where the loop is closed."""
-        coroutine = self._begin()
         try:
-            # Ctrl-C may come before this returns, when the work has begun already: `give_up` knows its task then.
-            self._future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+            self._loop.call_soon_threadsafe(self._create_task)
         except RuntimeError:  # it is closed
-            coroutine.close()
-            self._work.close()
-            raise LoopEnded from None
-        return self._future
+            raise NeverBegun from None
 
-    def require_alive(self) -> None:
+    def _create_task(self) -> None:
+        # A task that is made in the last round of its loop is never stepped. Nothing is lost then, and nothing logged.
+        self._coroutine = self._run()
+        self._task = self._loop.create_task(self._coroutine)
+        setattr(self._task, _LOG_IF_PENDING, False)
+        self._task.add_done_callback(self._finish)
+
+    async def _run(self) -> None:
+        # By itself, and not by a callback of the task, which may come after the last round of the loop.
+        future = self._future
+        if not self._may_begin() or not self._turn.acquire(blocking=False):
+            future.set_exception(NeverBegun())
+            return
+        setattr(self._task, _LOG_IF_PENDING, True)
+        try:
+            future.set_result(await self._begin())
+        except asyncio.CancelledError:  # with its loop, or by `_give_up`
+            future.set_exception(LoopEnded())
+            raise
+        except NeverBegun:  # what this work has handed over in its turn
+            future.set_exception(LoopEnded())
+        except BaseException as error:
+            future.set_exception(error)
+            if not isinstance(error, Exception):
+                raise
+
+    def _finish(self, _: object) -> None:
+        if not self._future.done():  # the task was cancelled before its first step
+            self._future.set_exception(NeverBegun())
+
+    def _require_alive(self) -> None:
         """Raise LoopEnded where the loop has ended, and ToolError where it does not begin the work."""
+        if self._future.done():
+            return
         is_running = self._loop.is_running()
-        if not is_running and (self._turn.locked() or self._loop.is_closed()):
-            raise LoopEnded
-        if monotonic() > self._due and self._turn.acquire(blocking=False):
+        if is_running and monotonic() <= self._due:
+            return
+        if self._take_back():
+            if not is_running:
+                if self._coroutine is not None and self._loop.is_closed():
+                    self._coroutine.close()
+                raise NeverBegun
             raise ToolError(
-                f"The event loop that would run this has been {'busy' if is_running else 'stopped'} for "
-                f"{BEGIN_TIMEOUT_S:g} s. Nothing has run. Try again later.",
+                f"The event loop that would run this has been busy for {BEGIN_TIMEOUT_S:g} s. Nothing has run. "
+                "Try again later.",
                 "unavailable",
             )
+        if not is_running and not self._future.done():
+            raise LoopEnded
 
-    def give_up(self, error: BaseException) -> BaseException:
-        """Cancel the work where it still runs. Returns what to raise in place of *error*."""
-        has_begun, future = not self._turn.acquire(blocking=False), self._future
-        if future is None:
-            if has_begun and self._task is not None:
-                with suppress(RuntimeError):  # the loop is closed
-                    self._loop.call_soon_threadsafe(self._task.cancel)
-        elif not future.done():
-            future.cancel()
-        elif isinstance(error, CancelledError) and future.cancelled():
-            return LoopEnded()
-        return error
+    def _take_back(self) -> bool:
+        """Return whether the work has not begun. Then it never does."""
+        self.is_void = self.is_void or self._turn.acquire(blocking=False)
+        return self.is_void
 
-    async def _begin(self) -> T:
-        if not self._turn.acquire(blocking=False):
-            self._work.close()
-            raise asyncio.CancelledError
-        self._task = asyncio.current_task()
-        return await self._work
+    def _give_up(self) -> None:
+        """Cancel the work where it still runs, and never begin it where it does not."""
+        if not self._take_back() and self._task is not None and not self._task.done():
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._task.cancel)

@@ -18,12 +18,11 @@ from typing import Any, Protocol, Self
 from ..core import (
     Context,
     Credential,
-    LoopEnded,
     Overrides,
+    PerLoop,
     Progress,
     Redaction,
     ToolError,
-    await_on,
     content_from_dict,
     log_failure,
 )
@@ -69,36 +68,20 @@ class Processes:
     """
 
     def __init__(self, *, size: int | None = None, limits: Limits | None = None) -> None:
-        self._size = size
-        self._limits = limits
-        self._pools: dict[asyncio.AbstractEventLoop, Workers] = {}
+        self._pools = PerLoop(lambda: Workers(_TARGET, size=size, limits=limits), Workers.abandon)
 
     def pool(self) -> Workers:
         """Return the workers of the running event loop."""
-        loop = asyncio.get_running_loop()
-        pool = self._pools.get(loop)
-        if pool is None:
-            for ended in [each for each in self._pools if each.is_closed()]:
-                self._pools.pop(ended).abandon()
-            pool = self._pools[loop] = Workers(_TARGET, size=self._size, limits=self._limits)
-        return pool
+        return self._pools.get()
 
     def forget(self) -> None:
         """End the idle workers, and those that serve when they have served. From any thread."""
-        for loop, pool in list(self._pools.items()):
-            if loop.is_closed():
-                self._pools.pop(loop).abandon()
-            else:
-                loop.call_soon_threadsafe(pool.forget)
+        self._pools.call_each(Workers.forget)
 
     async def close(self) -> None:
         """End every worker with everything it started, and wait until they are gone. A later call starts new ones."""
-        while self._pools:
-            loop, pool = self._pools.popitem()
-            try:
-                await await_on(loop, pool.close())
-            except LoopEnded:
-                pool.abandon()
+        if (pool := self._pools.pop()) is not None:
+            await pool.close()
 
     async def __aenter__(self) -> Self:
         return self

@@ -105,6 +105,10 @@ class Lifespan:
         Where a required one fails, or *then*, those before it are stopped. Raises SetupError, naming the source.
         """
 
+        if not sources:
+            then()
+            return
+
         async def start() -> None:
             try:
                 for source in sources:

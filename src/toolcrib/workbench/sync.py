@@ -13,10 +13,12 @@ from abc import ABC, abstractmethod
 from asyncio import _get_running_loop  # pyright: ignore[reportPrivateUsage] - None where none runs
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from ..core import SetupError, await_on, blocking, run_on
+from ..core import SetupError
+from ..core.loops import Handed, LoopEnded, NeverBegun, blocking
 
 P = ParamSpec("P")
 S = TypeVar("S", bound="Startable")
@@ -29,17 +31,22 @@ def run(work: Coroutine[Any, Any, T], *, home: asyncio.AbstractEventLoop | None 
     Ctrl-C cancels the work, and is raised. Raises SetupError on that loop itself, where the work could never begin, and
     ToolError `lost` where the loop ends before the work.
     """
-    running = _get_running_loop()
-    loop = home if home is not None and home.is_running() else _portal(os.getpid())
-    if loop is running:
-        work.close()
-        raise SetupError(
-            "A sync call blocks the event loop that it is made on, and this is the loop that would run it. Await the "
-            "call here: `await bench.call(...)` in place of `bench.call_sync(...)`. Or make the tool that calls it a "
-            "plain function, which gets a thread."
-        )
-    with blocking(running):
-        return run_on(loop, work)
+    running, handed = _get_running_loop(), None
+    try:
+        while True:
+            loop = home if home is not None and home.is_running() else _portal(os.getpid())
+            if loop is running:
+                raise SetupError(
+                    "A sync call blocks the event loop that it is made on, and this is the loop that would run it. "
+                    "Await the call here: `await bench.call(...)` in place of `bench.call_sync(...)`. Or make the tool "
+                    "that calls it a plain function, which gets a thread."
+                )
+            handed = Handed(loop, lambda: work)
+            with blocking(running), suppress(NeverBegun):
+                return handed.wait()
+    finally:
+        if handed is None or handed.is_void:
+            work.close()
 
 
 @functools.cache
@@ -82,18 +89,40 @@ class Home:
             self.loop = running
             return None
 
+    def is_on(self, loop: asyncio.AbstractEventLoop) -> bool:
+        return self.loop is loop
+
     async def items(self, owner: "Startable", items: AsyncGenerator[T]) -> AsyncGenerator[T]:
-        """Yield *items*, each made on the home of *owner*."""
+        """Yield *items*, each made on the loop that is the home of *owner* when the first is."""
+        loop: asyncio.AbstractEventLoop | None = None
 
         async def step() -> T | None:
+            nonlocal loop
+            loop = asyncio.get_running_loop()
             return await anext(items, None)
 
-        home = self.enter(owner)
         try:
-            while (item := await (step() if home is None else await_on(home, step()))) is not None:
+            item = await _value_at_home(owner, step)
+            while item is not None:
                 yield item
+                item = await _value_on(loop, step)
         finally:
-            await (items.aclose() if home is None else await_on(home, items.aclose()))
+            with suppress(LoopEnded):
+                await _value_on(loop, items.aclose)
+
+
+async def _value_at_home(owner: "Startable", begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    home = owner._home  # pyright: ignore[reportPrivateUsage] - a friend
+    while (loop := home.enter(owner)) is not None:
+        with suppress(NeverBegun):  # where that loop has ended, this one may be the next home
+            return await Handed(loop, begin, partial(home.is_on, loop)).value()
+    return await begin()
+
+
+async def _value_on(loop: asyncio.AbstractEventLoop | None, begin: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    if loop is None or loop is asyncio.get_running_loop():
+        return await begin()
+    return await Handed(loop, begin).value()
 
 
 def at_home(
@@ -103,9 +132,7 @@ def at_home(
 
     @functools.wraps(method)
     async def moved(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        home = self._home.enter(self)  # pyright: ignore[reportPrivateUsage] - a friend
-        work = method(self, *args, **kwargs)
-        return await (work if home is None else await_on(home, work))
+        return await _value_at_home(self, partial(method, self, *args, **kwargs))
 
     return moved
 

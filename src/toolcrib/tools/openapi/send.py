@@ -1,6 +1,5 @@
 """Sends the request of an operation, and reads the answer: within the guard, with credentials for this host only."""
 
-import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 
 import pydantic_core
 
-from ...core import Audio, Context, File, Image, RetryAdvice, ToolError
+from ...core import Audio, Context, File, Image, PerLoop, RetryAdvice, ToolError
 from .operations import Operation, is_json
 from .request import Prepared, prepare
 from .security import Applied, apply
@@ -35,29 +34,27 @@ class Client:
     def __init__(self, hosts: Sequence[str], allow: Sequence[str]) -> None:
         self._hosts = hosts
         self._allow = allow
-        self._open: tuple[asyncio.AbstractEventLoop, httpx2.AsyncClient] | None = None
+        self._clients = PerLoop(self._new)
 
     def get(self) -> "httpx2.AsyncClient":
-        loop = asyncio.get_running_loop()
-        if self._open is None or self._open[0] is not loop:
-            from ...net import client
-
-            opened = client(
-                hosts=self._hosts,
-                allow=self._allow,
-                max_bytes=_MAX_BYTES,
-                timeout_s=_REQUEST_TIMEOUT_S,
-                # What one caller's response sets is not sent with the next caller's request.
-                cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
-                headers={"user-agent": "toolcrib"},
-            )
-            self._open = (loop, opened)
-        return self._open[1]
+        return self._clients.get()
 
     async def close(self) -> None:
-        opened, self._open = self._open, None
-        if opened is not None and opened[0] is asyncio.get_running_loop():
-            await opened[1].aclose()
+        if (opened := self._clients.pop()) is not None:
+            await opened.aclose()
+
+    def _new(self) -> "httpx2.AsyncClient":
+        from ...net import client
+
+        return client(
+            hosts=self._hosts,
+            allow=self._allow,
+            max_bytes=_MAX_BYTES,
+            timeout_s=_REQUEST_TIMEOUT_S,
+            # What one caller's response sets is not sent with the next caller's request.
+            cookies=CookieJar(DefaultCookiePolicy(allowed_domains=[])),
+            headers={"user-agent": "toolcrib"},
+        )
 
 
 async def call(
