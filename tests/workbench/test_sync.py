@@ -1,6 +1,7 @@
 """A workbench lives on one event loop at a time, and calls from elsewhere are handed over to it. Nothing hangs."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextvars import ContextVar
