@@ -10,7 +10,6 @@ from toolcrib import (
     AnswerError,
     Approve,
     Caller,
-    CancellationToken,
     Crib,
     Data,
     Deny,
@@ -115,15 +114,6 @@ async def test_a_workbench_stops_with_the_last_run_if_a_run_has_started_it() -> 
         assert events == ["start", "/"]
 
 
-async def test_a_run_that_begins_while_another_leaves_has_a_workbench_that_runs() -> None:
-    host = Host(Workbench([Live()]))
-    await host.enter()
-    await asyncio.gather(host.leave(), host.enter())
-    assert (await host.call(None, "wipe", {"path": "/"})).text == "wiped /"
-    await host.leave()
-    assert (events[0], events[-1]) == ("start", "stop")
-
-
 async def test_runs_that_are_cancelled_leave_the_workbench_all_the_same() -> None:
     class Lasting(Live):
         async def start(self) -> None:
@@ -209,24 +199,6 @@ async def endless() -> None:
         await asyncio.Event().wait()
     finally:
         events.append("ended")
-
-
-async def test_deadlines_and_cancellation_of_the_framework_reach_the_tool() -> None:
-    host, token = Host(Workbench([endless])), CancellationToken()
-    assert (await host.call(None, "endless", None, timeout_s=0.01)).shown().code == "timeout"
-    for cancel in (token.cancel, None):
-        events.clear()
-        call = asyncio.create_task(host.call(None, "endless", None, cancellation=token if cancel else None))
-        while not events:
-            await asyncio.sleep(0)
-        if cancel is not None:
-            cancel()
-            assert (await call).shown().code == "cancelled"
-        else:
-            call.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await call
-        assert events == ["begun", "ended"]
 
 
 async def test_what_a_framework_gets_can_be_sent_in_utf_8() -> None:

@@ -11,14 +11,6 @@ from toolcrib import Call, Workbench
 from toolcrib.dialects.autogen import CancellationToken
 
 
-async def test_a_linked_future_is_cancelled_at_once_and_returned() -> None:
-    token, future = CancellationToken(), asyncio.get_running_loop().create_future()
-    assert token.link_future(future) is future
-    assert (token.is_cancelled(), future.cancelled()) == (False, False)
-    token.cancel()
-    assert (token.is_cancelled(), future.cancelled()) == (True, True)
-
-
 async def test_a_token_may_be_cancelled_and_linked_in_another_thread() -> None:
     loop, token = asyncio.get_running_loop(), CancellationToken()
     linked_here = token.link_future(loop.create_future())
@@ -32,13 +24,6 @@ async def test_a_token_may_be_cancelled_and_linked_in_another_thread() -> None:
     for future in (linked_here, linked_there):
         with pytest.raises(asyncio.CancelledError):
             await asyncio.wait_for(future, 30)
-
-
-def test_a_future_of_threads_can_be_linked_too() -> None:
-    token, future = CancellationToken(), concurrent.futures.Future[int]()
-    assert token.link_future(future) is future
-    token.cancel()
-    assert future.cancelled()
 
 
 async def test_what_is_not_a_future_is_refused() -> None:
@@ -59,15 +44,6 @@ async def test_a_token_keeps_no_reference_to_a_future_that_is_done() -> None:
     del future, linked_here, linked_there, of_threads
     gc.collect()
     assert [each() for each in kept] == [None, None, None]
-
-
-def test_a_token_may_be_cancelled_after_the_loop_of_its_futures(caplog: pytest.LogCaptureFixture) -> None:
-    token = CancellationToken()
-    loop = asyncio.new_event_loop()
-    future = token.link_future(loop.create_future())
-    loop.close()
-    token.cancel()
-    assert (future.cancelled(), caplog.text) == (False, "")
 
 
 async def test_a_call_takes_the_token_as_it_is() -> None:

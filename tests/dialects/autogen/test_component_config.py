@@ -13,7 +13,6 @@ from toolcrib.dialects.autogen import (
     Component,
     ComponentBase,
     ComponentLoader,
-    ComponentModel,
     UntrustedError,
     trust_namespaces,
 )
@@ -72,30 +71,6 @@ def trusted() -> Any:
         yield
 
 
-def test_a_component_is_dumped_as_autogen_dumps_it() -> None:
-    assert Rect(3).dump_component().model_dump_json() == (
-        f'{{"provider":"{__name__}.Rect","component_type":"shape","version":2,"component_version":2,'
-        '"description":"A rectangle.","label":"Rect","config":{"width":3,"height":1}}'
-    )
-    assert Square(2).dump_component().model_dump() == {
-        "provider": f"{__name__}.Square",
-        "component_type": "shape",
-        "version": 2,
-        "component_version": 2,
-        "description": "All sides equal",
-        "label": "The square",
-        "config": {"width": 2, "height": 1},
-    }
-
-
-@pytest.mark.usefixtures("trusted")
-def test_what_was_dumped_is_loaded_again() -> None:
-    dumped = Rect(3, 4).dump_component()
-    for model in (dumped, dumped.model_dump(), ComponentModel.model_validate_json(dumped.model_dump_json())):
-        assert Rect.load_component(model).size == (3, 4)
-        assert ComponentLoader.load_component(model, Shape).dump_component() == dumped  # type: ignore[type-abstract]
-
-
 @pytest.mark.usefixtures("trusted")
 @pytest.mark.parametrize(
     ("loader", "expected"), [(Square, None), (Unlike, None), (ComponentLoader, Square), (ComponentLoader, int)]
@@ -112,7 +87,7 @@ def test_a_malformed_provider_is_invalid(provider: str) -> None:
         ComponentLoader.load_component({"provider": provider, "config": {}})
     assert str(raised.value) == "Invalid"
     assert raised.value.__notes__ == [
-        f"A provider is a module and a class, such as 'autogen_core.tools.FunctionTool'; this is {provider!r}."
+        f"A provider is a module and a class, as 'autogen_core.tools.FunctionTool'; not {provider!r}."
     ]
 
 
@@ -123,15 +98,9 @@ def test_what_is_not_a_component_is_refused(name: str) -> None:
         ComponentLoader.load_component({"provider": f"{__name__}.{name}", "config": {}})
     assert str(raised.value) == "Invalid component class"
     assert raised.value.__notes__ == [
-        f"{__name__}.{name} is not a subclass of toolcrib.dialects.autogen.Component and ComponentBase. "
-        "A subclass of AutoGen's own classes is a component of AutoGen, not of this dialect."
+        f"{__name__}.{name} is not a subclass of toolcrib.dialects.autogen.Component and ComponentBase; AutoGen's are "
+        "others."
     ]
-
-
-@pytest.mark.usefixtures("trusted")
-def test_a_class_that_is_not_there_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="Missing"):
-        ComponentLoader.load_component({"provider": f"{__name__}.Missing", "config": {}})
 
 
 # Whose modules may be imported
@@ -170,11 +139,6 @@ def test_an_untrusted_module_is_refused_before_it_is_imported(
         "(names separated by commas)."
     )
     assert name not in sys.modules
-
-
-def test_a_last_part_that_begins_with_test_is_not_trusted() -> None:
-    with pytest.raises(ValueError, match="not in a trusted namespace"):
-        ComponentLoader.load_component({"provider": "company_b.test_parts.Part", "config": {}})
 
 
 @pytest.mark.parametrize("value", ["company_c", " other , company_c. ,", "company_c.parts"])
@@ -231,20 +195,6 @@ def test_trust_in_a_with_is_for_the_block_and_not_for_other_threads() -> None:
 # Providers of AutoGen's
 
 
-def test_a_provider_of_autogen_core_means_the_class_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    from toolcrib.dialects.autogen import _image
-
-    monkeypatch.setattr(_image, "Kind", Rect, raising=False)
-    for provider in ("autogen_core._image.Kind", "toolcrib.dialects.autogen._image.Kind"):
-        made = ComponentLoader.load_component({"provider": provider, "config": {"width": 2}}, Rect)
-        assert made.size == (2, 1)
-    assert "autogen_core" not in sys.modules
-
-
 def test_a_module_of_autogen_core_outside_of_the_tool_layer_is_not_here() -> None:
-    with pytest.raises(ModuleNotFoundError) as raised:
+    with pytest.raises(ModuleNotFoundError, match=r"toolcrib.dialects.autogen.model_context"):
         ComponentLoader.load_component({"provider": "autogen_core.model_context.Buffered", "config": {}})
-    assert str(raised.value) == "No module named 'autogen_core.model_context'"
-    assert raised.value.__notes__ == [
-        "toolcrib.dialects.autogen replaces autogen_core's tool layer, and this module is not part of that."
-    ]

@@ -1,11 +1,10 @@
 from collections.abc import AsyncGenerator
 from typing import Any
 
-import pytest
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
 import toolcrib.dialects.autogen as autogen
-from toolcrib.dialects.autogen import FunctionCall, models
+from toolcrib.dialects.autogen import models
 from toolcrib.workbench.settings import unknown_variables
 
 
@@ -83,51 +82,3 @@ class Echo(models.ChatCompletionClient):
 
     def _to_config(self) -> BaseModel:
         return models.SystemMessage(content="c")
-
-
-async def test_a_client_can_subclass_the_abstract_one() -> None:
-    client = Echo()
-    result = await client.create([models.UserMessage(content="hello", source="user")])
-    assert result.model_dump() == {
-        "finish_reason": "stop",
-        "content": "hello",
-        "usage": {"prompt_tokens": 1, "completion_tokens": 2},
-        "cached": False,
-        "logprobs": None,
-        "thought": None,
-    }
-    assert client.dump_component().model_dump(include={"provider", "component_type", "label"}) == {
-        "provider": "echo.Echo",
-        "component_type": "model",
-        "label": "Echo",
-    }
-    abstract: Any = models.ChatCompletionClient
-    with pytest.raises(TypeError, match="abstract"):
-        abstract()
-
-
-def test_messages_are_distinguished_by_their_type() -> None:
-    adapter: TypeAdapter[Any] = TypeAdapter(models.LLMMessage)
-    call = FunctionCall("1", "{}", "add")
-    done = models.FunctionExecutionResult(content="3", name="add", call_id="1", is_error=False)
-    messages = [
-        models.SystemMessage(content="Be brief."),
-        models.UserMessage(content="1+2?", source="user"),
-        models.AssistantMessage(content=[call], source="agent"),
-        models.FunctionExecutionResultMessage(content=[done]),
-    ]
-    for message in messages:
-        assert adapter.validate_json(message.model_dump_json()) == message
-    with pytest.raises(ValidationError):
-        adapter.validate_python({"type": "Message", "content": "x"})
-
-
-def test_families_are_names() -> None:
-    family = models.ModelFamily
-    predicates = (family.is_claude, family.is_openai, family.is_gemini, family.is_llama, family.is_mistral)
-    names = ("claude-4-opus", "o3", "gemini-2.5-pro", "llama-4-scout", "open-codestral-mamba", "r1", "unknown")
-    assert [[is_one(name) for is_one in predicates] for name in names] == [
-        *([number == column for column in range(5)] for number in range(5)),
-        [False] * 5,
-        [False] * 5,
-    ]

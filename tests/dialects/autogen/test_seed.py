@@ -1,13 +1,12 @@
 """AutoGen's document on `autogen_core.tools`: its example, its schemas, its classes and signatures."""
 
-import inspect
 import json
 import random
 import runpy
 from abc import ABC
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Protocol
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -141,7 +140,6 @@ async def test_global_imports_are_texts_modules_names_of_modules_and_aliases() -
         {"module": "json", "imports": ("dumps",)},
         {"module": "builtins", "imports": ({"name": "str", "alias": "sep"},)},
     ]
-    config.config.pop("reference", None)
     with allow_source_code(), pytest.warns(UserWarning, match="SECURITY"):
         loaded = FunctionTool.load_component(config)
     assert await loaded.run_json({"paths": ["/a/b"]}, CancellationToken()) == "2 b [1] 1"
@@ -150,24 +148,6 @@ async def test_global_imports_are_texts_modules_names_of_modules_and_aliases() -
 @pytest.mark.parametrize("kind", [ImageResultContent, TextResultContent, ToolResult], ids=lambda kind: kind.__name__)
 def test_the_json_schemas_are_those_of_the_document(kind: type[BaseModel]) -> None:
     assert kind.model_json_schema() == json.loads((SEED / "schemas.json").read_text())[kind.__name__]
-
-
-def test_the_fields_of_results_have_the_documented_types_and_defaults() -> None:
-    assert TextResultContent.model_fields["type"].annotation == Literal["TextResultContent"]
-    assert ImageResultContent.model_fields["type"].annotation == Literal["ImageResultContent"]
-    assert ToolResult.model_fields["type"].annotation == Literal["ToolResult"]
-    made = ToolResult.model_validate(
-        {"name": "t", "result": [{"content": "x", "type": "TextResultContent"}, TextResultContent(content="y")]}
-    )
-    assert made == ToolResult(
-        type="ToolResult",
-        name="t",
-        result=[TextResultContent(type="TextResultContent", content="x"), TextResultContent(content="y")],
-        is_error=False,
-    )
-    for missing in ({"name": "t"}, {"result": []}):
-        with pytest.raises(ValueError, match="Field required"):
-            ToolResult.model_validate(missing)
 
 
 def test_the_shapes_of_schemas_have_the_documented_keys() -> None:
@@ -199,54 +179,6 @@ def test_the_classes_have_the_documented_bases_and_types() -> None:
     assert StaticWorkbench.component_provider_override == "autogen_core.tools.StaticWorkbench"
     assert FunctionTool.component_config_schema is FunctionToolConfig
     assert StaticWorkbench.component_config_schema is StaticWorkbenchConfig
-
-
-WORKBENCH = {"list_tools", "call_tool", "start", "stop", "reset", "save_state", "load_state"}
-
-
-@pytest.mark.parametrize(
-    ("kind", "abstract"),
-    [
-        (BaseTool, {"run"}),
-        (BaseToolWithState, {"run", "save_state", "load_state"}),
-        (Workbench, WORKBENCH),
-        (FunctionTool, set()),
-        (StaticWorkbench, set()),
-    ],
-    ids=lambda each: getattr(each, "__name__", ""),
-)
-def test_what_has_to_be_written_is_what_the_document_calls_abstract(kind: Any, abstract: set[str]) -> None:
-    assert kind.__abstractmethods__ == abstract
-
-
-def test_constructors_take_the_documented_parameters_in_order() -> None:
-    def positional(kind: Any) -> list[tuple[str, Any]]:
-        every = list(inspect.signature(kind).parameters.values())
-        return [(each.name, each.default) for each in every if each.kind is each.POSITIONAL_OR_KEYWORD]
-
-    empty = inspect.Parameter.empty
-    assert positional(BaseTool) == [
-        ("args_type", empty),
-        ("return_type", empty),
-        ("name", empty),
-        ("description", empty),
-        ("strict", False),
-    ]
-    assert positional(BaseToolWithState) == [
-        ("args_type", empty),
-        ("return_type", empty),
-        ("state_type", empty),
-        ("name", empty),
-        ("description", empty),
-    ]
-    assert positional(FunctionTool) == [
-        ("func", empty),
-        ("description", empty),
-        ("name", None),
-        ("global_imports", []),
-        ("strict", False),
-    ]
-    assert positional(StaticWorkbench)[0] == ("tools", empty)
 
 
 async def test_a_tool_has_what_the_protocol_of_the_document_asks_for() -> None:
@@ -312,8 +244,9 @@ def test_a_function_tool_is_loaded_from_its_configuration() -> None:
     config = tool._to_config()
     assert isinstance(config, FunctionToolConfig)
     assert (config.name, config.description, config.global_imports) == ("heavy", "How heavy.", ["math"])
-    assert FunctionTool._from_config(config).schema == tool.schema
-    loaded = BaseTool.load_component(tool.dump_component())
+    with allow_source_code(), pytest.warns(UserWarning, match="SECURITY"):
+        assert FunctionTool._from_config(config).schema == tool.schema
+        loaded = BaseTool.load_component(tool.dump_component())
     assert isinstance(loaded, FunctionTool)
     assert loaded.schema == tool.schema
 
@@ -339,7 +272,8 @@ async def test_a_static_workbench_does_what_the_document_describes() -> None:
     assert await bench.stop() is None
     config = StaticWorkbench([FunctionTool(weight, "How heavy.")])._to_config()
     assert isinstance(config, StaticWorkbenchConfig)
-    made = StaticWorkbench._from_config(config)
+    with allow_source_code(), pytest.warns(UserWarning, match="SECURITY"):
+        made = StaticWorkbench._from_config(config)
     assert (await made.call_tool("weight", {"size": 2})).to_text() == "5.0"
 
 

@@ -69,19 +69,6 @@ async def count(bench: Workbench) -> str:
 
 
 @pytest.mark.parametrize("made", KINDS, ids=["tool", "StaticWorkbench", "Workbench"])
-async def test_a_workbench_saves_loads_and_resets_it(made: Callable[[], Any]) -> None:
-    async with Workbench([made()]) as bench:
-        assert [await count(bench), await count(bench)] == ['{"count":1}', '{"count":2}']
-        saved = await bench.save_state()
-        assert saved == {"version": 1, "sources": {"count": {"count": 2}}}
-        await count(bench)
-        await bench.load_state(saved)
-        assert await count(bench) == '{"count":3}'
-        await bench.reset()
-        assert await count(bench) == '{"count":1}'
-
-
-@pytest.mark.parametrize("made", KINDS, ids=["tool", "StaticWorkbench", "Workbench"])
 async def test_one_object_for_all_callers_has_its_state_in_the_crib(made: Callable[[], Any]) -> None:
     async with Crib([made()]) as crib:
         alice, bob = crib.workbench(Caller("alice")), crib.workbench(Caller("bob"))
@@ -100,17 +87,3 @@ async def test_one_object_for_all_callers_has_its_state_in_the_crib(made: Callab
         assert await count(alice) == '{"count":3}'
         await crib.reset()
         assert await count(bob) == '{"count":1}'
-
-
-async def test_a_caller_with_an_object_of_their_own_has_a_state_of_their_own() -> None:
-    async with (
-        Workbench([Counter()], caller=Caller("alice")) as alice,
-        Workbench([Counter()], caller=Caller("bob")) as bob,
-    ):
-        assert [await count(alice), await count(alice), await count(bob)] == [
-            '{"count":1}',
-            '{"count":2}',
-            '{"count":1}',
-        ]
-        assert await alice.save_state() == {"version": 1, "sources": {"count": {"count": 2}}}
-        assert await bob.save_state() == {"version": 1, "sources": {"count": {"count": 1}}}

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from typing import Any
 
 import pytest
@@ -14,8 +13,6 @@ from toolcrib.dialects.autogen.tools import (
     BaseStreamTool,
     FunctionTool,
     StaticStreamWorkbench,
-    StreamTool,
-    StreamWorkbench,
     TextResultContent,
     ToolOverride,
     ToolResult,
@@ -72,16 +69,6 @@ def bench(**options: Any) -> StaticStreamWorkbench:
     return StaticStreamWorkbench([CountTo(), FunctionTool(add, "Add.")], **options)
 
 
-def test_what_streams_is_an_instance_of_the_stream_interfaces():
-    assert isinstance(CountTo(), StreamTool)
-    assert isinstance(bench(), StreamWorkbench)
-
-
-async def test_a_tool_streams():
-    steps = [Step(at=0), Step(at=1), Done(total=2)]
-    assert await items(CountTo().run_json_stream({"n": "2"}, CancellationToken())) == steps
-
-
 async def test_a_stream_that_does_not_end_as_it_should_is_an_error():
     tool = CountTo()
     with pytest.raises(TypeError, match="Expected return value of type Done, but got Step"):
@@ -119,10 +106,6 @@ async def test_a_workbench_streams_values_as_they_are_and_last_a_result(
     assert await items(tools.call_tool_stream(name, arguments)) == expected
 
 
-async def test_a_tool_that_streams_can_also_be_called():
-    assert await bench().call_tool("count_to", {"n": 3}) == text("count_to", '{"total": 3}')
-
-
 async def test_a_tool_with_its_own_stream_may_yield_anything():
     class Own(CountTo):
         async def run_json_stream(
@@ -138,24 +121,6 @@ async def test_a_tool_with_its_own_stream_may_yield_anything():
         None,
         text("count_to", "c1"),
     ]
-
-
-async def test_to_leave_the_stream_is_to_cancel():
-    tool = CountTo()
-    async with aclosing(StaticStreamWorkbench([tool]).call_tool_stream("count_to", {"n": 1000})) as stream:
-        async for _ in stream:
-            break
-    assert tool.closed
-
-
-async def test_a_cancelled_token_ends_the_stream_with_an_error():
-    token, seen = CancellationToken(), []
-    async for item in bench().call_tool_stream("count_to", {"n": 1000}, token):
-        seen.append(item)
-        if len(seen) == 3:
-            token.cancel()
-    assert seen[:3] == [Step(at=0), Step(at=1), Step(at=2)]
-    assert seen[-1] == text("count_to", "Tool 'count_to' was cancelled.", is_error=True)
 
 
 async def test_a_stopped_workbench_streams_again():

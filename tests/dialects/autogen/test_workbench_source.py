@@ -10,9 +10,6 @@ import PIL.Image
 import pytest
 
 from toolcrib import Data, Emitted, SetupError, Workbench
-from toolcrib import Image as CoreImage
-from toolcrib.core import Call
-from toolcrib.core import CancellationToken as CoreToken
 from toolcrib.dialects.autogen import CancellationToken, Image
 from toolcrib.dialects.autogen.tools import (
     ImageResultContent,
@@ -95,21 +92,6 @@ class Notebook(AutoGenWorkbench):
         self.notes, self.is_open = list(state["notes"]), True
 
 
-async def test_it_starts_with_the_workbench_and_its_tools_are_called_there() -> None:
-    notebook = Notebook()
-    async with Workbench([notebook]) as bench:
-        assert notebook.log == ["start"]
-        assert [(spec.name, spec.description) for spec in bench.specs()] == [
-            ("open", "Does open."),
-            ("draw", "Does draw."),
-        ]
-        drawn = await bench.call("draw", {})
-        assert [type(part).__name__ for part in drawn.content] == ["Text", "Image"]
-        assert isinstance(drawn.content[1], CoreImage)
-        assert (await bench.call("opne", {})).text.startswith("There is no tool 'opne'. Did you mean 'open'?")
-    assert notebook.log == ["start", "stop"]
-
-
 async def test_tools_that_come_with_a_call_are_there_after_it() -> None:
     notebook = Notebook()
     async with Workbench([notebook]) as bench:
@@ -122,35 +104,6 @@ async def test_tools_that_come_with_a_call_are_there_after_it() -> None:
         assert missing.text == "Tool 'write_note' takes no argument 'nte'. Did you mean 'note'? It takes: note."
         failed = await bench.call("write_note", {"note": ""})
         assert (failed.status, failed.text) == ("error", "There is nothing to write.")
-
-
-async def test_its_state_is_saved_loaded_and_reset_with_the_workbenchs() -> None:
-    async with Workbench([Notebook()]) as bench:
-        await bench.call("open", {})
-        await bench.call("write_note", {"note": "bolts"})
-        state = await bench.save_state()
-        assert state == {"version": 1, "sources": {"Notebook": {"notes": ["bolts"]}}}
-        await bench.reset()
-        assert await bench.save_state() == {"version": 1, "sources": {"Notebook": {"notes": []}}}
-        assert [spec.name for spec in bench.specs()] == ["open", "draw"]
-    async with Workbench([Notebook()]) as other:
-        await other.load_state(state)
-        await other.call("open", {})
-        assert (await other.call("write_note", {"note": "nuts"})).text == "2 notes"
-
-
-async def test_a_cancelled_call_cancels_the_token_of_the_workbench() -> None:
-    notebook = Notebook()
-    async with Workbench([notebook]) as bench:
-        await bench.call("open", {})
-        token = CoreToken()
-        calling = asyncio.create_task(bench.call(Call("wait", {}, cancellation=token)))
-        while "waits" not in notebook.log:
-            await asyncio.sleep(0)
-        token.cancel()
-        assert (await calling).status == "error"
-        assert notebook.token is not None
-        assert notebook.token.is_cancelled()
 
 
 async def test_views_apply_to_it() -> None:

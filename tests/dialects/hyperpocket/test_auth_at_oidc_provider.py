@@ -163,10 +163,3 @@ async def test_more_scopes_are_asked_for_together_with_those_that_are_granted(
     come_back(provider.grant(url))
     assert isinstance(await auth.invoke(needs(["openid", "write"]), "alice", wait=False), AuthContext)
     assert isinstance(await auth.invoke(needs(), "alice", wait=False), AuthContext)
-
-
-async def test_a_grant_that_covers_less_than_a_later_call_needs_leads_to_another_url(
-    auth: PocketAuth, provider: Provider
-) -> None:
-    come_back(provider.grant(url_in(await auth.invoke(needs(), "alice", wait=False))))
-    url_in(await auth.invoke(needs(["openid", "write"]), "alice", wait=False))

@@ -1,12 +1,10 @@
 """The names of hyperpocket: 74 providers, 82 handlers, and a module for each of what belongs to them."""
 
-import copy
 import importlib
-import pickle
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from toolcrib.auth import load_catalogue
 from toolcrib.core import Credential
@@ -16,14 +14,9 @@ from toolcrib.dialects.hyperpocket.auth import (
     AuthContext,
     AuthHandlerInterface,
     AuthProvider,
-    core_handler,
     environment_of,
     get_auth_provider,
-    is_scoped,
-    secrets_of,
 )
-
-from .conftest import Settings
 
 pytestmark = pytest.mark.usefixtures("settings")
 PACKAGE = package.__name__
@@ -132,21 +125,6 @@ def test_names_of_handlers_and_variables_are_those_of_hyperpocket() -> None:
     }
 
 
-def test_a_provider_is_found_by_its_name_in_any_case_and_is_one_value() -> None:
-    slack = AuthProvider.SLACK
-    same = [AuthProvider["SLACK"], AuthProvider("slack"), AuthProvider("SLACK"), get_auth_provider("Slack")]
-    assert [one is slack for one in [*same, copy.deepcopy(slack), pickle.loads(pickle.dumps(slack))]] == [True] * 6
-    assert (slack.name, slack.value, str(slack), repr(slack)) == (
-        "SLACK",
-        "slack",
-        "AuthProvider.SLACK",
-        "<AuthProvider.SLACK: 'slack'>",
-    )
-    assert {slack: 1}[AuthProvider("slack")] == 1
-    assert AuthProvider.SENDGRID.value == "sendgrid"
-    assert len(AuthProvider) == len(list(AuthProvider)) == 74
-
-
 def test_a_provider_that_nobody_knows_is_refused() -> None:
     with pytest.raises(ValueError, match=r"^Invalid auth provider name. nonsense$"):
         get_auth_provider("nonsense")
@@ -156,41 +134,3 @@ def test_a_provider_that_nobody_knows_is_refused() -> None:
         _ = AuthProvider.NONSENSE
     with pytest.raises(AttributeError):
         _ = AuthProvider.slack
-
-
-def test_a_provider_is_a_field_of_a_model() -> None:
-    class Model(BaseModel):
-        provider: AuthProvider | None = None
-
-    for given in ("slack", "SLACK", AuthProvider.SLACK):
-        assert Model(provider=given).provider is AuthProvider.SLACK
-    assert Model(provider=AuthProvider.SLACK).model_dump_json() == '{"provider":"slack"}'
-    assert Model(provider=AuthProvider.SLACK).model_dump() == {"provider": AuthProvider.SLACK}
-    with pytest.raises(ValidationError, match="Input should be"):
-        Model(provider="nonsense")
-
-
-def test_which_handlers_take_scopes_is_known_without_making_one() -> None:
-    slack = AuthProvider.SLACK
-    assert [is_scoped(slack), is_scoped(slack, "slack-token"), is_scoped(slack, "of-a-program")] == [True, False, None]
-    assert [is_scoped(AuthProvider.CALENDLY), is_scoped(AuthProvider.NOTION)] == [False, True]
-    assert [core_handler(slack, "slack-oauth2"), core_handler(slack, None), core_handler(slack, "own")] == [
-        "oauth2",
-        None,
-        None,
-    ]
-
-
-def test_a_context_of_a_provider_is_pickled_and_names_what_to_redact() -> None:
-    from toolcrib.dialects.hyperpocket.auth.linkedin.basicauth_context import LinkedinBasicAuthContext
-    from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
-
-    slack = SlackOAuth2AuthContext(access_token="xoxp-1", refresh_token="xoxe-1", description="", expires_at=None)
-    basic = LinkedinBasicAuthContext(access_token="YWRhOndvcmQ=", description="", expires_at=None)
-    assert pickle.loads(pickle.dumps(slack)) == slack
-    assert [secrets_of(slack), secrets_of(basic)] == [("xoxp-1", "xoxe-1"), ("YWRhOndvcmQ=", "word")]
-
-
-def test_a_users_catalogue_can_give_a_provider_of_ours_another_table(settings: Settings) -> None:
-    settings('providers = "providers.toml"', providers="[slack]\nbasic = {}\n")
-    assert [is_scoped(AuthProvider.SLACK), is_scoped(AuthProvider.SLACK, "slack-oauth2")] == [False, None]

@@ -7,9 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from time import monotonic
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
-import httpx2
 import pytest
 
 from toolcrib.core import SetupError, ToolError
@@ -136,61 +134,6 @@ async def test_a_session_goes_through_its_six_states(auth: PocketAuth) -> None:
     ]
 
 
-async def test_prepare_gives_the_equal_url_while_pending_and_another_under_the_same_uid_for_more_scopes(
-    auth: PocketAuth,
-) -> None:
-    first = await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE)
-    uid = uid_of(auth, GOOGLE)
-    assert await auth.prepare(auth.make_request(["a"], None, GOOGLE), **WHERE) == first
-    more = await auth.prepare(auth.make_request(["b"], None, GOOGLE), **WHERE)
-    assert uid_of(auth, GOOGLE) == uid
-    assert first is not None
-    assert more is not None
-    queries = [parse_qs(urlsplit(text.rpartition(" ")[2]).query) for text in (first, more)]
-    assert queries[1] == {**queries[0], "scope": ["a b"]}
-    assert queries[0]["state"] == [uid]
-    session = auth.session_storage.get(GOOGLE, "alice", "default")
-    assert session is not None
-    assert session.auth_scopes == {"a", "b"}
-
-
-async def test_setting_the_future_on_the_running_loop_completes_the_flow(
-    auth: PocketAuth, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def post(self: httpx2.AsyncClient, url: str, **options: Any) -> httpx2.Response:
-        return httpx2.Response(
-            200, json={"access_token": "access-1", "expires_in": 3600, "scope": "a", "token_type": "t"}
-        )
-
-    monkeypatch.setattr(httpx2.AsyncClient, "post", post)
-    auth_req = auth.make_request(["a"], None, GOOGLE)
-    await auth.prepare(auth_req, **WHERE)
-    waiting = asyncio.ensure_future(auth.authenticate_async(auth_req, **WHERE))
-    await asyncio.sleep(0)
-    begun = FutureStore.get_future(uid_of(auth, GOOGLE))
-    assert begun is not None
-    begun.future.set_result("the-code")
-    context = await waiting
-    assert context.access_token == "access-1"
-    assert auth.get_auth_context(GOOGLE, "alice") == context
-    assert FutureStore.futures == {}
-
-
-async def test_the_states_of_a_thread_are_listed_and_those_of_no_other(auth: PocketAuth) -> None:
-    await auth.prepare(request("a"), **OWN)
-    resolve(auth)
-    await auth.authenticate_async(request("a"), **OWN)
-    await auth.prepare(auth.make_request(["b"], None, GOOGLE), **WHERE)
-    await auth.prepare(auth.make_request(["b"], None, GOOGLE), **{**WHERE, "thread_id": "alice2"})
-    listed = sorted(await auth.list_session_state("alice"), key=lambda one: one["provider"])
-    assert listed == [
-        {"provider": "GOOGLE", "scope": {"b"}, "state": AuthState.PENDING_RESOLVE},
-        {"provider": "SLACK", "scope": {"a"}, "state": AuthState.SKIP_AUTH},
-    ]
-    assert await auth.list_session_state("alice", GOOGLE) == listed[:1]
-    assert await auth.list_session_state("al.*") == []
-
-
 async def test_deleting_a_session_ends_its_url_and_whoever_waits(auth: PocketAuth) -> None:
     await auth.prepare(request("a"), **OWN)
     uid = uid_of(auth)
@@ -202,11 +145,6 @@ async def test_deleting_a_session_ends_its_url_and_whoever_waits(auth: PocketAut
         await waiting
     with pytest.raises(ValueError, match=r"^Nobody waits for this uid.$"):
         FutureStore.resolve_future(uid, "token-1")
-
-
-async def test_authenticate_without_prepare_says_so(auth: PocketAuth) -> None:
-    with pytest.raises(RuntimeError, match=r"^The session of SLACK is in the state 'no_session': prepare it first.$"):
-        await auth.authenticate_async(request("a"), **OWN)
 
 
 async def test_nobody_grants_in_time_and_the_next_call_has_a_new_url(auth: PocketAuth, settings: Settings) -> None:
@@ -257,15 +195,6 @@ async def test_a_refresh_goes_on_when_the_call_is_given_up(auth: PocketAuth) -> 
     assert context.access_token == "token-1+"  # refreshed once
 
 
-async def test_what_a_handler_of_ones_own_raises_is_raised_and_ends_the_session(auth: PocketAuth) -> None:
-    auth.find_handler_instance("own-slack").fails = True  # type: ignore[attr-defined]
-    await auth.invoke(NEEDS, "alice", wait=False)
-    resolve(auth)
-    with pytest.raises(LookupError, match="no such account"):
-        await auth.invoke(NEEDS, "alice", wait=False)
-    assert isinstance(await auth.invoke(NEEDS, "alice", wait=False), str)
-
-
 async def test_a_handler_of_ones_own_is_the_default_of_its_provider(auth: PocketAuth) -> None:
     assert auth.find_handler_instance(None, SLACK).name == "own-slack"
     assert auth.find_handler_instance("slack-oauth2").name == "slack-oauth2"
@@ -276,17 +205,6 @@ async def test_a_handler_of_ones_own_is_the_default_of_its_provider(auth: Pocket
         auth.find_handler_instance()
 
 
-def test_the_handlers_of_the_catalogue_are_there_unless_the_settings_or_the_program_leave_them_out(
-    settings: Settings,
-) -> None:
-    assert len(PocketAuth().handlers) == 82
-    assert len(PocketAuth(handlers=[OwnHandler]).handlers) == 83
-    assert list(PocketAuth(handlers=[OwnHandler], use_prebuilt_handlers=False).handlers) == ["own-slack"]
-    settings("[auth]\nuse_prebuilt_auth = false\n")
-    assert list(PocketAuth(handlers=[OwnHandler]).handlers) == ["own-slack"]
-    assert len(PocketAuth(use_prebuilt_handlers=True).handlers) == 82
-
-
 def test_each_provider_has_exactly_one_default_handler(settings: Settings) -> None:
     handlers = PocketAuth().handlers.values()
     defaults = [handler.provider().name for handler in handlers if handler.provider_default()]
@@ -295,15 +213,6 @@ def test_each_provider_has_exactly_one_default_handler(settings: Settings) -> No
 
 
 # invoke
-
-
-async def test_invoke_waits_for_a_person_and_gives_the_context(auth: PocketAuth) -> None:
-    waiting = asyncio.ensure_future(auth.invoke(NEEDS, "alice"))
-    while auth.session_storage.get(SLACK, "alice", "default") is None:
-        await asyncio.sleep(0)
-    assert not waiting.done()
-    resolve(auth)
-    assert await waiting == OwnContext(access_token="token-1", description="", expires_at=None)
 
 
 async def test_a_grant_is_prepared_on_one_loop_and_completed_on_another(auth: PocketAuth) -> None:
@@ -322,18 +231,6 @@ async def test_a_grant_is_prepared_on_one_loop_and_completed_on_another(auth: Po
     threading.Thread(target=resolve, args=(auth,)).start()
     assert isinstance(await asyncio.wait_for(waiting, 30), OwnContext)
     assert isinstance(in_a_thread(auth.invoke(NEEDS, "alice", wait=False)), OwnContext)
-
-
-async def test_invoke_after_a_refusal_says_who_granted_nothing(auth: PocketAuth) -> None:
-    await auth.invoke(NEEDS, "alice", wait=False)
-    FutureStore.reject_future(uid_of(auth), "Slack granted nothing.")
-    with pytest.raises(ToolError) as caught:
-        await auth.invoke(NEEDS, "alice", wait=False)
-    assert (caught.value.code, caught.value.message) == (
-        "unauthorized",
-        "Slack granted nothing. Call the tool again to be asked.",
-    )
-    assert isinstance(await auth.invoke(NEEDS, "alice", wait=False), str)
 
 
 async def test_prepare_alone_starts_no_server_and_invoke_that_waits_does(auth: PocketAuth, settings: Settings) -> None:

@@ -8,10 +8,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from toolcrib.auth import FlowError, load_catalogue
-from toolcrib.dialects.hyperpocket.auth import AuthHandlerInterface, AuthProvider
+from toolcrib.auth import load_catalogue
+from toolcrib.dialects.hyperpocket.auth import AuthHandlerInterface
 from toolcrib.dialects.hyperpocket.auth.schema import AuthenticateRequest
-from toolcrib.dialects.hyperpocket.config import config
 from toolcrib.dialects.hyperpocket.futures import CallbackCode, FutureStore
 from toolcrib.dialects.hyperpocket.pocket_auth import PocketAuth
 
@@ -94,12 +93,6 @@ def person(request: pytest.FixtureRequest, server: Imitation, settings: Settings
     return Person(request.param, server, settings)
 
 
-async def test_a_grant_gives_a_token_that_the_provider_takes(person: Person) -> None:
-    context = await person.granted()
-    assert person.server.tokens[context.access_token] == person.name
-    assert person.server.problems == []
-
-
 async def test_a_refresh_gives_another_token_and_the_refresh_token_that_counts(person: Person) -> None:
     context = await person.granted()
     before = context.model_copy(deep=True)
@@ -113,28 +106,10 @@ async def test_a_refresh_gives_another_token_and_the_refresh_token_that_counts(p
     assert person.server.tokens[again.access_token] == person.name
 
 
-async def test_a_code_that_was_spent_is_refused(person: Person) -> None:
-    code = person.follow(person.handler.prepare(person.request, "alice", "default", "one"))
-    FutureStore.resolve_future("one", code)
-    await person.handler.authenticate(person.request, "one")
-    begun = FutureStore.create_future("two", data={"redirect_uri": config().public_base_url})
-    begun.future.set_result(str(code))
-    with pytest.raises(FlowError) as caught:
-        await person.handler.authenticate(person.request, "two")
-    assert str(code) not in str(caught.value)
-
-
 async def test_a_context_is_the_same_after_it_was_json(person: Person) -> None:
     """As sessions in Redis are."""
     context = await person.granted()
     assert type(context).model_validate(json.loads(context.model_dump_json())) == context
-
-
-async def test_without_scopes_those_of_the_catalogue_are_asked_for(settings: Settings) -> None:
-    settings('[auth.google]\nclient_id = "i"\nclient_secret = "s"\n')
-    handler = PocketAuth().find_handler_instance(None, AuthProvider.GOOGLE)
-    text = handler.prepare(handler.make_request(), "alice", "default", "the-uid")
-    assert parse_qs(urlsplit(text).query)["scope"] == ["openid email"]
 
 
 def test_each_of_the_19_urls_has_what_a_callback_is_matched_by(settings: Settings) -> None:

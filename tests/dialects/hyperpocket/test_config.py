@@ -1,10 +1,8 @@
 """The settings: where they come from, and what reading them does not do."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,10 +10,7 @@ from toolcrib.core import SetupError
 from toolcrib.dialects.hyperpocket.config import config
 from toolcrib.dialects.hyperpocket.config.auth import (
     AuthConfig,
-    GithubAuthConfig,
     GoogleAuthConfig,
-    OAuth2AuthConfig,
-    SalesForceAuthConfig,
 )
 from toolcrib.dialects.hyperpocket.config.session import SessionConfig, SessionConfigRedis, SessionType
 
@@ -72,15 +67,6 @@ def test_what_a_program_sets_holds(settings: Settings) -> None:
     assert config().session.session_type is SessionType.REDIS
 
 
-def test_providers_have_classes_for_their_settings(settings: Settings) -> None:
-    salesforce: Any = SalesForceAuthConfig(client_id="a", client_secret="b", domain_url="https://acme.example")
-    assert isinstance(salesforce, OAuth2AuthConfig)
-    assert salesforce.domain_url == "https://acme.example"
-    assert GithubAuthConfig(client_id="a", client_secret="b").use_recommended_scope is True
-    with pytest.raises(ImportError):
-        from toolcrib.dialects.hyperpocket.config.auth import NonsenseAuthConfig  # noqa: F401
-
-
 def test_settings_that_are_not_valid_are_named_without_their_values(settings: Settings) -> None:
     settings('public_server_port = "canary"\n[auth.slack]\nclient_secret = "canary"\n')
     with pytest.raises(SetupError) as caught:
@@ -101,11 +87,3 @@ def test_importing_and_reading_the_settings_writes_nothing(tmp_path: Path) -> No
     environ = {"HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1", "PATH": ""}
     subprocess.run([sys.executable, "-c", code], cwd=work, env=environ, check=True)
     assert [*work.rglob("*"), *home.rglob("*")] == []
-
-
-def test_providers_and_settings_import_no_database_and_no_client() -> None:
-    """Until a name of a provider is looked up: tools without credentials need no extra."""
-    names = "toolcrib.dialects.hyperpocket.auth, toolcrib.dialects.hyperpocket.config.auth"
-    code = f"import json, sys, {names}; print(json.dumps(list(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True)
-    assert {"authlib", "sqlalchemy", "httpx2", "redis", "toolcrib.auth"} & set(json.loads(done.stdout)) == set()

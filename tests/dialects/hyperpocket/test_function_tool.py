@@ -7,12 +7,10 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import DefinitionError, ToolError, Workbench
+from toolcrib import ToolError, Workbench
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, from_dock, from_func, function_tool
 from toolcrib.dialects.hyperpocket.tool.function import FunctionTool
-from toolcrib.dialects.hyperpocket.tool.function.annotation import function_tool as annotation
-from toolcrib.dialects.hyperpocket.tool.function.tool import FunctionTool as ToolOfFunction
 
 
 class Address(BaseModel):
@@ -35,39 +33,6 @@ async def shout(text: str) -> str:
     return text.upper()
 
 
-def test_a_function_becomes_a_tool_with_its_docstring_and_its_arguments():
-    tool = function_tool(add)
-    assert (type(tool), tool.name, tool.func, tool.afunc, tool.auth) == (FunctionTool, "add", add, None, None)
-    assert tool.description == add.__doc__
-    assert tool.argument_json_schema == {
-        "title": "AddModel",
-        "description": "Add two numbers.\n\nArgs:\n    a (int): The first.\n    b (int): The second.",
-        "type": "object",
-        "properties": {
-            "a": {"title": "A", "type": "integer", "description": "The first."},
-            "b": {"title": "B", "type": "integer", "description": "The second.", "default": 2},
-        },
-        "required": ["a"],
-        "additionalProperties": False,
-    }
-
-
-def test_the_decorator_takes_what_authorizes_the_tool_and_its_variables():
-    @function_tool(
-        auth_provider=AuthProvider.SLACK, scopes=["chat:write"], auth_handler="slack-oauth2", tool_vars={"A": "1"}
-    )
-    def post(text: str, **kwargs: Any) -> str:
-        return text
-
-    assert post.auth == ToolAuth(auth_provider=AuthProvider.SLACK, scopes=["chat:write"], auth_handler="slack-oauth2")
-    assert (post.default_tool_vars, post.tool_vars, annotation, ToolOfFunction) == (
-        {"A": "1"},
-        {"A": "1"},
-        function_tool,
-        FunctionTool,
-    )
-
-
 @pytest.mark.parametrize("make", [function_tool, function_tool(), from_func])
 def test_what_cannot_be_called_is_refused_with_the_originals_words(make: Any):
     with pytest.raises(ValueError, match="FunctionTool can only be created from a callable"):
@@ -83,20 +48,6 @@ def test_a_tool_that_is_a_tool_already_stays_it_and_takes_the_variables():
         {"B": "3"},
         {"A": "1", "B": "3"},
     )
-
-
-def test_from_func_takes_a_name_a_description_and_a_schema():
-    schema = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
-    tool = from_func(add, name="plus", description="Adds.", json_schema=schema)
-    assert (tool.name, tool.description, tool.argument_json_schema) == ("plus", "Adds.", schema)
-    assert tool.invoke(body={"a": 1}) == '{"sum":3,"given":{},"rest":null}'
-
-
-def test_kwargs_get_the_credentials_the_variables_and_what_else_the_call_came_with():
-    tool = from_func(add, tool_vars={"A": "1", "TOKEN": "of the tool"})
-    text = tool.invoke(body={"a": 1}, envs={"TOKEN": "t0ken", "OTHER": "o"}, thread_id="t", profile="p")
-    given = '{"TOKEN":"of the tool","OTHER":"o","A":"1","thread_id":"t","profile":"p"}'
-    assert text == f'{{"sum":3,"given":{given},"rest":null}}'
 
 
 def test_a_model_cannot_fill_in_kwargs():
@@ -132,29 +83,6 @@ def test_arguments_are_what_the_annotations_say():
         assert caught.value.code == "invalid_arguments"
 
 
-def test_an_argument_without_an_annotation_is_refused_at_definition():
-    def bad(a, b: int) -> str:  # type: ignore[no-untyped-def]
-        return ""
-
-    with pytest.raises(DefinitionError, match="'a' has no annotation"):
-        from_func(bad)
-
-
-def test_results_are_json_and_not_pythons_repr():
-    """Defect 6."""
-
-    def give(what: str) -> Any:
-        return {"none": None, "text": "t", "list": [1, True], "model": Address(street="é")}[what]
-
-    tool = from_func(give)
-    assert [tool.invoke(body={"what": what}) for what in ("none", "text", "list", "model")] == [
-        "null",
-        "t",
-        "[1,true]",
-        '{"street":"é","number":1}',
-    ]
-
-
 async def test_async_functions_run_however_they_are_called():
     """Defect 7: `.invoke()` gave the text of a coroutine, and a function of a dock failed always."""
     tool, docked = function_tool(shout), from_dock([shout])[0]
@@ -163,15 +91,6 @@ async def test_async_functions_run_however_they_are_called():
     assert [await tool.ainvoke(body={"text": "a"}), await docked.ainvoke(body={"text": "b"})] == ["A", "B"]
     assert await asyncio.to_thread(tool.invoke, body={"text": "c"}) == "C"
     assert from_func(None, shout).invoke(body={"text": "d"}) == "D"
-
-
-async def test_sync_functions_run_in_a_thread():
-    import threading
-
-    def where() -> bool:
-        return threading.current_thread() is threading.main_thread()
-
-    assert await from_func(where).ainvoke(body={}) == "false"
 
 
 def test_arguments_stay_in_their_structure_where_that_is_asked_for():

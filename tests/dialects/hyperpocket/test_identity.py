@@ -6,9 +6,7 @@ from typing import Any
 import pytest
 
 from toolcrib import Caller, Crib, Workbench
-from toolcrib.agent import Agent
 from toolcrib.dialects.hyperpocket.tool import Tool, from_func
-from toolcrib.testing import ScriptedModel
 
 from .own_handler import add, grant, pocket, seen, who
 
@@ -26,17 +24,6 @@ def mine(thread_id: str = "default", profile: str = "default") -> list[str]:
 
 async def show(**kwargs: Any) -> list[str]:
     return [kwargs["thread_id"], kwargs["profile"]]
-
-
-def test_the_thread_and_the_profile_reach_every_kind_of_tool():
-    """Defect 4: every tool saw "default"."""
-    made = pocket(Echo(name="echo", description=""), mine, show)
-    assert [made.invoke(name, {}, "t1", "work") for name in ("echo", "mine", "show")] == ['["t1","work"]'] * 3
-    assert [made.invoke(name, {}) for name in ("echo", "mine", "show")] == ['["default","default"]'] * 3
-
-
-def test_the_host_names_any_thread_and_profile():
-    assert pocket().invoke("add", {"a": 1, "b": 2}, thread_id="anybody", profile="anything") == "3"
 
 
 def test_where_the_model_names_them_only_those_that_the_host_listed_are_taken():
@@ -85,18 +72,6 @@ def test_lists_are_lists():
 # Other doors
 
 
-async def test_a_pocket_is_a_source_and_its_calls_wait_for_its_grants():
-    async with Workbench([pocket()]) as bench:
-        assert [spec.name for spec in bench.specs()][:2] == ["who", "add"]
-        assert (await bench.call("add", {"a": 1, "b": "2"})).value == 3
-        assert (await bench.call("add", {"a": 1})).error.code == "invalid_arguments"
-        result = await bench.call("who")
-        assert result.pending is not None and result.pending.url is not None
-        grant(f"User needs to authenticate using the following URL: {result.pending.url}")
-        assert (await bench.call("who")).text == "default/default"
-        assert seen[0]["OWN_TOKEN"] == "token-for-code"
-
-
 async def test_callers_of_another_door_have_grants_of_their_own():
     made = pocket()
     grant(await made.ainvoke("who", {}), "local")
@@ -134,13 +109,6 @@ async def test_through_another_door_a_model_chooses_only_what_is_listed():
         result = await alice.call("mine", {"body": {"thread_id": "t1"}})
         assert result.error is not None and result.error.code == "invalid_arguments"
         assert (await local.call("mine", {"body": {"thread_id": "t1"}})).value == ["t1", "default"]
-
-
-async def test_an_agent_calls_the_tools_of_a_pocket():
-    made = pocket()
-    model = ScriptedModel([{"calls": [("add", {"a": 1, "b": 2})]}, "It is 3."])
-    outcome = await Agent(model, [made]).run("Add 1 and 2.")
-    assert (outcome.text, [each.text for each in outcome.trace]) == ("It is 3.", ["3"])
 
 
 async def test_a_call_that_is_cancelled_at_the_door_is_cancelled_inside():

@@ -5,15 +5,13 @@ import threading
 from typing import Any
 
 import pytest
-from pydantic import BaseModel
 
 from toolcrib import CallLog, Deny, SetupError
 from toolcrib.dialects.hyperpocket import Pocket, PocketAuth
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.tool import Tool, ToolRequest, from_func, function_tool
 
-from .conftest import Settings
-from .own_handler import BEGINNING, OwnContext, add, grant, pocket, seen, who
+from .own_handler import OwnContext, add, grant, pocket, seen, who
 
 pytestmark = pytest.mark.usefixtures("settings")
 
@@ -29,18 +27,6 @@ async def fail_async() -> str:
 
 
 # Calls
-
-
-def test_a_tool_that_needs_a_grant_waits_for_it_and_then_runs_with_the_credentials():
-    made = pocket()
-    text, is_paused = made.invoke_with_state("who", {}, thread_id="t1", profile="work")
-    assert (text.startswith(BEGINNING), is_paused, seen) == (True, True, [])
-    assert made.invoke_with_state("who", {}, thread_id="t1", profile="work") == (text, True)
-    assert made.invoke("who", {}, thread_id="t1", profile="work") == text
-    grant(text)
-    assert made.invoke_with_state("who", {}, thread_id="t1", profile="work") == ("t1/work", False)
-    assert seen == [{"OWN_TOKEN": "token-for-code", "thread_id": "t1", "profile": "work"}]
-    assert made.invoke("who", {}, thread_id="t1", profile="work") == "t1/work"
 
 
 def test_the_grant_of_one_thread_or_profile_is_no_other_ones():
@@ -63,15 +49,6 @@ async def test_every_form_of_a_call_works_also_inside_a_running_loop():
     assert await made.ainvoke_with_state("add", body) == ("3", False)
     assert await made.acall("add", body) == ("3", False)
     assert await asyncio.to_thread(made.invoke, "add", body) == "3"
-
-
-def test_a_body_is_a_mapping_json_text_or_a_model():
-    class Body(BaseModel):
-        a: int
-        b: int
-
-    made = pocket()
-    assert [made.invoke("add", body) for body in ({"a": 1, "b": 2}, '{"a": 1, "b": "2"}', Body(a=1, b=2))] == ["3"] * 3
 
 
 async def test_acall_gives_what_a_class_returned_and_the_text_of_a_function():
@@ -168,14 +145,6 @@ def test_a_secret_of_a_grant_is_redacted_in_what_the_tool_says():
     assert asyncio.run(made.acall("leak", {})) == ("with [secret]", False)
 
 
-def test_a_refused_argument_is_refused_before_anybody_is_asked():
-    @function_tool(auth_provider=AuthProvider.GITHUB, scopes=["repo"])
-    def post(text: str) -> str:
-        return text
-
-    assert pocket(post).invoke_with_state("post", {}) == ("Tool 'post': 'text' is missing. Expected string.", False)
-
-
 def test_a_pocket_takes_the_options_of_a_crib_but_no_other_broker():
     log = CallLog()
     made = pocket(recorder=log, policy=lambda spec, arguments, caller: Deny("not today"))
@@ -183,16 +152,6 @@ def test_a_pocket_takes_the_options_of_a_crib_but_no_other_broker():
     assert [record.tool for record in log] == ["add"]
     with pytest.raises(SetupError, match="authorized by its PocketAuth"):
         pocket(broker=None)
-
-
-def test_settings_give_tool_variables_between_the_defaults_and_what_overrides_them(settings: Settings):
-    settings('[tool_vars]\nA = "of the settings"\nB = "of the settings"')
-
-    def show(**kwargs: Any) -> list[Any]:
-        return [kwargs[name] for name in "ABC"]
-
-    tool = from_func(show, tool_vars={"A": "1", "B": "1", "C": "1"}).override_tool_variables({"B": "overridden"})
-    assert pocket(tool).invoke("show", {}) == '["of the settings","overridden","1"]'
 
 
 # Tools
@@ -294,14 +253,6 @@ async def test_prepare_auth_asks_for_one_provider_and_refuses_several():
         await made.prepare_auth(["who", "other"])
     with pytest.raises(ValueError, match="All tools should have the same auth_provider"):
         await made.prepare_auth(["who", "elsewhere"])
-
-
-async def test_wait_tool_auth_ends_where_nobody_grants(settings: Settings):
-    settings("auth_timeout_s = 0.05")
-    made = pocket()
-    await made.initialize_tool_auth()
-    with pytest.raises(TimeoutError):
-        await made.wait_tool_auth()
 
 
 # The built-in tools

@@ -69,15 +69,6 @@ def test_a_call_gives_the_url_somebody_grants_and_the_same_call_runs(made: Pocke
     assert made.invoke_with_state("who", {}, thread_id="bob")[1]
 
 
-def test_somebody_who_declines_is_reported_once_and_asked_again(made: Pocket, provider: Provider) -> None:
-    text = made.invoke("who", {}, thread_id="carol")
-    assert httpx2.get(provider.grant(url_in(text), deny=True)).status_code == 400
-    refused, is_paused = made.invoke_with_state("who", {}, thread_id="carol")
-    assert (refused.endswith("Call the tool again to be asked."), is_paused) == (True, False)
-    again, is_paused = made.invoke_with_state("who", {}, thread_id="carol")
-    assert (again != text, is_paused) == (True, True)
-
-
 async def test_all_that_is_needed_is_granted_before_the_first_call(made: Pocket, provider: Provider) -> None:
     asked = await made.initialize_tool_auth("dora")
     httpx2.get(provider.grant(url_in(asked["LOCAL"]), login="dora"))

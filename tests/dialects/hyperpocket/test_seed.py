@@ -11,9 +11,8 @@ from pydantic import BaseModel
 
 from toolcrib.dialects.hyperpocket import Pocket, PocketAuth
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
-from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, ToolRequest, from_local
+from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, ToolRequest
 from toolcrib.dialects.hyperpocket.tool.function import FunctionTool
-from toolcrib.dialects.hyperpocket.tool.wasm import WasmTool
 from toolcrib.dialects.hyperpocket.tool_like import ToolLike
 
 from .own_handler import BEGINNING, OwnContext, OwnHandler, add, grant
@@ -106,12 +105,6 @@ def test_a_tool_like_of_a_function_tool_is_a_callable() -> None:
         return "plain"
 
     assert isinstance(Pocket([plain]).tools["plain"], FunctionTool)
-
-
-def test_a_tool_like_of_a_wasm_tool_is_a_request_or_a_text(tmp_path: Path) -> None:
-    (tmp_path / "config.toml").write_text('name = "echo"\ndescription = "Says it again."\nlanguage = "python"\n')
-    for tool_like in (from_local(str(tmp_path)), str(tmp_path)):
-        assert isinstance(Pocket([tool_like]).tools["echo"], WasmTool)
 
 
 def test_initialization_is_by_the_value_of_the_tool_like_in_load_tool() -> None:

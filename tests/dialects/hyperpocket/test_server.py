@@ -14,13 +14,11 @@ import pytest
 from toolcrib import SetupError
 from toolcrib.dialects.hyperpocket import Pocket
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
-from toolcrib.dialects.hyperpocket.futures import FutureStore
 from toolcrib.dialects.hyperpocket.server import start_callback_server, stop_callback_server
 from toolcrib.dialects.hyperpocket.tool import ToolAuth, from_func, function_tool
 
 from ...ports import free_port
 from .conftest import Settings
-from .own_handler import pocket
 
 TEXT = {"type": "object", "properties": {"text": {"type": "string"}}}
 
@@ -72,25 +70,6 @@ async def test_nothing_but_a_missing_grant_starts_the_server(port: int):
     await made.ainvoke("show", {})
     assert is_listening(port)
     made.teardown()
-    assert not is_listening(port)
-
-
-async def test_initialize_tool_auth_starts_the_server(port: int, open_pocket: Callable[..., Pocket]):
-    assert "BREVO" in await open_pocket(tool_of(AuthProvider.BREVO)).initialize_tool_auth()
-    assert is_listening(port)
-
-
-def test_a_handler_whose_url_leads_elsewhere_needs_no_server(port: int):
-    assert pocket().invoke_with_state("who", {})[1]
-    assert not is_listening(port)
-
-
-def test_the_last_pocket_that_uses_the_server_stops_it(port: int):
-    with Pocket([]), Pocket([tool_of(AuthProvider.BREVO)]) as first:
-        first.invoke("show", {})
-        with Pocket([tool_of(AuthProvider.BREVO)]) as second:
-            second.invoke("show", {})
-        assert is_listening(port)
     assert not is_listening(port)
 
 
@@ -166,13 +145,6 @@ def test_the_pages_send_nobody_anywhere_and_reflect_nothing(port: int, open_pock
     assert (done.status_code, "location" in done.headers, "a-key-of-mine" in done.text) == (200, False, False)
 
 
-def test_old_links_of_tokens_still_work(port: int, open_pocket: Callable[..., Pocket]):
-    made = open_pocket(tool_of(AuthProvider.BREVO))
-    state = parse_qs(urlsplit(url_in(made.invoke("show", {}))).query)["state"][0]
-    sent = httpx2.get(f"http://127.0.0.1:{port}/proxy/auth/brevo/token/callback?state={state}&token=a-brevo-key")
-    assert (sent.status_code, made.invoke("show", {})) == (200, '["BREVO_TOKEN 11"]')
-
-
 def test_other_addresses_and_too_much_are_refused(port: int):
     start_callback_server()
     start_callback_server()
@@ -217,11 +189,3 @@ def test_providers_that_send_back_to_https_only_find_it_under_the_prefix(setting
     finally:
         made.teardown()
     assert not is_listening(outer) and not is_listening(inner)
-
-
-def test_a_future_that_is_gone_is_a_page_that_says_so(port: int):
-    start_callback_server()
-    FutureStore.create_future("a-state")
-    FutureStore.delete_future("a-state")
-    page = httpx2.get(f"http://127.0.0.1:{port}/auth/github/oauth2/callback?state=a-state&code=c")
-    assert (page.status_code, "this is not known, or has expired" in page.text) == (404, True)

@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,8 @@ import pytest
 
 from toolcrib.core import SetupError
 from toolcrib.dialects.hyperpocket.auth import AuthContext, AuthProvider
-from toolcrib.dialects.hyperpocket.auth.slack.oauth2_context import SlackOAuth2AuthContext
-from toolcrib.dialects.hyperpocket.auth.slack.oauth2_schema import SlackOAuth2Response
 from toolcrib.dialects.hyperpocket.config.session import SessionConfigInMemory, SessionConfigRedis
-from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage, InMemorySessionValue
+from toolcrib.dialects.hyperpocket.session.in_memory import InMemorySessionStorage
 from toolcrib.dialects.hyperpocket.session.interface import BaseSessionValue, SessionStorageInterface
 from toolcrib.dialects.hyperpocket.session.redis import RedisSessionStorage
 
@@ -93,25 +90,6 @@ def tokens(sessions: list[Any]) -> list[str]:
     return sorted(session.auth_context.access_token for session in sessions)
 
 
-def test_a_session_is_found_by_provider_thread_and_profile_until_it_is_deleted(storage: Storage) -> None:
-    made = put(storage, "t1", "token-1")
-    assert made == InMemorySessionValue(
-        auth_provider_name="SLACK",
-        auth_context=own("token-1"),
-        scoped=True,
-        auth_scopes={"a", "b"},
-        auth_resolve_uid=None,
-    )
-    assert storage.get(SLACK, "t1", "default") == made
-    assert [
-        storage.get(GITHUB, "t1", "default"),
-        storage.get(SLACK, "t1", "work"),
-        storage.get(SLACK, "t", "default"),
-    ] == [None] * 3
-    assert [storage.delete(SLACK, "t1", "default"), storage.delete(SLACK, "t1", "default")] == [True, False]
-    assert storage.get(SLACK, "t1", "default") is None
-
-
 @pytest.mark.parametrize("thread", UNUSUAL)
 def test_a_thread_has_only_its_own_sessions_whatever_its_name_is(storage: Storage, thread: str) -> None:
     others = [*(name for name in UNUSUAL if name != thread), "user1", "user1__x", "a", "b", "a__b__c"]
@@ -137,19 +115,6 @@ def test_keys_of_ordinary_names_are_as_they_were_in_hyperpocket(settings: Settin
     assert storage.get(CLARITY, "thread-1", "work_1") is None
 
 
-def test_a_context_of_a_provider_is_the_same_when_it_is_read(storage: Storage) -> None:
-    answer = SlackOAuth2Response(
-        ok=True, authed_user={"id": "U1", "access_token": "xoxp-1", "refresh_token": "xoxe-1", "expires_in": 60}
-    )
-    context = SlackOAuth2AuthContext.from_slack_oauth2_response(answer)
-    storage.set(SLACK, "t1", "default", ["a"], None, context, True)
-    found = storage.get(SLACK, "t1", "default")
-    assert found is not None
-    assert type(found.auth_context) is SlackOAuth2AuthContext
-    assert found.auth_context == context
-    assert found.auth_context.detail == answer
-
-
 async def test_one_at_a_time_works_on_a_session(storage: Storage) -> None:
     inside: list[str] = []
 
@@ -163,17 +128,6 @@ async def test_one_at_a_time_works_on_a_session(storage: Storage) -> None:
     assert inside == ["a in", "a out", "b in", "b out"]
     async with storage.alone(SLACK, "t1", "default"):
         await asyncio.wait_for(work("c", "t2"), 60)
-
-
-def test_a_session_near_its_end_is_seen_also_where_its_time_has_no_zone() -> None:
-    def session(expires_at: datetime | None) -> BaseSessionValue:
-        context = own("token").model_copy(update={"expires_at": expires_at})
-        return BaseSessionValue(auth_provider_name="SLACK", scoped=True, auth_context=context)
-
-    now = datetime.now(UTC)
-    minutes = [now.replace(year=now.year + 1), now, None]
-    assert [session(moment).is_near_expires() for moment in minutes] == [False, True, False]
-    assert session(now.replace(tzinfo=None)).is_near_expires()
 
 
 def test_no_token_or_uid_is_in_the_repr_of_a_session() -> None:

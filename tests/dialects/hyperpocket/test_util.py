@@ -3,11 +3,8 @@
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
 
 from toolcrib.dialects.hyperpocket.util.extract_func_param_desc_from_docstring import extract_param_docstring_mapping
-from toolcrib.dialects.hyperpocket.util.flatten_json_schema import flatten_json_schema
-from toolcrib.dialects.hyperpocket.util.function_to_model import function_to_model
 from toolcrib.dialects.hyperpocket.util.json_schema_to_model import json_schema_to_model
 
 STYLES = {
@@ -55,36 +52,6 @@ def test_only_parameters_are_described_and_not_every_word_before_a_colon():
     assert extract_param_docstring_mapping(bare) == {}
 
 
-def test_a_schema_is_flattened_through_its_references():
-    class Item(BaseModel):
-        name: str
-
-    class Order(BaseModel):
-        items: list[Item]
-        first: Item
-
-    item = {
-        "title": "Item",
-        "type": "object",
-        "properties": {"name": {"title": "Name", "type": "string"}},
-        "required": ["name"],
-    }
-    assert flatten_json_schema(Order.model_json_schema()) == {
-        "title": "Order",
-        "type": "object",
-        "properties": {"items": {"title": "Items", "type": "array", "items": item}, "first": item},
-        "required": ["items", "first"],
-    }
-
-
-def test_a_schema_that_contains_itself_is_flattened_as_far_as_it_goes():
-    class Node(BaseModel):
-        next: "Node | None" = None
-
-    Node.model_rebuild(_types_namespace={"Node": Node})
-    assert flatten_json_schema(Node.model_json_schema()) == Node.model_json_schema()
-
-
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -122,55 +89,3 @@ def test_a_schema_becomes_a_model_with_its_types_and_defaults():
     assert model.model_validate({"text": "t", "kind": None, "items": [{"id": None}]}).model_dump()["kind"] is None
     assert model.model_json_schema()["properties"]["text"]["description"] == "A text."
     assert json_schema_to_model(SCHEMA).__name__ == "DynamicModel"
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"text": 1},
-        {"text": "t", "kind": "c"},
-        {"text": "t", "items": [{"id": "x"}]},
-        {"text": "t", "items": [{"other": 1}]},
-        {"text": "t", "counts": {"a": "x"}},
-        {"text": "t", "unknown": 1},
-        {},
-    ],
-)
-def test_the_model_refuses_what_the_schema_does(wrong: Any):
-    """Defect 8: other properties were passed over, and the items of lists were not looked at."""
-    with pytest.raises(ValidationError):
-        json_schema_to_model(SCHEMA, "Thing").model_validate(wrong)
-
-
-def test_other_properties_are_taken_where_the_schema_admits_them():
-    def with_others(others: Any) -> type[BaseModel]:
-        return json_schema_to_model({"type": "object", "properties": {}, "additionalProperties": others}, "Open")
-
-    assert with_others(True).model_validate({"a": 1}).model_dump() == {"a": 1}
-    assert with_others({"type": "integer"}).model_validate({"a": 1}).model_dump() == {"a": 1}
-    for others, value in ((False, 1), ({"type": "integer"}, "x")):
-        with pytest.raises(ValidationError):
-            with_others(others).model_validate({"a": value})
-
-
-def test_a_function_becomes_a_model_of_its_arguments():
-    class Address(BaseModel):
-        street: str
-
-    def order_part(address: Address, count: int = 1, *args: int, **kwargs: Any) -> None:
-        """Order a part.
-
-        :param count: how many
-        """
-
-    model = function_to_model(order_part)
-    made = model.model_validate({"address": {"street": "x"}})
-    assert (model.__name__, model.__doc__) == ("Order_partModel", "Order a part.\n\n:param count: how many")
-    assert (made.address, made.count) == (Address(street="x"), 1)  # type: ignore[attr-defined]
-    assert model.model_json_schema()["properties"]["count"] == {
-        "title": "Count",
-        "type": "integer",
-        "default": 1,
-        "description": "how many",
-    }
-    assert list(model.model_fields) == ["address", "count"]

@@ -73,23 +73,6 @@ def test_what_is_pinned_and_was_fetched_needs_no_repository(repository: Reposito
         Pocket([from_git(url, "main", "tools/one")], force_update=True)
 
 
-def test_only_the_folder_that_is_asked_for_is_fetched(repository: Repository, cache: Path) -> None:
-    Pocket([from_git(str(repository.folder), "main", "tools/one")])
-    fetched = {file.name for file in cache.rglob("*") if file.is_file()}
-    assert fetched == {"config.toml", "schema.json", "main.py"}
-    assert [file.read_text() for file in cache.rglob("config.toml")] == [files("one")["tools/one/config.toml"]]
-
-
-def test_an_address_is_a_text_or_a_tuple_with_variables(repository: Repository) -> None:
-    repository.git("tag", "v1")
-    for address in (f"git+{repository.folder}@main#tools/one", f"git+{repository.folder}@v1#tools/one/"):
-        pocket = Pocket([(address, {"A": "1"})])
-        assert (described(pocket), pocket.tools["one"].tool_vars) == ({"one": "First."}, {"A": "1"})
-    assert described(Pocket([f"git+{repository.folder}#tools/two"])) == {"two": "First."}
-    assert [line.split("\t")[2] for line in Path("pocket.lock").read_text().splitlines()] == ["main", "v1", "HEAD"]
-    assert described(Pocket([from_git(str(repository.folder), rel_path="tools/two")])) == {"two": "First."}
-
-
 def test_an_address_of_github_is_a_repository_a_branch_and_a_folder() -> None:
     for address, ref, folder in (
         ("https://github.com/owner/tools", "HEAD", ""),

@@ -14,7 +14,6 @@ from toolcrib.dialects.spark.agents.agent import ModelError, ToolExecutionError
 from toolcrib.dialects.spark.models import EchoModel
 from toolcrib.dialects.spark.nodes.types import ExecutionContext, NodeMessage
 from toolcrib.dialects.spark.tools import BaseTool, ToolContext, ToolSpec, tool
-from toolcrib.dialects.spark.tools.tools import PythonAgentTool
 
 
 @tool
@@ -96,14 +95,6 @@ async def test_run_and_do_take_what_process_takes(given: Any) -> None:
         assert [part.text for part in model.requests[0].turns[0].content] == ["Hello?"]  # type: ignore[union-attr]
         agent.add_message_to_history("More.")
         assert (await way(agent)).content == "Again."
-
-
-async def test_the_context_receives_the_output_and_the_duration() -> None:
-    agent, _ = agent_with(["Hi."], [])
-    context: ExecutionContext[Any] = ExecutionContext(inputs=NodeMessage(content="Hello"))
-    result = await agent.process(context)
-    assert context.outputs is result
-    assert context.metadata.duration is not None
 
 
 async def test_a_run_without_input_is_an_error() -> None:
@@ -199,23 +190,6 @@ class Shout(BaseTool):
         return word.upper()
 
 
-async def test_every_kind_of_tool_is_called_by_its_name() -> None:
-    spec: ToolSpec = {"name": "by_hand", "description": "By hand.", "parameters": {"json": {"type": "object"}}}
-
-    def by_hand() -> Any:
-        return {"toolUseId": "x", "status": "success", "content": [{"text": "made"}, {"json": {"n": 1}}]}
-
-    agent, model = agent_with(
-        [calls(("shout", {"word": "a"}), ("sum", {"a": 1, "b": 2}), ("by_hand", {})), "Done."],
-        [Shout(), [PythonAgentTool("by_hand", spec, by_hand)]],  # type: ignore[arg-type]
-    )
-    agent.tool_registry.registry["sum"] = add
-    assert (await agent.process("Go.")).content == "Done."
-    # The model receives the content of a ToolResult.
-    assert [text for _, _, text in last_results(model)] == ["A", "3", 'made\n{"n":1}']
-    assert [spec.name for spec in model.requests[0].specs] == ["shout", "by_hand", "sum"]
-
-
 async def test_a_tool_that_returns_a_failed_tool_result_has_failed() -> None:
     @tool
     def refuse() -> Any:
@@ -229,12 +203,6 @@ async def test_a_tool_that_returns_a_failed_tool_result_has_failed() -> None:
 
 
 # Known defects
-
-
-async def test_defect_1_async_tools_run() -> None:
-    agent, model = agent_with([calls(("later", {"word": "a"})), "Done."], [later])
-    assert (await agent.process("Go.")).content == "Done."
-    assert last_results(model) == [("call_1", "success", "a, later")]
 
 
 async def test_defect_2_parallel_calls_run_at_the_same_time_and_others_one_after_the_other() -> None:
@@ -266,48 +234,6 @@ async def test_defect_2_parallel_calls_run_at_the_same_time_and_others_one_after
     agent, model = agent_with([calls(*(("alone", {"n": n}) for n in (1, 2, 3))), "Done."], [alone])
     await agent.process("Go.")
     assert [text for _, _, text in last_results(model)] == ["0", "0", "0"]
-
-
-async def test_defect_3_an_unknown_tool_has_a_result_too() -> None:
-    agent, model = agent_with([calls(("addd", {"a": 1, "b": 2}), ("add", {"a": 1, "b": 2})), ADD, "3"], [add])
-    assert (await agent.process("Add.")).content == "3"
-    assert last_results(model, 1) == [
-        ("call_1", "error", "There is no tool 'addd'. Did you mean 'add'? The tools are: add."),
-        ("call_2", "success", "3"),
-    ]
-
-
-@pytest.mark.parametrize("parallel", [False, True])
-async def test_defect_4_wrong_arguments_are_reported_and_do_not_end_the_run(parallel: bool) -> None:
-    turn = calls(("add", '{"a": 1, "b"'), ("add", {"a": 1}), ("fail", {"why": "no disk"}), ("add", {"a": 1, "b": 2}))
-    agent, model = agent_with([turn, "Sorry."], [add, fail], parallel_tool_execution=parallel)
-    assert (await agent.process("Add.")).content == "Sorry."
-    broken, missing, failed, right = last_results(model)
-    assert (broken[1], missing[1], failed[1], right) == ("error", "error", "error", ("call_4", "success", "3"))
-    assert "not valid JSON" in broken[2]
-    assert "'b'" in missing[2]
-    assert "no disk" in failed[2]
-
-
-async def test_defect_4_one_step_is_one_round_of_calls_and_then_an_answer() -> None:
-    agent, model = agent_with([ADD, "It is 3."], [add], max_steps=1)
-    result = await agent.process("Add.")
-    assert (result.content, result.metadata["status"]) == ("It is 3.", "done")
-    assert last_results(model) == [("call_1", "success", "3")]
-    assert [request.choice for request in model.requests] == ["auto", "none"]
-
-
-async def test_after_max_steps_no_call_is_executed() -> None:
-    more = {"text": "One more.", "calls": [("add", {"a": 1, "b": 1})]}
-    agent, model = agent_with([more] * 3, [add], max_steps=2)
-    result = await agent.process("Add.")
-    assert (result.content, result.metadata["status"], result.metadata["why"]) == (
-        "One more.",
-        "stopped",
-        "The model asked for more than max_steps=2 rounds of calls.",
-    )
-    assert len(agent.get_tool_traces()) == 2
-    assert len(model.requests) == 3
 
 
 # tool_choice

@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Text, tool
+from toolcrib import tool
 from toolcrib.agent import Agent as NativeAgent
-from toolcrib.agent import ModelError, Request
+from toolcrib.agent import ModelError
 from toolcrib.dialects.spark.agents import Agent, AgentConfig
 from toolcrib.dialects.spark.models import EchoModel, Model, OpenAIModel
 from toolcrib.dialects.spark.tools import tool as spark_tool
-from toolcrib.formats import Reply, TextDelta, Usage, User
+from toolcrib.formats import TextDelta, Usage
 
-from ...agent.wire import Wire, answer, events, refusal, wire
+from ...agent.wire import Wire, answer, refusal, wire
 
 KEY = "sk-test-0123456789"
 SPEC: Any = {
@@ -93,8 +93,6 @@ async def test_an_agent_sends_each_result_to_openai_and_counts_the_tokens() -> N
         *(("assistant", None), ("tool", "c1"), ("tool", "c2")),
     ]
     assert provider.requests[0].body["messages"][0]["content"] == "Be exact."
-    # How many calls a model asks for in a turn is its own affair; here they run one after the other.
-    assert "parallel_tool_calls" not in provider.requests[0].body
 
 
 async def test_a_refused_key_is_a_message_without_the_key() -> None:
@@ -122,22 +120,6 @@ async def test_a_local_server_needs_no_key(monkeypatch: pytest.MonkeyPatch) -> N
         assert (await model.get_text([{"role": "user", "content": "Hello"}]))["content"] == "Hi."
 
 
-async def test_openais_model_streams_for_a_native_agent() -> None:
-    def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
-        head = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "m"}
-        return {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-
-    with wire(
-        events(chunk({"role": "assistant", "content": "Hel"}), chunk({"content": "lo"}, "stop"), "[DONE]")
-    ) as provider:
-        model = model_at(provider)
-        pieces = [piece async for piece in model.stream(Request([User((Text("Hi"),))]))]
-        await model.close()
-    assert pieces[:2] == [TextDelta("Hel"), TextDelta("lo")]
-    assert isinstance(pieces[2], Reply)
-    assert pieces[2].text == "Hello"
-
-
 def test_unknown_options_of_openais_model_are_refused_with_the_right_place() -> None:
     with pytest.raises(TypeError, match=r"takes no 'seed'.*params"):
         OpenAIModel(model_id="m", seed=0)  # type: ignore[call-arg]
@@ -149,38 +131,7 @@ def test_unknown_options_of_openais_model_are_refused_with_the_right_place() -> 
     assert model.name == "openai:n"
 
 
-async def test_usual_options_of_the_request_and_of_the_client_stand_beside_the_models_name() -> None:
-    with wire(answer(completion({"content": "a"})), answer(completion({"content": "b"}))) as provider:
-        model = OpenAIModel(
-            model_id="m", max_tokens=9, temperature=0.5, api_key=KEY, base_url=f"{provider.url}/v1", max_retries=0
-        )
-        assert model.get_config() == {"model_id": "m", "max_tokens": 9, "temperature": 0.5}
-        assert KEY not in repr(model)
-        messages: Any = [{"role": "user", "content": [{"text": "?"}]}]
-        await model.get_text(messages)
-        model.update_config(temperature=0)
-        await model.get_text(messages, max_tokens=1)
-        await model.close()
-    sent = [(each.body["max_tokens"], each.body["temperature"]) for each in provider.requests]
-    assert sent == [(9, 0.5), (1, 0)]
-    assert provider.requests[0].headers["authorization"] == f"Bearer {KEY}"
-
-
 # Echo, and users' own
-
-
-async def test_the_echo_repeats_the_users_last_message() -> None:
-    model = EchoModel()
-    reply = await model.get_text(
-        [
-            {"role": "user", "content": "a"},
-            {"role": "assistant", "content": "b"},
-            {"role": "user", "content": ["c", "d"]},
-        ]
-    )
-    assert reply == {"role": "assistant", "content": "c\nd", "stop_reason": "end_turn"}
-    assert (await model.get_text([]))["content"] == ""
-    assert EchoModel(True).get_config() == {"model_id": "echo", "streaming": True}
 
 
 class CustomModel(Model):
@@ -201,49 +152,6 @@ class CustomModel(Model):
 
 
 TOOL_USE = {"role": "assistant", "content": None, "stop_reason": "tool_use", "tool_calls": [TOOL_CALL]}
-
-
-async def test_a_custom_model_receives_sparks_messages() -> None:
-    model = CustomModel(TOOL_USE, {"role": "assistant", "content": [{"text": "2"}], "stop_reason": "end_turn"})
-    agent = Agent(AgentConfig(model=model, tools=[add], system_prompt="Be exact.", tool_choice="any"))
-    assert (await agent.process("Add 1.")).content == "2"
-    first, second = model.requests
-    specs = [{**add.tool_spec, "parameters": {"json": add.tool_spec["parameters"]["json"]}}]
-    specs[0].pop("response_schema")
-    assert first == ([{"role": "user", "content": [{"text": "Add 1."}]}], "Be exact.", specs, {"any": {}})
-    assert second == (
-        [
-            {"role": "user", "content": [{"text": "Add 1."}]},
-            {"role": "assistant", "content": [{"toolUse": {"toolUseId": "c1", "name": "add", "input": {"a": 1}}}]},
-            {
-                "role": "user",
-                "content": [{"toolResult": {"toolUseId": "c1", "content": [{"text": "2"}], "status": "success"}}],
-            },
-        ],
-        "Be exact.",
-        specs,
-        {"auto": {}},
-    )
-
-
-@pytest.mark.parametrize(
-    ("reason", "stop"),
-    [
-        (None, "end"),
-        ("end_turn", "end"),
-        ("stop_sequence", "end"),
-        ("tool_use", "end"),  # without a call
-        ("max_tokens", "length"),
-        ("model_context_window_exceeded", "length"),
-        ("content_filtered", "refused"),
-        ("guardrail_intervened", "refused"),
-        ("malformed_tool_use", "malformed"),
-        ("tired", "other"),
-    ],
-)
-async def test_why_a_custom_model_stopped_is_known(reason: str | None, stop: str) -> None:
-    model = CustomModel({"role": "assistant", "content": "2", "stop_reason": reason})
-    assert await model.reply(Request((User((Text("Add 1."),)),))) == Reply("2", (), stop)  # type: ignore[arg-type]
 
 
 async def test_an_exception_of_a_custom_model_is_reported() -> None:
@@ -321,12 +229,6 @@ async def test_unknown_blocks_are_sent_as_json_and_reasoning_is_not_sent() -> No
         ("tool", '2\n{"n":2}\n{"image":{"format":"png"}}'),
     ]
     assert sent[1]["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a": 1}'}
-
-
-async def test_a_malformed_call_in_a_conversation_is_refused_with_its_place() -> None:
-    messages = [{"role": "assistant", "content": [{"toolUse": {"name": "add", "input": {}}}]}, {"content": "And?"}]
-    with pytest.raises(ValueError, match=r"messages\[0\] \(content\[0\]\).*toolUseId"):
-        await Agent(AgentConfig(model=EchoModel())).process({"messages": messages})
 
 
 async def test_images_and_documents_are_sent_as_such() -> None:

@@ -1,11 +1,9 @@
 """Spark's `@tool`: the spec of a tool, how it is called, and what it receives."""
 
 import asyncio
-import functools
 import inspect
 import threading
-from datetime import date
-from typing import Annotated, Any, Literal, Optional
+from typing import Annotated, Any
 
 import pytest
 from pydantic import BaseModel
@@ -56,47 +54,6 @@ def test_name_and_description_are_overridden_by_position_and_by_name() -> None:
     assert tool(plain).tool_spec["description"] == "Described."
 
 
-def test_a_function_without_a_docstring_is_described_by_its_names() -> None:
-    @tool
-    def bare(x, y: int):  # type: ignore[no-untyped-def]
-        return x
-
-    assert bare.tool_spec == {
-        "name": "bare",
-        "description": "bare",
-        "parameters": {
-            "json": {
-                "type": "object",
-                "properties": {
-                    "x": {"description": "Parameter x"},
-                    "y": {"type": "integer", "description": "Parameter y"},
-                },
-                "required": ["x", "y"],
-            }
-        },
-    }
-
-
-def test_optional_is_shown_as_its_type_and_a_union_keeps_its_branches() -> None:
-    @tool
-    def f(
-        a: int | None = None,
-        b: int | str = 1,
-        c: Optional[Literal["x", "y"]] = "x",  # noqa: UP045 - as Spark's document writes it
-        d: City | None = None,
-    ) -> None: ...
-
-    shown = properties(f)
-    assert shown["a"] == {"type": "integer", "default": None, "description": "Parameter a"}
-    assert shown["b"]["anyOf"] == [{"type": "integer"}, {"type": "string"}]
-    assert "type" not in shown["b"]
-    assert (shown["c"]["enum"], shown["c"]["default"]) == (["x", "y"], "x")
-    # Nothing stands beside a reference.
-    assert shown["d"]["anyOf"] == [{"$ref": "#/$defs/City"}, {"type": "null"}]
-    assert "City" in f.tool_spec["parameters"]["json"]["$defs"]
-    assert f.prepare_tool_kwargs(use("f", {"a": None, "d": None})) == {"a": None, "b": 1, "c": "x", "d": None}
-
-
 def test_the_return_type_is_the_response_schema() -> None:
     @tool
     def f() -> City: ...  # type: ignore[empty-body]
@@ -140,31 +97,6 @@ def test_hints_are_in_the_spec_and_the_display_properties() -> None:
 # Context
 
 
-@pytest.mark.parametrize("context", [True, "ctx"])
-async def test_the_context_is_injected_and_no_model_sees_it(context: bool | str) -> None:
-    if context is True:
-
-        @tool(context=context)
-        def f(q: str, tool_context) -> list[Any]:  # type: ignore[no-untyped-def]
-            return [q, tool_context.tool_use, tool_context.invocation_state]
-    else:
-
-        @tool(context=context)
-        def f(q: str, ctx) -> list[Any]:  # type: ignore[no-untyped-def]
-            return [q, ctx.tool_use, ctx.invocation_state]
-
-    assert list(properties(f)) == ["q"]
-    tool_use, state = use("f", {"q": "x"}), {"agent": object()}
-    kwargs = f.prepare_tool_kwargs(tool_use, state)
-    (injected,) = [value for value in kwargs.values() if isinstance(value, ToolContext)]
-    assert (injected.tool_use, injected.invocation_state) == (tool_use, state)
-    assert injected.invocation_state is state
-    assert f(**kwargs)[0] == "x"
-    async with Workbench([f], variables={"who": "alice"}) as bench:
-        result = await bench.call("f", '{"q": "x"}')
-    assert result.value == ["x", {"toolUseId": result.call_id, "name": "f", "input": {"q": "x"}}, {"who": "alice"}]
-
-
 def test_a_context_under_any_name_stays_out_of_the_schema() -> None:
     @tool(context=True)
     def f(q: str, other: ToolContext | None = None) -> bool:
@@ -185,23 +117,6 @@ def test_an_empty_context_name_is_refused() -> None:
         tool(context=" ")(lambda: None)
 
 
-def test_without_context_a_parameter_of_that_name_is_for_the_model() -> None:
-    @tool
-    def f(tool_context: str) -> str:
-        return tool_context
-
-    assert list(properties(f)) == ["tool_context"]
-    assert f.prepare_tool_kwargs(use("f", {"tool_context": "x"})) == {"tool_context": "x"}
-
-
-def test_without_a_state_the_context_has_an_empty_one() -> None:
-    @tool(context=True)
-    def f(tool_context: ToolContext) -> None: ...
-
-    tool_use = use("f", {})
-    assert f.prepare_tool_kwargs(tool_use) == {"tool_context": ToolContext(tool_use, {})}
-
-
 def test_a_parameter_named_agent_is_for_the_model() -> None:
     @tool
     def f(agent: str) -> str:
@@ -212,14 +127,6 @@ def test_a_parameter_named_agent_is_for_the_model() -> None:
 
 
 # Arguments
-
-
-def test_arguments_are_checked_typed_and_completed() -> None:
-    @tool
-    def f(a: int, when: date, city: City, tags: list[str] = [], n: int = 3) -> None: ...
-
-    kwargs = f.prepare_tool_kwargs(use("f", {"a": "1", "when": "2025-01-02", "city": {"name": "Bonn"}}))
-    assert kwargs == {"a": 1, "when": date(2025, 1, 2), "city": City(name="Bonn"), "tags": [], "n": 3}
 
 
 @pytest.mark.parametrize("arguments", ["text", "", [1], 3])
@@ -239,16 +146,6 @@ def test_wrong_arguments_are_refused_by_name() -> None:
         f.prepare_tool_kwargs(use("f", {}))
     with pytest.raises(ValueError, match=r"'a'.*integer"):
         f.prepare_tool_kwargs(use("f", {"a": "many"}))
-
-
-async def test_unknown_arguments_are_dropped() -> None:
-    @tool
-    def f(a: int) -> int:
-        return a
-
-    assert f.prepare_tool_kwargs(use("f", {"a": 1, "zz": 2})) == {"a": 1}
-    async with Workbench([f]) as bench:
-        assert (await bench.call("f", '{"a": 1, "zz": 2}')).value == 1
 
 
 def test_keyword_arguments_are_not_required_and_cannot_set_hidden_parameters() -> None:
@@ -280,38 +177,7 @@ def test_hand_written_parameters_are_checked(wrapped: bool) -> None:
         f.prepare_tool_kwargs(use("f", {"n": 6}))
 
 
-def test_hand_written_parameters_may_differ_from_the_signature() -> None:
-    @tool(parameters={"properties": {"n": {"type": ["integer", "string"]}, "note": {"type": "string"}}})
-    def f(n: int = 0) -> Any:
-        return n
-
-    assert f.tool_spec["parameters"]["json"]["required"] == []
-    assert Workbench([f]).call_sync("f", {"n": "many", "note": "for nobody"}).value == "many"
-
-
 # Sync and async
-
-
-async def test_an_async_tool_is_awaited_by_acall_and_refuses_to_be_called_in_a_loop() -> None:
-    @tool
-    async def f(x: int) -> int:
-        await asyncio.sleep(0)
-        return x + 1
-
-    assert f.supports_async
-    assert await f.acall(1) == 2
-    with pytest.raises(RuntimeError, match=r"Use 'await tool.acall\(...\)' instead"):
-        f(1)
-    async with Workbench([f]) as bench:
-        assert (await bench.call("f", {"x": 1})).value == 2
-
-
-def test_an_async_tool_is_called_where_no_loop_runs() -> None:
-    @tool
-    async def f(x: int) -> int:
-        return x + 1
-
-    assert f(1) == 2  # type: ignore[comparison-overlap]
 
 
 async def test_a_sync_tool_does_not_block_the_loop() -> None:
@@ -396,15 +262,6 @@ async def test_a_method_is_a_tool_of_its_object() -> None:
     assert second.books == ["blue", "grey"]
 
 
-def test_static_and_class_methods_are_tools() -> None:
-    library = Library([])
-    assert (Library.outer(), library.outer(), library.inner(3), Library.inner(3), Library.kind(), library.kind()) == (
-        *("outer", "outer", 3, 3),
-        *("Library", "Library"),
-    )
-    assert Workbench([library.kind]).call_sync("kind").value == "Library"
-
-
 def test_a_method_without_its_object_is_refused_with_the_remedy() -> None:
     with pytest.raises(DefinitionError, match=r"Pass it bound: obj\.find"):
         Workbench([Library.find])
@@ -458,40 +315,11 @@ async def test_a_workbench_shows_the_content_of_a_tool_result_and_keeps_the_whol
     assert (empty.status, empty.text) == ("success", "")
 
 
-async def test_a_tool_result_that_is_an_error_fails_the_call() -> None:
-    @tool
-    def f() -> dict[str, Any]:
-        return {"toolUseId": "1", "status": "error", "content": [{"text": "no"}, {"json": {"a": 1}}]}
-
-    @tool
-    def g() -> dict[str, Any]:
-        return {"status": "error", "content": "no list"}
-
-    async with Workbench([f, g]) as bench:
-        failed, other = await bench.call("f"), await bench.call("g")
-    assert failed.error is not None
-    assert failed.error.message == 'no\n{"a":1}'
-    assert other.value == {"status": "error", "content": "no list"}
-
-
 def test_only_functions_are_decorated() -> None:
     with pytest.raises(ValueError, match="not a int"):
         tool(3)  # type: ignore[call-overload]
     with pytest.raises(ValueError, match="not a DecoratedFunctionTool"):
         tool(tool(lambda: None))
-
-
-def test_partials_and_callable_objects_are_tools() -> None:
-    class Adds:
-        async def __call__(self, a: int, b: int) -> int:
-            return a + b
-
-    made = tool(functools.partial(lambda a, b: a + b, b=2), name="add_two")
-    assert made.tool_name == "add_two"
-    assert list(properties(made)) == ["a"]
-    assert Workbench([made]).call_sync("add_two", {"a": 1}).value == 3
-    assert tool(Adds()).supports_async
-    assert Workbench([tool(Adds())]).call_sync("Adds", {"a": 1, "b": 2}).value == 3
 
 
 async def test_the_host_provides_dependencies_and_the_native_context_beside_sparks_own() -> None:

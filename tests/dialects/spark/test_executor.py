@@ -1,13 +1,12 @@
 """Spark's ToolCallExecutor: every tool use has a ToolResult."""
 
 import asyncio
-from datetime import datetime
 from typing import Any
 
 import pytest
 from pydantic import BaseModel
 
-from toolcrib.dialects.spark.tools.decorator import ToolContext, tool
+from toolcrib.dialects.spark.tools.decorator import tool
 from toolcrib.dialects.spark.tools.executor import ToolCallExecutor, ToolExecutionConfig
 from toolcrib.dialects.spark.tools.registry import ToolRegistry
 from toolcrib.dialects.spark.tools.tools import PythonAgentTool
@@ -42,55 +41,6 @@ class City(BaseModel):
 
 def add(a: int, b: int = 2) -> int:
     return a + b
-
-
-def test_the_defaults_are_those_of_spark() -> None:
-    config = ToolExecutionConfig()
-    assert (config.default_timeout, config.max_concurrency, config.capture_timestamps) == (None, 32, True)
-
-
-async def test_a_result_has_its_text_times_and_metadata() -> None:
-    result: Any = await executor(tool(add), config=None).execute_tool_use(use("add", {"a": 1}))
-    started, completed = map(datetime.fromisoformat, (result.pop("started_at"), result.pop("completed_at")))
-    assert started <= completed
-    assert started.tzinfo is not None
-    assert isinstance(result["metadata"].pop("duration_ms"), int)
-    assert result == {
-        "toolUseId": "u1",
-        "status": "success",
-        "content": [{"text": "3"}],
-        "metadata": {"tool_name": "add"},
-    }
-
-
-async def test_without_timestamps_there_are_none() -> None:
-    result = await run(add, {"a": 1})
-    assert result.keys() == {"toolUseId", "status", "content", "metadata"}
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        ("words", "words"),
-        ({"a": 1, "n": None, "ü": True}, '{"a":1,"n":null,"ü":true}'),
-        (["x", 1.5], '["x",1.5]'),
-        (None, "null"),
-        (City(name="Bonn"), '{"name":"Bonn"}'),
-        ({"content": [], "status": "success"}, '{"content":[],"status":"success"}'),
-        ({"content": [{"id": 1}], "status": "success"}, '{"content":[{"id":1}],"status":"success"}'),
-        (
-            {"content": [{"text": "x"}], "status": "success", "page": 2},
-            '{"content":[{"text":"x"}],"status":"success","page":2}',
-        ),
-        ({"content": [], "status": "ok", "toolUseId": "1"}, '{"content":[],"status":"ok","toolUseId":"1"}'),
-        ({"content": "x", "status": "error", "toolUseId": "1"}, '{"content":"x","status":"error","toolUseId":"1"}'),
-    ],
-)
-async def test_what_is_not_a_tool_result_becomes_text_or_json(value: Any, text: str) -> None:
-    def f() -> Any:
-        return value
-
-    assert text_of(await run(f)) == ("success", text)
 
 
 @pytest.mark.parametrize("status", ["success", "error", "in_progress"])
@@ -128,21 +78,6 @@ async def test_a_tool_result_of_blocks_needs_no_id(content: list[Any]) -> None:
 # Errors
 
 
-async def test_an_exception_is_an_error_result_in_sparks_words(caplog: pytest.LogCaptureFixture) -> None:
-    def f() -> None:
-        raise LookupError("nothing there")
-
-    result = await run(f)
-    assert isinstance(result["metadata"].pop("duration_ms"), int)
-    assert result == {
-        "toolUseId": "u1",
-        "status": "error",
-        "content": [{"text": "Tool 'f' failed: nothing there"}],
-        "metadata": {"reason": "exception", "code": "failed", "tool_name": "f"},
-    }
-    assert "LookupError: nothing there" in caplog.text
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -165,13 +100,6 @@ async def test_wrong_input_is_an_error_result(arguments: Any, message: str) -> N
     assert text.count("Tool 'add'") == 1
 
 
-async def test_an_unknown_tool_is_an_error_result_that_names_the_nearest() -> None:
-    made = executor(tool(add))
-    result = await made.execute_tool_use(use("ad"))
-    assert text_of(result) == ("error", "There is no tool 'ad'. Did you mean 'add'? The tools are: add.")
-    assert result["metadata"]["reason"] == "unknown_tool"
-
-
 @pytest.mark.parametrize("name", ["no name", "", "x" * 65, 5])
 async def test_a_bad_name_is_an_error_result(name: Any) -> None:
     result = await executor(tool(add)).execute_tool_use({"toolUseId": "u", "name": name, "input": {}})
@@ -183,12 +111,6 @@ async def test_a_bad_name_is_an_error_result(name: Any) -> None:
 async def test_what_is_not_a_tool_use_is_an_error_result(wrong: Any) -> None:
     result = await executor(tool(add)).execute_tool_use(wrong)
     assert result["status"] == "error"
-
-
-async def test_a_tool_use_without_an_id_has_a_result_without_one() -> None:
-    use: Any = {"toolUseId": None, "name": "add", "input": {"a": 1, "b": 2}}
-    result = await executor(tool(add)).execute_tool_use(use)
-    assert (result["toolUseId"], result["status"]) == ("", "success")
 
 
 # Time
@@ -223,39 +145,7 @@ async def test_the_timeout_of_a_tool_use_overrides_the_default() -> None:
     assert (late["status"], text_of(await waiting)) == ("error", ("success", "done"))
 
 
-async def test_at_most_max_concurrency_tools_run_at_a_time() -> None:
-    running = most = 0
-    both = asyncio.Event()
-
-    async def f() -> None:
-        nonlocal running, most
-        running += 1
-        most = max(most, running)
-        if running == 2:
-            both.set()
-        await both.wait()
-        await asyncio.sleep(0)
-        running -= 1
-
-    made = executor(tool(f), config=ToolExecutionConfig(max_concurrency=2))
-    results = await asyncio.gather(*(made.execute_tool_use(use("f", id=str(n))) for n in range(6)))
-    assert (most, [result["toolUseId"] for result in results]) == (2, ["0", "1", "2", "3", "4", "5"])
-    assert {result["status"] for result in results} == {"success"}
-
-
 # What a tool receives
-
-
-async def test_the_tool_use_and_the_callers_own_state_reach_the_tool() -> None:
-    @tool(context=True)
-    def f(q: str, tool_context: ToolContext) -> str:
-        tool_context.invocation_state["seen"] = tool_context.tool_use
-        return q
-
-    tool_use, state = use("f", {"q": "x"}), {"agent": "a"}
-    result = await executor(f).execute_tool_use(tool_use, state)
-    assert (result["status"], state) == ("success", {"agent": "a", "seen": tool_use})
-    assert (await executor(f).execute_tool_use(tool_use))["status"] == "success"
 
 
 class Join(BaseTool):
@@ -292,14 +182,6 @@ async def test_too_many_values_or_wrong_ones_are_error_results() -> None:
     assert (await run(Join(), [{"x": 1}]))["metadata"]["code"] == "invalid_arguments"
     none = await executor(Join()).execute_tool_use({"toolUseId": "u", "name": "join", "input": None})
     assert text_of(none) == ("success", "- -")
-
-
-async def test_a_tools_own_prepare_tool_kwargs_is_used() -> None:
-    class Prepared(Join):
-        def prepare_tool_kwargs(self, tool_use: Any, invocation_state: Any = None) -> dict[str, Any]:
-            return {"a": tool_use["toolUseId"], "b": invocation_state["b"] + tool_use["input"]["b"]}
-
-    assert text_of(await run(Prepared(), {"b": "y"}, invocation_state={"b": "x"})) == ("success", "u1 xy")
 
 
 async def test_an_async_tool_of_any_class_is_awaited() -> None:

@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from toolcrib import Workbench
 from toolcrib.agent import ScriptedModel
 from toolcrib.dialects.spark.agents import Agent, AgentConfig
-from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, FunctionToolMetadata, ToolContext, tool
+from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, FunctionToolMetadata, tool
 from toolcrib.dialects.spark.tools.types import ToolUse
 
 
@@ -44,14 +44,6 @@ def test_the_parts_of_a_function_are_read() -> None:
         "tool_context": Any,
         "return": list[str],
     }
-    assert (metadata.doc.short_description, metadata.doc.long_description) == (
-        "Find things in a city.",
-        "Things are found\nby their names.",
-    )
-    assert [(each.arg_name, each.description) for each in metadata.doc.params] == [
-        ("city", "Where."),
-        ("word", "What."),
-    ]
     assert metadata.param_descriptions == {"city": "Where.", "word": "What."}
 
 
@@ -62,41 +54,12 @@ def test_the_input_model_has_the_parameters_that_a_model_fills_in() -> None:
     assert made.model_dump() == {"city": {"name": "Bonn"}, "word": "bolt", "limit": 3}
 
 
-def test_the_spec_of_a_function_is_extracted() -> None:
-    spec = FunctionToolMetadata(find, "tool_context").extract_metadata()
-    assert spec == tool(context=True)(find).tool_spec
-    assert (spec["name"], spec["description"].splitlines()[0]) == ("find", "Find things in a city.")
-    assert list(spec["parameters"]["json"]["properties"]) == ["city", "word", "limit"]
-    assert spec["parameters"]["json"]["required"] == ["city", "word"]
-
-
 def test_input_is_validated_to_typed_values_with_defaults() -> None:
     metadata = FunctionToolMetadata(find, "tool_context")
     given = {"city": {"name": "Bonn"}, "word": "bolt", "unknown": 1}
     assert metadata.validate_input(given) == {"city": City(name="Bonn"), "word": "bolt", "limit": 3}
     with pytest.raises(ValueError, match=r"^Validation failed for input parameters: .*'word'"):
         metadata.validate_input({"city": {"name": "Bonn"}})
-
-
-def test_the_context_is_written_into_validated_input() -> None:
-    metadata = FunctionToolMetadata(find, "tool_context")
-    state = {"who": "ann"}
-    validated: dict[str, Any] = {"word": "bolt"}
-    metadata.inject_special_parameters(validated, USE, state)
-    assert validated == {"word": "bolt", "tool_context": ToolContext(USE, state)}
-    unchanged: dict[str, Any] = {}
-    FunctionToolMetadata(find).inject_special_parameters(unchanged, USE, state)
-    assert unchanged == {}
-
-
-def test_a_function_without_a_docstring_has_an_empty_one() -> None:
-    def bare(x: int) -> None: ...
-
-    metadata = FunctionToolMetadata(bare)
-    assert (metadata.doc.short_description, metadata.doc.long_description, metadata.doc.params) == (None, None, [])
-    assert metadata.param_descriptions == {}
-    assert metadata.type_hints == {"x": int, "return": type(None)}
-    assert metadata.extract_metadata()["description"] == "bare"
 
 
 async def test_a_tool_made_of_its_parts_has_the_name_and_spec_that_it_was_given() -> None:

@@ -6,25 +6,6 @@ import pytest
 
 from toolcrib.dialects.spark.models.base import Model
 from toolcrib.dialects.spark.models.echo import EchoModel
-from toolcrib.dialects.spark.nodes.types import ExecutionContext, ExecutionMetadata, NodeMessage
-
-
-def test_a_new_context_has_an_empty_message_and_an_empty_state() -> None:
-    context: ExecutionContext[Any] = ExecutionContext()
-    assert (context.inputs, context.state, context.outputs, context.graph_state) == (NodeMessage(), {}, None, None)
-    assert (context.metadata.started_at, context.metadata.finished_at) == (None, None)
-    other: ExecutionContext[Any] = ExecutionContext()
-    context.state["seen"] = True
-    assert other.state == {}
-
-
-def test_metadata_have_the_duration_of_an_attempt_after_its_end() -> None:
-    metadata = ExecutionMetadata()
-    assert metadata.as_dict() == {"attempt": 1, "started_at": None, "finished_at": None, "duration": None}
-    metadata.mark_started(2)
-    assert (metadata.attempt, metadata.duration) == (2, None)
-    metadata.started_at, metadata.finished_at = 10.0, 12.5
-    assert metadata.as_dict() == {"attempt": 2, "started_at": 10.0, "finished_at": 12.5, "duration": 2.5}
 
 
 async def test_a_custom_model_has_no_configuration_by_default() -> None:

@@ -57,15 +57,6 @@ async def test_the_decorators_patterns_run_as_written(run: Run) -> None:
     assert await text("smart_tool", query="a") == ("success", "Processed a (ID: call_1)")
 
 
-def test_the_contextual_tools_receive_the_callers_state_and_the_tool_use(run: Run) -> None:
-    names = run("decorator_patterns")
-    for name, parameter in (("contextual_tool", "tool_context"), ("my_tool", "ctx")):
-        state, tool_use = {"agent": Agent(), "user": "ann"}, use(name, query="a")
-        context = names[name].prepare_tool_kwargs(tool_use, state)[parameter]
-        assert (context.tool_use, context.invocation_state) == (tool_use, state)
-        assert context.invocation_state["agent"] is state["agent"]
-
-
 def test_the_documented_functions_spec_has_its_descriptions_types_and_defaults(run: Run) -> None:
     calculate = run("decorator_patterns")["calculate"]
     assert calculate.tool_spec == {

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -83,24 +81,6 @@ async def test_the_next_call_begins_when_the_one_before_commits_and_not_when_it_
     assert done.messages() == [
         {"role": "tool", "tool_call_id": "1", "content": "early"},
         {"role": "tool", "tool_call_id": "2", "content": '{"é":1}'},
-    ]
-
-
-async def test_a_tool_that_ends_right_after_its_commit_ends_after_the_next_call_has_begun() -> None:
-    async def commits(dto: Any) -> None:
-        assert await commit_tool_output(dto.tool_id, dto.tool_id, dto.client_id, dto.agent_name)
-
-    calls = [requests("a", "1"), requests("a", "2"), requests("a", "3")]
-    done = await execute_tools("client", "agent", calls, [make("a", commits)])
-    assert [step for step in steps(done) if "valid" not in step and "before" not in step] == [
-        *("call 1", "commit 1", "call 2", "commit 2"),
-        *("return 1", "on_after_call 1", "call 3", "commit 3"),
-        *("return 2", "on_after_call 2", "return 3", "on_after_call 3"),
-    ]
-    two = await execute_tools("client", "agent", calls[:2], [make("a", commits)])
-    assert steps(two)[6:] == [
-        *("call 1", "commit 1", "call 2", "commit 2"),
-        *("return 1", "on_after_call 1", "return 2", "on_after_call 2"),
     ]
 
 
@@ -213,40 +193,6 @@ async def test_when_one_call_is_refused_none_runs(refused: Any, message: str) ->
     assert [each["content"] for each in done.messages()][1].startswith(message)
 
 
-async def test_a_call_that_fails_has_a_reason_and_the_rest_is_skipped(caplog: pytest.LogCaptureFixture) -> None:
-    seen: list[Any] = []
-
-    async def fails(dto: Any) -> None:
-        raise ValueError("the detail")
-
-    tools = [
-        make("a", fails, callbacks={"on_call_error": lambda *arguments: seen.append(arguments)}),
-        make("b", returns),
-    ]
-    done = await execute_tools("client", "agent", [requests("b", "0"), requests("a", "1"), requests("b", "2")], tools)
-    assert (done.status, dict(done.outputs)) == ("error", {"0": "0:x"})
-    assert steps(done)[-4:] == ["call 1", "error 1", "on_call_error 1", "skipped 2"]
-    assert [error.code for error in done.errors.values()] == ["failed", "cancelled"]
-    assert done.errors["1"].message.startswith("Tool 'a' failed: ValueError (reference ")
-    assert done.errors["2"].message == "This call was not run, because the call '1' failed."
-    [(*names, error)] = seen
-    assert (names, type(error), str(error)) == (["1", "client", "agent", {"query": "x"}], ValueError, "the detail")
-    assert "the detail" in caplog.text
-
-
-async def test_a_tool_that_neither_commits_nor_returns_ends_at_the_deadline() -> None:
-    async def never(dto: Any) -> None:
-        await asyncio.Event().wait()
-
-    begun = time.monotonic()
-    calls = [requests("a", "1"), requests("b", "2")]
-    done = await execute_tools("client", "agent", calls, [make("a", never), make("b", returns)], timeout_s=0.05)
-    assert time.monotonic() - begun < 20
-    assert (done.status, done.errors["1"].code, done.errors["2"].code) == ("error", "timeout", "cancelled")
-    assert done.errors["1"].message == "Tool 'a' did not answer in time. Ask for less, or try again later."
-    assert not await commit_tool_output("1", "too late", "client", "agent")
-
-
 async def test_aborting_cancels_what_runs_and_its_signal_and_skips_the_rest() -> None:
     abort = CancellationToken()
     signals: list[Any] = []
@@ -312,41 +258,6 @@ async def test_callbacks_are_awaited_in_their_order_and_what_they_raise_changes_
     assert logged == [f"RuntimeError: {name}" for name in ("on_validate", "on_before_call", "on_after_call")]
 
 
-async def test_a_camel_case_dictionary_is_called_with_camel_case_keys() -> None:
-    seen: dict[str, Any] = {}
-    order: list[str] = []
-
-    async def call(dto: Any) -> None:
-        seen["call"] = dto
-        await commit_tool_output(dto["toolId"], "found", dto["clientId"], dto["agentName"])
-
-    def validate(dto: Any) -> bool:
-        seen["validate"] = dto
-        return True
-
-    tool = {
-        "toolName": "search-tool",
-        "type": "function",
-        "docNote": "Searches.",
-        "function": {"name": "search", "description": "Search.", "parameters": PARAMETERS},
-        "isAvailable": lambda client_id, agent_name, tool_name: tool_name == "search-tool",
-        "validate": validate,
-        "call": call,
-        "callbacks": {
-            name: lambda *arguments, name=name: order.append(name)
-            for name in ("onBeforeCall", "onAfterCall", "onValidate")
-        },
-    }
-    calls = [requests("search", "1")]
-    done = await execute_tools("client", "agent", calls, [tool])
-    assert (dict(done.outputs), order) == ({"1": "found"}, ["onValidate", "onBeforeCall", "onAfterCall"])
-    common = {"clientId": "client", "agentName": "agent", "toolCalls": tuple(calls), "params": {"query": "x"}}
-    assert seen["validate"] == common
-    seen["call"].pop("abortSignal")
-    own = {"toolId": "1", "toolName": "search-tool", "callReason": "", "isLast": True}
-    assert seen["call"] == {**common, **own}
-
-
 async def test_without_a_limit_all_calls_run_and_with_one_the_last_do() -> None:
     last: list[tuple[str, bool, int]] = []
 
@@ -377,20 +288,6 @@ async def test_missing_ids_are_generated_and_duplicate_ids_are_refused() -> None
     assert done.errors["1"].message == "2 calls have the id '1'. Give each its own."
 
 
-async def test_a_plain_function_runs_in_a_thread_and_may_commit_from_there() -> None:
-    threads: list[threading.Thread] = []
-
-    def call(dto: Any) -> str:
-        threads.append(threading.current_thread())
-        if dto.tool_id == "2":
-            asyncio.run(commit_tool_output(dto.tool_id, "committed", dto.client_id, dto.agent_name))
-        return "returned"
-
-    done = await execute_tools("client", "agent", [requests("a", "1"), requests("a", "2")], [make("a", call)])
-    assert threading.main_thread() not in threads
-    assert dict(done.outputs) == {"1": "returned", "2": "committed"}
-
-
 async def test_only_the_first_commit_of_a_call_that_is_under_way_counts(caplog: pytest.LogCaptureFixture) -> None:
     counted: list[bool] = []
 
@@ -408,18 +305,6 @@ async def test_only_the_first_commit_of_a_call_that_is_under_way_counts(caplog: 
     assert "it is not under way for this client and agent 'agent'. Under way are: '1'." in caplog.text
 
 
-async def test_an_output_that_was_committed_stays_when_the_call_fails_after_it() -> None:
-    async def call(dto: Any) -> None:
-        await commit_tool_output(dto.tool_id, "kept", dto.client_id, dto.agent_name)
-        raise RuntimeError
-
-    done = await execute_tools(
-        "client", "agent", [requests("a", "1"), requests("b", "2")], [make("a", call), make("b", returns)]
-    )
-    assert (done.status, done.outputs["1"], done.errors["1"].code) == ("error", "kept", "failed")
-    assert done.messages()[0]["content"] == "kept"
-
-
 async def test_two_turns_may_not_have_a_call_of_one_id_under_way_for_one_client_and_agent() -> None:
     inner: list[Execution] = []
 
@@ -432,24 +317,6 @@ async def test_two_turns_may_not_have_a_call_of_one_id_under_way_for_one_client_
     done = await execute_tools("client", "agent", [requests("a", "1")], [make("a", call)])
     assert [each.status for each in inner] == ["error", "success"]
     assert (inner[0].errors["1"].code, dict(done.outputs)) == ("conflict", {"1": "outer"})
-
-
-async def test_cancelling_the_turn_itself_cancels_what_runs() -> None:
-    begun, ended = asyncio.Event(), asyncio.Event()
-
-    async def call(dto: Any) -> None:
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        finally:
-            ended.set()
-
-    turn = asyncio.create_task(execute_tools("client", "agent", [requests("a", "1")], [make("a", call)]))
-    await begun.wait()
-    turn.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await turn
-    assert ended.is_set()
 
 
 async def test_secrets_are_redacted_in_outputs_errors_and_the_log(caplog: pytest.LogCaptureFixture) -> None:

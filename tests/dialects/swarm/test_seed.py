@@ -90,27 +90,6 @@ async def test_required_keys_types_and_enums_are_enforced_before_validate(names:
     assert (called, names["seen"]) == ([], [])
 
 
-@pytest.mark.parametrize("answer", [True, False])
-@pytest.mark.parametrize("later", [True, False], ids=["async", "sync"])
-async def test_validate_answers_at_once_or_later(answer: bool, later: bool) -> None:
-    seen: list[Any] = []
-
-    def validate(dto: IToolValidateDto) -> Any:
-        seen.append((dto.client_id, dto.agent_name, dto.params, [each["id"] for each in dto.tool_calls]))
-
-        async def answered() -> bool:
-            return answer
-
-        return answered() if later else answer
-
-    tool = IAgentTool(
-        tool_name="t", function={"name": "f", "description": "d"}, call=lambda dto: "done", validate=validate
-    )
-    done = await execute_tools("client", "agent", [call("f", "1")], [tool])
-    assert (done.status, dict(done.outputs)) == (("success", {"1": "done"}) if answer else ("refused", {}))
-    assert seen == [("client", "agent", {}, ["1"])]
-
-
 async def test_a_tool_is_found_by_the_name_of_its_function_and_known_by_its_tool_name(names: dict[str, Any]) -> None:
     done = await execute_tools("client", "agent", [call("search-tool", "1", query="x")], [names["search_tool"]])
     assert (done.status, dict(done.outputs)) == ("refused", {})
@@ -138,44 +117,11 @@ def test_notes_for_documentation_are_kept_and_optional(names: dict[str, Any]) ->
     assert agent_tool(without).doc_note is None
 
 
-def test_the_type_is_function_and_nothing_else(names: dict[str, Any]) -> None:
-    assert ITool.type == "function"
-    assert agent_tool({key: value for key, value in names["search_tool"].items() if key != "type"}).type == "function"
-    with pytest.raises(DefinitionError, match=r"'api' is not a type of tool\. The types are: 'function'\."):
-        agent_tool({**names["search_tool"], "type": "api"})
-
-
 async def test_callbacks_and_validate_are_optional(names: dict[str, Any]) -> None:
     bare = {key: value for key, value in names["search_tool"].items() if key not in ("callbacks", "validate")}
     done = await execute_tools("client", "agent", [call("search", "1", query="")], [bare])
     assert (done.status, dict(done.outputs)) == ("success", {"1": "results for "})
     assert [getattr(IAgentToolCallbacks(), name) for name in IAgentToolCallbacks.__slots__] == [None] * 4
-
-
-async def test_every_callback_gets_its_documented_arguments() -> None:
-    seen: list[Any] = []
-
-    async def fail(dto: Any) -> str:
-        if dto.params["fails"]:
-            raise ValueError("no")
-        return "done"
-
-    callbacks = IAgentToolCallbacks(
-        on_before_call=lambda *arguments: seen.append(("before", arguments)),
-        on_after_call=lambda *arguments: seen.append(("after", arguments)),
-        on_validate=lambda *arguments: seen.append(("validate", arguments)),
-        on_call_error=lambda *arguments: seen.append(("error", arguments[:-1], str(arguments[-1]))),
-    )
-    schema = {"type": "object", "properties": {"fails": {"type": "boolean"}}, "required": ["fails"]}
-    tool = IAgentTool(tool_name="t", function={"name": "f", "parameters": schema}, call=fail, callbacks=callbacks)
-    await execute_tools("client", "agent", [call("f", "1", fails=False)], [tool], show_errors=True)
-    arguments = ("client", "agent", {"fails": False})
-    assert seen == [("validate", arguments), ("before", ("1", *arguments)), ("after", ("1", *arguments))]
-    seen.clear()
-    await execute_tools("client", "agent", [call("f", "2", fails=True)], [tool], show_errors=True)
-    arguments = ("client", "agent", {"fails": True})
-    assert seen[:2] == [("validate", arguments), ("before", ("2", *arguments))]
-    assert (seen[2][:2], "no" in seen[2][2]) == (("error", ("2", *arguments)), True)
 
 
 async def test_a_tool_may_be_available_to_some_only(names: dict[str, Any]) -> None:

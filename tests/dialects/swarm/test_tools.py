@@ -1,9 +1,6 @@
 """The ways in which a tool may be written, and the errors for what cannot be a tool."""
 
 import asyncio
-import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -128,33 +125,6 @@ async def test_in_a_workbench_a_call_has_its_whole_life() -> None:
     await crib.stop()
 
 
-@pytest.mark.parametrize("source", ["tools.py", "tools.py:HELLO"])
-def test_the_command_calls_a_tool_of_a_file(tmp_path: Path, source: str) -> None:
-    (tmp_path / "tools.py").write_text(
-        "from toolcrib.dialects.swarm import add_tool\n"
-        "FUNCTION = {'name': 'hello', 'description': 'Greet.', 'parameters': {'type': 'object', 'required': ['name'],"
-        " 'properties': {'name': {'type': 'string', 'description': 'Whom.'}}}}\n"
-        "HELLO = add_tool({'toolName': 'hello-tool', 'type': 'function', 'function': FUNCTION,\n"
-        "    'call': lambda dto: {'greeting': f\"Hello, {dto['params']['name']}\"}})\n"
-    )
-    command = [sys.executable, "-m", "toolcrib", "call", "-s", source, "hello", "name=Ann", "--json"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["content"] == [{"type": "data", "data": {"greeting": "Hello, Ann"}}]
-
-
-async def test_a_tool_is_added_once_and_then_known_by_its_tool_name() -> None:
-    name = add_tool({**SNAKE, "tool_name": "added-tool"})
-    assert name == "added-tool"
-    calls = [{"function": {"name": "calculate", "arguments": {"terms": [1, 2]}}}]
-    done = await execute_tools("c", "a", calls, ["added-tool"])
-    assert list(done.outputs.values()) == ["3"]
-    with pytest.raises(NameConflictError, match=r"A tool 'added-tool' already exists"):
-        add_tool({**CAMEL, "toolName": "added-tool"})
-    with pytest.raises(UnknownToolError, match=r"There is no tool 'aded-tool'. Did you mean 'added-tool'\?"):
-        await execute_tools("c", "a", calls, ["aded-tool"])
-
-
 async def test_two_tools_of_one_tool_name_are_refused_in_a_turn_too() -> None:
     other = {**SNAKE, "function": {**FUNCTION, "name": "other"}}
     with pytest.raises(NameConflictError, match="Two tools are named 'calculate-tool'"):
@@ -187,25 +157,6 @@ async def test_an_added_tool_is_found_and_its_parts_are_replaced() -> None:
     for unknown in (get_tool, lambda name: override_tool({"toolName": name})):
         with pytest.raises(UnknownToolError, match="There is no tool 'nowhere'"):
             unknown("nowhere")
-
-
-async def test_a_function_may_be_made_for_each_client_and_agent() -> None:
-    async def function(client_id: str, agent_name: str) -> dict[str, Any]:
-        return {"name": f"{client_id}_{agent_name}", "description": "Made."}
-
-    tools = [IAgentTool(tool_name="made", function=function, call=lambda dto: dto.agent_name)]
-    [made] = await resolve_tools("ann", "sales", tools)
-    assert made.to_dict() == {"type": "function", "function": {"name": "ann_sales", "description": "Made."}}
-    done = await execute_tools("ann", "sales", [{"function": {"name": "ann_sales", "arguments": {}}}], tools)
-    assert list(done.outputs.values()) == ["sales"]
-    done = await execute_tools("bob", "sales", [{"function": {"name": "ann_sales", "arguments": {}}}], tools)
-    assert [error.message for error in done.errors.values()] == [
-        "There is no tool 'ann_sales'. Did you mean 'bob_sales'? The tools are: bob_sales."
-    ]
-    async with Workbench([*tools, made]) as bench:
-        assert [spec.name for spec in bench.specs()] == ["local_default", "ann_sales"]
-        results = await bench.call_many([("local_default", {}), ("ann_sales", {})])
-    assert [result.value for result in results] == ["default", "sales"]
 
 
 async def test_only_available_tools_are_resolved_in_order_and_the_first_of_one_name() -> None:

@@ -19,7 +19,6 @@ ConfigT = TypeVar("ConfigT", bound=BaseModel)
 FromConfigT = TypeVar("FromConfigT", bound=BaseModel, contravariant=True)
 ToConfigT = TypeVar("ToConfigT", bound=BaseModel, covariant=True)
 ExpectedType = TypeVar("ExpectedType")
-E = TypeVar("E", bound=Exception)
 
 _THEIRS = "autogen_core"
 _OURS = str(__package__)
@@ -30,20 +29,13 @@ class ComponentModel(BaseModel):
 
     # That sentence is AutoGen's: it is a part of the schemas of configurations.
 
-    provider: str
-    """The class: its module, a dot, and its name."""
-
+    provider: str  # the class: its module, a dot, and its name
     component_type: ComponentType | None = None
     version: int | None = None
-    """The same as *component_version*."""
-
-    component_version: int | None = None
-    """The version of the class that wrote *config*; None for the present one."""
-
+    component_version: int | None = None  # of the class that wrote *config*; None for the present one
     description: str | None = None
     label: str | None = None
     config: dict[str, Any]
-    """What the class needs to make it again."""
 
 
 def _type_to_provider_str(kind: type) -> str:
@@ -71,19 +63,10 @@ class ComponentToConfig(Generic[ToConfigT]):
     """A class whose objects can be dumped as a configuration."""
 
     component_type: ClassVar[ComponentType]
-    """Such as `"tool"`."""
-
-    component_version: ClassVar[int] = 1
-    """The version of the configuration's shape, to be increased when older configurations no longer fit."""
-
-    component_provider_override: ClassVar[str | None] = None
-    """The provider to write, where the class is imported from another module than its own."""
-
-    component_description: ClassVar[str | None] = None
-    """None for the first paragraph of the class's docstring."""
-
-    component_label: ClassVar[str | None] = None
-    """None for the name of the class."""
+    component_version: ClassVar[int] = 1  # of the configuration's shape
+    component_provider_override: ClassVar[str | None] = None  # where it is imported from another module than its own
+    component_description: ClassVar[str | None] = None  # None for the first paragraph of the docstring
+    component_label: ClassVar[str | None] = None  # None for the name of the class
 
     def _to_config(self) -> ToConfigT:
         """Return the configuration that `_from_config` makes this object from."""
@@ -143,9 +126,9 @@ class ComponentLoader:
         """
         model = ComponentModel(**model) if isinstance(model, dict) else model
         kind = _component_class(model.provider)
-        for needed in ("component_config_schema", "component_type"):
-            if not hasattr(kind, needed):
-                raise AttributeError(f"{needed} not defined")
+        for variable in ("component_config_schema", "component_type"):
+            if not hasattr(kind, variable):
+                raise AttributeError(f"{variable} not defined")
         version = model.component_version or kind.component_version
         if version < kind.component_version:
             try:
@@ -173,9 +156,7 @@ class ComponentSchemaType(Generic[ConfigT]):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if cls.__name__ in ("Component", "_ConcreteComponent"):
-            return
-        for name in cls.required_class_vars:
+        for name in cls.required_class_vars if cls.__module__ != __name__ else ():
             if not hasattr(cls, name):
                 _warn(f"Class variable '{name}' must be defined in {cls.__name__} to be a valid component")
 
@@ -201,11 +182,7 @@ class Component(ComponentFromConfig[ConfigT], ComponentSchemaType[ConfigT], Gene
 
 
 class _ConcreteComponent(
-    ComponentFromConfig[ConfigT],
-    ComponentSchemaType[ConfigT],
-    ComponentToConfig[ConfigT],
-    ComponentLoader,
-    Generic[ConfigT],
+    ComponentFromConfig[ConfigT], ComponentSchemaType[ConfigT], ComponentBase[ConfigT], Generic[ConfigT]
 ):
     """All parts of a component, for type checkers."""
 
@@ -226,42 +203,18 @@ def is_component_class(cls: Any) -> TypeGuard[type[_ConcreteComponent[BaseModel]
 def _component_class(provider: str) -> type[_ConcreteComponent[BaseModel]]:
     module, _, name = provider.rpartition(".")
     if not module or not all(part.isidentifier() for part in provider.split(".")):
-        raise _with_note(
-            ValueError("Invalid"),
-            f"A provider is a module and a class, such as 'autogen_core.tools.FunctionTool'; this is {provider!r}.",
-        )
+        invalid = ValueError("Invalid")  # AutoGen's text
+        invalid.add_note(f"A provider is a module and a class, as 'autogen_core.tools.FunctionTool'; not {provider!r}.")
+        raise invalid
     require_trusted(module)
-    kind = getattr(_module(module), name)
+    if f"{module}.".startswith(f"{_THEIRS}."):
+        module = _OURS + module.removeprefix(_THEIRS)
+    kind = getattr(importlib.import_module(module), name)
     if not is_component_class(kind):
-        raise _with_note(
-            TypeError("Invalid component class"),
-            f"{provider} is not a subclass of {__package__}.Component and ComponentBase. "
-            "A subclass of AutoGen's own classes is a component of AutoGen, not of this dialect.",
-        )
+        wrong = TypeError("Invalid component class")
+        wrong.add_note(f"{provider} is not a subclass of {_OURS}.Component and ComponentBase; AutoGen's are others.")
+        raise wrong
     return kind
-
-
-def _module(path: str) -> Any:
-    """Import the module *path*, with `autogen_core` as this package."""
-    package, dot, below = path.partition(".")
-    if package != _THEIRS:
-        return importlib.import_module(path)
-    ours = f"{_OURS}{dot}{below}"
-    try:
-        return importlib.import_module(ours)
-    except ModuleNotFoundError as error:
-        if not f"{ours}.".startswith(f"{error.name}."):
-            raise
-        raise _with_note(
-            ModuleNotFoundError(f"No module named '{path}'", name=path),
-            f"{_OURS} replaces {_THEIRS}'s tool layer, and this module is not part of that.",
-        ) from None
-
-
-def _with_note(error: E, note: str) -> E:
-    """Return *error*, whose text is AutoGen's, with a note on the way out."""
-    error.add_note(note)
-    return error
 
 
 def _warn(message: str) -> None:

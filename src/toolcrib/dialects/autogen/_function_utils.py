@@ -21,11 +21,11 @@ def get_typed_signature(call: Callable[..., Any]) -> inspect.Signature:
 
     Raises DefinitionError where a name in an annotation is not defined.
     """
-    written = inspect.signature(call)
+    signature = inspect.signature(call)
     read = read_signature(unwrap_partials(call), label=f"Function '{name_of(call)}'")
     annotations = {parameter.name: parameter.annotation for parameter in read.parameters}
     return inspect.Signature(
-        [p.replace(annotation=annotations.get(name, p.annotation)) for name, p in written.parameters.items()],
+        [p.replace(annotation=annotations.get(name, p.annotation)) for name, p in signature.parameters.items()],
         return_annotation=read.returns,
     )
 
@@ -59,8 +59,8 @@ def args_base_model_from_signature(name: str, sig: inspect.Signature) -> type[Ba
 
     def function() -> None: ...
 
-    described = [_described(parameter) for parameter in sig.parameters.values() if parameter.name != _INJECTED]
-    vars(function)["__signature__"] = sig.replace(parameters=described)
+    parameters = [_described(parameter) for parameter in sig.parameters.values() if parameter.name != _INJECTED]
+    vars(function)["__signature__"] = sig.replace(parameters=parameters)
     # Like AutoGen's, the model ignores unknown arguments. What reads the arguments of a call refuses them.
     return arguments_model(function, name=name, config=ConfigDict(extra="ignore", allow_inf_nan=True))
 

@@ -48,9 +48,9 @@ class Image:
 
     def to_base64(self) -> str:
         """Return the bytes of a PNG file, in base64."""
-        written = BytesIO()
-        self.image.save(written, format="PNG")
-        return base64.b64encode(written.getvalue()).decode("ascii")
+        file = BytesIO()
+        self.image.save(file, format="PNG")
+        return base64.b64encode(file.getvalue()).decode("ascii")
 
     @property
     def data_uri(self) -> str:

@@ -5,7 +5,6 @@ source code is run before that is allowed here.
 """
 
 import os
-from contextlib import suppress
 from contextvars import ContextVar
 from typing import Self
 
@@ -13,11 +12,14 @@ from ...core import LoadError
 
 _NAMESPACES_VARIABLE = "AUTOGEN_ALLOWED_PROVIDER_NAMESPACES"
 _SOURCE_VARIABLE = "TOOLCRIB_ALLOW_SOURCE_CODE"
-_YES = frozenset(("1", "true", "yes", "on"))
 _SOURCE_CODE = "<source code>"  # which is no namespace
-
-TRUSTED_BY_DEFAULT = frozenset(
-    ("autogen_core", "autogen_agentchat", "autogen_ext", "autogen_studio", "autogenstudio", "toolcrib")
+_TRUSTED_BY_DEFAULT = (
+    "autogen_core",
+    "autogen_agentchat",
+    "autogen_ext",
+    "autogen_studio",
+    "autogenstudio",
+    "toolcrib",
 )
 
 
@@ -33,21 +35,20 @@ class Permission:
 
     def __init__(self, *names: str) -> None:
         self.names = frozenset(names)
-        _of_process.append(self)
+        _of_process.add(self)
 
     def __enter__(self) -> Self:
-        with suppress(ValueError):
-            _of_process.remove(self)
+        _of_process.discard(self)
         _of_block.set((*_of_block.get(), self))
         return self
 
     def __exit__(self, *raised: object) -> None:
-        entered = list(_of_block.get())
-        entered.remove(self)
-        _of_block.set(tuple(entered))
+        permissions = list(_of_block.get())
+        permissions.remove(self)
+        _of_block.set(tuple(permissions))
 
 
-_of_process: list[Permission] = []
+_of_process: set[Permission] = set()
 _of_block: ContextVar[tuple[Permission, ...]] = ContextVar("toolcrib_autogen_permissions", default=())
 
 
@@ -61,18 +62,15 @@ def trust_namespaces(*names: str) -> Permission:
     return Permission(*_split(",".join(names)))
 
 
-def is_trusted(module: str) -> bool:
-    """Return whether *module* is in a trusted namespace. Imports nothing."""
-    return any(module == name or module.startswith(f"{name}.") for name in _trusted())
-
-
 def require_trusted(module: str) -> None:
-    """Raise UntrustedError, a ValueError, if *module* is in no trusted namespace."""
-    if is_trusted(module):
+    """Raise UntrustedError, a ValueError, if *module* is in no trusted namespace. Imports nothing."""
+    variable = os.environ.get(_NAMESPACES_VARIABLE, "")
+    trusted = {*_TRUSTED_BY_DEFAULT, *_split(variable), *_permitted()} - {_SOURCE_CODE}
+    if any(f"{module}.".startswith(f"{name}.") for name in trusted):
         return
     package = module.partition(".")[0]
     raise UntrustedError(
-        f"Provider module '{module}' is not in a trusted namespace. Trusted are: {', '.join(sorted(_trusted()))}. "
+        f"Provider module '{module}' is not in a trusted namespace. Trusted are: {', '.join(sorted(trusted))}. "
         f"If you trust it, call toolcrib.dialects.autogen.trust_namespaces({package!r}), "
         f"or set {_NAMESPACES_VARIABLE}={package} (names separated by commas)."
     )
@@ -89,22 +87,18 @@ def allow_source_code() -> Permission:
 
 def require_source_code_allowed(name: str) -> None:
     """Raise UntrustedError, a ValueError, if source code in the configuration of the tool *name* may not run."""
-    if _SOURCE_CODE in _permitted() or os.environ.get(_SOURCE_VARIABLE, "").strip().lower() in _YES:
+    variable = os.environ.get(_SOURCE_VARIABLE, "").strip().lower()
+    if _SOURCE_CODE in _permitted() or variable in ("1", "true", "yes", "on"):
         return
     raise UntrustedError(
         f"The configuration of the tool {name!r} carries source code, which loading it would run. If you trust where "
         "it comes from, load it in `with toolcrib.dialects.autogen.allow_source_code():`, "
-        f"or set {_SOURCE_VARIABLE}=1. A function that can be imported is better dumped by reference."
+        f"or set {_SOURCE_VARIABLE}=1."
     )
 
 
 def _permitted() -> set[str]:
     return {name for permission in (*_of_process, *_of_block.get()) for name in permission.names}
-
-
-def _trusted() -> set[str]:
-    namespaces = _permitted() - {_SOURCE_CODE}
-    return namespaces.union(TRUSTED_BY_DEFAULT, _split(os.environ.get(_NAMESPACES_VARIABLE, "")))
 
 
 def _split(text: str) -> list[str]:

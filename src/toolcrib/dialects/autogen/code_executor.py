@@ -71,10 +71,7 @@ def to_code(func: Callable[..., Any]) -> str:
             start = ast.parse(code).body[0].lineno  # of the `def`, after the decorators
             return "".join(code.splitlines(keepends=True)[start - 1 :])
     name = getattr(inner, "__qualname__", type(inner).__name__)
-    raise ValueError(
-        f"'{name}' cannot be dumped as source code: {problem}. Make it a function at the top level of a module, which "
-        "can be imported by its name."
-    )
+    raise ValueError(f"'{name}' cannot be dumped as source code: {problem}. Make it a function that stands alone.")
 
 
 def from_code(code: str, global_imports: Sequence[Import] = (), *, name: str) -> Callable[..., Any]:

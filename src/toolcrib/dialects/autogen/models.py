@@ -167,30 +167,6 @@ class ModelFamily:
     UNKNOWN = "unknown"
     ANY = str
 
-    @staticmethod
-    def is_claude(family: str) -> bool:
-        return _is_one_of(family, "CLAUDE")
-
-    @staticmethod
-    def is_gemini(family: str) -> bool:
-        return _is_one_of(family, "GEMINI")
-
-    @staticmethod
-    def is_openai(family: str) -> bool:
-        return _is_one_of(family, "GPT", "O1", "O3", "O4")
-
-    @staticmethod
-    def is_llama(family: str) -> bool:
-        return _is_one_of(family, "LLAMA")
-
-    @staticmethod
-    def is_mistral(family: str) -> bool:
-        return _is_one_of(family, "CODESRAL", "OPEN_CODESRAL", "MISTRAL", "MINISTRAL", "PIXTRAL")
-
-
-def _is_one_of(family: str, *prefixes: str) -> bool:
-    return any(family == value for name, value in vars(ModelFamily).items() if name.startswith(prefixes))
-
 
 class ModelCapabilities(TypedDict):
     """What a model can do, in the shape of older clients."""
@@ -209,7 +185,7 @@ class ModelInfo(ModelCapabilities):
 
 
 class ChatCompletionClient(ComponentBase[BaseModel], ABC):
-    """A client of a model."""
+    """A client of a model, for annotations and subclasses; its methods are AutoGen's."""
 
     @abstractmethod
     async def create(
@@ -221,13 +197,7 @@ class ChatCompletionClient(ComponentBase[BaseModel], ABC):
         json_output: bool | type[BaseModel] | None = None,
         extra_create_args: Mapping[str, Any] = {},
         cancellation_token: CancellationToken | None = None,
-    ) -> CreateResult:
-        """Return one answer of the model to *messages*.
-
-        *tool_choice* is a tool that it has to call, or whether it may, has to or must not call one. *json_output* is a
-        pydantic model for output by its schema, True for any JSON. *extra_create_args* are passed to the client.
-        """
-
+    ) -> CreateResult: ...
     @abstractmethod
     def create_stream(
         self,
@@ -238,9 +208,7 @@ class ChatCompletionClient(ComponentBase[BaseModel], ABC):
         json_output: bool | type[BaseModel] | None = None,
         extra_create_args: Mapping[str, Any] = {},
         cancellation_token: CancellationToken | None = None,
-    ) -> AsyncGenerator[str | CreateResult, None]:
-        """Yield the answer in pieces; the last is the CreateResult."""
-
+    ) -> AsyncGenerator[str | CreateResult, None]: ...
     @abstractmethod
     async def close(self) -> None: ...
     @abstractmethod
@@ -253,9 +221,7 @@ class ChatCompletionClient(ComponentBase[BaseModel], ABC):
     def remaining_tokens(self, messages: Sequence[LLMMessage], *, tools: "Sequence[Tool | ToolSchema]" = []) -> int: ...
     @property
     @abstractmethod
-    def capabilities(self) -> ModelCapabilities:
-        """Return less than `model_info`, which replaces it."""
-
+    def capabilities(self) -> ModelCapabilities: ...
     @property
     @abstractmethod
     def model_info(self) -> ModelInfo: ...

@@ -138,7 +138,13 @@ class Lockfile:
         self.locks = {}
         self.referenced_locks = set()
         self._synced: set[tuple[str, ...]] = set()
-        for number, line in enumerate(self._read().split("\n"), 1):
+        try:
+            text = self.path.read_text("utf-8-sig") if self.path.exists() else ""
+        except UnicodeDecodeError:
+            raise ValueError(f"{self.path} is not a lock file: it is not UTF-8 text.") from None
+        except OSError as error:
+            raise ValueError(f"{self.path} cannot be read: {error.strerror}.") from None
+        for number, line in enumerate(text.split("\n"), 1):
             if line.strip():
                 lock = _lock_of(line, f"{self.path}:{number}")
                 if self.locks.setdefault(lock.key(), lock) is not lock:
@@ -161,20 +167,14 @@ class Lockfile:
     def sync(self, force_update: bool = False, referenced_only: bool = False) -> None:
         """Have all locks in place, or those that were added, and write the file.
 
-        A ref that has its commit keeps it, unless *force_update*. Raises what the first lock that cannot be had raises;
-        the others are synced and written all the same.
+        A ref that has its commit keeps it, unless *force_update*. Raises what a lock that cannot be had raises.
         """
-        errors: list[Exception] = []
-        for key, lock in self.locks.items():
-            if referenced_only and key not in self.referenced_locks:
-                continue
-            try:
-                lock.sync(force_update=force_update)
-            except Exception as error:
-                errors.append(error)
-        self.write()
-        if errors:
-            raise errors[0]
+        try:
+            for key, lock in self.locks.items():
+                if not referenced_only or key in self.referenced_locks:
+                    lock.sync(force_update=force_update)
+        finally:
+            self.write()
 
     def sync_once(self, lock: Lock, force_update: bool = False) -> None:
         """Add *lock*, and have it in place, once for this object."""
@@ -192,24 +192,12 @@ class Lockfile:
             file.write(text)
         Path(file.name).replace(self.path)
 
-    def _read(self) -> str:
-        try:
-            return self.path.read_text("utf-8-sig")
-        except FileNotFoundError:
-            return ""
-        except UnicodeDecodeError:
-            raise ValueError(f"{self.path} is not a lock file: it is not UTF-8 text.") from None
-        except OSError as error:
-            raise ValueError(f"{self.path} cannot be read: {error.strerror}.") from None
-
 
 def _lock_of(line: str, place: str) -> Lock:
     match line.rstrip("\r").split("\t"):
         case ["local", path] if path:
             return LocalLock(path)
-        case ["git", url, ref, commit] if url and ref:
-            if commit != "None" and not _COMMIT.fullmatch(commit):
-                raise ValueError(f"{place}: '{commit[:80]}' is not a commit. Take the line out, and sync.")
+        case ["git", url, ref, commit] if url and ref and (commit == "None" or _COMMIT.fullmatch(commit)):
             return GitLock(repository_url=url, git_ref=ref, ref_sha=None if commit == "None" else commit)
         case [source, *_] if source not in ("local", "git"):
             raise ValueError(f"{place}: Unknown tool source: {source[:80]!r}. A line begins with local or git.")

@@ -200,7 +200,6 @@ RedisSessionValue = BaseSessionValue
 _log = logging.getLogger("toolcrib")
 
 _LEASE_TIMEOUT_S = 60.0
-_GLOB = str.maketrans({character: f"\\{character}" for character in "\\*?[]^"})
 
 
 class RedisSessionStorage(SessionStorageInterface[RedisSessionKey, RedisSessionValue]):
@@ -227,15 +226,9 @@ class RedisSessionStorage(SessionStorageInterface[RedisSessionKey, RedisSessionV
     def get_by_thread_id(
         self, thread_id: str, auth_provider: AuthProvider | None = None, **kwargs: Any
     ) -> list[RedisSessionValue]:
-        pattern = session_key("P", thread_id, "P").translate(_GLOB)[1:-1]
-        name = "*" if auth_provider is None else auth_provider.name
-        # The pattern matches too much: another thread's name may end in this one. The key itself says whose it is.
-        keys = [
-            key
-            for key in self.client.scan_iter(match=f"{name}{pattern}*")
-            if is_of_thread(key.decode() if isinstance(key, bytes) else key, thread_id, auth_provider)
-        ]
-        sessions = map(self._read, self.client.mget(keys) if keys else [])
+        keys = (key.decode() if isinstance(key, bytes) else key for key in self.client.scan_iter(match="*__*"))
+        own = [key for key in keys if is_of_thread(key, thread_id, auth_provider)]
+        sessions = map(self._read, self.client.mget(own) if own else [])
         return [session for session in sessions if session is not None]
 
     def set(
@@ -297,26 +290,22 @@ def _to_json(session: BaseSessionValue) -> bytes:
     data["auth_scopes"] = None if session.auth_scopes is None else sorted(session.auth_scopes)
     data["auth_context_value"] = None if context is None else context.model_dump(mode="json", warnings=False)
     data["auth_context_type"] = None if context is None else type(context).__name__
-    data["auth_context_module"] = None if context is None else type(context).__module__
     return json.dumps(data).encode()
 
 
 def _from_json(content: str | bytes) -> RedisSessionValue:
     data = json.loads(content)
-    # hyperpocket wrote no module.
-    name, module, value = (data.pop(f"auth_context_{key}", None) for key in ("type", "module", "value"))
-    context = None if name is None else _context_class(name, module).model_validate(value)
+    name, value = (data.pop(f"auth_context_{key}", None) for key in ("type", "value"))
+    context = None if name is None else _context_class(name).model_validate(value)
     return RedisSessionValue(**data, auth_context=context)
 
 
-def _context_class(name: str, module: str | None) -> type[AuthContext]:
-    """Return the context *name* of *module*, of the catalogue or of the program. Nothing is imported for it."""
-    known = [*auth.AUTH_CONTEXT_MAP.values(), *_subclasses(AuthContext)]
-    named = [context for context in known if context.__name__ == name]
-    match = next((context for context in named if context.__module__ == module), named[0] if named else None)
-    if match is None:
+def _context_class(name: str) -> type[AuthContext]:
+    """Return the context *name* of the catalogue or of the program. Nothing is imported for it."""
+    classes = {context.__name__: context for context in _subclasses(AuthContext)} | auth.AUTH_CONTEXT_MAP
+    if name not in classes:
         raise SetupError(f"A stored session has a context '{name}', which this program does not have.")
-    return match
+    return classes[name]
 
 
 def _subclasses(base: Any) -> list[type[AuthContext]]:

@@ -3,13 +3,9 @@
 import json
 import sys
 
-import configurations  # noqa: F401
-import images  # noqa: F401
 import probing
 import results  # noqa: F401
 import schemas  # noqa: F401
-import streams  # noqa: F401
-import tokens  # noqa: F401
 import tools  # noqa: F401
 import workbenches  # noqa: F401
 

@@ -76,7 +76,7 @@ def work_of_json(tool: Tool) -> Work:
 def with_token(run: Any) -> Callable[[dict[str, Any], Context], Any]:
     """Return what calls *run* with the arguments, the token and, if it takes one, the id of a call."""
     takes = inspect.signature(run).parameters.values()
-    takes_id = any(each.name == "call_id" or each.kind is each.VAR_KEYWORD for each in takes)
+    takes_id = any(parameter.name == "call_id" or parameter.kind is parameter.VAR_KEYWORD for parameter in takes)
 
     def begin(arguments: dict[str, Any], context: Context) -> Any:
         options = {"call_id": context.call.id} if takes_id else {}
@@ -110,8 +110,8 @@ def called(tool: Tool, work: Work, name: str) -> CoreTool[..., Any]:
             return own(value)
         if type(value) in _NO_IMAGES:
             return str(value)
-        shown = with_core_images(value)
-        return shown if isinstance(shown, Image) or shown is not value else value_as_text(value)
+        content = with_core_images(value)
+        return content if isinstance(content, Image) or content is not value else value_as_text(value)
 
     spec = ToolSpec(name, tool.description, work.parameters)
     return core_tool(spec, work, show, emitted=lambda value: Emitted((), value))
@@ -183,12 +183,12 @@ def is_plain(tool: Any, method: str) -> bool:
 def _by_name(args: BaseModel) -> dict[str, Any]:
     """Return the fields that were set, by the names of the schema. A default may be another one each time."""
     fields = type(args).model_fields
-    named = {
+    by_name = {
         alias if isinstance(alias := field.validation_alias, str) else name: getattr(args, name)
         for name, field in fields.items()
         if name in args.model_fields_set
     }
-    return {**named, **(args.model_extra or {})}
+    return {**by_name, **(args.model_extra or {})}
 
 
 def with_core_images(value: Any) -> Any:

@@ -1,35 +1,27 @@
 """Functions as AutoGen's tools, and the configurations of such tools."""
 
 import asyncio
-import importlib
-import inspect
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, Self
-from weakref import WeakSet
 
 from pydantic import BaseModel
 
 from ....core import Escaped
 from ....core import Work as CoreWork
 from ....schema import model_check, read_arguments, read_signature, returns_awaitable
-from ....tools import Definition, by_name, reference, referent, work_of
+from ....tools import by_name, work_of
 from .._cancellation_token import CancellationToken
 from .._component_config import Component
 from .._function_utils import args_base_model_from_signature, get_typed_signature, name_of
-from .._trust import TRUSTED_BY_DEFAULT, UntrustedError, is_trusted, require_source_code_allowed
+from .._trust import require_source_code_allowed
 from ..code_executor import Import, from_code, to_code
 from ._base import BaseTool
 from ._core import Work, is_plain, linked_token, token_of
 from ._text import parameters_of
 
 _TOKEN = "cancellation_token"  # noqa: S105 - the name of a parameter
-_MAIN = "__main__:"
-
-_offered: WeakSet[Any] = WeakSet()
-"""The functions that this program has made a FunctionTool of."""
 
 
 class FunctionToolConfig(BaseModel):
@@ -43,9 +35,6 @@ class FunctionToolConfig(BaseModel):
 
     strict: bool | None = None
     """Written only where it is true; AutoGen does not have it."""
-
-    reference: str | None = None
-    """`module:name` where the function can be imported, else None; AutoGen does not have it."""
 
 
 class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]):
@@ -79,8 +68,6 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
         args_type = args_base_model_from_signature(f"{tool_name}args", signature)
         super().__init__(args_type, signature.return_annotation, tool_name, description, strict)
         self._is_async = returns_awaitable(func)
-        if inspect.isfunction(func):
-            _offered.add(func)
 
     async def run(self, args: BaseModel, cancellation_token: CancellationToken) -> Any:
         """Call the function, in a thread if it is sync. Cancelling the token abandons the thread."""
@@ -89,8 +76,7 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
             arguments[_TOKEN] = cancellation_token
         if self._is_async:
             return await self._call(arguments, None)
-        job = asyncio.ensure_future(self._call(arguments, None))
-        cancellation_token.link_future(job)
+        job = cancellation_token.link_future(asyncio.ensure_future(self._call(arguments, None)))
         try:
             return await job
         except Escaped as escaped:
@@ -108,11 +94,10 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
         if not (is_plain(self, "run_json") and is_plain(self, "run")):
             return super().toolcrib_work()
         parameters = parameters_of(self._args_type)
-        check = partial(model_check, model=self._args_type, schema=parameters, arguments=read_arguments)
         call, token = self._call, token_of if self._is_async else linked_token
         return Work(
             parameters,
-            check,
+            partial(model_check, model=self._args_type, schema=parameters, arguments=read_arguments),
             (lambda arguments, context: call({**arguments, _TOKEN: token(context)}, context))
             if self._has_cancellation_support
             else call,
@@ -123,98 +108,34 @@ class FunctionTool(BaseTool[BaseModel, BaseModel], Component[FunctionToolConfig]
 
     def _to_config(self) -> FunctionToolConfig:
         """Return the configuration. Raises ValueError for a function without source code: a lambda, a closure."""
-        place = _reference(self._func)
-        place = place if place is not None and referent(place) is self._func else None
-        try:
-            source_code = to_code(self._func)
-        except ValueError:
-            if place is None or place.startswith(_MAIN):
-                raise
-            source_code = ""
         return FunctionToolConfig(
-            source_code=source_code,
+            source_code=to_code(self._func),
             global_imports=self._global_imports,
             name=self.name,
             description=self.description,
             has_cancellation_support=self._has_cancellation_support,
             strict=self._strict or None,
-            reference=place,
         )
 
     @classmethod
     def _from_config(cls, config: FunctionToolConfig) -> Self:
-        """Return the tool of the function that *config* refers to, or else of its source code.
+        """Run the source code in *config*, after AutoGen's warning, and return the tool of the function.
 
-        A configuration may come from anywhere, and a model can call what it names. So a reference is followed only to a
-        function that this program offers as a tool itself (as a FunctionTool, or by `@tool`) or that a trusted
-        namespace defines (`trust_namespaces`), and only if the source code in *config* is still that of the function.
-        Else the source code is run, after AutoGen's warning, and only if `allow_source_code` allows it.
-
-        Raises UntrustedError, a ValueError, where neither is allowed, and what `from_code` raises.
+        Raises UntrustedError, a ValueError, unless `allow_source_code` allows it, and what `from_code` raises.
         """
-        func = _referenced(config)
-        if func is None:
-            require_source_code_allowed(config.name)
-            warnings.warn(
-                "\n⚠️  SECURITY WARNING ⚠️\n"
-                "Loading a FunctionTool from config will execute code to import the provided global imports and and "
-                "function code.\n"
-                "Only load configs from TRUSTED sources to prevent arbitrary code execution.",
-                UserWarning,
-                stacklevel=2,
-            )
-            func = from_code(config.source_code, config.global_imports, name=config.name)
-        offered = func in _offered
-        tool = cls(
-            func,
+        require_source_code_allowed(config.name)
+        warnings.warn(
+            "\n⚠️  SECURITY WARNING ⚠️\n"
+            "Loading a FunctionTool from config will execute code to import the provided global imports and and "
+            "function code.\n"
+            "Only load configs from TRUSTED sources to prevent arbitrary code execution.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return cls(
+            from_code(config.source_code, config.global_imports, name=config.name),
             name=config.name,
             description=config.description,
             global_imports=config.global_imports,
             strict=bool(config.strict),
         )
-        if not offered:
-            _offered.discard(func)  # the configuration offers it, and not the program
-        return tool
-
-
-def _reference(func: Any) -> str | None:
-    """Return `module:name` of *func*, also in the program's own `__main__`, which is another program elsewhere."""
-    name = reference(func)
-    if name is None and inspect.isfunction(func) and func.__module__ == "__main__":
-        return f"{_MAIN}{func.__qualname__}"
-    return name
-
-
-def _referenced(config: FunctionToolConfig) -> Callable[..., Any] | None:
-    """Return the function that *config* refers to, if that is allowed; None if its source code has to be run."""
-    if config.reference is None:
-        return None
-    module_name = config.reference.partition(":")[0]
-    # A default trust is for classes of providers; it makes no tools of their functions.
-    trusted = is_trusted(module_name) and module_name.partition(".")[0] not in TRUSTED_BY_DEFAULT
-    if trusted:
-        with suppress(ModuleNotFoundError):
-            importlib.import_module(module_name)
-    func = referent(config.reference)
-    # Defined there, and not only imported there: `mymodule:os.system` is no tool.
-    if inspect.isfunction(func) and _reference(func) == config.reference and (trusted or _is_offered(func)):
-        if config.source_code in ("", _code(func)):
-            return func
-    elif not config.source_code:
-        raise UntrustedError(
-            f"The configuration of the tool {config.name!r} refers to the function '{config.reference}' and carries no "
-            "source code. Make a FunctionTool of the function before, or mark it with @tool; or trust its package: "
-            f"toolcrib.dialects.autogen.trust_namespaces({module_name.partition('.')[0]!r})."
-        )
-    return None
-
-
-def _is_offered(func: Any) -> bool:
-    return func in _offered or isinstance(getattr(func, "__toolcrib__", None), Definition)
-
-
-def _code(func: Any) -> str | None:
-    try:
-        return to_code(func)
-    except ValueError:
-        return None

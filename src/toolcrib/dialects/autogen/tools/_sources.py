@@ -103,14 +103,14 @@ class WorkbenchSource(Source):
         if schemas == [schema for schema, _ in self._listed]:
             return
         names = core_names(schema["name"] for schema in schemas)
-        listed: list[tuple[ToolSchema, CoreTool[..., Any]]] = []
+        entries: list[tuple[ToolSchema, CoreTool[..., Any]]] = []
         for schema in schemas:
-            known = next((tool for old, tool in self._listed if old == schema), None)
+            old_tool = next((tool for old, tool in self._listed if old == schema), None)
             try:
-                listed.append((schema, known or self._tool(schema, names[schema["name"]])))
+                entries.append((schema, old_tool or self._tool(schema, names[schema["name"]])))
             except ToolcribError as error:
                 _log.warning("Not loaded: the tool '%s' of %s: %s", schema["name"], self.state_key, error)
-        self._listed = listed
+        self._listed = entries
         self.changed()
 
     def _tool(self, schema: ToolSchema, name: str) -> CoreTool[..., Any]:
@@ -146,14 +146,14 @@ def core_names(names: Iterable[str]) -> dict[str, str]:
     AutoGen takes any text for a name, and two that differ only in `-` and `_`.
     """
     core_name: dict[str, str] = {}
-    taken: set[str] = set()
+    names_in_use: set[str] = set()
     for name in names:
         stem = free = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:MAX_NAME_CHARS] or "tool"
         number = 1
-        while free.replace("-", "_") in taken:
+        while free.replace("-", "_") in names_in_use:
             number += 1
             free = f"{stem[: MAX_NAME_CHARS - len(str(number)) - 1]}_{number}"
-        taken.add(free.replace("-", "_"))
+        names_in_use.add(free.replace("-", "_"))
         core_name[name] = free
     return core_name
 

@@ -244,17 +244,17 @@ def _tools_by_name(tools: Iterable[Tool]) -> dict[str, Tool]:
 
 def _original_names(names: Iterable[str], overrides: Mapping[str, ToolOverride]) -> dict[str, str]:
     """Return the tools' own *names*, by those that *overrides* give them. Raises ValueError for an ambiguous one."""
-    known = set(names)
+    names_in_use = set(names)
     originals: dict[str, str] = {}
     for original, override in overrides.items():
-        if original not in known:
+        if original not in names_in_use:
             raise ValueError(
                 f"There is an override for the tool '{original}', and no such tool. The tools are: "
-                f"{', '.join(sorted(known)) or 'none'}. An override goes by the tool's own name."
+                f"{', '.join(sorted(names_in_use)) or 'none'}. An override goes by the tool's own name."
             )
         if not override.name or override.name == original:
             continue
-        if override.name in known:
+        if override.name in names_in_use:
             raise ValueError(
                 f"Tool override name '{override.name}' conflicts with existing tool name. "
                 "Override names must not conflict with any tool names."
@@ -268,11 +268,11 @@ def _original_names(names: Iterable[str], overrides: Mapping[str, ToolOverride])
     return originals
 
 
-def _error_message(error: ToolError, raised: BaseException, _call: Call) -> str:
+def _error_message(error: ToolError, exception: BaseException, _call: Call) -> str:
     """Return AutoGen's message of an error: the text of the exception."""
-    raised = raised.error if isinstance(raised, Escaped) else raised
-    is_of_tool = isinstance(raised, Exception) and not isinstance(raised, ToolError)
-    return error_as_text(raised) if is_of_tool else error.message
+    exception = exception.error if isinstance(exception, Escaped) else exception
+    is_of_tool = isinstance(exception, Exception) and not isinstance(exception, ToolError)
+    return error_as_text(exception) if is_of_tool else error.message
 
 
 def _tool_result(name: str, result: Result[Any]) -> ToolResult:

@@ -28,9 +28,9 @@ def parameters_of(model: type[BaseModel]) -> dict[str, Any]:
             f"{model.__name__} is JSON of type '{schema['type']}'. The arguments of a tool are an object: use a model "
             "with fields."
         )
-    for name, each in properties.items():
-        if "$ref" in each and each.get("description") == name:
-            del each["description"]  # it would replace the description of the type
+    for name, member in properties.items():
+        if "$ref" in member and member.get("description") == name:
+            del member["description"]  # it would replace the description of the type
     schema = inlined({**schema, "properties": properties})
     parameters = {
         "type": "object",
@@ -49,35 +49,21 @@ def value_as_text(value: Any) -> str:
         return _json_of_model(value)
     if isinstance(value, _JSON) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
         try:
-            written = pydantic_core.to_json(value, by_alias=False, inf_nan_mode="null", fallback=str)
+            data = pydantic_core.to_json(value, by_alias=False, inf_nan_mode="null", fallback=str)
         except (ValueError, RecursionError):  # bytes that are not UTF-8, half a character, a value inside itself
             return str(value)
-        return _spaced(written.decode())
+        return json.dumps(json.loads(data), ensure_ascii=False)
     return str(value)
 
 
 def _json_of_model(value: BaseModel) -> str:
+    """Return *value* as `json.dumps` writes its dump; a custom serializer may make text of it."""
     try:
-        written = value.model_dump_json(fallback=str)
+        data = json.loads(value.model_dump_json(fallback=str))
     except ValueError:
-        return json.dumps(value.model_dump(), ensure_ascii=False, default=str)
-    if written[0] in "{[":
-        return _spaced(written)
-    scalar = json.loads(written)
-    return written if scalar is None else str(scalar)
-
-
-def _spaced(written: str) -> str:
-    """Return compact JSON with a space after each comma and colon, as `json.dumps` and AutoGen write it.
-
-    `json.dumps` itself would take three times as long. JSON text has no control characters, so they can be markers.
-    """
-    if escaped := "\\" in written:
-        written = written.replace("\\\\", "\1").replace('\\"', "\2")
-    parts = written.split('"')  # every second part is inside a string
-    parts[::2] = "\0".join(parts[::2]).replace(",", ", ").replace(":", ": ").split("\0")
-    written = '"'.join(parts)
-    return written.replace("\1", "\\\\").replace("\2", '\\"') if escaped else written
+        data = value.model_dump()
+    is_scalar = isinstance(data, str | int | float)
+    return str(data) if is_scalar else json.dumps(data, ensure_ascii=False, default=str)
 
 
 def error_as_text(error: BaseException) -> str:

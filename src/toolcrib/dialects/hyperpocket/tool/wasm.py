@@ -3,8 +3,7 @@
 import json
 import tomllib
 from collections.abc import Mapping
-from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import Enum
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -35,18 +34,6 @@ _LIMITS = {"memory_bytes": 256 * 1024**2, "output_bytes": 8 * 1024**2}
 MAX_PROGRAMS = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
-    """The call that a program runs for, and the *digest* of the folder *tool_path* as it was loaded."""
-
-    context: Context
-    tool_path: str
-    digest: str
-
-
-RUNNING: ContextVar[Running | None] = ContextVar("toolcrib_hyperpocket_running", default=None)
-
-
 class WasmInvoker:
     """Runs programs in the sandbox: with no files but their own, no network, and within limits.
 
@@ -67,21 +54,21 @@ class WasmInvoker:
 
         Returns its output. Raises ToolError where it failed or was stopped, or cannot run.
         """
-        running = RUNNING.get()
-        name = Path(tool_path).name if running is None else running.context.call.tool
-        try:
-            digest = folder_digest(Path(tool_path))
-            if running is not None and running.tool_path == tool_path:
-                digest = running.digest
-            work = _work(tool_path, digest, tuple(sorted(envs)), self.trusted)
-        except LoadError as error:
-            raise ToolError(f"Tool '{name}' cannot run: {error}", "unavailable") from None
-        if running is not None:
-            host: Any = _HostWith(running.context.host, envs)
-            return str(await work(body, replace(running.context, host=host, credentials={})))
+        work = self._work(tool_path, folder_digest(Path(tool_path)), envs)
         tool = from_work(ToolSpec("program", "", {"type": "object"}), work, home=__name__)
         async with Workbench([tool], variables=envs) as bench:
             return str((await bench.call("program", body)).unwrap())
+
+    async def _run(self, tool_path: str, digest: str, body: Any, envs: Mapping[str, str], context: Context) -> Any:
+        """Do the same as `ainvoke` inside a call, with the folder as *digest* has it."""
+        host: Any = _HostWith(context.host, envs)
+        return await self._work(tool_path, digest, envs)(body, replace(context, host=host, credentials={}))
+
+    def _work(self, tool_path: str, digest: str, envs: Mapping[str, str]) -> Work:
+        try:
+            return _work(tool_path, digest, tuple(sorted(envs)), self.trusted)
+        except LoadError as error:
+            raise ToolError(f"Tool '{Path(tool_path).name}' cannot run: {error}", "unavailable") from None
 
 
 class _HostWith:
@@ -141,19 +128,19 @@ def read_config(folder: Path) -> ToolConfig:
     except ValidationError as error:
         reason = problems(error)
     except (OSError, ValueError, RecursionError) as error:
-        reason = _reason(error)
-    raise ValueError(f"Failed to load config.toml: {reason} ({folder / 'config.toml'}).")
+        reason = getattr(error, "strerror", None) or str(error)
+    raise ValueError(f"Failed to load config.toml: {reason.rstrip('.')} ({folder / 'config.toml'}).")
 
 
 def read_schema(folder: Path) -> dict[str, Any] | None:
     """Return the JSON Schema in `schema.json`. Without one, warn and return None: the tool takes any arguments."""
     try:
         schema: Any = json.loads(_text_of(folder, "schema.json"))
-        if isinstance(schema, dict):
-            return schema
-        reason = "it is not a JSON object"
     except (OSError, ValueError, RecursionError) as error:
-        reason = _reason(error)
+        schema = error
+    if isinstance(schema, dict):
+        return schema
+    reason = f"{schema}" if isinstance(schema, Exception) else "it is not a JSON object"
     pocket_logger.warning("%s: %s. The tool takes any arguments.", folder / "schema.json", reason)
     return None
 
@@ -164,8 +151,6 @@ def read_readme(folder: Path) -> str | None:
         return _text_of(folder, "README.md")
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{folder / 'README.md'} cannot be read: {_reason(error)}.") from None
 
 
 def _text_of(folder: Path, name: str) -> str:
@@ -174,16 +159,10 @@ def _text_of(folder: Path, name: str) -> str:
     if not file.exists():
         raise FileNotFoundError(2, "there is no such file")
     if not file.is_relative_to(folder) or not file.is_file():
-        raise ValueError("it is not a file of this folder")
+        raise ValueError(f"{name} is not a file of the folder {folder}")
     if file.stat().st_size > _MAX_BYTES:
-        raise ValueError(f"it is larger than {_MAX_BYTES // 1024**2} MiB")
+        raise ValueError(f"{name} is larger than {_MAX_BYTES // 1024**2} MiB")
     return file.read_text("utf-8-sig")
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnicodeDecodeError | RecursionError):
-        return "it is not UTF-8 text" if isinstance(error, UnicodeDecodeError) else "it is nested too deeply"
-    return getattr(error, "strerror", None) or str(error).rstrip(".")
 
 
 class WasmToolRequest(ToolRequest):
@@ -304,11 +283,11 @@ class WasmTool(Tool):
         return self.invoke(**kwargs)
 
     async def _call(self, digest: str, arguments: dict[str, Any], context: Context) -> Any:
-        token = RUNNING.set(Running(context, self.tool_path, digest))
-        try:
-            value = await self.ainvoke(body=arguments, envs=envs_of(self, context))
-        finally:
-            RUNNING.reset(token)
+        envs, invoker = envs_of(self, context), self.invoker
+        if type(self).ainvoke is WasmTool.ainvoke and type(invoker).ainvoke is WasmInvoker.ainvoke:
+            value = await invoker._run(self.tool_path, digest, arguments, self._environment(envs), context)
+        else:
+            value = await self.ainvoke(body=arguments, envs=envs)
         return await postprocessed(self, value)
 
     def _environment(self, envs: Mapping[str, str]) -> dict[str, str]:

@@ -6,15 +6,13 @@ Spark adds a memory of the conversation, traces of all calls, and errors as mess
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 from ....agent import Agent as CoreAgent
-from ....agent import CallFinished, Model, Outcome, Request
+from ....agent import CallFinished, Outcome
 from ....agent import ModelError as CoreModelError
 from ....core import Call, Result
-from ....formats import Choice, Reply, TextDelta, Turn
+from ....formats import Choice, Reply, Turn
 from ....workbench import Registry, Workbench
 from ..models._messages import to_core_choice, to_message, turns_from
 from ..models.echo import EchoModel
@@ -123,14 +121,13 @@ class Agent:
             show_errors=True,
             max_result_chars=None,
         )
-        model = _BoundedModel(config.model, config.max_steps)
         agent = CoreAgent(
-            model,
+            config.model,
             bench,
             instructions="\n\n".join(filter(None, (config.system_prompt, system))),
             tool_choice=choice,
             parallel=config.parallel_tool_execution,
-            max_steps=sys.maxsize,  # the model counts, in rounds of calls
+            max_steps=config.max_steps + 1 if config.max_steps else sys.maxsize,  # an answer after the last round
             max_errors=sys.maxsize,
         )
         outcome: Outcome | None = None
@@ -149,18 +146,16 @@ class Agent:
             logger.exception("agent '%s' failed", config.name or "unnamed")
             return self.handle_model_error(error)
         assert outcome is not None  # the last event
-        return self._message(outcome, model.stop_reason)
+        return self._message(outcome)
 
-    def _message(self, outcome: Outcome, stop_reason: str) -> NodeMessage:
+    def _message(self, outcome: Outcome) -> NodeMessage:
         if outcome.status == "pending":
             return self.handle_model_error(ToolExecutionError(outcome.why))
         if outcome.text:
             self.add_message_to_history({"role": "assistant", "content": [{"text": outcome.text}]})
-        usage = outcome.usage
-        metadata: dict[str, Any] = {"status": "stopped" if stop_reason else outcome.status}
-        if why := stop_reason or outcome.why:
-            metadata["why"] = why
-        metadata["usage"] = usage.to_dict()
+        metadata: dict[str, Any] = {"status": outcome.status, "usage": outcome.usage.to_dict()}
+        if outcome.why:
+            metadata["why"] = outcome.why
         return NodeMessage(content=outcome.text, raw=outcome, metadata=metadata)
 
     def handle_model_error(self, exc: Exception) -> NodeMessage:
@@ -268,34 +263,6 @@ class Agent:
 
     def __repr__(self) -> str:
         return f"<Agent {self.config.name or 'unnamed'} of {self.config.model.name}>"
-
-
-class _BoundedModel:
-    """A model that answers without tools after *max_rounds* rounds of calls; 0 for no bound.
-
-    `stop_reason` is set when the model asks for calls nevertheless. These are not made.
-    """
-
-    def __init__(self, model: Model, max_rounds: int) -> None:
-        self.name = model.name
-        self.stop_reason = ""
-        self._model = model
-        self._max_rounds = max_rounds
-        self._rounds = 0
-
-    async def reply(self, request: Request, /) -> Reply:
-        is_last = 0 < self._max_rounds <= self._rounds
-        # In Spark a request does not depend on whether calls run in parallel.
-        request = replace(request, parallel=True, choice="none" if is_last else request.choice)
-        reply = await self._model.reply(request)
-        self._rounds += 1
-        if not (is_last and reply.calls):
-            return reply
-        self.stop_reason = f"The model asked for more than max_steps={self._max_rounds} rounds of calls."
-        return replace(reply, calls=(), stop="other", native=None)
-
-    async def stream(self, request: Request, /) -> AsyncIterator[TextDelta | Reply]:
-        yield await self.reply(request)
 
 
 def _tool_choice(config: AgentConfig, tools: dict[str, BaseTool]) -> Choice:

@@ -7,14 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from ..models._messages import to_core_choice
 from .memory import MemoryConfig
 
-_UNSUPPORTED = {
-    **dict.fromkeys(
-        ("hooks", "before_llm_hooks", "after_llm_hooks", "budget"), "Wrap the model instead: subclass Model."
-    ),
-    **dict.fromkeys(("human_policy", "policy_set"), "Use toolcrib.agent.Agent with Workbench(policy=...)."),
-    **dict.fromkeys(("prompt_template", "reasoning_strategy", "output_mode"), "Write it into system_prompt."),
-}
 _IGNORED = ("output_schema", "record_direct_tool_call")
+_OFF = [("output_mode", "text")]
 
 
 class AgentConfig(BaseModel):
@@ -25,7 +19,7 @@ class AgentConfig(BaseModel):
     - `tool_choice`: "auto"; "any" or a tool's name, which the model must call in its first turn; "none", which hides
       the tools; or the dictionaries `{"auto": {}}`, `{"any": {}}`, `{"tool": {"name": ...}}`.
     - `parallel_tool_execution`: whether the calls of one turn run in parallel.
-    - `max_steps`: the rounds of calls after which the model must answer without tools; 0 for no bound.
+    - `max_steps`: the rounds of calls after which the model is asked once more, and no further; 0 for no bound.
     - `preload_messages`: the beginning of the conversation.
 
     Raises ValueError (pydantic's) for options that contradict each other, and for those of Spark that are unsupported.
@@ -46,13 +40,12 @@ class AgentConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unsupported(cls, fields: Any) -> Any:
+    def _without_ignored(cls, fields: Any) -> Any:
+        """Leave out what does not concern tools: a few names, and options that are off."""
         if not isinstance(fields, dict):
             return fields
-        for name in _UNSUPPORTED.keys() & fields.keys():
-            if fields[name] and (name, fields[name]) != ("output_mode", "text"):
-                raise ValueError(f"'{name}' is not part of this dialect, which covers tools. {_UNSUPPORTED[name]}")
-        return {name: value for name, value in fields.items() if name not in (*_UNSUPPORTED, *_IGNORED)}
+        fields = {name: value for name, value in fields.items() if name in cls.model_fields or value}
+        return {name: value for name, value in fields.items() if (name, value) not in _OFF and name not in _IGNORED}
 
     @field_validator("model")
     @classmethod

@@ -1,8 +1,7 @@
 """`spark.nodes.types`: the inputs and outputs of an agent. Graphs and queues are not part of the dialect."""
 
-import copy
 import time
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -47,10 +46,6 @@ class ExecutionMetadata:
             return None
         return self.finished_at - self.started_at
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return the fields and the duration."""
-        return {**asdict(self), "duration": self.duration}
-
 
 @dataclass(slots=True)
 class ExecutionContext(Generic[TNodeState]):
@@ -61,20 +56,3 @@ class ExecutionContext(Generic[TNodeState]):
     metadata: ExecutionMetadata = field(default_factory=ExecutionMetadata)
     outputs: Any = None
     graph_state: Any = None
-
-    def snapshot(self) -> Any:
-        """Return a copy of the state, as deep as possible."""
-        return _copy(self.state)
-
-    def fork(self) -> "ExecutionContext[TNodeState]":
-        """Return a copy for another branch, which shares only the state of the graph."""
-        copies = {name: _copy(getattr(self, name)) for name in ("inputs", "state", "metadata", "outputs")}
-        return replace(self, **copies)
-
-
-def _copy(value: Any) -> Any:
-    # A lock, a connection or an agent in the value cannot be copied, and stays shared.
-    try:
-        return copy.deepcopy(value)
-    except Exception:
-        return copy.copy(value) if isinstance(value, dict | list) else value

@@ -5,32 +5,15 @@ import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
+from pydantic.fields import FieldInfo
 
 from .... import schema
 from ....core import DefinitionError, ToolError, finished
 from ._schemas import schema_in
 from .types import ToolContext, ToolResult, ToolSpec, ToolUse
-
-
-@dataclass(frozen=True, slots=True)
-class ParameterDoc:
-    """The description of a parameter in a docstring."""
-
-    arg_name: str
-    description: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class FunctionDoc:
-    """A docstring: its first line, the rest of its description, and the parameters that it describes."""
-
-    short_description: str | None = None
-    long_description: str | None = None
-    params: list[ParameterDoc] = field(default_factory=list[ParameterDoc])
 
 
 class FunctionToolMetadata:
@@ -65,14 +48,13 @@ class FunctionToolMetadata:
     def with_parameters(self, parameters: dict[str, Any]) -> "FunctionToolMetadata":
         """Return the same with the *parameters* of a spec, where they are others than those of the function."""
         try:
-            extracted = self.schema
+            if schema_in(parameters) == self.schema:
+                return self
         except DefinitionError:  # the function has none
-            extracted = None
-        if schema_in(parameters) == extracted:
-            return self
-        other = self.of(self.func)
-        other._parameters = parameters
-        return other
+            pass
+        metadata = self.of(self.func)
+        metadata._parameters = parameters
+        return metadata
 
     # What Spark's programs read
 
@@ -94,24 +76,17 @@ class FunctionToolMetadata:
         return typing.get_type_hints(plain if inspect.isroutine(plain) else type(plain).__call__, localns=names)
 
     @functools.cached_property
-    def doc(self) -> FunctionDoc:
-        """Return the parsed docstring."""
-        docstring = schema.read_docstring(self.read.doc)
-        short, _, more = docstring.description.partition("\n")
-        params = [ParameterDoc(name, described or None) for name, described in docstring.parameters.items()]
-        return FunctionDoc(short.strip() or None, more.strip() or None, params)
-
-    @functools.cached_property
     def param_descriptions(self) -> dict[str, str]:
         """Return the descriptions of the parameters in the docstring."""
-        return {param.arg_name: param.description or f"Parameter {param.arg_name}" for param in self.doc.params}
+        descriptions = schema.read_docstring(self.read.doc).parameters
+        return {name: text or f"Parameter {name}" for name, text in descriptions.items()}
 
     @functools.cached_property
     def input_model(self) -> type[BaseModel]:
         """Return a pydantic model of the arguments that a model fills in; it ignores others."""
-        hidden = self.signature.parameters.keys() - {parameter.name for parameter in self._visible}
+        of_host = self.signature.parameters.keys() - {parameter.name for parameter in self._visible}
         name = f"{self.name.capitalize()}Tool"
-        return schema.arguments_model(self.func, name=name, without=hidden, config=ConfigDict(extra="ignore"))
+        return schema.arguments_model(self.func, name=name, without=of_host, config=ConfigDict(extra="ignore"))
 
     def extract_metadata(self) -> ToolSpec:
         """Return the spec of the function."""
@@ -129,9 +104,9 @@ class FunctionToolMetadata:
             message = error.message.removeprefix(f"Tool '{name}': ")
             raise ValueError(f"Validation failed for input parameters: {message}") from error
         defaults = {
-            each.name: copy.deepcopy(each.default)
-            for each in self._visible
-            if each.default is not inspect.Parameter.empty and type(each.default).__module__ != "pydantic.fields"
+            parameter.name: copy.deepcopy(parameter.default)
+            for parameter in self._visible
+            if parameter.default is not inspect.Parameter.empty and not isinstance(parameter.default, FieldInfo)
         }
         return {**defaults, **self.accepted(arguments)}
 
@@ -160,7 +135,7 @@ class FunctionToolMetadata:
     def contexts(self) -> list[str]:
         """Return the names of the parameters that receive the ToolContext."""
         context = self._context_param
-        return [each.name for each in self.read.parameters if each.name == context or _is_context(each.annotation)]
+        return [p.name for p in self.read.parameters if p.name == context or _is_context(p.annotation)]
 
     @functools.cached_property
     def takes_agent(self) -> bool:
@@ -168,8 +143,8 @@ class FunctionToolMetadata:
 
     @functools.cached_property
     def _visible(self) -> list[schema.Parameter]:
-        hidden = {*self.contexts, self.receiver, *(["agent"] if self.takes_agent else [])}
-        return [parameter for parameter in self.read.parameters if parameter.name not in hidden]
+        of_host = {*self.contexts, self.receiver, *(["agent"] if self.takes_agent else [])}
+        return [parameter for parameter in self.read.parameters if parameter.name not in of_host]
 
     @functools.cached_property
     def _own(self) -> tuple[dict[str, Any], Callable[[str], Any]]:
@@ -195,8 +170,8 @@ class FunctionToolMetadata:
         names = {parameter.name for parameter in self._visible}
         if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in self._visible):
             # What **kwargs must not receive: the receiver, the contexts, and what the host provides.
-            hidden = {*self.read.hidden, *(each.name for each in self.read.parameters)} - names
-            return {name: value for name, value in arguments.items() if name not in hidden}
+            of_host = {*self.read.hidden, *(parameter.name for parameter in self.read.parameters)} - names
+            return {name: value for name, value in arguments.items() if name not in of_host}
         return {name: value for name, value in arguments.items() if name in names}
 
     def spec(self, name: str) -> ToolSpec:
@@ -214,19 +189,18 @@ class FunctionToolMetadata:
             return None
         label = f"Tool '{name}'"
         try:
-            described, _ = schema.return_serializer(returns, label=label, tool=name, names=self.read.names)
+            return dict(schema.return_serializer(returns, label=label, tool=name, names=self.read.names)[0])
         except DefinitionError:
             return None
-        return dict(described)
 
 
 def _spark_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     """Return *schema* in Spark's form: open, with a description for each parameter, and `Optional[T]` as T."""
-    shown = {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
-    shown["properties"] = {
+    properties = {
         name: {"description": f"Parameter {name}", **_without_null(of)} for name, of in schema["properties"].items()
     }
-    return {**shown, "required": shown.get("required", [])}
+    rest = {key: value for key, value in schema.items() if key not in ("title", "additionalProperties")}
+    return {"required": [], **rest, "properties": properties}
 
 
 def _without_null(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import inspect
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,9 +17,8 @@ from .registry import ToolRegistry, core_tools
 from .tools import InvalidToolUseNameException, validate_tool_use
 from .types import BaseTool, ToolResult, ToolUse
 
-logger = logging.getLogger(__name__)
-
 _MAX_WAIT_S = 1e9  # about 30 years
+_MIN_TIMEOUT_S = 1e-6  # a timeout of 0 has passed at once
 
 
 @dataclass(slots=True)
@@ -44,9 +42,8 @@ class ToolCallExecutor:
     ) -> None:
         self._registry = registry
         self._config = config or ToolExecutionConfig()
-        concurrency = self._config.max_concurrency
-        is_limited = concurrency is not None and concurrency > 0
-        limits = [Limit(per="workbench", concurrency=concurrency, wait_s=_MAX_WAIT_S)] if is_limited else []
+        concurrency = self._config.max_concurrency or 0
+        limits = [Limit(per="workbench", concurrency=concurrency, wait_s=_MAX_WAIT_S)] if concurrency > 0 else []
         self._core_registry = Registry()
         # Spark's results have the texts of exceptions, and the whole of a value.
         self._bench = Workbench(
@@ -66,77 +63,64 @@ class ToolCallExecutor:
         of Toolcrib's codes) and the `code`. A ToolResult that the tool returns is the result, with the id of the tool
         use. Text stays text, and any other value becomes JSON text.
         """
-        value: object = tool_use
-        if not isinstance(value, Mapping):
-            wrong = ToolError(f"A tool use is a dictionary, not a {type(value).__name__}.", "invalid_arguments")
-            return self._refusal("", "", wrong)
-        name, use_id = str(tool_use.get("name", "")), str(tool_use.get("toolUseId") or "")
+        use: Any = tool_use if isinstance(tool_use, Mapping) else {}
+        call = Call(str(use.get("name", "")), None, str(use.get("toolUseId") or ""))
+        call.timeout_s = self._config.default_timeout if timeout is None else timeout
+        if call.timeout_s is not None:
+            call.timeout_s = max(call.timeout_s, _MIN_TIMEOUT_S)
+        call.data = {"tool_use": tool_use, "invocation_state": {} if invocation_state is None else invocation_state}
         try:
-            validate_tool_use(tool_use)
-            arguments = self._arguments(name, tool_use.get("input"))
+            validate_tool_use(use)
+            call.arguments = self._arguments(call.tool, use.get("input"))
+            return self._tool_result(await self._bench.call(call))
         except InvalidToolUseNameException as error:
-            return self._refusal(use_id, name, ToolError(str(error), "unknown_tool"))
+            refusal = ToolError(str(error), "unknown_tool")
         except ToolError as error:
-            return self._refusal(use_id, name, error)
-        timeout_s = self._config.default_timeout if timeout is None else timeout
-        if timeout_s is not None:
-            timeout_s = max(timeout_s, 1e-6)  # a timeout of 0 has passed at once
-        data = {"tool_use": tool_use, "invocation_state": {} if invocation_state is None else invocation_state}
-        logger.info("tool '%s' started", name)
-        result = await self._bench.call(Call(name, arguments, use_id, timeout_s, data=data))
-        spark_result = self._tool_result(result)
-        logger.info("tool '%s' finished: %s", name, spark_result["status"])
-        return spark_result
+            refusal = ToolError(_message(error, error, call), error.code)
+        return self._tool_result(error_result(call, refusal, datetime.now(UTC)))
 
-    def _arguments(self, name: str, written: Any) -> Any:
+    def _arguments(self, name: str, value: Any) -> Any:
         """Return the arguments for the tool *name*, and give the workbench that tool if there is one.
 
         Programs may change the Spark registry at any time.
         """
-        known = {**self._registry.dynamic_tools, **self._registry.registry}
-        tool = known.get(name)
+        tools = {**self._registry.dynamic_tools, **self._registry.registry}
+        tool = tools.get(name)
         # All of them for an unknown name, so that the error can suggest the nearest one.
-        current = core_tools(known if tool is None else {name: tool})
+        current = core_tools(tools if tool is None else {name: tool})
         if tool is None or current[name] is not self._core_registry.find(name):
-            old = [each.spec.name for each in self._core_registry if tool is None or each.spec.name == name]
-            self._core_registry.exchange(old, current.values())
-        if tool is None or written is None or isinstance(written, Mapping):
-            return written
+            names = [other.spec.name for other in self._core_registry]
+            self._core_registry.exchange(names if tool is None else [n for n in names if n == name], current.values())
+        if tool is None or value is None or isinstance(value, Mapping):
+            return value
         if not isinstance(tool, DecoratedFunctionTool):
-            return _by_position(tool, written if isinstance(written, list | tuple) else [written])
-        return written if isinstance(written, str) else as_json(written)  # JSON text, as models write it
+            return _by_position(tool, value if isinstance(value, list | tuple) else [value])
+        return value if isinstance(value, str) else as_json(value)  # JSON text, as models write it
 
     def _tool_result(self, result: Result[Any]) -> ToolResult:
-        use_id = result.call_id
-        converted: ToolResult = {"toolUseId": use_id, "status": "success", "content": [], "metadata": {}}
+        spark_result: ToolResult = {"toolUseId": result.call_id, "status": "success", "content": []}
+        metadata: dict[str, Any] = {}
         if result.error is not None:
             code = result.error.code
-            converted["status"], converted["content"] = "error", [{"text": result.error.message}]
-            converted["metadata"] = {"reason": _REASONS.get(code, code), "code": code}
+            spark_result["status"], spark_result["content"] = "error", [{"text": result.error.message}]
+            metadata = {"reason": _REASONS.get(code, code), "code": code}
         elif result.pending is not None:
-            converted["status"], converted["content"] = "in_progress", [{"text": result.text}]
-            converted["metadata"] = {"reason": result.pending.kind, "pending_id": result.pending.id}
+            spark_result["status"], spark_result["content"] = "in_progress", [{"text": result.text}]
+            metadata = {"reason": result.pending.kind, "pending_id": result.pending.id}
         elif is_tool_result(result.value):
-            # A copy, since the tool may keep its own. The id is that of the use, whatever id the tool made up.
+            # The id is that of the use, whatever id the tool made up.
             own: ToolResult = result.value
-            converted = {**own, "toolUseId": use_id or own.get("toolUseId", "")}
-            converted["metadata"] = {**(own.get("metadata") or {})}
+            spark_result = {**own, "toolUseId": result.call_id or own.get("toolUseId", "")}
+            metadata = own.get("metadata") or {}
         else:
-            converted["content"] = blocks_from(result.content or (Text(""),))
+            spark_result["content"] = blocks_from(result.content or (Text(""),))
         if self._config.capture_timestamps:
-            converted.setdefault("started_at", result.started_at.isoformat())
-            if converted["status"] != "in_progress":
-                converted.setdefault("completed_at", result.finished_at.isoformat())
-        metadata = converted["metadata"]
-        metadata.setdefault("duration_ms", int(result.duration_s * 1000))
-        metadata.setdefault("tool_name", result.tool)
-        return converted
-
-    def _refusal(self, use_id: str, name: str, error: ToolError) -> ToolResult:
-        """Return the result of a tool use that was not executed."""
-        call = Call(name, None, use_id)
-        error = ToolError(_message(error, error, call), error.code)
-        return self._tool_result(error_result(call, error, datetime.now(UTC)))
+            spark_result.setdefault("started_at", result.started_at.isoformat())
+            if spark_result["status"] != "in_progress":
+                spark_result.setdefault("completed_at", result.finished_at.isoformat())
+        times = {"duration_ms": int(result.duration_s * 1000), "tool_name": result.tool}
+        spark_result["metadata"] = {**times, **metadata}
+        return spark_result
 
 
 _REASONS = {"failed": "exception", "invalid_arguments": "exception", "invalid_result": "exception"}
@@ -160,16 +144,12 @@ def _message(error: ToolError, _: BaseException, call: Call) -> str:
 
 
 def _by_position(tool: BaseTool, values: list[Any] | tuple[Any, ...]) -> dict[str, Any]:
-    """Return *values* as arguments by name, in the order of the parameters of *tool*.
+    """Return *values* as arguments by name, in the order of the parameters of *tool*, or else of its schema.
 
     Raises ToolError `invalid_arguments` for too many.
     """
-    try:
-        parameters = list(inspect.signature(tool).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
     kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    names = [parameter.name for parameter in parameters if parameter.kind in kinds]
+    names = [name for name, parameter in inspect.signature(tool).parameters.items() if parameter.kind in kinds]
     names = names or list(tool.__toolcrib__().spec.input_schema.get("properties", {}))
     if len(values) > len(names):
         raise ToolError(

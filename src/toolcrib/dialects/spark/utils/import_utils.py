@@ -17,18 +17,12 @@ ImportError = builtins.ImportError  # noqa: A001 - Spark's name for it
 
 def import_from_ref(ref: str, *, trusted: Sequence[str] | None = None) -> Callable[..., Any]:
     """Return the callable at *ref*. Raises ImportError."""
-    value = _import(ref, trusted)
-    if not callable(value):
-        raise ImportError(f"{ref!r} is not callable: it is a {type(value).__name__}.")
-    return value  # type: ignore[no-any-return]
+    return _import(ref, trusted, callable, "callable")  # type: ignore[no-any-return]
 
 
 def import_class_from_ref(ref: str, *, trusted: Sequence[str] | None = None) -> type[Any]:
     """Return the class at *ref*. Raises ImportError."""
-    value = _import(ref, trusted)
-    if not isinstance(value, type):
-        raise ImportError(f"{ref!r} is not a class: it is a {type(value).__name__}.")
-    return value
+    return _import(ref, trusted, lambda value: isinstance(value, type), "a class")  # type: ignore[no-any-return]
 
 
 def safe_import_from_ref(ref: str, fallback: Any = None, *, trusted: Sequence[str] | None = None) -> Any:
@@ -70,16 +64,16 @@ def get_ref_for_class(cls: type[Any]) -> str:
     return get_ref_for_callable(cls)
 
 
-def _import(ref: str, trusted: Sequence[str] | None) -> Any:
-    if not isinstance(ref, str):
-        raise ImportError(f"A reference is text of the form 'module.path:name', not {type(ref).__name__}.")
-    module, colon, path = ref.partition(":")
+def _import(ref: str, trusted: Sequence[str] | None, is_wanted: Callable[[Any], bool], kind: str) -> Any:
+    """Return the value at *ref*. Raises ImportError, in Spark's words, which programs match."""
+    module, _, path = str(ref).partition(":")
+    if not isinstance(ref, str) or not all(part.isidentifier() for part in f"{module}.{path}".split(".")):
+        raise ImportError(f"Invalid reference format: {str(ref)[:100]!r}. It is text of the form 'module.path:name'.")
     try:
-        return imported(ref, trusted=trusted)
+        value = imported(ref, trusted=trusted)
     except LoadError as error:
-        # Programs match these words of Spark's.
-        if not colon or not all(part.isidentifier() for part in f"{module}.{path}".split(".")):
-            raise ImportError(f"Invalid reference format: {ref[:100]!r}. {error}") from error
-        if sys.modules.get(module) is None:
-            raise ImportError(f"Cannot import module {module!r}: {error}") from error
-        raise ImportError(str(error)) from error
+        words = "" if sys.modules.get(module) else f"Cannot import module {module!r}: "
+        raise ImportError(f"{words}{error}") from error
+    if not is_wanted(value):
+        raise ImportError(f"{ref!r} is not {kind}: it is a {type(value).__name__}.")
+    return value
