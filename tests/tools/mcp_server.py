@@ -74,11 +74,11 @@ class Server:
                     sys.stdout.write("x" * (17 * 1024**2))
                     sys.stdout.flush()
                 case "talks":
-                    for count in range(2000):
+                    for count in range(300):
                         send(method="notifications/message", params={"level": "info", "data": "y" * 100})
                         sys.stdout.write("not a message\n")
                         send(method="notifications/progress", params={"progressToken": 1, "progress": count})
-                    sys.stderr.write("z" * 500_000)
+                    sys.stderr.write("z" * 200_000)
                 case "changes":
                     self.tools = [tool("echo", description="Now something else.", inputSchema=NUMBER), tool("added")]
                     send(method="notifications/tools/list_changed")

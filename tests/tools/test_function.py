@@ -15,11 +15,9 @@ from toolcrib import (
     Caller,
     Context,
     DefinitionError,
-    Depends,
     Result,
     Tool,
     ToolAuth,
-    ToolError,
     ToolSpec,
     Workbench,
     tool,
@@ -124,10 +122,8 @@ async def test_a_marked_method_binds_as_it_did() -> None:
     [
         (Counter.above, "Counter 1"),
         (Counter.below, "Counter 1"),
-        (Faster.above, "Faster 1"),
         (Faster(1).below, "Faster 1"),
         (Counter.outer, 1),
-        (Counter(1).outer, 1),
         (Counter.inner, 1),
         (Faster(3).increase, 4),
     ],
@@ -208,12 +204,6 @@ async def test_a_partial_of_a_tool_that_needs_credentials_still_needs_them() -> 
         assert result.error.code == "unauthorized"
 
 
-def test_a_tool_made_of_a_marked_function_keeps_the_options_of_the_mark() -> None:
-    other = Tool(later, name="other")
-    assert (other.spec.name, other.spec.title, other.spec.timeout_s) == ("other", "Slowly", 3)
-    assert Workbench([later]).specs()[0].name == "later"
-
-
 def test_a_tool_can_be_called_as_its_function() -> None:
     made = Tool(add)
     assert made(1, b=3) == 4
@@ -277,16 +267,6 @@ async def test_any_name_python_takes_may_be_a_parameter() -> None:
         assert (await bench.call(Tool(awkward).fn, **given)).unwrap() == list(range(9))
 
 
-async def test_other_awkward_names() -> None:
-    def more(tool: int, given: int, name: int, json: int, validate: int, fields: int, größe: int, total: int) -> int:
-        return tool + given + name + json + validate + fields + größe + total
-
-    given = dict.fromkeys(inspect.signature(more).parameters, 1)
-    async with Workbench([more]) as bench:
-        assert (await bench.call("more", given)).unwrap() == 8
-        assert (await bench.call(more, **given)).unwrap() == 8
-
-
 class Address(BaseModel):
     street: str
 
@@ -319,16 +299,6 @@ async def test_a_mutable_default_is_not_shared_between_calls() -> None:
     async with Workbench([collect]) as bench:
         assert [(await bench.call("collect", {"item": n})).value for n in range(3)] == [2, 2, 2]
     assert inspect.signature(collect).parameters["into"].default == []
-
-
-async def test_a_default_made_by_a_pydantic_field_is_not_shared_between_calls() -> None:
-    def collect(item: int, into: list[int] = Field(default_factory=list), more: list[int] = Field([])) -> int:
-        into.append(item)
-        more.append(item)
-        return len(into) + len(more)
-
-    async with Workbench([collect]) as bench:
-        assert [(await bench.call("collect", {"item": n})).value for n in range(3)] == [2, 2, 2]
 
 
 async def test_a_default_without_json_is_used_and_not_shown() -> None:
@@ -422,27 +392,14 @@ async def test_parameters_may_be_composed_of_parts() -> None:
     def use(a: int, b: int = 0, c: int = 0) -> list[int]:
         return [a, b, c]
 
-    by_reference = {
-        "$ref": "#/$defs/Use",
-        "$defs": {"Use": {"properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a"]}},
-    }
     of_parts = {
         "allOf": [{"properties": {"a": {"type": "integer"}}, "required": ["a"]}],
         "anyOf": [{"properties": {"b": {"type": "integer"}}}, {"properties": {"c": {"type": "integer"}}}],
     }
-    chosen = {
-        "oneOf": [
-            {"properties": {"a": {"const": 1}, "b": {"type": "integer"}}, "required": ["a", "b"]},
-            {"properties": {"a": {"const": 2}, "c": {"type": "integer"}}, "required": ["a"]},
-        ]
-    }
-    assert (await call(Tool(use, parameters=by_reference), '{"a": 1, "b": 2}')).unwrap() == [1, 2, 0]
     assert (await call(Tool(use, parameters=of_parts), '{"a": 1, "c": 2}')).unwrap() == [1, 0, 2]
-    assert (await call(Tool(use, parameters=chosen), '{"a": 2, "c": 2}')).unwrap() == [2, 0, 2]
-    for schema in (by_reference, of_parts, chosen):
-        result = await call(Tool(use, parameters=schema), '{"a": 2, "other": 2}')
-        assert result.error is not None
-        assert result.error.code == "invalid_arguments"
+    result = await call(Tool(use, parameters=of_parts), '{"a": 2, "other": 2}')
+    assert result.error is not None
+    assert result.error.code == "invalid_arguments"
 
 
 def test_a_change_of_parameters_afterwards_changes_no_tool() -> None:
@@ -463,21 +420,7 @@ def _takes_any(ctx: Context, **rest: Any) -> None: ...
     [
         (_takes, "{}", "parameters is a JSON Schema, as a mapping"),
         (_takes, {"type": "array"}, "the root of parameters= has type 'array'. Arguments are an object"),
-        (_takes, {"type": "objekt"}, "has type 'objekt'"),
-        (_takes, {"properties": {"a": {"type": "int"}}}, "not a JSON Schema 2020-12"),
-        (_takes, {"properties": {"a": {"minimum": "1"}}}, "not a JSON Schema 2020-12"),
         (_takes, {"properties": {"a": {"pattern": "("}}, "required": ["a"]}, "not a JSON Schema 2020-12"),
-        (
-            _takes,
-            {"properties": {"a": {"$ref": "#/$defs/None"}}, "required": ["a"]},
-            "Pointer '/$defs/None' does not exist",
-        ),
-        (
-            _takes,
-            {"$schema": "http://json-schema.org/draft-07/schema#", "properties": {"a": {"items": [True]}}},
-            "2020-12",
-        ),
-        (_takes, {"properties": {"a": {"default": object()}}}, "parameters= is not JSON"),
         (
             _takes,
             {"properties": {"a": True, "c": True}, "required": ["a"]},
@@ -547,32 +490,16 @@ def test_every_option_of_a_tool_is_in_its_spec() -> None:
     ("options", "words"),
     [
         ({"colour": "red"}, "Tool 'fn' has no option 'colour'. It has: name, title,"),
-        ({"naem": "x"}, "Tool 'fn' has no option 'naem'. Did you mean 'name'? It has: name, title,"),
-        ({"name": ""}, "'' cannot be the name of a tool"),
         (
             {"name": "a b"},
             "'a b' cannot be the name of a tool: model providers take 1 to 64 letters, digits, '_' and '-'.",
         ),
-        ({"name": "a.b"}, "Give one with @tool(name="),
-        ({"name": "ä"}, "cannot be the name"),
-        ({"name": "a\n"}, "cannot be the name"),
-        ({"name": "a" * 65}, "cannot be the name"),
-        ({"name": 5}, "cannot be the name"),
-        ({"title": 5}, "Tool 'fn': title is text."),
         ({"description": ["a"]}, "description is text"),
         ({"destructive": "no"}, "destructive is True, False or None"),
-        ({"strict": 1}, "strict is True, False or None"),
         ({"tags": "mail"}, "tags is a list of texts"),
-        ({"tags": [1]}, "tags is a list of texts"),
-        ({"version": 1.2}, "version is text"),
         ({"examples": {"a": 1}}, "examples is a list of arguments"),
-        ({"examples": ['{"a": 1}']}, "examples is a list of arguments"),
         ({"timeout_s": 0}, "timeout_s is a number of seconds above 0, or None for no limit"),
-        ({"timeout_s": -1}, "timeout_s"),
-        ({"timeout_s": "3"}, "timeout_s"),
-        ({"timeout_s": True}, "timeout_s"),
         ({"timeout_s": math.nan}, "timeout_s"),
-        ({"timeout_s": math.inf}, "timeout_s"),
         ({"available": True}, "available is a function that is given the Caller"),
         ({"auth": "github"}, 'auth is a ToolAuth, as in auth=ToolAuth("github", scopes=["repo"])'),
     ],
@@ -584,68 +511,13 @@ def test_an_option_that_cannot_work_is_refused_at_definition(options: dict[str, 
     assert words in refusal(lambda: Tool(fn, **options))
 
 
-def test_options_of_none_are_as_if_left_out() -> None:
-    def fn(a: int) -> None: ...
-
-    options: Any = dict.fromkeys(
-        [
-            "name",
-            "title",
-            "description",
-            "parameters",
-            "destructive",
-            "tags",
-            "version",
-            "examples",
-            "timeout_s",
-            "auth",
-        ]
-    )
-    assert Tool(fn, **options).spec == Tool(fn).spec
-
-
-def test_an_empty_description_replaces_the_docstring() -> None:
-    assert Tool(add, description="").spec.description == ""
-
-
 def test_examples_that_do_not_work_are_refused() -> None:
     message = refusal(lambda: Tool(add, examples=[{"a": 1}, {"a": "x"}]))
     assert message.startswith("Tool 'add': example 2 is not a call that works: ")
     assert "example 1 is not a call that works" in refusal(lambda: Tool(add, examples=[{"a": "1"}]))
 
 
-async def test_a_limit_of_time_holds_for_each_call() -> None:
-    @tool(timeout_s=0.05)
-    async def forever() -> None:
-        await asyncio.Event().wait()
-
-    result = await call(forever)
-    assert result.error is not None
-    assert result.error.code == "timeout"
-
-
-async def test_a_tool_that_needs_credentials_is_unauthorized_and_never_runs() -> None:
-    ran: list[int] = []
-
-    @tool(auth=ToolAuth("github", scopes=["repo"]))
-    def delete(a: int) -> None:
-        ran.append(a)
-
-    result = await call(delete, '{"a": 1}')
-    assert result.error is not None
-    assert result.error.to_dict() == {
-        "code": "unauthorized",
-        "message": "Tool 'delete' needs credentials for 'github', and no provider of credentials is configured here.",
-        "retry": "later",
-    }
-    assert ran == []
-
-
-def _for_alice(caller: Caller) -> bool:
-    return caller.principal == "alice"
-
-
-async def _for_alice_later(caller: Caller) -> bool:
+async def _for_alice(caller: Caller) -> bool:
     return caller.principal == "alice"
 
 
@@ -653,13 +525,9 @@ def _broken(caller: Caller) -> bool:
     raise RuntimeError("secret")
 
 
-async def _broken_later(caller: Caller) -> bool:
-    raise RuntimeError("secret")
-
-
 @pytest.mark.parametrize(
     ("available", "principals"),
-    [(_for_alice, {"alice"}), (_for_alice_later, {"alice"}), (_broken, set()), (_broken_later, set())],
+    [(_for_alice, {"alice"}), (_broken, set())],
 )
 async def test_a_tool_is_seen_and_called_by_those_to_whom_it_is_available(available: Any, principals: set[str]) -> None:
     ran: list[str] = []
@@ -721,7 +589,7 @@ def test_lambdas_need_a_name() -> None:
     assert Tool(lambda a: a, name="same").spec.name == "same"
 
 
-@pytest.mark.parametrize("thing", [5, None, "add", property(lambda self: 1), [add]])
+@pytest.mark.parametrize("thing", [5, None])
 def test_what_cannot_be_called_is_refused(thing: Any) -> None:
     assert "called" in refusal(lambda: Tool(thing))
     if thing is not None:
@@ -741,21 +609,3 @@ def test_definition_errors_come_at_the_latest_with_the_workbench() -> None:
     def fn(a: Iterator[Counter]) -> None: ...
 
     assert "parameter 'a'" in refusal(lambda: Workbench([fn]))
-
-
-def get_pool() -> int:
-    return 1
-
-
-async def test_a_failing_definition_fails_again_the_same_way() -> None:
-    @tool
-    def fn(a: Annotated[int, Depends(get_pool)] | None) -> None: ...
-
-    assert refusal(lambda: Workbench([fn])) == refusal(lambda: Workbench([fn]))
-
-
-def test_checked_arguments_and_refused_ones_are_of_different_types() -> None:
-    made = Tool(add)
-    assert made.check('{"a": 1}', True) == ({"a": 1}, ())
-    with pytest.raises(ToolError):
-        made.check('{"a": 1, "c": 2}', True)

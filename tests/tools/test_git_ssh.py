@@ -150,12 +150,6 @@ def test_a_host_that_is_not_known_is_refused_whatever_the_settings_say(server: S
     assert not (server.folder / "known_hosts").exists()
 
 
-def test_a_host_with_another_key_is_refused(server: Server, repository: Repository) -> None:
-    other = (server.folder / "other_key.pub").read_text().split()[:2]
-    (server.folder / "known_hosts").write_text(f"[127.0.0.1]:{server.port} {' '.join(other)}\n")
-    assert "Host key verification failed" in error_of(server.address(repository.folder))
-
-
 def test_without_a_key_of_the_user_nothing_is_fetched_and_nobody_is_asked(
     server: Server, repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:

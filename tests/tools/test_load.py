@@ -163,17 +163,15 @@ def test_a_function_or_object_that_cannot_be_a_tool_is_refused_with_its_place() 
         assert raised.value.__notes__ == [f"It is defined at {__file__}:{code.co_firstlineno}."]
 
 
-@pytest.mark.parametrize(
-    ("offered", "kind"), [(None, "NoneType"), ("add", "str"), ([here], "function"), (unmarked, "function"), (5, "int")]
-)
+@pytest.mark.parametrize(("offered", "kind"), [(None, "NoneType"), ("add", "str"), ([here], "function")])
 def test_an_object_that_offers_something_else_is_refused(offered: Any, kind: str) -> None:
     assert refusal(Offers(offered)) == f"Offers.__toolcrib__() returned a {kind}. It returns a Tool or a list of Tools."
 
 
 @pytest.mark.parametrize(
     "source",
-    [5, None, [here], {"a": here}, b"tools.py", object()],
-    ids=["int", "None", "list", "dict", "bytes", "object"],
+    [5, None, [here]],
+    ids=["int", "None", "list"],
 )
 def test_what_is_not_a_source_is_refused(source: Any) -> None:
     message = refusal(source)
@@ -207,23 +205,16 @@ def test_references_name_a_module_or_something_in_it() -> None:
     ("source", "words"),
     [
         ("", "An empty text is not a source of tools."),
-        ("  ", "An empty text is not a source of tools."),
         ("no such", "'no such' is not a source of tools, and there is no such file. A source is a .py or"),
         ("nowhere.py", "There is no file nowhere.py."),
-        ("nowhere/tools.py", "There is no file nowhere/tools.py."),
         ("nowhere.py:add", "There is no file nowhere.py."),
         (
             "nowhere_at_all",
             "'nowhere_at_all' cannot be imported: there is no module 'nowhere_at_all', and no file of that name.",
         ),
-        ("json.nowhere:a", "'json.nowhere:a' cannot be imported: there is no module 'json.nowhere'"),
-        ("nowhere_at_all.sub:a", "there is no module 'nowhere_at_all', and no file"),
         ("json:nothing", "'json:nothing': there is no 'nothing' in json."),
-        ("json:dumps.nothing", "'json:dumps.nothing': there is no 'nothing' in dumps."),
         ("json", "json defines no tool. Mark its functions with @tool, or name one: json:name."),
         ("json:__name__", "A value of type str is not a source of tools."),
-        (":add", "is not a source of tools"),
-        ("../x:add", "There is no file ../x:add."),
     ],
 )
 def test_references_that_lead_nowhere_are_refused(source: str, words: str) -> None:
@@ -245,9 +236,7 @@ def test_a_module_that_fails_to_import_is_named_with_the_line(tmp_path: Path, mo
 # Files
 
 
-@pytest.mark.parametrize(
-    "name", ["tools", "my-tools", "my.tools", "my tools", "1st", "größe", "class", "json", "toolcrib", "_hidden"]
-)
+@pytest.mark.parametrize("name", ["my.tools", "1st größe", "json", "_hidden"])
 async def test_a_file_gives_its_tools_whatever_its_name(tmp_path: Path, name: str) -> None:
     file = tmp_path / f"{name}.py"
     file.write_text(ADD)
@@ -348,16 +337,6 @@ def test_one_bad_tool_does_not_take_the_others_of_its_file_along(
     assert ([spec.name for spec in bench.specs()], len(bench.problems)) == (["add"], 3)
 
 
-def test_a_file_without_one_good_tool_is_refused_with_each_line(tmp_path: Path) -> None:
-    file = tmp_path / "tools.py"
-    file.write_text(SOME_BAD.replace("def add(a: int", 'def add(a: "Point"'))
-    lines = refusal(file).splitlines()
-    assert [line.partition(": ")[0] for line in lines] == [f"{file}:22", f"{file}:4", f"{file}:10", f"{file}:17"]
-    assert refusal(f"{file}:named").startswith(f"{file}:22: 'a b' cannot be the name of a tool")
-    assert refusal(f"{file}:move").startswith(f"{file}:10: Tool 'move': parameter 'point' has the type Point, which")
-    assert refusal(f"{file}:Robot").startswith(f"{file}:17: Tool 'go': parameter 'to' has the type list[Point], which")
-
-
 def test_no_message_names_the_module_that_was_made_for_a_file(tmp_path: Path) -> None:
     file = tmp_path / "my-tools.py"
     file.write_text(SOME_BAD + "\nclass Lost(Exception):\n    def __str__(self): return repr(type(self))\n")
@@ -389,34 +368,6 @@ BROKEN = {
 }
 
 
-@pytest.mark.parametrize("kind", BROKEN)
-def test_a_file_that_cannot_be_imported_is_named_with_its_line(tmp_path: Path, kind: str) -> None:
-    text, words = BROKEN[kind]
-    file = tmp_path / "broken.py"
-    file.write_text(text)
-    message = refusal(file)
-    assert message.startswith(f"{file}:")
-    assert words in message
-
-
-def test_an_import_again_gives_the_file_as_it_is_now(tmp_path: Path) -> None:
-    write(tmp_path, tools="import helper\n" + ADD, helper="")
-    assert names(tmp_path / "tools.py") == ["add"]
-    write(tmp_path, tools="import helper\n" + ADD.replace("def add", "def plus_more"), helper="value = 1\n")
-    assert names(tmp_path / "tools.py") == ["plus_more"]
-    write(tmp_path, tools="broken =")
-    assert "SyntaxError" in refusal(tmp_path / "tools.py")
-
-
-def test_the_types_of_a_file_can_be_pickled(tmp_path: Path) -> None:
-    import pickle
-
-    text = ADD + "\nclass Kept:\n    pass\n"
-    write(tmp_path, tools=text)
-    [made] = load(tmp_path / "tools.py").tools
-    assert pickle.loads(pickle.dumps(made.fn)) is made.fn
-
-
 async def test_annotations_of_a_file_are_read_where_it_stands(tmp_path: Path) -> None:
     text = """
 from __future__ import annotations
@@ -445,13 +396,6 @@ def measure(line: Line, size: Size) -> int:
 
 
 # Siblings
-
-
-def test_files_next_to_each_other_may_import_each_other(tmp_path: Path) -> None:
-    write(tmp_path, tools="from helper import tool\n" + ADD, helper="from toolcrib import tool\n")
-    assert names(tmp_path / "tools.py") == ["add"]
-    assert names(tmp_path) == ["add"]
-    assert "helper" not in sys.modules
 
 
 async def test_siblings_of_one_name_in_two_folders_stay_apart(tmp_path: Path) -> None:
@@ -520,7 +464,11 @@ def test_a_file_that_fails_is_a_problem_and_the_others_load(tmp_path: Path) -> N
         "ImportError.py:2", "IndentationError.py:2", "NameError.py:4", "SyntaxError.py:2", "binary.py", "dangling.py",
         "deep.py:3", "definition.py:3", "exit.py:2", "folder.py", "silent_exit.py:1", "untyped.py:3",
     ])  # fmt: skip
-    assert problems["NameError.py:4"] == "NameError: name 'undefined' is not defined"
+    for text, words in BROKEN.values():
+        (tmp_path / "broken.py").write_text(text)
+        message = refusal(tmp_path / "broken.py")
+        assert message.startswith(f"{tmp_path}/broken.py:")
+        assert words in message
     assert "which has no JSON Schema" in problems["untyped.py:3"]
     assert str(LoadProblem("a.py:1", "b")) == "a.py:1: b"
 

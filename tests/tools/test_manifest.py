@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from toolcrib import LoadError, ToolcribError
 from toolcrib.tools import load
-from toolcrib.tools.manifest import Manifest, read_manifest
+from toolcrib.tools.manifest import Manifest
 
 KEYS = st.sampled_from([*Manifest.model_fields, "nmae", "secret", ""])
 VALUES: Any = st.recursive(
@@ -19,7 +19,7 @@ VALUES: Any = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
-CALM = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+CALM = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 MODULE = wasmtime.wat2wasm('(module (func (export "_start")))')
 
 
@@ -66,39 +66,14 @@ def test_any_text_is_read_or_refused_with_the_file(text: str | bytes) -> None:
     assert refusal(text) is not None
 
 
-@CALM
-@given(st.binary(max_size=64), st.integers(0, len(MODULE)))
-def test_a_file_that_is_not_a_module_never_loads(code: bytes, cut: int) -> None:
-    with TemporaryDirectory() as name:
-        file = Path(name) / "guest.wasm"
-        for content in (code, MODULE[:cut][:7] + code):
-            file.write_bytes(content)
-            if content.startswith((b"\0asm\x01\0\0\0", b"\0asm\x0d\0\x01\0")):
-                continue  # it begins as a module or a component does, which is compiled with the first call
-            with pytest.raises(LoadError, match="WebAssembly"):
-                load(file)
-
-
-def test_the_program_has_a_usual_name(tmp_path: Path) -> None:
-    (tmp_path / "tool.toml").write_text('name = "a"\ndescription = "b"\nruntime = "python"\n')
-    assert read_manifest(tmp_path).program == "main.py"
-    (tmp_path / "tool.toml").write_text('name = "a"\ndescription = "b"\n')
-    assert read_manifest(tmp_path).program == "tool.wasm"
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [
         ('runtime = "java"', "'runtime'"),
         ('mounts = [{ name = "../up" }]', "'mounts[0].name'"),
-        ('mounts = [{ name = "data", readonly = true }]', "no key 'readonly'"),
         ('variables = ["A=B"]', "'variables[0]'"),
-        ("input_mb = 5", "'input_mb'"),
         ('auth = [{ secret = "A-B" }]', "auth"),
-        ('hosts = "api.example"', "'hosts'"),
         ("examples = [{ day = 2026-01-02 }]", "JSON has no dates. Write it as text, in quotes."),
-        ("parameters = { default = { at = 07:30:00 } }", "JSON has no dates"),
-        ("parameters = { default = [2026-01-02T07:30:00Z] }", "JSON has no dates"),
         ('hosts = ["api.example"]', "A module has no network"),
     ],
 )

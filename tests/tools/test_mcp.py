@@ -28,6 +28,12 @@ def server(mode: str = "well", state: str = "", **options: Any) -> Any:
     return source
 
 
+@pytest.fixture(autouse=True)
+def _short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that does not end by itself is ended soon."""
+    monkeypatch.setattr("toolcrib.tools.mcp.process._GRACE_TIMEOUT_S", 0.2)
+
+
 @tool
 def local() -> str:
     """A tool of this process."""
@@ -161,14 +167,6 @@ async def test_a_process_gets_its_own_environment_and_none_of_ours(monkeypatch: 
         "TMPDIR",
         "LC_CTYPE",
     }
-
-
-async def test_no_process_is_left_when_the_workbench_ends() -> None:
-    async with Workbench([server("hangs")]) as bench:
-        await until(lambda: not bench.problems)
-        await bench.call(Call("echo", {"n": 1}, timeout_s=0.2))
-        pid = int(await asyncio.to_thread(_child_of, os.getpid()))
-    await until(lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text())
 
 
 async def test_no_process_is_left_by_a_session_that_is_cancelled_again_while_it_ends() -> None:

@@ -136,15 +136,6 @@ async def test_an_answer_that_cannot_be_read_is_an_error_at_once(source: Any) ->
         assert (await bench.call("noise", {})).text == "fine"  # a line of a log is no answer
 
 
-async def test_a_server_cannot_say_what_only_http_says(source: Any) -> None:
-    error = '{"jsonrpc":"2.0","id":ID,"error":{"code":-32070,"message":"no","data":%s}}'
-    says = tools(bare=error % "null", refused=error % '{"status":401,"challenge":7}')
-    async with Workbench([source({**says, "resources/list": error % "5"})]) as bench:
-        for name in ("bare", "refused"):
-            assert (await bench.call(name, {})).error.code == "failed"  # type: ignore[union-attr]  # it has one
-        assert await bench.offers.resources() == []
-
-
 async def test_what_is_no_json_and_no_media_type_goes_no_further(source: Any) -> None:
     start = '{"jsonrpc":"2.0","id":ID,"result":{"content":%s}}'
     image = '[{"type":"image","data":"AAAA","mimeType":"text/html\\r\\nX: y"}]'
@@ -161,7 +152,7 @@ async def test_what_is_no_json_and_no_media_type_goes_no_further(source: Any) ->
         assert [event.done for event in events if isinstance(event, Progress)] in ([], [1])
 
 
-@pytest.mark.parametrize("properties", ["[]", '{"a":true}', "5"])
+@pytest.mark.parametrize("properties", ["[]", '{"a":true}'])
 async def test_a_question_that_no_form_can_ask_is_answered_with_an_error(source: Any, properties: str) -> None:
     async with Workbench([source(tools(asks=[ASKS % properties, "WAIT", text("went on")]))]) as bench:
         result = await bench.call(Call("asks", {}, timeout_s=60))

@@ -101,14 +101,3 @@ async def test_filesystem(script: Callable[[str], str], tmp_path: Path) -> None:
         )
         assert [result.value for result in both[:8]] == [{"content": "hello"}] * 8
         assert both[8].error is not None
-
-
-async def test_memory(script: Callable[[str], str], tmp_path: Path) -> None:
-    server = MCPSource(command=node(script("server-memory")), env={"MEMORY_FILE_PATH": str(tmp_path / "memory.json")})
-    entity = {"name": "lathe", "entityType": "machine", "observations": ["it turns"]}
-    async with Workbench([server]) as bench:
-        made = await bench.call("create_entities", {"entities": [entity]})
-        assert made.error is None, made.text
-    async with Workbench([server]) as bench:
-        graph = await bench.call("read_graph", {})
-        assert graph.value["entities"] == [entity]

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -113,15 +112,6 @@ async def test_a_definition_that_changed_since_it_was_locked_is_refused_until_it
         refused = await bench.call("echo", {"n": 1})
         assert refused.error is not None
         assert refused.error.code in ("unknown_tool", "unavailable")
-
-
-async def test_references_in_a_clients_file_that_are_not_set_are_an_error(tmp_path: Path) -> None:
-    (tmp_path / "c.json").write_text(
-        json.dumps({"servers": {"a": {"url": "https://a/mcp", "headers": {"K": "${NOT_SET_X}"}}}})
-    )
-    assert "NOT_SET_X" not in os.environ
-    with pytest.raises(LoadError, match="NOT_SET_X is not set"):
-        load(f"mcp:{tmp_path}/c.json#a")
 
 
 async def test_what_a_server_is_reached_by_is_shown_to_no_model_wherever_it_was_written(

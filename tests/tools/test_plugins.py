@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from toolcrib import LoadError, Workbench
-from toolcrib.tools import load, plugins
+from toolcrib.tools import load, loading
 
 THEIRS = """
 class Thing:
@@ -47,9 +47,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         "[toolcrib.sources]\ntheir_package = their_plugin:read\nbroken_package = no_such_plugin:read\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
-    plugins._readers.cache_clear()
+    loading._readers.cache_clear()
     yield
-    plugins._readers.cache_clear()
+    loading._readers.cache_clear()
 
 
 async def test_an_object_is_read_by_the_plugin_of_its_package(installed: None) -> None:
@@ -84,7 +84,7 @@ def test_no_plugin_is_looked_for_where_toolcrib_knows_the_object(monkeypatch: py
         looked.append("once")
         return ()
 
-    monkeypatch.setattr(plugins, "_readers", readers)
+    monkeypatch.setattr(loading, "_readers", readers)
 
     def add(a: int) -> int:
         """Add."""

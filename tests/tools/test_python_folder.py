@@ -75,15 +75,10 @@ async def test_without_the_python_of_the_sandbox_a_call_names_the_command_that_m
     ("files", "manifest", "reason"),
     [
         ({"vendor/fast.cpython-314-x86_64-linux-gnu.so": ""}, "", "It has native code (vendor/fast.cpython-314"),
-        ({"fast.pyd": ""}, "", "It has native code (fast.pyd). That does not run in the sandbox."),
         ({"libfast.so.1": ""}, "", "If you trust its source, write 'trusted = true' in its [[source]]"),
         ({"requirements.txt": "# all\nnumpy==2\n"}, "", "It needs packages that are not in it (numpy==2)."),
         ({"pyproject.toml": '[project]\ndependencies = ["numpy"]'}, "", "It needs packages that are not in it (numpy)"),
         ({"requirements.txt": "-r ../other.txt"}, "", "among its requirements. They are packages, without options."),
-        ({"pyproject.toml": "[project"}, "", "The requirements of"),
-        ({}, 'language = "node"', "is a program for Node, which the sandbox does not have"),
-        ({}, 'file = "missing.py"', "There is no file"),
-        ({}, 'file = "../main.py"', "names a file that is not in its folder"),
         ({}, 'hosts = ["example.com"]', "needs what was not granted: the host example.com"),
     ],
 )
@@ -101,12 +96,7 @@ def test_no_mount_takes_the_place_of_its_own_folder(folder: Folder, tmp_path: Pa
         load(Permissions(mounts={"tool": tmp_path}).to(made))
 
 
-def test_packages_in_its_folder_vendor_are_all_that_it_needs(folder: Folder) -> None:
-    (tool,) = load(folder("print(1)", "", {"requirements.txt": "tiny", "vendor/tiny.py": ""})).tools
-    assert (tool.isolation, tool.at_deadline) == ("wasm", "killed")
-
-
-@pytest.mark.parametrize("target", ["/", "/etc/passwd", "main.py"])
+@pytest.mark.parametrize("target", ["/etc/passwd", "main.py"])
 def test_a_folder_with_a_link_is_refused(folder: Folder, target: str) -> None:
     made = folder("print(1)")
     (made / "link").symlink_to(target)
@@ -310,23 +300,6 @@ async def test_how_it_ends_has_its_code_and_one_line(
     # However deep its calls, in Python or in C, the host lives.
     code, _ = await outcome(folder(f"import json\njson.loads('[' * 100000)\n{deep}", name="deep"))
     assert code in ("failed", "trapped")
-
-
-@pytest.mark.full
-async def test_one_that_does_not_return_is_ended_at_its_deadline_and_the_next_call_runs(
-    python: None, folder: Folder
-) -> None:
-    codes = [
-        "while True: pass",
-        "import time\ntime.sleep(3600)",
-        "import re\nre.match('(a+)+$', 'a' * 64 + 'b')",
-        "import sys\nwhile True: print('x' * 1000, file=sys.stderr)",
-        "import sys\nsys.stdin.read()\nsum(range(10**12))",
-        "import asyncio\nasyncio.run(asyncio.sleep(3600))",
-    ]
-    found = await outcomes(folder, [*codes], "timeout_s = 0.5")
-    assert [code for code, _ in found] == ["timeout"] * len(codes)
-    assert await outcome(folder("print('fine')", name="fine")) == ("success", "fine")
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ import pytest
 from toolcrib import LoadError, Permissions, Workbench
 from toolcrib.tools import load
 
-from .guests import LOOPS, SLEEPS, WASI, Module, folder, outcome
+from .guests import LOOPS, SLEEPS, Module, folder, outcome
 
 # Opens the path at 1024 below file number 3, and writes what is in it; its status is 30 and the error's number.
 READS = """
@@ -125,10 +125,3 @@ def test_a_mount_that_is_not_a_folder_is_not_loaded(module: Module, data: Path) 
 async def test_a_guest_with_a_folder_ends_at_its_deadline(module: Module, data: Path, code: str) -> None:
     made = folder(module, code, f"timeout_s = 0.3\n{DATA}")
     assert (await outcome(Permissions(mounts={"data": data}).to(made)))[0] == "timeout"
-
-
-async def test_a_guest_with_a_folder_is_bounded_in_what_it_writes(module: Module, data: Path) -> None:
-    assert "fd_write" in WASI
-    flood = '(func (export "_start") (loop $on (call $write (i32.const 1) (i32.const 0) (i32.const 65536)) (br $on)))'
-    made = folder(module, flood, f"output_mb = 1\n{DATA}")
-    assert (await outcome(Permissions(mounts={"data": data}).to(made)))[0] == "too_large"

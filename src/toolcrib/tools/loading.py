@@ -28,10 +28,11 @@ from .modules import (
     webassembly_in,
     without_module_names,
 )
-from .plugins import from_plugin
 from .stateful import ObjectSource, StatefulTool, marked_methods, tools_of_object
 
 if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
     from .permissions import Permissions
 
 TEXT_SOURCES = (
@@ -198,7 +199,7 @@ def offered_by(source: Any) -> list[Any]:
 def _load_object(source: Any) -> Loaded:
     tools: list[AnyTool] = []
     try:
-        source = from_plugin(_source_behind(source))
+        source = _from_plugin(_source_behind(source))
         tools = _tools_of(source)
     except DefinitionError as error:
         if (place := place_of_error(source)) is not None:
@@ -243,6 +244,40 @@ def _tools_of(source: Any) -> list[AnyTool]:
     if callable(source):
         return [as_tool(source)]
     raise LoadError(f"A value of type {type(source).__name__} is not a source of tools. A source is {SOURCES}.")
+
+
+def _from_plugin(value: Any) -> Any:
+    """Return the source that a plug-in makes of *value*, an object of a package that it knows; else *value* itself."""
+    if value is None or isinstance(value, type | ModuleType | functools.partial) or inspect.isroutine(value):
+        return value
+    packages = {f"{cls.__module__}." for cls in type(value).__mro__}
+    if packages <= {"builtins."} or hasattr(value, "__toolcrib__") or is_source(value) or is_tool(value):
+        return value
+    for reader in _readers():
+        if any(package.startswith(f"{reader.name}.") for package in packages):
+            try:
+                source = reader.load()(value)
+            except ImportError as error:
+                raise LoadError(f"A {type(value).__name__} cannot be read: {error}") from error
+            if source is not None:
+                return _Offered(source) if isinstance(source, list) else source
+    return value
+
+
+@functools.cache
+def _readers() -> "tuple[EntryPoint, ...]":
+    """Return the readers of foreign objects that are installed, each named by the package whose objects it reads."""
+    from importlib.metadata import entry_points  # which takes as long to import as the rest of this room
+
+    return tuple(entry_points(group="toolcrib.sources"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Offered:
+    tools: Sequence[Tool[..., Any]]
+
+    def __toolcrib__(self) -> Sequence[Tool[..., Any]]:
+        return self.tools
 
 
 def _problem(error: ToolcribError, value: Any, place: str) -> LoadProblem:

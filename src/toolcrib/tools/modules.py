@@ -3,6 +3,7 @@
 import hashlib
 import importlib
 import importlib.util
+import os
 import re
 import sys
 import threading
@@ -152,9 +153,13 @@ def python_files(folder: Path) -> list[Path]:
 
 def imported_from(folder: Path) -> dict[str, Path]:
     """Return the files in *folder*, a resolved path, that are imported now, by the names of their modules."""
+    prefix = f"{folder}{os.sep}"
     files = {name: getattr(module, "__file__", None) for name, module in list(sys.modules.items())}
     return {
         name: Path(file)
         for name, file in files.items()
-        if isinstance(file, str) and not name.startswith((_PREFIX, "__main__")) and _is_sibling(folder, name)
+        if isinstance(file, str)
+        and file.startswith(f"{folder}{os.sep}")  # first: there are thousands of modules
+        and not name.startswith((_PREFIX, "__main__"))
+        and _is_sibling(folder, name)
     }

@@ -113,12 +113,12 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     return [pair for key, each in inner for pair in ((value, key), *places(each))]
 
 
-@pytest.mark.parametrize("seed", fuzz.seeds(4))
+@pytest.mark.parametrize("seed", fuzz.seeds(1))
 def test_a_damaged_document_is_loaded_as_far_as_it_goes(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     file = tmp_path / "api.json"
     loaded = refused = 0
-    for _ in range(200):
+    for _ in range(120):
         document = copy.deepcopy(DOCUMENT)
         for _ in range(chance.choice((1, 1, 2, 5))):
             holder, key = chance.choice(places(document))
@@ -136,5 +136,5 @@ def test_a_damaged_document_is_loaded_as_far_as_it_goes(tmp_path: Path, seed: in
         loaded += 1
         assert len({tool.spec.name for tool in source.tools()}) == len(source.tools())
         assert all(problem.reason for problem in source.problems)
-    assert loaded > 100
-    assert refused < 100
+    assert loaded > 60
+    assert refused < 60

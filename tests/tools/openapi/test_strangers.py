@@ -19,7 +19,6 @@ def parameter(name: str, place: str = "path", **more: Any) -> dict[str, Any]:
     [
         ("query", {"action": "delete"}),
         ("query", {"p": "y"}),
-        ("query", {"p ": 1, "a ction": 2}),
         ("cookie", {"p": "y"}),
     ],
 )
@@ -39,7 +38,6 @@ async def test_members_of_an_object_do_not_stand_beside_another_parameter(
     [
         ("text/plain", "attachment", "[text]"),
         (f'text/plain; a="{";" * 20_000}', "attachment", "[text]"),
-        (f"text/plain; charset*=punycode''{'a' * 20_000}", "attachment", "[text]"),
         ("application/pdf", "attachment; filename*=undefined''616", "[file: application/pdf, 6 bytes]"),
         ("application/pdf", "attachment; filename*=utf-8''..%2f..%2fa%0d%0ab", "[file ab: application/pdf, 6 bytes]"),
     ],
@@ -60,8 +58,6 @@ REF = {"$ref": "#/components/schemas/A"}
     [
         {"oneOf": [REF, {"$ref": "#/components/schemas/B"}]},
         {"allOf": [{"oneOf": [REF, {"$ref": "#/components/schemas/B"}], "allOf": [True]}]},
-        {"not": REF},
-        {"allOf": [REF], "unevaluatedProperties": False},
         {"if": REF, "then": False},
         {"properties": {"b": {"contains": REF, "maxContains": 0, "minContains": 0}}},
     ],

@@ -45,9 +45,10 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class List(Generic[PageT, ItemT]):
-    """A list by its *method*: the SDK's type of a page, the *member* with its items, and how many there may be."""
+    """A list by its *method*, and the SDK's: the type of a page, the *member* with its items, and their limit."""
 
     method: str
+    sdk_method: str
     page: type[PageT]
     member: str
     items: Callable[[PageT], list[ItemT]]
@@ -106,16 +107,24 @@ def _name(item: Any) -> str:
     return display_name(str(item.get("name", item.get("uri")) if isinstance(item, dict) else None))
 
 
-TOOLS = List("tools/list", wire.ListToolsResult, "tools", lambda page: page.tools, 2000)
-RESOURCES = List("resources/list", wire.ListResourcesResult, "resources", lambda page: page.resources, 10_000)
+TOOLS = List("tools/list", "list_tools", wire.ListToolsResult, "tools", lambda page: page.tools, 2000)
+RESOURCES = List(
+    "resources/list",
+    "list_resources",
+    wire.ListResourcesResult,
+    "resources",
+    lambda page: page.resources,
+    10_000,
+)
 TEMPLATES = List(
     "resources/templates/list",
+    "list_resource_templates",
     wire.ListResourceTemplatesResult,
     "resourceTemplates",
     lambda page: page.resource_templates,
     1000,
 )
-PROMPTS = List("prompts/list", wire.ListPromptsResult, "prompts", lambda page: page.prompts, 10_000)
+PROMPTS = List("prompts/list", "list_prompts", wire.ListPromptsResult, "prompts", lambda page: page.prompts, 10_000)
 
 LISTS: Mapping[str, List[Any, Any]] = {of.method: of for of in (TOOLS, RESOURCES, TEMPLATES, PROMPTS)}
 """The lists by their methods."""

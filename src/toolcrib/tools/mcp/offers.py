@@ -4,7 +4,7 @@ import asyncio
 import base64
 from abc import abstractmethod
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Literal
 
@@ -24,7 +24,7 @@ from ...core import (
     create_lasting_task,
 )
 from ...schema.describe import display_name
-from .lists import PROMPTS, RESOURCES, TEMPLATES
+from .lists import PROMPTS, RESOURCES, TEMPLATES, List
 from .session import Session
 from .tools import MAX_TITLE, MEDIA_TYPE, bounded, content_of_block, meta_of
 
@@ -59,23 +59,29 @@ class MCPOffers:
     # Lists
 
     async def resources(self) -> Sequence[Resource]:
-        return await self._last("resources", "resources", self._list_resources)
+        return await self._listed("resources", RESOURCES, _resource)
 
     async def resource_templates(self) -> Sequence[ResourceTemplate]:
-        return await self._last("templates", "resources", self._list_templates)
+        return await self._listed("resources", TEMPLATES, _template)
 
     async def prompts(self) -> Sequence[Prompt]:
-        return await self._last("prompts", "prompts", self._list_prompts)
+        return await self._listed("prompts", PROMPTS, _prompt)
 
-    async def _last(
-        self,
-        name: str,
-        kind: Literal["resources", "prompts"],
-        read: Callable[[], Coroutine[Any, Any, Sequence[Any]]],
+    async def _listed(
+        self, kind: Literal["resources", "prompts"], of: List[Any, Any], convert: Callable[[Any], Any]
     ) -> Sequence[Any]:
-        """Return what *read* returns, or where that takes long, what it returned last. Raises as *read* does."""
-        if name in self._listing:
-            return self._known.get(name, ())
+        """Return the list *of* the server, or where that takes long, what it was last. Raises ToolError."""
+        method = of.method
+        if method in self._listing:
+            return self._known.get(method, ())
+
+        async def read() -> Sequence[Any]:
+            session = await self._reached()
+            if session is None or getattr(session.capabilities, kind) is None:
+                return []
+            items = map(convert, (await session.offered(of))[: of.max_items])
+            return [item for item in items if item is not None]
+
         task = create_lasting_task(read())
         try:
             await asyncio.wait({task}, timeout=LIST_TIMEOUT_S)
@@ -83,49 +89,18 @@ class MCPOffers:
             task.cancel()
             raise
         if task.done():
-            self._known[name] = task.result()
-            return self._known[name]
+            self._known[method] = task.result()
+            return self._known[method]
 
         def note(late: asyncio.Task[Sequence[Any]]) -> None:
-            del self._listing[name]
-            if not late.cancelled() and late.exception() is None and late.result() != self._known.get(name, ()):
-                self._known[name] = late.result()
+            del self._listing[method]
+            if not late.cancelled() and late.exception() is None and late.result() != self._known.get(method, ()):
+                self._known[method] = late.result()
                 self._report(kind)
 
-        self._listing[name] = task
+        self._listing[method] = task
         task.add_done_callback(note)
-        return self._known.get(name, ())
-
-    async def _list_resources(self) -> Sequence[Resource]:
-        session = await self._reached()
-        if session is None or session.capabilities.resources is None:
-            return []
-        listed = (await session.resources())[: RESOURCES.max_items]
-        return [
-            Resource(uri=item.uri, **_about(item), media_type=_media_type(item.mime_type), size_bytes=item.size)
-            for item in listed
-            if _is_plain(item.uri)
-        ]
-
-    async def _list_templates(self) -> Sequence[ResourceTemplate]:
-        session = await self._reached()
-        if session is None or session.capabilities.resources is None:
-            return []
-        return [
-            ResourceTemplate(uri_template=item.uri_template, **_about(item), media_type=_media_type(item.mime_type))
-            for item in (await session.resource_templates())[: TEMPLATES.max_items]
-            if _is_plain(item.uri_template)
-        ]
-
-    async def _list_prompts(self) -> Sequence[Prompt]:
-        session = await self._reached()
-        if session is None or session.capabilities.prompts is None:
-            return []
-        return [
-            Prompt(**_about(item), arguments=tuple(map(_argument, item.arguments or ())))
-            for item in (await session.prompts())[: PROMPTS.max_items]
-            if _is_plain(item.name)
-        ]
+        return self._known.get(method, ())
 
     # One by one
 
@@ -195,6 +170,24 @@ def offers_change(change: ServerEvent | Literal["resources", "prompts"], caller:
 def _is_plain(name: str) -> bool:
     """Return whether something can be asked for by *name*; what a server names otherwise is left out."""
     return 0 < len(name) <= _MAX_URI and name.isprintable()
+
+
+def _resource(item: wire.Resource) -> Resource | None:
+    if not _is_plain(item.uri):
+        return None
+    return Resource(uri=item.uri, **_about(item), media_type=_media_type(item.mime_type), size_bytes=item.size)
+
+
+def _template(item: wire.ResourceTemplate) -> ResourceTemplate | None:
+    if not _is_plain(item.uri_template):
+        return None
+    return ResourceTemplate(uri_template=item.uri_template, **_about(item), media_type=_media_type(item.mime_type))
+
+
+def _prompt(item: wire.Prompt) -> Prompt | None:
+    if not _is_plain(item.name):
+        return None
+    return Prompt(**_about(item), arguments=tuple(map(_argument, item.arguments or ())))
 
 
 def _media_type(text: str | None) -> str | None:

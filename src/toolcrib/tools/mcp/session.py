@@ -28,7 +28,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from ...core import Context, LoadError, ToolError, create_lasting_task
 from .http import HTTP_FAILED, http
-from .lists import PROMPTS, RESOURCES, TEMPLATES, TOOLS, ItemT, List, Malformed
+from .lists import TOOLS, ItemT, List, Malformed
 from .process import StderrTail, process
 from .questions import MAX_QUESTIONS, RunningCall, RunningCalls, one_line
 from .targets import Address, Command
@@ -182,16 +182,15 @@ class Session:
 
     async def tools(self) -> list[wire.Tool | Malformed]:
         """Return its tools, from all pages; one more than it may have at most."""
-        return await self._list(TOOLS, self._open.session.list_tools)
+        return await self._list(TOOLS)
 
-    async def resources(self) -> list[wire.Resource]:
-        return self._well_formed(await self._list(RESOURCES, self._open.session.list_resources))
-
-    async def resource_templates(self) -> list[wire.ResourceTemplate]:
-        return self._well_formed(await self._list(TEMPLATES, self._open.session.list_resource_templates))
-
-    async def prompts(self) -> list[wire.Prompt]:
-        return self._well_formed(await self._list(PROMPTS, self._open.session.list_prompts))
+    async def offered(self, of: List[Any, ItemT]) -> list[ItemT]:
+        """Return the well-formed items of a list of resources, templates or prompts."""
+        items = await self._list(of)
+        for item in items:
+            if isinstance(item, Malformed):
+                _log.warning("Not passed on: what '%s' lists as '%s': %s", self, item.name, item.reason)
+        return [item for item in items if not isinstance(item, Malformed)]
 
     async def read_resource(self, uri: str) -> wire.ReadResourceResult:
         with self._running.run(None):
@@ -248,18 +247,13 @@ class Session:
             state, asked_before = result.request_state, asked_before + 1
         raise ToolError(f"'{self}' asks again and again, and never answers.", "failed")
 
-    async def _list(self, of: List[Any, ItemT], ask: Callable[..., Awaitable[Any]]) -> list[ItemT | Malformed]:
+    async def _list(self, of: List[Any, ItemT]) -> list[ItemT | Malformed]:
+        ask = getattr(self._open.session, of.sdk_method)
         try:
             async with asyncio.timeout(_LIST_TIMEOUT_S):
                 return await self._answer(of.read(lambda page: ask(params=page)))
         except TimeoutError:
             raise ToolError(f"'{self}' did not list what it has in time.", "timeout") from None
-
-    def _well_formed(self, listed: Sequence[ItemT | Malformed]) -> list[ItemT]:
-        for item in listed:
-            if isinstance(item, Malformed):
-                _log.warning("Not passed on: what '%s' lists as '%s': %s", self, item.name, item.reason)
-        return [item for item in listed if not isinstance(item, Malformed)]
 
     async def _answer(self, request: Awaitable[R]) -> R:
         try:
