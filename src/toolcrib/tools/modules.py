@@ -159,7 +159,7 @@ def imported_from(folder: Path) -> dict[str, Path]:
         name: Path(file)
         for name, file in files.items()
         if isinstance(file, str)
-        and file.startswith(f"{folder}{os.sep}")  # first: there are thousands of modules
+        and file.startswith(prefix)  # first: there are thousands of modules
         and not name.startswith((_PREFIX, "__main__"))
         and _is_sibling(folder, name)
     }
