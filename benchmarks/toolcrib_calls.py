@@ -8,8 +8,9 @@ from typing import Any, Literal
 
 from cases import CALLS, Case, Loop
 
-from toolcrib import Caller, CallLog, Tool, ToolSpec, Workbench
+from toolcrib import Caller, Tool, ToolSpec, Workbench
 from toolcrib.formats import openai
+from toolcrib.record import CallLog
 
 BARE = "Toolcrib"
 SERVED = "Toolcrib as served"

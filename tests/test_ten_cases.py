@@ -12,7 +12,8 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import Repair, Result, Workbench, tool
+from toolcrib import Result, Workbench, tool
+from toolcrib.core import Repair
 
 SECRET = "hunter2"
 LINES = [f"line {number}: {'x' * 90}" for number in range(20_000)]

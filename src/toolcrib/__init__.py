@@ -3,31 +3,18 @@
 from typing import TYPE_CHECKING
 
 from .core import (
-    AnswerError,
     Approve,
-    Audio,
-    Broker,
     Call,
     Caller,
-    CallRecord,
     CancellationToken,
     Context,
-    Credential,
-    Data,
-    DefinitionError,
     Deny,
     Depends,
-    Emitted,
     File,
     Handle,
     Image,
     Input,
-    LoadError,
-    NameConflictError,
     Pending,
-    Progress,
-    Recorder,
-    Repair,
     Result,
     Secret,
     SetupError,
@@ -37,52 +24,34 @@ from .core import (
     ToolcribError,
     ToolError,
     ToolSpec,
-    UnknownToolError,
-    Variables,
 )
 from .core.lazy import lazy_names
-from .record import CallLog
 from .tools import StatefulTool, Tool, tool
 
 if TYPE_CHECKING:
     from . import formats as formats
-    from .tools import Permissions, openapi_source
+    from .tools import openapi_source
     from .tools.remote import MCPSource
     from .workbench import Crib, Registry, Workbench
 
 __version__ = "0.1.0"
 
 __all__ = [
-    "AnswerError",
     "Approve",
-    "Audio",
-    "Broker",
     "Call",
-    "CallLog",
-    "CallRecord",
     "Caller",
     "CancellationToken",
     "Context",
-    "Credential",
     "Crib",
-    "Data",
-    "DefinitionError",
     "Deny",
     "Depends",
-    "Emitted",
     "File",
     "Handle",
     "Image",
     "Input",
-    "LoadError",
     "MCPSource",
-    "NameConflictError",
     "Pending",
-    "Permissions",
-    "Progress",
-    "Recorder",
     "Registry",
-    "Repair",
     "Result",
     "Secret",
     "SetupError",
@@ -94,13 +63,17 @@ __all__ = [
     "ToolError",
     "ToolSpec",
     "ToolcribError",
-    "UnknownToolError",
-    "Variables",
     "Workbench",
     "__version__",
     "openapi_source",
     "tool",
 ]
+
+# What sources, stores and hosts are written with. They stood here before 0.2.
+_PLUGS = (
+    *("AnswerError", "Audio", "Broker", "CallRecord", "Credential", "Data", "DefinitionError", "Emitted", "LoadError"),
+    *("NameConflictError", "Progress", "Recorder", "Repair", "UnknownToolError", "Variables"),
+)
 
 # A module that only defines tools needs no workbench, so it comes when it is first asked for.
 __getattr__ = lazy_names(
@@ -109,10 +82,14 @@ __getattr__ = lazy_names(
         "Crib": ".workbench",
         "Registry": ".workbench",
         "Workbench": ".workbench",
-        "Permissions": ".tools",
         "openapi_source": ".tools",
         "MCPSource": ".tools.remote",
         "formats": ".formats",
     },
-    renamed={"MCPServer": "MCPSource"},
+    renamed={
+        "MCPServer": "MCPSource",
+        "CallLog": "record.CallLog",
+        "Permissions": "tools.Permissions",
+        **{name: f"core.{name}" for name in _PLUGS},
+    },
 )

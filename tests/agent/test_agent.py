@@ -10,22 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib import (
-    Call,
-    Caller,
-    CallLog,
-    CancellationToken,
-    Crib,
-    Image,
-    Result,
-    SetupError,
-    Text,
-    Tool,
-    Workbench,
-    tool,
-)
+from toolcrib import Call, Caller, CancellationToken, Crib, Image, Result, SetupError, Text, Tool, Workbench, tool
 from toolcrib.agent import Agent, ModelError, Outcome, Request, ScriptedModel, model_from_name
 from toolcrib.formats import Reply, Results, Turn, Usage, User
+from toolcrib.record import CallLog
 
 
 @tool

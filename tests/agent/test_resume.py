@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import AnswerError, Approve, Caller, CancellationToken, Context, Deny, Input, SetupError, Workbench, tool
+from toolcrib import Approve, Caller, CancellationToken, Context, Deny, Input, SetupError, Workbench, tool
 from toolcrib.agent import Agent, CallFinished, CallStarted, Outcome, ScriptedModel
-from toolcrib.core import answer_from
+from toolcrib.core import AnswerError, answer_from
 from toolcrib.formats import Reply, Results, Usage
 from toolcrib.workbench import Ask, Stores
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, LoadError, SetupError, Text, ToolcribError
+from toolcrib import Call, SetupError, Text, ToolcribError
 from toolcrib.agent import ModelError, Request, ScriptedModel, model_from_name
+from toolcrib.core import LoadError
 from toolcrib.formats import Reply, TextDelta, Usage, User
 from toolcrib.testing import ScriptedModel as FromTesting
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Approve, Call, CancellationToken, Context, Emitted, Progress, Result, Text, Workbench
+from toolcrib import Approve, Call, CancellationToken, Context, Result, Text, Workbench
 from toolcrib.agent import (
     Agent,
     CallEvent,
@@ -19,6 +19,7 @@ from toolcrib.agent import (
     RunEvent,
     ScriptedModel,
 )
+from toolcrib.core import Emitted, Progress
 from toolcrib.formats import Reply, TextDelta, Usage
 
 

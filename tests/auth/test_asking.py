@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, Credential, Pending, Secret, ToolAuth, ToolError, net
+from toolcrib import Call, Caller, Pending, Secret, ToolAuth, ToolError, net
 from toolcrib.auth import CallbackError, Client, CredentialBroker, Flow, Grant, OAuth2, Owner, secret_owner
 from toolcrib.auth import broker as brokers
 from toolcrib.auth.flows import DeviceCode
 from toolcrib.auth.vault import Authorization
+from toolcrib.core import Credential
 
 from .test_flows import ALICE, BOB, IDP, TOKEN, Server, Setup, as_json, server, setup
 from .test_requests import NOON

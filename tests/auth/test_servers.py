@@ -6,9 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from toolcrib import Call, Credential, Pending, ToolAuth, ToolError
+from toolcrib import Call, Pending, ToolAuth, ToolError
 from toolcrib.auth import Client, CredentialBroker, MemoryVault
 from toolcrib.auth.servers import _covers
+from toolcrib.core import Credential
 
 from .test_flows import ALICE, TOKEN, Answer, Server, as_json
 

@@ -8,10 +8,11 @@ from typing import get_args
 import pytest
 from sqlalchemy import select, text
 
-from toolcrib import Call, Caller, Credential, Pending, ToolAuth
+from toolcrib import Call, Caller, Pending, ToolAuth
 from toolcrib.auth import Client, CredentialBroker, DatabaseVault, Grant, Owner, Provider
 from toolcrib.auth.states import STEPS, GrantState, state_of
 from toolcrib.auth.vault import StoredGrant
+from toolcrib.core import Credential
 from toolcrib.store import Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -19,9 +19,9 @@ from langgraph.prebuilt import InjectedState, ToolNode
 from langgraph.types import Command
 from pydantic import BaseModel
 
-from toolcrib import Approve, Call, Caller, Crib, DefinitionError, Workbench, tool
+from toolcrib import Approve, Call, Caller, Crib, Workbench, tool
 from toolcrib.bridges import langchain as bridge
-from toolcrib.core import Hints
+from toolcrib.core import DefinitionError, Hints
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 

@@ -24,8 +24,9 @@ from bridged_tools import PNG, add, draw, events, no_events, whoami, wipe  # noq
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
 from pydantic import BaseModel
 
-from toolcrib import Approve, Call, Caller, Crib, Data, Image, Workbench
+from toolcrib import Approve, Call, Caller, Crib, Image, Workbench
 from toolcrib.bridges import openai_agents as bridge
+from toolcrib.core import Data
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 

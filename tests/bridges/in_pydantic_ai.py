@@ -20,9 +20,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.tools import DeferredToolRequests, DeferredToolResults, Tool, ToolDefinition
 from pydantic_ai.toolsets import WrapperToolset
 
-from toolcrib import Approve, Call, Caller, Crib, Data, Image, Source, Text, Workbench
+from toolcrib import Approve, Call, Caller, Crib, Image, Source, Text, Workbench
 from toolcrib.bridges import pydantic_ai as bridge
-from toolcrib.core import Hints
+from toolcrib.core import Data, Hints
 from toolcrib.tools import as_tool
 from toolcrib.workbench import Ask
 

@@ -18,8 +18,9 @@ from smolagents.models import (
     get_tool_json_schema,
 )
 
-from toolcrib import DefinitionError, Image, ToolError, ToolSpec, Workbench, tool
+from toolcrib import Image, ToolError, ToolSpec, Workbench, tool
 from toolcrib.bridges import smolagents as bridge
+from toolcrib.core import DefinitionError
 from toolcrib.tools import from_work
 
 

@@ -7,11 +7,9 @@ from typing import Any
 import pytest
 
 from toolcrib import (
-    AnswerError,
     Approve,
     Caller,
     Crib,
-    Data,
     Deny,
     Image,
     SetupError,
@@ -22,6 +20,7 @@ from toolcrib import (
     tool,
 )
 from toolcrib.bridges.host import Host, metadata
+from toolcrib.core import AnswerError, Data
 from toolcrib.tools import from_work
 from toolcrib.workbench import Ask
 

@@ -5,10 +5,11 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from toolcrib import Call, Caller, CallLog, Result, ToolError, Workbench, tool
+from toolcrib import Call, Caller, Result, ToolError, Workbench, tool
 from toolcrib.call.runtime import Resources
 from toolcrib.core import Next
 from toolcrib.core import Tool as AnyTool
+from toolcrib.record import CallLog
 from toolcrib.workbench import Limit
 
 

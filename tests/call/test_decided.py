@@ -23,7 +23,8 @@ from pydantic import (
     field_serializer,
 )
 
-from toolcrib import Approve, CallLog, Pending, Result, Tool, Workbench
+from toolcrib import Approve, Pending, Result, Tool, Workbench
+from toolcrib.record import CallLog
 from toolcrib.workbench import Rule, Rules, Stores
 
 

@@ -9,19 +9,8 @@ from typing import Annotated, Any
 
 import pytest
 
-from toolcrib import (
-    Call,
-    Caller,
-    CancellationToken,
-    Context,
-    Crib,
-    Depends,
-    Tool,
-    ToolError,
-    Variables,
-    Workbench,
-    tool,
-)
+from toolcrib import Call, Caller, CancellationToken, Context, Crib, Depends, Tool, ToolError, Workbench, tool
+from toolcrib.core import Variables
 
 from .. import fuzz
 from ..doubled import doubled

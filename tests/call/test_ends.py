@@ -9,8 +9,9 @@ import pytest
 from pydantic import BaseModel, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
-from toolcrib import CallLog, Context, Credential, Data, File, Input, Result, ToolAuth, ToolError, Workbench, tool
-from toolcrib.core import CODES, Emitted
+from toolcrib import Context, File, Input, Result, ToolAuth, ToolError, Workbench, tool
+from toolcrib.core import CODES, Credential, Data, Emitted
+from toolcrib.record import CallLog
 
 
 class Uninitialized(ToolError):

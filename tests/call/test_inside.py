@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, CallLog, Context, DefinitionError, Result, SetupError, Tool, ToolError, Workbench, tool
-from toolcrib.core import CancellationToken, Emitted
+from toolcrib import Call, Context, Result, SetupError, Tool, ToolError, Workbench, tool
+from toolcrib.core import CancellationToken, DefinitionError, Emitted
+from toolcrib.record import CallLog
 from toolcrib.workbench import Limit, Retry
 
 QUICK = [Retry(times=3, first_s=0.001)]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, CallLog, Context, Data, File, Image, Result, Text, ToolAuth, ToolError, Workbench, tool
-from toolcrib.core import CallRecord
+from toolcrib import Caller, Context, File, Image, Result, Text, ToolAuth, ToolError, Workbench, tool
+from toolcrib.core import CallRecord, Data
+from toolcrib.record import CallLog
 
 
 @tool

@@ -15,11 +15,9 @@ from pydantic import AfterValidator, BaseModel, Field, GetPydanticSchema, Secret
 from pydantic_core import core_schema
 
 from toolcrib import (
-    AnswerError,
     Approve,
     Call,
     Caller,
-    CallLog,
     Context,
     Deny,
     Input,
@@ -32,7 +30,8 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import CancellationToken
+from toolcrib.core import AnswerError, CancellationToken
+from toolcrib.record import CallLog
 from toolcrib.workbench import Ask, Rule, Rules, Stores
 
 from ..doubled import doubled

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from toolcrib import LoadError, Tool
+from toolcrib import Tool
 from toolcrib.cli.arguments import (
     Words,
     choices_of,
@@ -19,6 +19,7 @@ from toolcrib.cli.arguments import (
     to_json,
 )
 from toolcrib.cli.terminal import UsageError
+from toolcrib.core import LoadError
 from toolcrib.schema import SchemaView
 
 

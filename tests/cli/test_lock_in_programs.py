@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import Crib, LoadError, Permissions, Workbench
+from toolcrib import Crib, Workbench
+from toolcrib.core import LoadError
+from toolcrib.tools import Permissions
 from toolcrib.workbench import prefixed
 
 from ..tools.repositories import Repository

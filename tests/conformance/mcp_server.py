@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from toolcrib import Audio, Context, Crib, File, Image, Text, ToolError, ToolSpec, tool
+from toolcrib import Context, Crib, File, Image, Text, ToolError, ToolSpec, tool
+from toolcrib.core import Audio
 from toolcrib.serve import Form, Roots, Sample, ask_client, client_can, close_stream, serve_http, serve_stdio
 from toolcrib.tools import from_schema
 from toolcrib.workbench import PromptMessage

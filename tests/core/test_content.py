@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Audio, Data, File, Image, Text
-from toolcrib.core import Content, content_from_dict, content_to_dict
+from toolcrib import File, Image, Text
+from toolcrib.core import Audio, Content, Data, content_from_dict, content_to_dict
 
 DATA: list[tuple[Content, dict[str, Any]]] = [
     (Text("a"), {"type": "text", "text": "a"}),

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Audio, Data, File, Image, Text
-from toolcrib.core import redacted, redacted_content, redacted_data, redacted_json
+from toolcrib import File, Image, Text
+from toolcrib.core import Audio, Data, redacted, redacted_content, redacted_data, redacted_json
 from toolcrib.record import Redactor
 
 redactor = Redactor(["hunter2", "12345", '"a":1,', "\u00e4\u00e4\u00e4\u00e4"])

@@ -5,8 +5,21 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, Data, Emitted, Input, Repair, Result, Text, ToolError
-from toolcrib.core import Ask, CallRecord, Credential, Decision, Pending, StillPending, canonical, is_handle, new_handle
+from toolcrib import Call, Caller, Input, Result, Text, ToolError
+from toolcrib.core import (
+    Ask,
+    CallRecord,
+    Credential,
+    Data,
+    Decision,
+    Emitted,
+    Pending,
+    Repair,
+    StillPending,
+    canonical,
+    is_handle,
+    new_handle,
+)
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 PENDING = Pending("p1", "approval", "May it?", "d", "t", "alice", "t1", NOW)

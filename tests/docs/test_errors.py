@@ -20,12 +20,10 @@ import typing_extensions
 from pydantic import BaseModel, Field, SecretStr
 
 from toolcrib import (
-    AnswerError,
     Approve,
     Call,
     Caller,
     Context,
-    DefinitionError,
     Deny,
     Depends,
     Handle,
@@ -40,7 +38,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import CODES, AnswerProblem, CancellationToken
+from toolcrib.core import CODES, AnswerError, AnswerProblem, CancellationToken, DefinitionError
 from toolcrib.sandbox import Limits, Processes
 from toolcrib.workbench import Ask, Limit, Limiter
 

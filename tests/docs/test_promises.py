@@ -34,19 +34,14 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import AliasChoices, BaseModel, Field
 
 from toolcrib import (
-    AnswerError,
     Approve,
     Call,
     Caller,
-    CallLog,
     Context,
     Crib,
     Depends,
-    LoadError,
     MCPSource,
-    Permissions,
     Registry,
-    Repair,
     Secret,
     SetupError,
     Source,
@@ -71,14 +66,14 @@ from toolcrib.auth import (
     Vault,
     secret_owner,
 )
-from toolcrib.core import CancellationToken, Credential, Emitted, Resource
+from toolcrib.core import AnswerError, CancellationToken, Credential, Emitted, LoadError, Repair, Resource
 from toolcrib.formats import Reply, Results
-from toolcrib.record import DatabaseCalls, Spans
+from toolcrib.record import CallLog, DatabaseCalls, Spans
 from toolcrib.serve import AuthenticationError, Authenticator, Form, Sample, ask_client, serve_http, server
 from toolcrib.serve.callers import Callers
 from toolcrib.serve.keys import AccessKeys
 from toolcrib.store import Store
-from toolcrib.tools import load, openapi_source
+from toolcrib.tools import Permissions, load, openapi_source
 from toolcrib.tools.lock import LockedSource, definition_of
 from toolcrib.tools.watch import WatchedDocument
 from toolcrib.workbench import Limit, Retry, Rule, Rules, Stores, prefixed

@@ -28,13 +28,34 @@ from toolcrib.workbench.rules import Rule
 from toolcrib.workbench.tables import File, variables
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference.md"
-_ROOMS = ("workbench", "auth", "store", "net", "record", "formats", "agent", "bridges", "serve", "testing")
+_ROOMS = (
+    "core",
+    "tools",
+    "workbench",
+    "auth",
+    "store",
+    "net",
+    "record",
+    "formats",
+    "agent",
+    "bridges",
+    "serve",
+    "testing",
+)
 ROOMS = ("toolcrib", *(f"toolcrib.{room}" for room in _ROOMS))
 PROVIDERS = ("openai", "openai_responses", "anthropic", "gemini", "bedrock")
 FORMATS = ("tools", "losses", "tool_choice", "calls", "reply", "messages", "conversation", "read_conversation")
 FORMATS_MCP = ("tools", "losses", "calls", "messages", "tool_definition", "annotations", "call_result")
 # Of base classes that are not public, what users call; and what only other rooms call.
 _OPENAI = ("__init__", "close")
+# Of rooms that other rooms build on, what users import.
+SHOWN = {
+    "toolcrib.core": (
+        *("AnswerError", "Audio", "Broker", "CallRecord", "Credential", "Data", "DefinitionError", "Emitted"),
+        *("LoadError", "NameConflictError", "Progress", "Recorder", "Repair", "UnknownToolError", "Variables"),
+    ),
+    "toolcrib.tools": ("Permissions",),
+}
 INHERITED = {
     "Workbench": (),
     "OpenAIChat": _OPENAI,
@@ -206,7 +227,7 @@ def entries() -> Iterator[tuple[str, list[tuple[str, list[ast.stmt]]]]]:
     """Each room with its entries: a name, and its signature. What several rooms export is an entry of the first."""
     seen: set[str] = set()
     for room in ROOMS:
-        names = [name for name in sorted(exports(room), key=str.lower) if name not in seen]
+        names = [name for name in sorted(SHOWN.get(room) or exports(room), key=str.lower) if name not in seen]
         seen.update(names)
         found = [(name, stub(room, name)) for name in names]
         if room == "toolcrib.formats":
@@ -314,7 +335,7 @@ def test_every_provider_has_the_functions_that_the_reference_shows_for_one(provi
 def test_no_two_public_things_have_one_name() -> None:
     """A name that two rooms export is the same thing in both."""
     defined: dict[str, dict[str, str]] = {}
-    for room in (*ROOMS, "toolcrib.tools", "toolcrib.call", "toolcrib.schema"):
+    for room in (*sorted({*ROOMS} - {"toolcrib.core"}), "toolcrib.call", "toolcrib.schema"):
         for name in exports(room):
             module, _ = definition(room, name)
             defined.setdefault(name, {})[module] = room

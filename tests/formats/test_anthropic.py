@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from anthropic.types import Message
 
-from toolcrib import Audio, Call, Data, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from toolcrib import Call, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Usage, User, anthropic
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}

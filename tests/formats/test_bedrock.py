@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Audio, Call, Data, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from toolcrib import Call, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Usage, User, bedrock
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}

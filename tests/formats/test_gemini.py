@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from google.genai.types import GenerateContentResponse
 
-from toolcrib import Audio, Call, Data, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from toolcrib import Call, File, Image, Result, SetupError, Text, ToolError, ToolSpec
+from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Usage, User, gemini
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"], "additionalProperties": False}

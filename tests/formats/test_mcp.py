@@ -5,8 +5,8 @@ from typing import Any
 import mcp_types
 import pytest
 
-from toolcrib import Audio, Call, Data, File, Image, Result, Text, ToolError, ToolSpec, Workbench, tool
-from toolcrib.core import EPOCH, Hints, Pending
+from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec, Workbench, tool
+from toolcrib.core import EPOCH, Audio, Data, Hints, Pending
 from toolcrib.formats import mcp
 from toolcrib.tools import from_work
 

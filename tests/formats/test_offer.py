@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import NameConflictError, Tool, ToolSpec, Workbench, tool
+from toolcrib import Tool, ToolSpec, Workbench, tool
+from toolcrib.core import NameConflictError
 from toolcrib.formats.accepts import ANTHROPIC, BEDROCK, GEMINI, MCP, OPENAI
 from toolcrib.formats.offer import offer
 from toolcrib.schema.lower import Accepts

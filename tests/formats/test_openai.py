@@ -8,23 +8,8 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from toolcrib import (
-    Audio,
-    Call,
-    Data,
-    File,
-    Image,
-    Pending,
-    Result,
-    SetupError,
-    Text,
-    ToolError,
-    ToolSpec,
-    Workbench,
-    formats,
-    tool,
-)
-from toolcrib.core import EPOCH
+from toolcrib import Call, File, Image, Pending, Result, SetupError, Text, ToolError, ToolSpec, Workbench, formats, tool
+from toolcrib.core import EPOCH, Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
 
 format = formats.openai

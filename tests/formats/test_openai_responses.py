@@ -6,21 +6,8 @@ from typing import Any
 import pytest
 from openai.types.responses import Response
 
-from toolcrib import (
-    Audio,
-    Call,
-    Data,
-    File,
-    Image,
-    Result,
-    SetupError,
-    Text,
-    ToolError,
-    ToolSpec,
-    Workbench,
-    formats,
-    tool,
-)
+from toolcrib import Call, File, Image, Result, SetupError, Text, ToolError, ToolSpec, Workbench, formats, tool
+from toolcrib.core import Audio, Data
 from toolcrib.formats import Reply, Results, TextDelta, Turn, Usage, User
 
 format = formats.openai_responses

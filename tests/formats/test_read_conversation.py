@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from toolcrib import Audio, Call, Data, File, Image, Result, Text, ToolError, ToolSpec
+from toolcrib import Call, File, Image, Result, Text, ToolError, ToolSpec
+from toolcrib.core import Audio, Data
 from toolcrib.formats import (
     Conversation,
     Reply,

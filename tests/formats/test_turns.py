@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Audio, Call, Data, File, Image, Pending, Repair, Result, Text, ToolError
+from toolcrib import Call, File, Image, Pending, Result, Text, ToolError
+from toolcrib.core import Audio, Data, Repair
 from toolcrib.formats import Reply, Results, Turn, Usage, User
 from toolcrib.formats.turn_data import turn_from_dict, turn_to_dict
 

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from importlib.util import resolve_name
 from pathlib import Path
 
+import pytest
+
 import toolcrib
 
 SRC = Path(toolcrib.__file__).parent
@@ -50,6 +52,47 @@ def is_public(source: str, name: str) -> bool:
 PUBLIC_MODULES = frozenset(
     f"toolcrib.formats.{form}" for form in ("anthropic", "bedrock", "gemini", "mcp", "openai", "openai_responses")
 )
+
+
+DESIGN = frozenset(
+    (
+        *(
+            "tool",
+            "Tool",
+            "ToolSpec",
+            "ToolAuth",
+            "Secret",
+            "Source",
+            "Registry",
+            "Workbench",
+            "Crib",
+            "Call",
+            "Caller",
+        ),
+        *("Context", "Depends", "Result", "Pending", "Approve", "Deny", "Input", "StatefulTool", "Handle"),
+        *("CancellationToken", "ToolError", "ToolcribError"),
+    )
+)
+
+
+def test_the_top_of_the_package_has_thirty_names_those_of_the_design_among_them() -> None:
+    assert set(toolcrib.__all__) >= DESIGN
+    assert set(toolcrib.__all__) - DESIGN == {
+        *("File", "Image", "MCPSource", "SetupError", "Text", "__version__", "openapi_source"),
+    }
+    assert len(toolcrib.__all__) == 30
+    for name in toolcrib.__all__:
+        getattr(toolcrib, name)
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("Broker", "toolcrib.core"), ("Variables", "toolcrib.core"), ("CallLog", "toolcrib.record")],
+)
+def test_a_name_that_has_moved_raises_with_its_new_place(name: str, place: str) -> None:
+    with pytest.raises(ImportError, match=f"from {place} import {name}"):
+        getattr(toolcrib, name)
+    assert hasattr(importlib.import_module(place), name)
 
 
 def test_dialects_and_bridges_import_public_names_only() -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from toolcrib import Approve, Call, Caller, CallLog, Crib, SetupError, ToolError, Workbench, tool
+from toolcrib import Approve, Call, Caller, Crib, SetupError, ToolError, Workbench, tool
 from toolcrib.core import CallRecord
-from toolcrib.record import DatabaseCalls, call_writer, calls
+from toolcrib.record import CallLog, DatabaseCalls, call_writer, calls
 from toolcrib.store import Store
 from toolcrib.workbench import Rule, Rules
 

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from toolcrib import Caller, CallRecord
-from toolcrib.core import record
+from toolcrib import Caller
+from toolcrib.core import CallRecord, record
 
 
 def made() -> CallRecord:

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import CallLog, Context, Data, Emitted, File, Result, ToolError, Workbench, tool
-from toolcrib.record import Redactor
+from toolcrib import Context, File, Result, ToolError, Workbench, tool
+from toolcrib.core import Data, Emitted
+from toolcrib.record import CallLog, Redactor
 
 from .. import fuzz
 from .encodings import ENCODINGS, MARK, check_at_random, some_secrets

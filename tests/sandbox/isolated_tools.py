@@ -23,7 +23,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, Field
 
-from toolcrib import Context, Data, Depends, File, Image, Text, ToolAuth, ToolError, Workbench, tool
+from toolcrib import Context, Depends, File, Image, Text, ToolAuth, ToolError, Workbench, tool
+from toolcrib.core import Data
 
 process = functools.partial(tool, isolation="process")
 

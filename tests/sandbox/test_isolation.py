@@ -15,23 +15,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import AliasChoices, BaseModel, Field, Json, SecretStr, computed_field
 
-from toolcrib import (
-    Call,
-    Caller,
-    Data,
-    DefinitionError,
-    Depends,
-    File,
-    Image,
-    Input,
-    Result,
-    Text,
-    Tool,
-    ToolError,
-    Workbench,
-    tool,
-)
-from toolcrib.core import CancellationToken, Emitted, Progress
+from toolcrib import Call, Caller, Depends, File, Image, Input, Result, Text, Tool, ToolError, Workbench, tool
+from toolcrib.core import CancellationToken, Data, DefinitionError, Emitted, Progress
 from toolcrib.sandbox import Limits, Processes
 
 from ..doubled import doubled

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import wasmtime
 
-from toolcrib import Context, LoadError, Workbench, tool
+from toolcrib import Context, Workbench, tool
+from toolcrib.core import LoadError
 from toolcrib.sandbox import cache
 from toolcrib.sandbox.folders import folder_digest
 from toolcrib.sandbox.guests import GuestPrograms

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, CancellationToken, Data, Emitted, Progress, Text, Workbench
-from toolcrib.core import Broker, Credential, Requirement
+from toolcrib import Call, Caller, CancellationToken, Text, Workbench
+from toolcrib.core import Broker, Credential, Data, Emitted, Progress, Requirement
 from toolcrib.sandbox import Limits, Processes
 from toolcrib.sandbox.guard import descendants
 from toolcrib.sandbox.printed import PrintedOutput

@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 from typing_extensions import TypedDict, Unpack
 
-from toolcrib import Context, DefinitionError, Depends, Tool
+from toolcrib import Context, Depends, Tool
+from toolcrib.core import DefinitionError
 from toolcrib.schema import arguments_model, read_arguments
 from toolcrib.schema.from_python import SchemaGenerator, clean_schema
 

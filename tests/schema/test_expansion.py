@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import DefinitionError, Tool
+from toolcrib import Tool
+from toolcrib.core import DefinitionError
 
 NODE = {"$ref": "#/$defs/node"}
 

@@ -42,7 +42,8 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType, TypedDict, Unpack
 
-from toolcrib import DefinitionError, Tool, ToolError
+from toolcrib import Tool, ToolError
+from toolcrib.core import DefinitionError
 
 T = TypeVar("T")
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import DefinitionError, Tool, Workbench
+from toolcrib import Tool, Workbench
+from toolcrib.core import DefinitionError
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from pydantic import AliasChoices, AliasPath, BaseModel, ConfigDict, Field, RootModel, ValidationError
 
-from toolcrib import Repair, ToolError
+from toolcrib import ToolError
+from toolcrib.core import Repair
 from toolcrib.schema import ModelReader, model_check
 
 

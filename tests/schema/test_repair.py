@@ -11,7 +11,8 @@ import pytest
 from pydantic import BaseModel, Field, SecretStr
 from typing_extensions import TypedDict
 
-from toolcrib import Repair, Result, Tool, Workbench
+from toolcrib import Result, Tool, Workbench
+from toolcrib.core import Repair
 
 
 class Opts(BaseModel):

@@ -14,7 +14,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field, computed_field
 from typing_extensions import TypedDict
 
-from toolcrib import Audio, Data, DefinitionError, File, Image, Result, Text, Tool, ToolError, Workbench
+from toolcrib import File, Image, Result, Text, Tool, ToolError, Workbench
+from toolcrib.core import Audio, Data, DefinitionError
 
 T = TypeVar("T")
 

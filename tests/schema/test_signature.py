@@ -12,7 +12,8 @@ import pytest
 from pydantic import BaseModel
 from typing_extensions import TypedDict
 
-from toolcrib import Context, DefinitionError, Depends, Tool, Workbench, tool
+from toolcrib import Context, Depends, Tool, Workbench, tool
+from toolcrib.core import DefinitionError
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -10,7 +10,8 @@ import pytest
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, StrictInt, create_model, field_validator
 from typing_extensions import TypedDict
 
-from toolcrib import Repair, Result, Tool, Workbench
+from toolcrib import Result, Tool, Workbench
+from toolcrib.core import Repair
 from toolcrib.schema.finite import _NO_PLAN
 
 Json = dict[str, Any]

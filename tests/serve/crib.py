@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated
 
-from toolcrib import Audio, Context, Crib, Depends, File, Image, Text, ToolError, tool
+from toolcrib import Context, Crib, Depends, File, Image, Text, ToolError, tool
+from toolcrib.core import Audio
 from toolcrib.serve import serve_http, serve_stdio
 
 SECRET = "1234567890123"

@@ -13,17 +13,8 @@ import httpx2
 import jsonschema_rs
 import pytest
 
-from toolcrib import (
-    Caller,
-    Context,
-    Crib,
-    Data,
-    Image,
-    Text,
-    ToolError,
-    ToolSpec,
-    tool,
-)
+from toolcrib import Caller, Context, Crib, Image, Text, ToolError, ToolSpec, tool
+from toolcrib.core import Data
 from toolcrib.record import CallLog
 from toolcrib.serve import asgi_app
 from toolcrib.testing import doubles

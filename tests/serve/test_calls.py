@@ -11,8 +11,8 @@ import pytest
 from mcp import Client
 from starlette.applications import Starlette
 
-from toolcrib import Caller, CallLog, Crib, SetupError, tool
-from toolcrib.record import DatabaseCalls, Metrics
+from toolcrib import Caller, Crib, SetupError, tool
+from toolcrib.record import CallLog, DatabaseCalls, Metrics
 from toolcrib.serve import call_routes, metrics_route, server
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -13,7 +13,8 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel
 
-from toolcrib import Approve, Caller, CallLog, Context, Crib, Pending, Secret, tool
+from toolcrib import Approve, Caller, Context, Crib, Pending, Secret, tool
+from toolcrib.record import CallLog
 from toolcrib.serve import Form, Roots, Sample, asgi_app, ask_client, client_can, close_stream, server
 from toolcrib.serve.callers import Callers
 from toolcrib.workbench import Rule, Rules

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from toolcrib import AnswerError, Approve, Caller, Deny, Input, Pending, SetupError, ToolError, Workbench, tool
-from toolcrib.core import PendingStore, StoredPending, StoreError
+from toolcrib import Approve, Caller, Deny, Input, Pending, SetupError, ToolError, Workbench, tool
+from toolcrib.core import AnswerError, PendingStore, StoredPending, StoreError
 from toolcrib.store import DatabasePendings, Store
 from toolcrib.workbench import MemoryPendings, Rule, Rules
 

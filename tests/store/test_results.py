@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from toolcrib import Audio, Caller, Data, File, Image, SetupError, Text, Workbench, tool
-from toolcrib.core import ResultStore, StoredResult, StoreError
+from toolcrib import Caller, File, Image, SetupError, Text, Workbench, tool
+from toolcrib.core import Audio, Data, ResultStore, StoredResult, StoreError
 from toolcrib.store import DatabaseResults, Store
 
 NOW = datetime.fromtimestamp(1000, UTC)

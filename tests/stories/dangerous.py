@@ -3,7 +3,9 @@
 import asyncio
 import tomllib
 
-from toolcrib import AnswerError, Approve, Caller, CallLog, Crib, Deny, Result, tool
+from toolcrib import Approve, Caller, Crib, Deny, Result, tool
+from toolcrib.core import AnswerError
+from toolcrib.record import CallLog
 from toolcrib.workbench import rules_from_data
 
 RULES = """

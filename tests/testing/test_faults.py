@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Emitted, Result, SetupError, Text, UnknownToolError, Workbench, tool
+from toolcrib import Result, SetupError, Text, Workbench, tool
+from toolcrib.core import Emitted, UnknownToolError
 from toolcrib.testing import Fault, Faults, InjectedFault, failing, garbled, late, oversized
 from toolcrib.workbench import Retry
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 import wasmtime
 
-from toolcrib import LoadError, Permissions, Workbench
+from toolcrib import Workbench
+from toolcrib.core import LoadError
 from toolcrib.sandbox.programs import ProgramLimits
 from toolcrib.sandbox.wasm import Engine, Granted
-from toolcrib.tools import load
+from toolcrib.tools import Permissions, load
 
 # A program that can write to standard output and send requests; its core module exports `run`: 0 for success.
 TEXT = """

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Context, DefinitionError, ToolSpec, Workbench, formats
+from toolcrib import Context, ToolSpec, Workbench, formats
+from toolcrib.core import DefinitionError
 from toolcrib.tools import from_schema, from_work, reference, referent
 from toolcrib.workbench import prefixed
 

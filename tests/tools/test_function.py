@@ -11,18 +11,8 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel, Field
 
-from toolcrib import (
-    Caller,
-    Context,
-    DefinitionError,
-    Result,
-    Tool,
-    ToolAuth,
-    ToolSpec,
-    Workbench,
-    tool,
-)
-from toolcrib.core import Hints
+from toolcrib import Caller, Context, Result, Tool, ToolAuth, ToolSpec, Workbench, tool
+from toolcrib.core import DefinitionError, Hints
 
 
 @tool

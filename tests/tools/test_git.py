@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import LoadError
+from toolcrib.core import LoadError
 from toolcrib.sandbox.cache import clear
 from toolcrib.tools.git import Fetched, GitAddress, GitSource, is_git_address, parse_git_address
 from toolcrib.tools.git import fetch as fetch_source

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import LoadError, Workbench
+from toolcrib import Workbench
+from toolcrib.core import LoadError
 from toolcrib.tools.git import GitSource, fetch, parse_git_address
 
 from .repositories import Repository

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import DefinitionError, LoadError, Source, Tool, Workbench, tool
-from toolcrib.core import ToolSpec
+from toolcrib import Source, Tool, Workbench, tool
+from toolcrib.core import DefinitionError, LoadError, ToolSpec
 from toolcrib.tools import LoadProblem, is_tool, load
 
 ADD = """

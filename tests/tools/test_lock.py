@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolcrib import LoadError, Secret, tool
+from toolcrib import Secret, tool
+from toolcrib.core import LoadError
 from toolcrib.tools import as_tool
 from toolcrib.tools.lock import Lock, LockedSource, definition_of, read_lock
 

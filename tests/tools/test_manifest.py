@@ -9,7 +9,8 @@ import wasmtime
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from toolcrib import LoadError, ToolcribError
+from toolcrib import ToolcribError
+from toolcrib.core import LoadError
 from toolcrib.tools import load
 from toolcrib.tools.manifest import Manifest
 
@@ -78,7 +79,7 @@ def test_any_text_is_read_or_refused_with_the_file(text: str | bytes) -> None:
     ],
 )
 def test_a_mistake_is_named_with_its_line(tmp_path: Path, line: str, message: str) -> None:
-    from toolcrib import Permissions
+    from toolcrib.tools import Permissions
 
     (tmp_path / "tool.wasm").write_bytes(MODULE)
     (tmp_path / "tool.toml").write_text(f'name = "a"\ndescription = "b"\n{line}\n')

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Input, LoadError, Text, Workbench, tool
-from toolcrib.core import OffersChange
+from toolcrib import Call, Input, Text, Workbench, tool
+from toolcrib.core import LoadError, OffersChange
 from toolcrib.tools import load
 from toolcrib.tools.mcp.process import StderrTail, process
 from toolcrib.tools.mcp.targets import Command

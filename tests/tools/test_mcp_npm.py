@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Image, Input, MCPSource, Progress, Workbench
+from toolcrib import Image, Input, MCPSource, Workbench
+from toolcrib.core import Progress
 
 from ..npm import installed
 from ..ports import free_port

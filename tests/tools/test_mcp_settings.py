@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, MCPSource, Workbench
+from toolcrib import MCPSource, Workbench
+from toolcrib.core import LoadError
 from toolcrib.tools import load
 from toolcrib.workbench.config import load_sources
 from toolcrib.workbench.settings import SettingsError, read_settings

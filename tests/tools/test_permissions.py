@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import wasmtime
 
-from toolcrib import LoadError, Permissions, SetupError
-from toolcrib.tools import load
+from toolcrib import SetupError
+from toolcrib.core import LoadError
+from toolcrib.tools import Permissions, load
 from toolcrib.workbench.config import config_of
 
 NOTHING = '(module (func (export "_start")))'

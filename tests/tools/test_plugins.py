@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, Workbench
+from toolcrib import Workbench
+from toolcrib.core import LoadError
 from toolcrib.tools import load, loading
 
 THEIRS = """

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, LoadError, Permissions, Workbench
-from toolcrib.tools import load
+from toolcrib import Caller, Workbench
+from toolcrib.core import LoadError
+from toolcrib.tools import Permissions, load
 
 BUILT = Path(__file__).parents[2] / ".cache" / "sandbox"
 GUEST = Path(__file__).parents[2] / "src" / "toolcrib" / "sandbox" / "python" / "toolcrib_guest.py"

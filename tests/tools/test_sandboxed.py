@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 import wasmtime
 
-from toolcrib import Caller, LoadError, Permissions, Workbench
-from toolcrib.tools import load
+from toolcrib import Caller, Workbench
+from toolcrib.core import LoadError
+from toolcrib.tools import Permissions, load
 
 from .guests import (
     ECHO,

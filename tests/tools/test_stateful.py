@@ -9,17 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
-from toolcrib import (
-    Call,
-    DefinitionError,
-    LoadError,
-    Registry,
-    SetupError,
-    StatefulTool,
-    ToolcribError,
-    Workbench,
-    tool,
-)
+from toolcrib import Call, Registry, SetupError, StatefulTool, ToolcribError, Workbench, tool
+from toolcrib.core import DefinitionError, LoadError
 from toolcrib.tools import load
 
 events: list[str] = []

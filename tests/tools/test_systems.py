@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import LoadError, Permissions
-from toolcrib.tools import load
+from toolcrib.core import LoadError
+from toolcrib.tools import Permissions, load
 
 from .guests import ECHO, Module
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import Permissions, Workbench
+from toolcrib import Workbench
+from toolcrib.tools import Permissions
 
 pytestmark = [
     pytest.mark.full,

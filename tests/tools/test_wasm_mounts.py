@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, Permissions, Workbench
-from toolcrib.tools import load
+from toolcrib import Workbench
+from toolcrib.core import LoadError
+from toolcrib.tools import Permissions, load
 
 from .guests import LOOPS, SLEEPS, Module, folder, outcome
 

@@ -1,6 +1,8 @@
 """A tool in the sandbox is a tool like any other: all that holds for calls holds for its calls."""
 
-from toolcrib import Caller, CallLog, Permissions, Workbench
+from toolcrib import Caller, Workbench
+from toolcrib.record import CallLog
+from toolcrib.tools import Permissions
 
 from .guests import ECHO, ENVIRONMENT, Module, broker, folder
 

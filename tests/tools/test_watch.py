@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, Source, Workbench
+from toolcrib import Source, Workbench
 from toolcrib.cli.sources import open_sources
+from toolcrib.core import LoadError
 from toolcrib.tools import Permissions, openapi_source
 from toolcrib.tools.watch import Change, Watched, WatchedDocument, WatchedSandboxed
 from toolcrib.workbench.settings import find_settings, read_settings

@@ -10,15 +10,11 @@ from pydantic import BaseModel
 from toolcrib import (
     Call,
     Caller,
-    CallLog,
-    CallRecord,
     Context,
-    Credential,
     Crib,
     Deny,
     Depends,
     Pending,
-    Recorder,
     Result,
     Secret,
     Tool,
@@ -28,7 +24,9 @@ from toolcrib import (
     Workbench,
     tool,
 )
+from toolcrib.core import CallRecord, Credential, Recorder
 from toolcrib.dialects.swarm import IToolCallDto, ToolValue
+from toolcrib.record import CallLog
 from toolcrib.workbench import Ask, Limit, Middleware, Next, Retry, Rule, Rules
 
 T = TypeVar("T")

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import LoadError, Workbench
+from toolcrib import Workbench
+from toolcrib.core import LoadError
 from toolcrib.workbench.config import config_of, load_sources
 from toolcrib.workbench.settings import read_settings
 

@@ -25,7 +25,6 @@ from toolcrib import (
     Crib,
     Depends,
     Input,
-    NameConflictError,
     SetupError,
     Source,
     StatefulTool,
@@ -34,7 +33,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import Credential
+from toolcrib.core import Credential, NameConflictError
 from toolcrib.testing import doubles
 from toolcrib.workbench import Ask
 

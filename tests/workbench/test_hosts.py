@@ -6,7 +6,6 @@ from typing import Any, cast
 import pytest
 
 from toolcrib import (
-    AnswerError,
     Approve,
     Call,
     Caller,
@@ -21,7 +20,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import ApprovalPort
+from toolcrib.core import AnswerError, ApprovalPort
 from toolcrib.tools import from_work
 from toolcrib.workbench import Ask
 

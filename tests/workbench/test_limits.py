@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Call, Caller, CallLog, Context, Result, SetupError, Tool, Workbench, tool
+from toolcrib import Call, Caller, Context, Result, SetupError, Tool, Workbench, tool
 from toolcrib.core import CancellationToken
+from toolcrib.record import CallLog
 from toolcrib.workbench import Limit, Limiter, limits_from_data, renamed, retries_from_data
 
 from .. import fuzz

@@ -7,22 +7,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import (
-    Approve,
-    Call,
-    Caller,
-    CallLog,
-    Context,
-    Crib,
-    Result,
-    Secret,
-    SetupError,
-    Source,
-    ToolAuth,
-    Workbench,
-    tool,
-)
+from toolcrib import Approve, Call, Caller, Context, Crib, Result, Secret, SetupError, Source, ToolAuth, Workbench, tool
 from toolcrib.core import Credential
+from toolcrib.record import CallLog
 from toolcrib.workbench import Rule, Rules
 
 ADA = Caller("ada", "home", "t1")

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, NameConflictError, Registry, Tool, ToolcribError, UnknownToolError, tool
+from toolcrib import Registry, Tool, ToolcribError, tool
+from toolcrib.core import LoadError, NameConflictError, UnknownToolError
 
 
 @tool

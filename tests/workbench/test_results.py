@@ -14,8 +14,6 @@ from toolcrib import (
     Approve,
     Call,
     Caller,
-    Data,
-    DefinitionError,
     File,
     Handle,
     Image,
@@ -27,7 +25,7 @@ from toolcrib import (
     Workbench,
     tool,
 )
-from toolcrib.core import EPOCH, Ask, CallRecord, Recorder, Repair, StoredResult, ToolSpec
+from toolcrib.core import EPOCH, Ask, CallRecord, Data, DefinitionError, Recorder, Repair, StoredResult, ToolSpec
 from toolcrib.workbench import MemoryResults, Stores
 
 

@@ -10,17 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import (
-    Caller,
-    NameConflictError,
-    Registry,
-    SetupError,
-    Source,
-    StatefulTool,
-    ToolcribError,
-    Workbench,
-    tool,
-)
+from toolcrib import Caller, Registry, SetupError, Source, StatefulTool, ToolcribError, Workbench, tool
+from toolcrib.core import NameConflictError
 from toolcrib.tools import load
 from toolcrib.workbench import filtered, joined, prefixed, renamed
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolcrib import DefinitionError
+from toolcrib.core import DefinitionError
 from toolcrib.workbench.uri_templates import URITemplate
 
 

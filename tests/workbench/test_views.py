@@ -5,17 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import (
-    DefinitionError,
-    LoadError,
-    NameConflictError,
-    Registry,
-    SetupError,
-    Tool,
-    UnknownToolError,
-    Workbench,
-    tool,
-)
+from toolcrib import Registry, SetupError, Tool, Workbench, tool
+from toolcrib.core import DefinitionError, LoadError, NameConflictError, UnknownToolError
 from toolcrib.tools import load
 from toolcrib.workbench import View, filtered, joined, prefixed, renamed
 

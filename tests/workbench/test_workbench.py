@@ -6,7 +6,8 @@ import sys
 
 import pytest
 
-from toolcrib import Call, Caller, SetupError, ToolError, UnknownToolError, Workbench, tool
+from toolcrib import Call, Caller, SetupError, ToolError, Workbench, tool
+from toolcrib.core import UnknownToolError
 
 
 @tool

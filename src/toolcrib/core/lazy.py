@@ -25,7 +25,8 @@ def lazy_names(
     def get(name: str) -> Any:
         if renamed is not None and name in renamed:
             # Not AttributeError: `from package import name` would hide its message.
-            raise ImportError(f"'{name}' is now '{renamed[name]}': from {package} import {renamed[name]}")
+            room, _, new = f"{package}.{renamed[name]}".rpartition(".")
+            raise ImportError(f"'{name}' is now '{renamed[name]}': from {room} import {new}")
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         try:

@@ -11,9 +11,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
-from toolcrib import Caller, CallLog, Context, Crib, ToolAuth, tool
+from toolcrib import Caller, Context, Crib, ToolAuth, tool
 from toolcrib.auth import CallbackError, DatabaseVault, Owner
-from toolcrib.record import Redactor
+from toolcrib.record import CallLog, Redactor
 from toolcrib.store import Store
 
 from .canaries import require_hidden

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import LoadError
+from toolcrib.core import LoadError
 from toolcrib.dialects.autogen import (
     Component,
     ComponentBase,

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError, model_validator
 
-from toolcrib import Approve, Call, Repair, SetupError, ToolcribError, Workbench
+from toolcrib import Approve, Call, SetupError, ToolcribError, Workbench
+from toolcrib.core import Repair
 from toolcrib.dialects.autogen import CancellationToken
 from toolcrib.dialects.autogen.tools import (
     BaseTool,

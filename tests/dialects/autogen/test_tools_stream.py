@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from toolcrib import Data, Emitted, Workbench
+from toolcrib import Workbench
+from toolcrib.core import Data, Emitted
 from toolcrib.dialects.autogen import CancellationToken
 from toolcrib.dialects.autogen.tools import (
     BaseStreamTool,

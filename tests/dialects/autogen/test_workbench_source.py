@@ -9,7 +9,8 @@ from typing import Any
 import PIL.Image
 import pytest
 
-from toolcrib import Data, Emitted, SetupError, Workbench
+from toolcrib import SetupError, Workbench
+from toolcrib.core import Data, Emitted
 from toolcrib.dialects.autogen import CancellationToken, Image
 from toolcrib.dialects.autogen.tools import (
     ImageResultContent,

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from toolcrib import CallLog, Deny, SetupError
+from toolcrib import Deny, SetupError
 from toolcrib.dialects.hyperpocket import Pocket, PocketAuth
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.tool import Tool, ToolRequest, from_func, function_tool
+from toolcrib.record import CallLog
 
 from .own_handler import OwnContext, add, grant, pocket, seen, who
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import DefinitionError, Workbench
+from toolcrib import Workbench
+from toolcrib.core import DefinitionError
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.tool import Tool, ToolAuth, from_func
 from toolcrib.dialects.hyperpocket.tool.dock import Dock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolcrib import LoadError
+from toolcrib.core import LoadError
 from toolcrib.dialects.hyperpocket import Pocket
 from toolcrib.dialects.hyperpocket.repository import GitLock, Lockfile
 from toolcrib.dialects.hyperpocket.tool import from_git

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import DefinitionError
+from toolcrib.core import DefinitionError
 from toolcrib.dialects.hyperpocket import Pocket, PocketAuth
 from toolcrib.dialects.hyperpocket.auth import AuthProvider
 from toolcrib.dialects.hyperpocket.repository import LocalLock, Lockfile

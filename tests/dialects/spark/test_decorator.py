@@ -8,8 +8,9 @@ from typing import Annotated, Any
 import pytest
 from pydantic import BaseModel
 
-from toolcrib import Context, Data, DefinitionError, Depends, File, Image, Text, Workbench
+from toolcrib import Context, Depends, File, Image, Text, Workbench
 from toolcrib import tool as native_tool
+from toolcrib.core import Data, DefinitionError
 from toolcrib.dialects.spark.tools import types
 from toolcrib.dialects.spark.tools.decorator import DecoratedFunctionTool, ToolContext, tool
 from toolcrib.dialects.spark.tools.types import BaseTool, ToolUse

@@ -7,7 +7,8 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from toolcrib import CancellationToken, DefinitionError
+from toolcrib import CancellationToken
+from toolcrib.core import DefinitionError
 from toolcrib.dialects.swarm import (
     IAgentTool,
     IAgentToolCallbacks,

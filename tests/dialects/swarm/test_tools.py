@@ -6,18 +6,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import (
-    Call,
-    Caller,
-    Crib,
-    DefinitionError,
-    LoadError,
-    NameConflictError,
-    SetupError,
-    UnknownToolError,
-    Workbench,
-    tool,
-)
+from toolcrib import Call, Caller, Crib, SetupError, Workbench, tool
+from toolcrib.core import DefinitionError, LoadError, NameConflictError, UnknownToolError
 from toolcrib.dialects.swarm import (
     IAgentTool,
     IToolCallDto,

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from toolcrib import Caller, Crib, Image, LoadError, Result, ToolAuth, Workbench
+from toolcrib import Caller, Crib, Image, Result, ToolAuth, Workbench
 from toolcrib.auth import CredentialBroker
-from toolcrib.core import File
+from toolcrib.core import File, LoadError
 from toolcrib.tools import load, openapi_source
 
 from .conftest import Service

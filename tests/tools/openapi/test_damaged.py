@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, SetupError
+from toolcrib import SetupError
+from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi, openapi_source
 
 from ... import fuzz

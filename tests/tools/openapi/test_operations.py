@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError, Secret, SetupError, ToolAuth
+from toolcrib import Secret, SetupError, ToolAuth
+from toolcrib.core import LoadError
 from toolcrib.tools import OpenAPISource, load, openapi_source
 
 Write = Callable[..., Path]

@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 import pytest
 
-from toolcrib import LoadError
+from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi, openapi_source
 
 pytestmark = pytest.mark.full

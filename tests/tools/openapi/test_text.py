@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolcrib import LoadError
+from toolcrib.core import LoadError
 from toolcrib.tools import is_openapi
 from toolcrib.tools.openapi.text import MAX_BYTES, read_text
 
