@@ -65,13 +65,13 @@ async def test_what_was_given_is_given_again_as_it_is_until_it_changes_or_ends(
 async def test_no_more_is_remembered_than_there_is_room_for(
     broker: CredentialBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(brokers, "_KEPT", 2)
+    monkeypatch.setattr(brokers, "_MAX_CACHED", 2)
     callers = [Caller(f"caller-{number}") for number in range(5)]
     for caller in callers:
         await broker.save(Owner.of(caller, "idp", "oauth2"), Grant(f"token-of-{caller.principal}", scopes=["read"]))
         for each in callers[: callers.index(caller) + 1]:
             assert (await given(broker, READ, caller=each)).secret == f"token-of-{each.principal}"
-        assert len(broker._given) <= 2
+        assert len(broker._cached) <= 2
 
 
 async def test_a_grant_answers_those_who_wait_for_no_more_than_it_has(broker: CredentialBroker) -> None:

@@ -131,7 +131,7 @@ BROKEN = {
     "[a]\nchecked = 'today'\ntoken = {}": ":2: 'checked': expected a valid date.",
     "[a.oauth2]\npkce = false": (":1: 'oauth2': expected 'token_url', or 'issuer' where its endpoints are discovered."),
     "[a.oauth2]\ntoken_url = 'https://a.example/'": (
-        ":1: 'oauth2': expected 'authorize_url' or 'device_url', where somebody grants access."
+        ":1: 'oauth2': expected 'authorize_url' or 'device_url', where a person grants access."
     ),
     "[a.oauth2]\nissuer = 'https://a.example'\nscope_separator = ';'": (
         ':3: \'oauth2.scope_separator\': expected one of " ", ",", got string.'

@@ -351,7 +351,7 @@ async def test_a_document_that_is_not_the_issuers_is_refused(setup: Setup, serve
         assert result.error is not None
         assert (result.error.code, result.text) == (
             "unavailable",
-            "The issuer of 'idp' has no valid metadata (RFC 8414). Nobody can be asked now.",
+            "The issuer of 'idp' has no valid metadata (RFC 8414). No person can be asked now.",
         )
         server.answers["/tenant/.well-known/openid-configuration"] = as_json(document(server))
         await url_of(bench)

@@ -178,7 +178,7 @@ async def test_who_refreshes_holds_a_grant_for_as_long_as_it_takes(
 ) -> None:
     sleep = asyncio.sleep
     monkeypatch.setattr(asyncio, "sleep", lambda pause_s: sleep(min(pause_s, 0.01)))  # a minute passes quickly
-    monkeypatch.setattr(sealed, "_WAIT_S", 0.0)
+    monkeypatch.setattr(sealed, "_REFRESH_TIMEOUT_S", 0.0)
     vault, other = DatabaseVault(store, lease_s=60.0), DatabaseVault(store)
 
     def ends_at() -> list[int]:
@@ -218,4 +218,4 @@ async def test_an_envelope_that_is_no_text_or_of_another_version_is_passed_over(
     with closing(sqlite3.connect(tmp_path / "store.db", isolation_level=None)) as connection:
         connection.execute("UPDATE toolcrib_grants SET provider = X'01' WHERE handler = 'oauth2'")
     assert await vault.owned_by("alice") == [(key, None)]
-    assert "A stored grant is nobody's" in caplog.text
+    assert "A stored grant has no owner" in caplog.text

@@ -59,7 +59,7 @@ def test_python_is_not_made_in_a_folder_that_others_can_write_to(
     (tmp_path / "toolcrib" / "python").mkdir(parents=True)
     (tmp_path / "toolcrib" / "python").chmod(0o777)
     assert main(["sandbox", "build-python"]) == 1
-    assert "must be a folder of yours that nobody else can use. Remove it." in capsys.readouterr().err
+    assert "must be a folder of yours, with access for no other. Remove it." in capsys.readouterr().err
     assert list((tmp_path / "toolcrib" / "python").iterdir()) == []
 
 

@@ -1387,7 +1387,7 @@ async def test_an_authorization_completes_once_and_for_whom_it_was_made(endpoint
         assert asked.url is not None
         state = parse_qs(urlsplit(asked.url).query)["state"][0]
         back = f"https://tools.example/auth/callback?state={state}&code=the-code"
-        with pytest.raises(CallbackError, match="started by somebody else"):
+        with pytest.raises(CallbackError, match="started by another person"):
             await crib.complete(back, caller=Caller("bob"))
         completed = await crib.complete(back, caller=ada)
         assert (completed.owner.principal, completed.pending_ids) == ("ada", (asked.id,))

@@ -43,7 +43,7 @@ async def count(text: str) -> int:
 @pytest.fixture(autouse=True)
 def patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """How busy the machine is does not matter to what is in the log."""
-    monkeypatch.setattr(calls, "_FLUSH_S", 60.0)
+    monkeypatch.setattr(calls, "_FLUSH_TIMEOUT_S", 60.0)
 
 
 @pytest.fixture
@@ -337,7 +337,7 @@ async def test_calls_go_on_while_the_database_is_gone_which_is_logged_once(
 async def test_a_locked_database_delays_few_calls_and_not_for_long(
     path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_START_S", 0.6)
+    monkeypatch.setattr(calls, "_START_TIMEOUT_S", 0.6)
     store = Store(path)
     log = DatabaseCalls(store, size=30)
     async with Crib([add], recorder=log) as crib:
@@ -381,7 +381,7 @@ async def test_a_commit_whose_answer_was_lost_is_made_again_with_what_has_come_s
 
 
 async def test_what_nobody_waits_for_is_written_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_writer, "BATCH_S", 600.0)
+    monkeypatch.setattr(call_writer, "BATCH_INTERVAL_S", 600.0)
     log = DatabaseCalls(store)
     for number in range(20):
         await log.started(CallRecord(f"c{number}", "t", Caller(), datetime.now(UTC), read_only=True))
@@ -393,7 +393,7 @@ async def test_what_nobody_waits_for_is_written_together(store: Store, monkeypat
 async def test_of_a_call_whose_end_found_no_room_it_is_known_that_it_runs_no_more(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(call_writer, "BATCH_S", 600.0)
+    monkeypatch.setattr(call_writer, "BATCH_INTERVAL_S", 600.0)
     log = DatabaseCalls(store, size=2)
     begun, other = (CallRecord(name, "t", Caller(), datetime.now(UTC), read_only=True) for name in ("begun", "other"))
     for record in (begun, other):
@@ -429,7 +429,7 @@ async def test_the_start_of_a_call_is_as_it_was_before_the_work(store: Store) ->
 
 
 async def test_the_bounds_are_those_of_the_documentation(store: Store) -> None:
-    assert (calls._START_S, call_writer._QUEUE_CHARS) == (2.0, 32 * 2**20)
+    assert (calls._START_TIMEOUT_S, call_writer._MAX_QUEUE_CHARS) == (2.0, 32 * 2**20)
     log = DatabaseCalls(store)
     assert (log._retention.max_age_s, log._retention.max_bytes, log._size) == (30 * 86_400, 256 * 2**20, 10_000)
     await log.started(CallRecord("c1", "t", Caller(), datetime.now(UTC), read_only=True))
@@ -449,7 +449,7 @@ async def test_a_call_that_is_not_heard_of_for_30_seconds_is_lost(store: Store) 
 async def test_the_start_of_a_call_is_written_later_where_the_store_could_not_be_written(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "_START_S", 60.0)
+    monkeypatch.setattr(calls, "_START_TIMEOUT_S", 60.0)
     log = DatabaseCalls(store)
     log._writer().fail("Somebody pulled the plug.")
     await log.started(CallRecord("c1", "t", Caller(), datetime.now(UTC)))
@@ -476,7 +476,7 @@ async def test_a_clock_that_is_set_back_gives_no_negative_durations(
 
 async def test_a_thousand_calls_at_once_are_all_there(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     # How long a machine that does other things takes to write them is not asked here.
-    monkeypatch.setattr("toolcrib.record.calls._START_S", 60.0)
+    monkeypatch.setattr("toolcrib.record.calls._START_TIMEOUT_S", 60.0)
     async with Crib([add, count], store=store) as crib:
         bench = crib.workbench()
         calls = [bench.call(add, n, 1) if n % 2 else bench.call(count, str(n)) for n in range(1000)]
@@ -534,7 +534,7 @@ async def test_kill_9_leaves_no_effect_without_its_start(
         process.kill()
         process.wait()
     store = Store(path)
-    later = DatabaseCalls(store, clock=lambda: datetime.now(UTC) + timedelta(seconds=call_writer.LOST_S + 1))
+    later = DatabaseCalls(store, clock=lambda: datetime.now(UTC) + timedelta(seconds=call_writer.LOST_TIMEOUT_S + 1))
     found = {one.call_id: one for one in await rows(later, limit=1_000_000)}
     done = effects.read_text().split()
     assert done
@@ -601,7 +601,7 @@ async def test_a_record_that_cannot_be_written_holds_up_no_other(store: Store) -
 
 
 async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call_writer, "BEAT_S", 3600.0)
+    monkeypatch.setattr(call_writer, "BEAT_INTERVAL_S", 3600.0)
     go_on = asyncio.Event()
 
     @tool
@@ -617,7 +617,7 @@ async def test_a_call_that_still_runs_is_not_lost(path: Path, monkeypatch: pytes
             await asyncio.sleep(0.01)
         skipped = timedelta(hours=1)
         assert (await log.newest())[0].status == "lost"  # until it is noted again that it runs
-        monkeypatch.setattr(call_writer, "BEAT_S", 0.05)
+        monkeypatch.setattr(call_writer, "BEAT_INTERVAL_S", 0.05)
         await log.flush()
         async with asyncio.timeout(60):
             while (await log.newest())[0].status != "started":

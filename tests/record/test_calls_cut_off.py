@@ -47,7 +47,7 @@ async def test_calls_go_on_without_their_server_and_are_logged_again_once_it_is_
     server: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(call_writer, "_RETRY_S", 0.05)
-    monkeypatch.setattr(calls, "_START_S", 0.2)
+    monkeypatch.setattr(calls, "_START_TIMEOUT_S", 0.2)
     store = Store(server.get_uri(), key=tmp_path / "store.key")
     log = DatabaseCalls(store, size=200)
     results: list[str] = []

@@ -53,7 +53,7 @@ def test_what_was_not_used_for_long_is_removed(folder: Path) -> None:
 def test_how_much_is_kept_and_for_how_long() -> None:
     gibibyte = 2**30
     assert {"wasm": gibibyte, "git": gibibyte, "environments": 4 * gibibyte, "python": gibibyte} == cache.LIMITS
-    assert (cache._UNUSED_S, cache._ABANDONED_S, cache._YOUNG_S) == (90 * DAY_S, DAY_S, 3600)
+    assert (cache._MAX_UNUSED_S, cache._MAX_TEMPORARY_S, cache._MIN_KEPT_S) == (90 * DAY_S, DAY_S, 3600)
 
 
 def test_above_the_limit_the_least_recently_used_go_but_none_that_was_used_lately(
@@ -211,7 +211,7 @@ def test_a_folder_that_is_removed_just_when_it_is_held_or_removed_is_not_taken_f
     for action, expected in ((cache.hold, again), (cache.remove, False)):
         for path in (elsewhere, made):
             cache.remove(path)
-        cache._held.clear()
+        cache._open_files.clear()
         made = entry(folder, f"made {action.__name__}", is_folder=True)
         monkeypatch.setattr(fcntl, "flock", replaced)
         assert action(made) is expected

@@ -103,12 +103,12 @@ async def test_one_that_could_not_be_made_is_made_again(asked: Path, monkeypatch
     (environment.folder / "half").touch()
     monkeypatch.setenv("FAILS", "")
     monkeypatch.setenv("HANGS", "pip")
-    monkeypatch.setattr(environments, "_INSTALL_S", 0.5)
+    monkeypatch.setattr(environments, "_INSTALL_TIMEOUT_S", 0.5)
     with pytest.raises(SetupError, match=r"It took longer than 0\.5 s\."):
         await environment.ready(print)
     assert not (environment.folder / "half").exists()
     monkeypatch.setenv("HANGS", "")
-    monkeypatch.setattr(environments, "_INSTALL_S", 600.0)
+    monkeypatch.setattr(environments, "_INSTALL_TIMEOUT_S", 600.0)
     await environment.ready(print)
 
 
@@ -116,6 +116,6 @@ async def test_in_a_folder_that_others_can_write_to_none_is_made(asked: Path) ->
     environment = Environment(())
     environment.folder.parent.mkdir(parents=True)
     environment.folder.parent.chmod(0o777)
-    with pytest.raises(SetupError, match="must be a folder of this user that nobody else can use"):
+    with pytest.raises(SetupError, match="must be a folder of this user, with access for no other"):
         await environment.ready(print)
     assert not asked.exists()

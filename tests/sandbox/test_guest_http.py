@@ -66,7 +66,7 @@ async def test_a_request_that_is_too_large_is_not_sent() -> None:
 
 @pytest.mark.parametrize(("more", "message"), [(0, "must be a JSON object"), (1, "more than 8388608 bytes")])
 async def test_a_request_has_room_for_a_body_and_as_much_again(more: int, message: str) -> None:
-    assert message in await refusal(["example.com"], " " * (2 * guest_http.MOST_BYTES + more))
+    assert message in await refusal(["example.com"], " " * (2 * guest_http.MAX_BYTES + more))
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1, float("nan"), 1e-9])
@@ -140,8 +140,8 @@ async def test_a_guest_sends_requests_and_reads_what_is_answered(echo: Echo) -> 
         assert (found["status"], found["url"], sent[1]) == (200, f"http://{echo.host}/here", "/here")
         for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
             assert (await answer(method=method, body="AAAA"))[1] == [method, "/here", [], 3]
-        largest = base64.b64encode(bytes(guest_http.MOST_BYTES)).decode()
-        assert (guest_http.MOST_BYTES, (await answer(method="POST", body=largest))[1][3]) == (8 * 2**20, 8 * 2**20)
+        largest = base64.b64encode(bytes(guest_http.MAX_BYTES)).decode()
+        assert (guest_http.MAX_BYTES, (await answer(method="POST", body=largest))[1][3]) == (8 * 2**20, 8 * 2**20)
     finally:
         await http.aclose()
     async with asyncio.timeout(60):

@@ -59,7 +59,7 @@ def test_a_folder_that_others_can_write_to_has_no_python(kept_at: Path) -> None:
     build_python()
     (kept_at / "python").chmod(0o777)
     assert python_state() == PythonState(python_file(), False, 0)
-    with pytest.raises(SetupError, match="must be a folder of yours that nobody else can use"):
+    with pytest.raises(SetupError, match="must be a folder of yours, with access for no other"):
         build_python()
 
 
@@ -74,7 +74,7 @@ def test_a_folder_that_others_can_write_to_has_no_python(kept_at: Path) -> None:
 def test_why_python_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch, script: str, reason: str) -> None:
     monkeypatch.setattr(python_build, "_SCRIPT", script)
     if "sleep" in script:
-        monkeypatch.setattr(python_build, "_BUILD_S", 0.1)
+        monkeypatch.setattr(python_build, "_BUILD_TIMEOUT_S", 0.1)
     with pytest.raises(SetupError, match=reason):
         build_python()
     assert not python_state().is_built

@@ -283,7 +283,7 @@ async def test_a_worker_that_is_not_sound_is_ended_by_its_guard_with_what_it_has
     async with pool("deaf") as workers:
         worker = workers.take()
         child = (await worker.receive())["child"]
-        monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
+        monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
         killed: list[int] = []
         monkeypatch.setattr("toolcrib.sandbox.guard.kill_tree", killed.append)
         workers.give_back(worker, sound=False)
@@ -315,7 +315,7 @@ async def test_a_worker_and_what_it_has_started_end_with_a_guard(pool: Pool, liv
 async def test_a_worker_whose_guards_are_stopped_is_killed_by_the_host(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 0.1)
+    monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 0.1)
     async with pool("deaf") as workers:
         worker = workers.take()
         await worker.receive()
@@ -328,7 +328,7 @@ async def test_a_worker_whose_guards_are_stopped_is_killed_by_the_host(
 async def test_the_loop_is_free_while_a_worker_neither_reads_nor_sends_nor_ends(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
+    monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
     async with pool("deaf") as workers:
         worker = workers.take()
         await worker.receive()
@@ -365,7 +365,7 @@ async def test_a_closed_pool_has_ended_who_serves_and_waited_for_who_was_being_e
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Else it would be the host that kills them, after a while.
-    monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
+    monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
     async with pool("deaf", size=2) as workers:
         serving, ending = workers.take(), workers.take()
         await serving.receive()
@@ -388,7 +388,7 @@ async def test_a_guard_sees_that_its_host_hangs_up(pool: Pool, monkeypatch: pyte
         worker = workers.take()
         await worker.receive()
         # Else it would be the host that kills them, after a while.
-        monkeypatch.setattr("toolcrib.sandbox.workers._PATIENCE_S", 1000.0)
+        monkeypatch.setattr("toolcrib.sandbox.workers._END_TIMEOUT_S", 1000.0)
         await asyncio.wait_for(asyncio.to_thread(worker.abandon), 30)
         assert worker.gone
         workers.give_back(worker, sound=True)

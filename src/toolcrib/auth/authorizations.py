@@ -1,4 +1,4 @@
-"""What somebody is asked to grant, what they are shown of it, and what comes of it."""
+"""Authorizations: what a person is asked to grant, what they see of it, and what comes of it."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ _WITHIN = timedelta(minutes=10)
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """An authorization that somebody has granted. *pending_ids* are those of what had waited for it."""
+    """An authorization that a person has granted. *pending_ids* are those of the calls that had waited for it."""
 
     pending_ids: tuple[str, ...]
     owner: Owner

@@ -41,17 +41,17 @@ from .vault import Authorization, MemoryVault, StoredGrant, Vault
 
 _log = logging.getLogger("toolcrib")
 
-_KEPT = 10_000
+_MAX_CACHED = 10_000
 """So many credentials are kept as they were last given."""
 _WRITE_AGAIN_S = (0.1, 0.5, 2.0, 5.0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
+class _CachedCredential:
     """A credential as it was given, of what was stored for *owner*; None as *until* is for ever."""
 
     owner: Owner
-    stored: StoredGrant
+    stored_grant: StoredGrant
     credential: Credential
     until: datetime | None
 
@@ -61,8 +61,8 @@ class CredentialBroker(Broker):
 
     *clients* are what the providers know this program as, by the provider's name; *catalogue* is a file of providers
     beside those that come with the package. *secrets* are the operator's, by name, for callers who have none of their
-    own. *redirect_uri* is where providers send people back to; without it nobody can be sent. *form_uri* is where a
-    person enters a key or a secret. *client_document_url* is where this program describes itself, for servers that take
+    own. *redirect_uri* is where providers send people back to; without it none can be sent. *form_uri* is where one
+    enters a key or a secret. *client_document_url* is where this program describes itself, for servers that take
     such a document as the id of a client. *allow* are hosts and networks that are reached although they are private, as
     for `net.client`. *clock* gives the time by which grants and questions expire, as an aware datetime.
     """
@@ -88,7 +88,7 @@ class CredentialBroker(Broker):
         self._secrets = dict(secrets or {})
         self._allow = tuple(allow)
         self._clock = clock
-        self._given: dict[tuple[ToolAuth, str, str], _Given] = {}
+        self._cached: dict[tuple[ToolAuth, str, str], _CachedCredential] = {}
         self._refreshes: set[asyncio.Task[Any]] = set()
         self._known = Providers(self.providers, clients or {}, self._allow, self.vault, self._pages, clock)
 
@@ -99,27 +99,27 @@ class CredentialBroker(Broker):
     ) -> Sequence[Credential] | Pending:
         """Return a credential for each of *requirements*, or what has to be granted first."""
         self._require_principal(caller, call.tool)
-        given: list[Credential] = []
+        credentials: list[Credential] = []
         try:
             for required in requirements:
                 if isinstance(required, Secret):
-                    found = await self._secret(required, caller, call.tool)
+                    answer = await self._secret(required, caller, call.tool)
                 elif (last := await self._as_last(required, caller)) is not None:
-                    found = last
+                    answer = last
                 else:
                     await self.discover(required.provider)
-                    found = await self._credential(self.needed(required, call.tool), caller, call.tool)
-                    await self._keep(required, caller, found)
-                if isinstance(found, Pending):
-                    return found
-                given.append(found)
+                    answer = await self._credential(self.needed(required, call.tool), caller, call.tool)
+                    await self._keep(required, caller, answer)
+                if isinstance(answer, Pending):
+                    return answer
+                credentials.append(answer)
         except (StoreError, SetupError) as error:
             log_failure(f"The credentials of '{call.tool}' cannot be read", error, None)
             raise ToolError(f"The credentials of '{call.tool}' cannot be read now.", "unavailable") from None
-        return given
+        return credentials
 
     async def has_granted(self, required: ToolAuth, caller: Caller) -> bool:
-        """Return whether there is a grant of *caller* for the server of *required*, valid or not. Asks nobody."""
+        """Return whether there is a grant of *caller* for the server of *required*, valid or not. Opens no question."""
         return await self.vault.get(Owner.of(caller, required.provider, required.handler or "oauth2")) is not None
 
     def needed(self, required: ToolAuth, tool: str) -> Needed:
@@ -138,26 +138,26 @@ class CredentialBroker(Broker):
         One pending a provider, its scopes united.
         """
         self._require_principal(caller, tool)
-        asked: list[Pending] = []
+        pendings: list[Pending] = []
         united: dict[tuple[str, str], Needed] = {}
         for required in requirements:
             if isinstance(required, Secret):
-                found = await self._secret(required, caller, tool)
-                asked += [found] if isinstance(found, Pending) else []
+                answer = await self._secret(required, caller, tool)
+                pendings += [answer] if isinstance(answer, Pending) else []
                 continue
             await self.discover(required.provider)
-            needed = self.needed(required, tool)
-            key = (needed.provider, needed.handler_name)
-            scopes = {*needed.scopes, *(united[key].scopes if key in united else ())}
-            united[key] = replace(needed, scopes=tuple(sorted(scopes)))
-        for needed in united.values():
-            granted = await self._credential(needed, caller, tool)
-            asked += [granted] if isinstance(granted, Pending) else []
-        return asked
+            need = self.needed(required, tool)
+            key = (need.provider, need.handler_name)
+            scopes = {*need.scopes, *(united[key].scopes if key in united else ())}
+            united[key] = replace(need, scopes=tuple(sorted(scopes)))
+        for need in united.values():
+            answer = await self._credential(need, caller, tool)
+            pendings += [answer] if isinstance(answer, Pending) else []
+        return pendings
 
     async def ask(
         self,
-        needed: Needed,
+        need: Needed,
         caller: Caller,
         tool: str,
         scopes: Sequence[str] = (),
@@ -170,19 +170,19 @@ class CredentialBroker(Broker):
         *scopes* were granted before. With *has_ended* that grant has ended, and the person is told so.
         *redirect_uri* is where this one is sent back to, in place of the broker's.
         """
-        if needed.is_of_program:
-            raise SetupError(f"'{needed.provider}' gives this program a token of its own: nobody is asked.")
+        if need.is_of_program:
+            raise SetupError(f"'{need.provider}' gives this program a token of its own: no person is asked.")
         now, redirect_uri = self._clock(), redirect_uri or self.redirect_uri
         authorization = new_authorization(
-            needed.owner(caller),
+            need.owner(caller),
             thread=caller.thread,
-            scopes=self.scopes_of(needed, scopes),
+            scopes=self.scopes_of(need, scopes),
             redirect_uri=redirect_uri or "",
             form_uri=self.form_uri,
             now=now,
         )
-        if isinstance(needed.handler, OAuth2):
-            flow, url = self.flow(needed), ""  # raises where no client is configured
+        if isinstance(need.handler, OAuth2):
+            flow, url = self.flow(need), ""  # raises where no client is configured
             if redirect_uri is not None:
                 try:
                     url = await flow.authorization_url(
@@ -193,10 +193,10 @@ class CredentialBroker(Broker):
                     )
                 except FlowError as error:
                     if error.error != "unsupported":
-                        raise ToolError(f"{error} Nobody can be asked now.", "unavailable") from None
+                        raise ToolError(f"{error} No person can be asked now.", "unavailable") from None
             authorization = replace(authorization, url=url)
         authorization = await self.vault.open(authorization, now=now)
-        return pending_of(authorization, title=needed.entry.title, tool=tool, has_ended=has_ended)
+        return pending_of(authorization, title=need.entry.title, tool=tool, has_ended=has_ended)
 
     async def complete(self, url: str, *, caller: Caller | None = None) -> Completed:
         """Take what a provider sent back, *url* with its query, and store the grant. Raises CallbackError.
@@ -205,36 +205,36 @@ class CredentialBroker(Broker):
         browser. A state is used once, whatever the outcome.
         """
         try:
-            written = parse_qs(urlsplit(url).query, keep_blank_values=True)
+            parameters = parse_qs(urlsplit(url).query, keep_blank_values=True)
         except ValueError:  # it is not a URL, and has no state
-            written = {}
-        query = {name: values[-1] for name, values in written.items()}
-        found = await self.find(query.get("state", ""), caller=caller)
-        if found.owner.handler != "oauth2" or not await self.vault.close(found):
+            parameters = {}
+        query = {name: values[-1] for name, values in parameters.items()}
+        request = await self.find(query.get("state", ""), caller=caller)
+        if request.owner.handler != "oauth2" or not await self.vault.close(request):
             raise CallbackError("This authorization was completed already.", "unknown")
-        await self.discover(found.owner.provider)
-        needed = self.needed(ToolAuth(found.owner.provider, found.owner.handler), found.owner.provider)
+        await self.discover(request.owner.provider)
+        need = self.needed(ToolAuth(request.owner.provider, request.owner.handler), request.owner.provider)
         try:
-            flow = self.flow(needed)
+            flow = self.flow(need)
             await flow.require_issuer(query.get("iss"))
             if "error" in query or not query.get("code"):
-                reason = f"'{needed.entry.title}' granted nothing. Call the tool again to be asked."
-                raise CallbackError(reason, "denied", found.id)
+                reason = f"'{need.entry.title}' granted nothing. Call the tool again to be asked."
+                raise CallbackError(reason, "denied", request.id)
             grant = await flow.exchange_code(
-                query["code"], redirect_uri=found.redirect_uri, verifier=found.verifier, scopes=found.scopes
+                query["code"], redirect_uri=request.redirect_uri, verifier=request.verifier, scopes=request.scopes
             )
         except FlowError as error:
-            raise CallbackError(f"{error} Call the tool again to be asked.", "failed", found.id) from None
-        return Completed((found.id, *await self.save(found.owner, grant)), found.owner, found.thread)
+            raise CallbackError(f"{error} Call the tool again to be asked.", "failed", request.id) from None
+        return Completed((request.id, *await self.save(request.owner, grant)), request.owner, request.thread)
 
     async def find(self, state: str, *, caller: Caller | None = None) -> Authorization:
         """Return the open authorization with *state*, of *caller* if one is given. Raises CallbackError."""
-        found = await self.vault.find(state, now=self._clock())
-        if found is None:
+        authorization = await self.vault.find(state, now=self._clock())
+        if authorization is None:
             raise CallbackError("This authorization is not known, or has expired. Call the tool again.", "unknown")
-        if caller is not None and caller.principal != found.owner.principal:
-            raise CallbackError("This authorization was started by somebody else.", "foreign")
-        return found
+        if caller is not None and caller.principal != authorization.owner.principal:
+            raise CallbackError("This authorization was started by another person.", "foreign")
+        return authorization
 
     async def save(self, owner: Owner, grant: Grant) -> list[str]:
         """Store *grant* in place of what *owner* has. Returns the ids of the pendings that had waited for it.
@@ -243,11 +243,15 @@ class CredentialBroker(Broker):
         """
         grant.require_usable(owner.handler)
         while True:
-            stored = await self.vault.get(owner)
-            if await self.vault.put(owner, grant, version=None if stored is None else stored.version):
+            stored_grant = await self.vault.get(owner)
+            if await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version):
                 break
         waiting = await self.vault.authorizations(owner, now=self._clock())
-        return [one.id for one in waiting if covers(grant.scopes, one.scopes) and await self.vault.close(one)]
+        return [
+            request.id
+            for request in waiting
+            if covers(grant.scopes, request.scopes) and await self.vault.close(request)
+        ]
 
     def client_document(self) -> dict[str, Any]:
         """Return what is at `client_document_url`: this program as a client of servers that take that address as its
@@ -268,23 +272,23 @@ class CredentialBroker(Broker):
         It is also forgotten if the provider cannot be told, or if it cannot be opened; both are logged.
         """
         try:
-            stored = await self.vault.get(owner)
+            stored_grant = await self.vault.get(owner)
         except StoreError as error:
             log_failure(f"'{owner.provider}' could not be notified that a grant ended", error, None)
             return await self.vault.remove(owner)
-        if stored is None or not await self.vault.remove(owner):
+        if stored_grant is None or not await self.vault.remove(owner):
             return False
         if owner.handler != "secret":
-            await self._end(owner, stored.grant)
+            await self._end(owner, stored_grant.grant)
         return True
 
     async def _end(self, owner: Owner, grant: Grant) -> None:
         """Tell the provider that *grant* ends, if it wants to know. Where that fails, it is logged."""
         try:
             await self.discover(owner.provider)
-            needed = self.needed(ToolAuth(owner.provider, owner.handler), owner.provider)
-            if isinstance(needed.handler, OAuth2):
-                await self.flow(needed).revoke(grant)
+            need = self.needed(ToolAuth(owner.provider, owner.handler), owner.provider)
+            if isinstance(need.handler, OAuth2):
+                await self.flow(need).revoke(grant)
         except (ToolcribError, ToolError) as error:
             log_failure(f"'{owner.provider}' could not be notified that a grant ended", error, None)
 
@@ -301,19 +305,21 @@ class CredentialBroker(Broker):
 
     async def _as_last(self, required: ToolAuth, caller: Caller) -> Credential | None:
         """Return what was given last time, where nothing has changed since: most calls come here."""
-        last = self._given.get((required, caller.principal, caller.profile))
+        last = self._cached.get((required, caller.principal, caller.profile))
         if last is None or (last.until is not None and last.until <= self._clock()):
             return None
-        return last.credential if await self.vault.get(last.owner) is last.stored else None
+        return last.credential if await self.vault.get(last.owner) is last.stored_grant else None
 
-    async def _keep(self, required: ToolAuth, caller: Caller, found: Credential | Pending) -> None:
+    async def _keep(self, required: ToolAuth, caller: Caller, answer: Credential | Pending) -> None:
         owner = self.needed(required, "").owner(caller)
-        stored = await self.vault.get(owner)
-        if isinstance(found, Pending) or stored is None or stored.grant.access_token != found.secret:
+        stored_grant = await self.vault.get(owner)
+        if isinstance(answer, Pending) or stored_grant is None or stored_grant.grant.access_token != answer.secret:
             return
-        if len(self._given) >= _KEPT:
-            self._given.clear()
-        self._given[required, caller.principal, caller.profile] = _Given(owner, stored, found, ready_until(stored))
+        if len(self._cached) >= _MAX_CACHED:
+            self._cached.clear()
+        self._cached[required, caller.principal, caller.profile] = _CachedCredential(
+            owner, stored_grant, answer, ready_until(stored_grant)
+        )
 
     def _require_principal(self, caller: Caller, tool: str) -> None:
         if caller.principal == OPERATOR:  # what they enter would be everybody's
@@ -321,50 +327,55 @@ class CredentialBroker(Broker):
                 f"Tool '{tool}' needs the credentials of a caller, and this one has no name.", "unauthorized"
             )
 
-    async def _credential(self, needed: Needed, caller: Caller, tool: str) -> Credential | Pending:
-        owner = needed.owner(caller)
-        stored = await self.vault.get(owner)
-        if stored is not None and not needed.fits(stored.grant):
-            await self.vault.remove(owner, version=stored.version)
-            stored = None
-        seen = stored
-        state = state_of(stored, needed.scopes, self._clock())
-        if tried := STEPS[state] == "refresh" or (needed.is_of_program and STEPS[state] != "give"):
-            stored = await self._refreshed(needed, owner, stored)
-            state = state_of(stored, needed.scopes, self._clock(), is_refreshed=True)
-        if STEPS[state] == "give" and stored is not None:
-            client = self._known.clients.get(needed.provider)
-            given = needed.credential(stored.grant, {} if client is None else client.parameters, self._allow)
-            return replace(given, refused=partial(self._refused, owner, stored))
-        if needed.is_of_program:
-            raise ToolError(f"'{needed.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
-        has_ended, granted = seen is not None and state != "needs_scopes", () if seen is None else seen.grant.scopes
-        asked = await self._asked(owner, self.scopes_of(needed, granted))
-        state = state_of(stored, needed.scopes, self._clock(), is_refreshed=tried, is_asked=asked is not None)
-        if STEPS[state] == "wait" and asked is not None:
-            return pending_of(asked, title=needed.entry.title, tool=tool, has_ended=has_ended)
-        return await self.ask(needed, caller, tool, granted, has_ended=has_ended)
+    async def _credential(self, need: Needed, caller: Caller, tool: str) -> Credential | Pending:
+        owner = need.owner(caller)
+        stored_grant = await self.vault.get(owner)
+        if stored_grant is not None and not need.fits(stored_grant.grant):
+            await self.vault.remove(owner, version=stored_grant.version)
+            stored_grant = None
+        earlier = stored_grant
+        state = state_of(stored_grant, need.scopes, self._clock())
+        if is_refreshed := STEPS[state] == "refresh" or (need.is_of_program and STEPS[state] != "give"):
+            stored_grant = await self._refreshed(need, owner, stored_grant)
+            state = state_of(stored_grant, need.scopes, self._clock(), is_refreshed=True)
+        if STEPS[state] == "give" and stored_grant is not None:
+            client = self._known.clients.get(need.provider)
+            credential = need.credential(stored_grant.grant, {} if client is None else client.parameters, self._allow)
+            return replace(credential, refused=partial(self._refused, owner, stored_grant))
+        if need.is_of_program:
+            raise ToolError(f"'{need.provider}' does not grant this program all scopes of '{tool}'.", "unauthorized")
+        has_ended, granted_scopes = (
+            earlier is not None and state != "needs_scopes",
+            () if earlier is None else earlier.grant.scopes,
+        )
+        question = await self._asked(owner, self.scopes_of(need, granted_scopes))
+        state = state_of(
+            stored_grant, need.scopes, self._clock(), is_refreshed=is_refreshed, is_asked=question is not None
+        )
+        if STEPS[state] == "wait" and question is not None:
+            return pending_of(question, title=need.entry.title, tool=tool, has_ended=has_ended)
+        return await self.ask(need, caller, tool, granted_scopes, has_ended=has_ended)
 
-    async def _refused(self, owner: Owner, stored: StoredGrant) -> None:
+    async def _refused(self, owner: Owner, stored_grant: StoredGrant) -> None:
         """Note that the token of *stored* is not accepted any more: refresh it, or ask, before it is given again."""
         self._known.forget(owner.provider)
-        grant = stored.grant
+        grant = stored_grant.grant
         if grant.refresh_token:
-            await self.vault.put(owner, replace(grant, expires_at=self._clock()), version=stored.version)
+            await self.vault.put(owner, replace(grant, expires_at=self._clock()), version=stored_grant.version)
         else:
-            await self.vault.remove(owner, version=stored.version)
+            await self.vault.remove(owner, version=stored_grant.version)
 
     async def _asked(self, owner: Owner, scopes: Sequence[str]) -> Authorization | None:
         """Return what *owner* has been asked for already, if it is all of *scopes*, and the answer comes here."""
         address = self.redirect_uri or ""
         waiting = await self.vault.authorizations(owner, now=self._clock())
-        return next((one for one in waiting if (set(one.scopes), one.redirect_uri) == ({*scopes}, address)), None)
+        return next((item for item in waiting if (set(item.scopes), item.redirect_uri) == ({*scopes}, address)), None)
 
-    async def _refreshed(self, needed: Needed, owner: Owner, stored: StoredGrant | None) -> StoredGrant | None:
+    async def _refreshed(self, need: Needed, owner: Owner, stored_grant: StoredGrant | None) -> StoredGrant | None:
         """Return what *owner* has after a refresh, which goes on if the call is cancelled: its token may be spent by
         then.
         """
-        task = asyncio.ensure_future(self._refresh(needed, owner, stored))
+        task = asyncio.ensure_future(self._refresh(need, owner, stored_grant))
         self._refreshes.add(task)
         task.add_done_callback(self._refresh_done)
         return await asyncio.shield(task)
@@ -372,25 +383,27 @@ class CredentialBroker(Broker):
     def _refresh_done(self, task: "asyncio.Task[Any]") -> None:
         self._refreshes.discard(task)
         if not task.cancelled():
-            task.exception()  # where nobody waits for it any more, it is no news
+            task.exception()  # an error without a waiting call is no news
 
-    async def _refresh(self, needed: Needed, owner: Owner, seen: StoredGrant | None) -> StoredGrant | None:
+    async def _refresh(self, need: Needed, owner: Owner, earlier: StoredGrant | None) -> StoredGrant | None:
         async with self.vault.alone(owner):
-            stored = await self.vault.get(owner)
-            if needed.is_of_program:
-                return await self._of_program(needed, owner, stored)
-            if stored is None or seen is None or stored.version != seen.version:
-                return stored  # somebody else has done it
+            stored_grant = await self.vault.get(owner)
+            if need.is_of_program:
+                return await self._of_program(need, owner, stored_grant)
+            if stored_grant is None or earlier is None or stored_grant.version != earlier.version:
+                return stored_grant  # another task or process has done it
             try:
-                grant = await self.flow(needed).refresh(stored.grant)
+                grant = await self.flow(need).refresh(stored_grant.grant)
             except FlowError as error:
                 if error.refused:
                     _log.warning("'%s' refused a refresh (%s): its grant has ended", owner.provider, error.error)
-                    await self.vault.remove(owner, version=stored.version)
-                elif is_over(stored, self._clock()):
+                    await self.vault.remove(owner, version=stored_grant.version)
+                elif is_over(stored_grant, self._clock()):
                     raise ToolError(f"{error} The credentials cannot be refreshed now.", "unavailable") from None
             else:
-                if not await self._put_refreshed(owner, grant, stored.version) and not await self.vault.get(owner):
+                if not await self._put_refreshed(owner, grant, stored_grant.version) and not await self.vault.get(
+                    owner
+                ):
                     await self._end(owner, grant)  # it was revoked meanwhile, and the provider knows the old token only
             return await self.vault.get(owner)
 
@@ -404,56 +417,56 @@ class CredentialBroker(Broker):
                 await asyncio.sleep(pause_s)
         return await self.vault.put(owner, grant, version=version)
 
-    async def _of_program(self, needed: Needed, owner: Owner, stored: StoredGrant | None) -> StoredGrant | None:
+    async def _of_program(self, need: Needed, owner: Owner, stored_grant: StoredGrant | None) -> StoredGrant | None:
         """Return a token of the program's own for all scopes that it was ever needed for.
 
         *stored* where that is one.
         """
-        if state_of(stored, needed.scopes, self._clock()) == "ready":
-            return stored
-        scopes = self.scopes_of(needed, () if stored is None else stored.grant.scopes)
+        if state_of(stored_grant, need.scopes, self._clock()) == "ready":
+            return stored_grant
+        scopes = self.scopes_of(need, () if stored_grant is None else stored_grant.grant.scopes)
         try:
-            grant = await self.flow(needed).client_credentials(scopes)
+            grant = await self.flow(need).client_credentials(scopes)
         except FlowError as error:
             code: Any = "unavailable" if error.error in ("unreachable", "malformed") else "unauthorized"
-            raise ToolError(f"{error} The program's own token comes from [auth.{needed.provider}].", code) from None
-        await self.vault.put(owner, grant, version=None if stored is None else stored.version)
+            raise ToolError(f"{error} The program's own token comes from [auth.{need.provider}].", code) from None
+        await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version)
         return await self.vault.get(owner)
 
     async def _secret(self, required: Secret, caller: Caller, tool: str) -> Credential | Pending:
         name = required.name
         own = secret_owner(caller.principal, caller.profile, name)
         for owner in (own, secret_owner(OPERATOR, "default", name)):
-            if (stored := await self.vault.get(owner)) is not None:
-                return Credential(name, stored.grant.access_token, "secret")
-        if (given := self._secrets.get(name)) is not None:
-            return Credential(name, given, "secret")
+            if (stored_grant := await self.vault.get(owner)) is not None:
+                return Credential(name, stored_grant.grant.access_token, "secret")
+        if (secret := self._secrets.get(name)) is not None:
+            return Credential(name, secret, "secret")
         now = self._clock()
         authorization = new_authorization(
             own, thread=caller.thread, scopes=(), redirect_uri="", form_uri=self.form_uri, now=now
         )
         return pending_of(await self.vault.open(authorization, now=now), title=name, tool=tool)
 
-    async def open_scopes(self, needed: Needed, caller: Caller) -> set[str]:
+    async def open_scopes(self, need: Needed, caller: Caller) -> set[str]:
         """Return the scopes that *caller* has granted, or is asked for now."""
-        owner = needed.owner(caller)
-        stored, waiting = await self.vault.get(owner), await self.vault.authorizations(owner, now=self._clock())
-        asked = {scope for one in waiting for scope in one.scopes}
-        return asked if stored is None else {*asked, *stored.grant.scopes}
+        owner = need.owner(caller)
+        stored_grant, waiting = await self.vault.get(owner), await self.vault.authorizations(owner, now=self._clock())
+        scopes = {name for question in waiting for name in question.scopes}
+        return scopes if stored_grant is None else {*scopes, *stored_grant.grant.scopes}
 
-    def scopes_of(self, needed: Needed, granted: Sequence[str] = ()) -> tuple[str, ...]:
+    def scopes_of(self, need: Needed, granted: Sequence[str] = ()) -> tuple[str, ...]:
         """Return the scopes to ask for: what the tool needs, what was *granted* before, and what the provider's table
         adds.
         """
-        if not isinstance(needed.handler, OAuth2) or not needed.handler.scoped:
+        if not isinstance(need.handler, OAuth2) or not need.handler.scoped:
             return ()
-        offline = needed.handler.offline_scope
-        also = (*(() if needed.scopes else needed.entry.recommended_scopes), *((offline,) if offline else ()))
-        return tuple(sorted({*needed.scopes, *granted, *also}))
+        offline = need.handler.offline_scope
+        also = (*(() if need.scopes else need.entry.recommended_scopes), *((offline,) if offline else ()))
+        return tuple(sorted({*need.scopes, *granted, *also}))
 
-    def flow(self, needed: Needed) -> Flow:
+    def flow(self, need: Needed) -> Flow:
         """Return the OAuth requests for *needed*.
 
         Raises ToolError `unauthorized`, naming the settings that are missing.
         """
-        return self._known.flow(needed)
+        return self._known.flow(need)

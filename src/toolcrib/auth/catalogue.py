@@ -128,7 +128,7 @@ class OAuth2(Strict):
             raise ValueError("expected 'token_url', or 'issuer' where its endpoints are discovered")
         is_asked = self.grant == "authorization_code" and self.token_url is not None
         if is_asked and self.authorize_url is None and self.device_url is None:
-            raise ValueError("expected 'authorize_url' or 'device_url', where somebody grants access")
+            raise ValueError("expected 'authorize_url' or 'device_url', where a person grants access")
         return self
 
 
@@ -205,23 +205,23 @@ class Provider(Strict):
         return self
 
     def _require_known(self, templates: Iterable[str], also: Iterable[str]) -> None:
-        known = [*self.settings, *also]
+        names = [*self.settings, *also]
         for name in (name for template in templates for name in _TEMPLATE.findall(template)):
-            if name not in known:
-                hint = did_you_mean(closest_match(name, known))
+            if name not in names:
+                hint = did_you_mean(closest_match(name, names))
                 raise ValueError(f"there is no setting '{display_name(name)}'.{hint} Declare it in 'settings'")
 
     @property
     def handlers(self) -> dict[HandlerName, Handler]:
-        return {name: found for name in HANDLERS if (found := getattr(self, name)) is not None}
+        return {name: table for name in HANDLERS if (table := getattr(self, name)) is not None}
 
     def handler(self, name: str | None) -> tuple[HandlerName, Handler]:
         """Return the handler *name*, or the default one. Raises LookupError with the names of those that there are."""
         handlers = self.handlers
-        chosen: Any = name or self.default or next(iter(handlers))
-        if chosen not in handlers:
+        handler_name: Any = name or self.default or next(iter(handlers))
+        if handler_name not in handlers:
             raise LookupError(", ".join(handlers))
-        return chosen, handlers[chosen]
+        return handler_name, handlers[handler_name]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,8 +244,8 @@ def absent_settings(provider: Provider, oauth2: OAuth2, client: Client | None) -
     absent = ["client_id"] if client is None or not client.id else []
     if (client is None or not client.secret) and oauth2.client_auth != "none":
         absent.append("client_secret")
-    known = {} if client is None else client.parameters
-    return absent + sorted(set(provider.settings) - set(known))
+    parameters = {} if client is None else client.parameters
+    return absent + sorted(set(provider.settings) - set(parameters))
 
 
 @cache
@@ -281,15 +281,15 @@ def read_catalogue(text: str, place: str) -> Mapping[str, Provider]:
         reason = _LINE.sub("", str(error))
         line = f":{at[1]}" if at else ""
         raise SetupError(f"{place}{line}: This is not valid TOML: {reason}.") from None
-    found: dict[str, Provider] = {}
-    problems = [problem for name, table in data.items() for problem in _read(name, table, found)]
+    providers: dict[str, Provider] = {}
+    problems = [problem for name, table in data.items() for problem in _read(name, table, providers)]
     if problems:
         lines = lines_of(text)
         raise SetupError("\n".join(f"{place}:{line_at(lines, keys)}: {message}" for keys, message in problems))
-    return found
+    return providers
 
 
-def _read(name: str, table: Any, found: dict[str, Provider]) -> list[tuple[Keys, str]]:
+def _read(name: str, table: Any, providers: dict[str, Provider]) -> list[tuple[Keys, str]]:
     """Put the provider *name* into *found*. Returns what is wrong instead, each with its place."""
     if not _NAME.fullmatch(name):
         return [((name,), f"'{display_name(name)}' is not a name: letters, digits, '-' and '_'.")]
@@ -299,10 +299,10 @@ def _read(name: str, table: Any, found: dict[str, Provider]) -> list[tuple[Keys,
         return odd
     table = {"title": name, **table}
     try:
-        found[name] = Provider.model_validate(table)
+        providers[name] = Provider.model_validate(table)
     except ValidationError as error:
         mistakes = mistakes_in(Provider, table, error, header=f"{name}.")
-        return [((name, *each.keys), _placed(each.message, name)) for each in mistakes]
+        return [((name, *mistake.keys), _placed(mistake.message, name)) for mistake in mistakes]
     return []
 
 
@@ -314,8 +314,8 @@ def _unprintable(value: Any, keys: Keys) -> Iterator[tuple[Keys, str]]:
     if isinstance(value, str) and not value.isprintable():
         yield keys, f"'{'.'.join(map(display_name, map(str, keys[1:])))}' has characters that are not printable."
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, each in inner:
-        yield from _unprintable(each, (*keys, key))
+    for key, item in inner:
+        yield from _unprintable(item, (*keys, key))
 
 
 def _placed(message: str, name: str) -> str:

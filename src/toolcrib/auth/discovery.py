@@ -33,13 +33,13 @@ def with_document(table: OAuth2, document: Mapping[str, Any], issuer: str) -> OA
     """
     if document.get("issuer") != issuer:
         raise ValueError("it belongs to another issuer")
-    found: dict[str, Any] = {name: document[key] for name, key in _URLS.items() if document.get(key) is not None}
+    endpoints: dict[str, Any] = {name: document[key] for name, key in _URLS.items() if document.get(key) is not None}
     # Without the member, it is HTTP Basic (RFC 8414, 2).
     methods = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-    supported = [ours for theirs, ours in _METHODS.items() if isinstance(methods, list) and theirs in methods]
+    supported = [ours for name, ours in _METHODS.items() if isinstance(methods, list) and name in methods]
     if supported:
-        found["client_auth"] = supported[0]
-    found["iss_required"] = document.get("authorization_response_iss_parameter_supported") is True
-    if "token_url" not in found:
+        endpoints["client_auth"] = supported[0]
+    endpoints["iss_required"] = document.get("authorization_response_iss_parameter_supported") is True
+    if "token_url" not in endpoints:
         raise ValueError("it has no token endpoint")
-    return OAuth2.model_validate({**found, **table.model_dump(exclude_unset=True), "issuer": issuer})
+    return OAuth2.model_validate({**endpoints, **table.model_dump(exclude_unset=True), "issuer": issuer})

@@ -21,22 +21,22 @@ from authlib.oauth2.rfc7636 import create_s256_code_challenge
 from ..core import ToolcribError
 from .catalogue import Client, OAuth2, filled, require_endpoint
 from .discovery import document_urls, with_document
-from .grant import LEAST_SECRET, Grant
+from .grant import MIN_SECRET_CHARS, Grant
 
 _METHODS = {"post": "client_secret_post", "basic": "client_secret_basic", "none": "none"}
 _DEVICE = "urn:ietf:params:oauth:grant-type:device_code"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 _ACCESS_TOKEN = "urn:ietf:params:oauth:token-type:access_token"  # noqa: S105 - a name (RFC 8693)
 _CODE = re.compile(r"[A-Za-z_]{1,40}")
-_FOREVER_S = 1e9
-_LONGEST_TOKEN, _LONGEST_SCOPES, _LONGEST_DETAIL = 16 * 1024, 16 * 1024, 2000
-_LEAST_PAUSE_S = 0.05
+_MAX_LIFETIME_S = 1e9
+_MAX_TOKEN_CHARS, _MAX_SCOPES_CHARS, _MAX_DETAIL_CHARS = 16 * 1024, 16 * 1024, 2000
+_MIN_POLL_INTERVAL_S = 0.05
 
 
 class FlowError(ToolcribError):
     """A provider refused, or did not answer as it should. *error* is its code (RFC 6749, 5.2), or one of ours.
 
-    With `refused`, asking the same again is no use: somebody has to log in again.
+    With `refused`, asking the same again is no use: the person has to log in again.
     """
 
     def __init__(self, message: str, error: str) -> None:
@@ -50,7 +50,7 @@ class FlowError(ToolcribError):
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """What a person enters where (RFC 8628). Whoever started it polls every *interval_s*."""
+    """What a person enters where (RFC 8628). Who started it polls every *interval_s*."""
 
     device_code: str = field(repr=False)
     user_code: str
@@ -95,7 +95,7 @@ class Flow:
             raise FlowError("The answer comes from another provider than the one that was asked (RFC 9207).", "foreign")
 
     async def authorization_url(self, *, redirect_uri: str, scopes: Sequence[str], state: str, verifier: str) -> str:
-        """Return where somebody grants *scopes* (RFC 6749, 4.1.1; with PKCE, RFC 7636)."""
+        """Return where a person grants *scopes* (RFC 6749, 4.1.1; with PKCE, RFC 7636)."""
         table = await self.table()
         return self.url_of(table, redirect_uri=redirect_uri, scopes=scopes, state=state, verifier=verifier)
 
@@ -155,7 +155,7 @@ class Flow:
         device_code = self._secret(answer, "device_code")
         user_code = self._secret(answer, "user_code")
         names = ("verification_uri_complete", "verification_uri", "verification_url")  # the last is Google's
-        url = next((found for name in names if (found := self._secret(answer, name))), None)
+        url = next((text for name in names if (text := self._secret(answer, name))), None)
         if not (device_code and user_code and url):
             raise self._malformed()
         try:
@@ -163,11 +163,11 @@ class Flow:
         except ValueError:
             raise self._malformed() from None
         lives_s = min(self._seconds(answer.get("expires_in")) or 600.0, 86_400.0)
-        pause_s = min(max(self._seconds(answer.get("interval")) or 5.0, _LEAST_PAUSE_S), 60.0)
+        pause_s = min(max(self._seconds(answer.get("interval")) or 5.0, _MIN_POLL_INTERVAL_S), 60.0)
         return DeviceCode(device_code, user_code, url, self.clock() + timedelta(seconds=lives_s), pause_s)
 
     async def poll_device(self, device_code: str, scopes: Sequence[str]) -> Grant | Literal["pending", "slow_down"]:
-        """Return the grant once somebody has entered the code (RFC 8628, 3.4)."""
+        """Return the grant once a person has entered the code (RFC 8628, 3.4)."""
         try:
             return await self._token({"grant_type": _DEVICE, "device_code": device_code}, scopes)
         except FlowError as error:
@@ -250,11 +250,11 @@ class Flow:
         response = await self._send(method, self._filled(url), body, auth, table.headers)
         answer, status = _read(response), response.status_code
         code = answer.get("error") if answer is not None else None
-        failed = table.error_status_ok and answer is not None and answer.get("ok") is not True
+        has_failed = table.error_status_ok and answer is not None and answer.get("ok") is not True
         if 300 <= status < 400:
-            # Whoever is named there must not get the client's secret.
+            # The server that is named there must not get the client's secret.
             raise FlowError(f"'{self.name}' answered with a redirect, which is not followed.", "redirected")
-        if code or failed or status >= 400:
+        if code or has_failed or status >= 400:
             raise self._refusal(table, code, status)
         if answer is None and not may_be_empty:
             raise self._malformed()
@@ -268,11 +268,16 @@ class Flow:
         auth: httpx2.Auth | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> httpx2.Response:
-        sent = {"Accept": "application/json", **(headers or {})}
+        all_headers = {"Accept": "application/json", **(headers or {})}
         try:
             async with self.http() as http:
                 data = None if body is None else dict(body)
-                options: dict[str, Any] = {"headers": sent, "data": data, "auth": auth, "follow_redirects": False}
+                options: dict[str, Any] = {
+                    "headers": all_headers,
+                    "data": data,
+                    "auth": auth,
+                    "follow_redirects": False,
+                }
                 if method == "POST":  # by the method of that name, which programs replace in their tests
                     return await http.post(url, **options)
                 return await http.request(method, url, **options)
@@ -282,7 +287,7 @@ class Flow:
     # Answers
 
     def _refusal(self, table: OAuth2, error: Any, status: int) -> FlowError:
-        # Of what a provider says, only a code that looks like one: a text could be anybody's, and quote a secret.
+        # Of what a provider says, only a code that looks like one: a text could quote a secret.
         code = error if isinstance(error, str) and _CODE.fullmatch(error) else ""
         if not code and status >= 500:
             return FlowError(f"'{self.name}' failed with status {status}.", "unreachable")
@@ -315,7 +320,7 @@ class Flow:
         also = [implied for scope in scopes for implied in table.implied_scopes.get(scope, ())]
         if refresh and table.offline_scope:
             also.append(table.offline_scope)
-        kept = {name: str(answer[name]) for name in table.keep if isinstance(answer.get(name), str | int)}
+        details = {name: str(answer[name]) for name in table.keep if isinstance(answer.get(name), str | int)}
         return Grant(
             access_token=access,
             refresh_token=refresh,
@@ -324,7 +329,11 @@ class Flow:
             detail={
                 **(before.detail if before else {}),
                 **({"issuer": table.issuer} if table.resource and table.issuer else {}),
-                **{name: text for name, text in kept.items() if len(text) <= _LONGEST_DETAIL and text.isprintable()},
+                **{
+                    name: text
+                    for name, text in details.items()
+                    if len(text) <= _MAX_DETAIL_CHARS and text.isprintable()
+                },
             },
         )
 
@@ -333,9 +342,9 @@ class Flow:
         if scope is None or scope == "":
             return asked  # without a word on scopes, they are those that were asked for (RFC 6749, 5.1)
         scopes: Any = scope.replace(",", " ").split() if isinstance(scope, str) else scope
-        if not (isinstance(scopes, list) and all(isinstance(one, str) and _is_token(one) for one in scopes)):
+        if not (isinstance(scopes, list) and all(isinstance(word, str) and _is_token(word) for word in scopes)):
             raise self._malformed()
-        if sum(map(len, scopes)) + len(scopes) > _LONGEST_SCOPES:
+        if sum(map(len, scopes)) + len(scopes) > _MAX_SCOPES_CHARS:
             raise self._malformed()
         return scopes
 
@@ -346,7 +355,7 @@ class Flow:
             return None
         if not (isinstance(value, str) and value.isascii() and value.isprintable() and value.strip() == value):
             raise self._malformed()
-        if not LEAST_SECRET <= len(value) <= _LONGEST_TOKEN:
+        if not MIN_SECRET_CHARS <= len(value) <= _MAX_TOKEN_CHARS:
             raise self._malformed()
         return value
 
@@ -360,7 +369,7 @@ class Flow:
             seconds = -1.0
         if not seconds >= 0:
             raise self._malformed()
-        return seconds if 0 < seconds < _FOREVER_S else None
+        return seconds if 0 < seconds < _MAX_LIFETIME_S else None
 
 
 class _ClientAuth(httpx2.Auth):
@@ -374,8 +383,8 @@ class _ClientAuth(httpx2.Auth):
 
     def auth_flow(self, request: httpx2.Request) -> Any:
         headers = dict(request.headers)
-        prepared: Any = self._auth.prepare(request.method, str(request.url), headers, request.content.decode())  # type: ignore[no-untyped-call]
-        _, headers, body = prepared
+        parts: Any = self._auth.prepare(request.method, str(request.url), headers, request.content.decode())  # type: ignore[no-untyped-call]
+        _, headers, body = parts
         if self._body == "json":
             headers["content-type"] = "application/json"
             body = json.dumps(dict(parse_qsl(body)))

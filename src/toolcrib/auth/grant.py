@@ -1,4 +1,4 @@
-"""What somebody has granted at a provider: values, and their JSON in the vault."""
+"""Grants: what a person has granted at a provider, as values and as JSON in the vault."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any
 
 from ..core import Caller, SetupError, StoreError
 
-LEAST_SECRET = 4
+MIN_SECRET_CHARS = 4
 """A shorter text would be found in ordinary words, and cannot be redacted."""
 
 
@@ -16,7 +16,7 @@ LEAST_SECRET = 4
 class Owner:
     """Whose row it is: a principal's *profile*, and of which *provider*, by which *handler*.
 
-    What is given to everybody (the operator's secrets) has no principal.
+    What is for all callers (the operator's secrets) has no principal.
     """
 
     principal: str
@@ -56,22 +56,22 @@ class Grant:
         if (
             isinstance(scopes, str)
             or not isinstance(scopes, Sequence)
-            or not all(isinstance(one, str) for one in scopes)
+            or not all(isinstance(scope, str) for scope in scopes)
         ):
             raise SetupError("'scopes' of a grant is a list of texts.")
         object.__setattr__(self, "scopes", tuple(scopes))  # equal to what a database gives back
 
     @property
     def secrets(self) -> tuple[str, ...]:
-        """The texts in it that nobody may see."""
+        """The texts in it that stay secret."""
         return tuple(secret for secret in (self.access_token, self.refresh_token) if secret)
 
     def require_usable(self, handler: str) -> None:
         """Raise SetupError for a secret that would be found in ordinary words, or that *handler* could not send."""
         for secret in self.secrets:
-            if len(secret.strip()) < LEAST_SECRET:
+            if len(secret.strip()) < MIN_SECRET_CHARS:
                 raise SetupError(
-                    f"A secret has at least {LEAST_SECRET} characters: a shorter one could not be redacted."
+                    f"A secret has at least {MIN_SECRET_CHARS} characters: a shorter one could not be redacted."
                 )
             if any("\ud800" <= character <= "\udfff" for character in secret):
                 raise SetupError("A secret is text that can be written as UTF-8.")

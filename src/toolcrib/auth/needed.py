@@ -17,7 +17,7 @@ OPERATOR = ""
 class Needed:
     """One requirement, resolved: *provider*, the *handler* of it, and the scopes that are asked for.
 
-    *is_of_program* says that the token is the program's own, and nobody is asked for it.
+    *is_of_program* says that the token is the program's own, and no person is asked for it.
     """
 
     provider: str

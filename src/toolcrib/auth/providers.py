@@ -45,8 +45,8 @@ class Providers:
         """Find out what the server *name* is, where it is one that is not known yet. Raises ToolError."""
         if not name.startswith(PREFIX) or name in self._servers:
             return
-        found = await self._finder.find(name, self._configured.get(name))
-        self._servers[name], self.clients[name] = found.provider, found.client
+        server = await self._finder.find(name, self._configured.get(name))
+        self._servers[name], self.clients[name] = server.provider, server.client
 
     def forget(self, name: str) -> None:
         """Find out again what the server *name* is, before it is used again."""
@@ -55,24 +55,24 @@ class Providers:
 
     def needed(self, required: ToolAuth, tool: str) -> Needed:
         """Return *required* by its provider's table. Raises ToolError `unauthorized` naming what is missing."""
-        if (found := self._resolved.get(required)) is not None:
-            return found
+        if (names := self._resolved.get(required)) is not None:
+            return names
         try:
             entry = self._entry(required.provider)
             name, handler = entry.handler(required.handler)
         except SetupError as error:
-            raise ToolError(f"Tool '{tool}' needs credentials that nobody can give: {error}", "unauthorized") from None
-        except LookupError as known:
+            raise ToolError(f"Tool '{tool}' needs credentials that cannot be had: {error}", "unauthorized") from None
+        except LookupError as names:
             raise ToolError(
-                f"'{required.provider}' has no handler '{display_name(required.handler or '')}'. It has: {known}.",
+                f"'{required.provider}' has no handler '{display_name(required.handler or '')}'. It has: {names}.",
                 "unauthorized",
             ) from None
         if required.scopes and not (isinstance(handler, OAuth2) and handler.scoped):
             raise ToolError(f"'{required.provider}' has no scopes with its handler '{name}'.", "unauthorized")
         is_of_program = isinstance(handler, OAuth2) and handler.grant == "client_credentials"
-        needed = Needed(required.provider, name, entry, handler, tuple(required.scopes), is_of_program)
-        self._resolved[required] = needed
-        return needed
+        need = Needed(required.provider, name, entry, handler, tuple(required.scopes), is_of_program)
+        self._resolved[required] = need
+        return need
 
     def missing(self, name: str) -> list[str]:
         """Return the settings without which *name* cannot be used: keys of its table `[auth.NAME]`."""
@@ -104,7 +104,7 @@ class Providers:
         return partial(self._http_near, near)
 
     def _http_near(self, url: str | None) -> httpx2.AsyncClient:
-        """Return a guarded client; it may also reach the host of *url*, which whoever runs this has named."""
+        """Return a guarded client; it may also reach the host of *url*, which the operator has named."""
         also = () if url is None else (httpx2.URL(url).host,)
         return client(allow=(*self._allow, *also), timeout_s=20.0, max_bytes=1024 * 1024)
 

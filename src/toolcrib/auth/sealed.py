@@ -29,9 +29,9 @@ from .vault import Authorization, StoredGrant, state_digest
 _log = logging.getLogger("toolcrib")
 
 _OWNER = ("principal", "profile", "provider", "handler")
-_WAIT_S = 90.0
+_REFRESH_TIMEOUT_S = 90.0
 """How long others wait for a refresh."""
-_CACHED = 10_000
+_MAX_CACHED = 10_000
 
 GRANTS = table("toolcrib_grants", *_OWNER, "version", "envelope", key=_OWNER)
 AUTHORIZATIONS = table(
@@ -94,15 +94,15 @@ class DatabaseVault:
         at = self._store.changes()
         if at is None or at != self._cached_at:
             self._cached, self._cached_at = {}, at
-        elif (found := self._cached.get(owner)) is not None:
-            return found
+        elif (cached := self._cached.get(owner)) is not None:
+            return cached
         rows = await self._store.read(_ONE, _key(owner))
         if not rows:
             return None
-        stored = self._opened(rows[0])
-        if at is not None and at == self._cached_at and len(self._cached) < _CACHED:
-            self._cached[owner] = stored
-        return stored
+        stored_grant = self._opened(rows[0])
+        if at is not None and at == self._cached_at and len(self._cached) < _MAX_CACHED:
+            self._cached[owner] = stored_grant
+        return stored_grant
 
     async def put(self, owner: Owner, grant: Grant, /, *, version: int | None) -> bool:
         # Random, and not a count: a grant that was removed and made again is another one.
@@ -124,25 +124,25 @@ class DatabaseVault:
         return await self._store.transact(lambda connection: connection.execute(delete).rowcount == 1)
 
     async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant | None]]:
-        found: list[tuple[Owner, Grant | None]] = []
+        grants: list[tuple[Owner, Grant | None]] = []
         for row in await self._store.read(_OF_PRINCIPAL, {"principal": encode_name(principal)}):
             try:
                 owner = Owner(*(decode_name(row[name]) for name in _OWNER))
             except ValueError as error:
-                log_failure("A stored grant is nobody's, and is skipped", error, None)
+                log_failure("A stored grant has no owner, and is skipped", error, None)
                 continue
             try:
-                found.append((owner, self._opened(row).grant))
+                grants.append((owner, self._opened(row).grant))
             except StoreError as error:
                 _log.warning("What is stored for '%s' cannot be opened: %s", display_name(owner.provider), error)
-                found.append((owner, None))
-        return found
+                grants.append((owner, None))
+        return grants
 
     @asynccontextmanager
     async def alone(self, owner: Owner, /) -> AsyncGenerator[None]:
         name = f"grant {hashlib.sha256(json.dumps(owner.binding).encode()).hexdigest()}"
         holder = f"{self._holder}-{secrets.token_hex(4)}"
-        async with self._leases.hold(name, holder, for_s=self._lease_s, wait_s=_WAIT_S) as lease:
+        async with self._leases.hold(name, holder, for_s=self._lease_s, wait_s=_REFRESH_TIMEOUT_S) as lease:
             if lease is None:
                 raise StoreError("Another process has been refreshing this grant for too long.")
             renewing = asyncio.ensure_future(self._renew(lease))
@@ -163,9 +163,12 @@ class DatabaseVault:
 
         def insert(connection: Connection) -> Authorization:
             values = {**_key(authorization.owner), "now": encode_time(now)}
-            for found in connection.execute(_OPEN, values).mappings():
-                if found["question"] == row["question"] and (opened := self._read(found)) is not None:
-                    return opened
+            for existing in connection.execute(_OPEN, values).mappings():
+                if (
+                    existing["question"] == row["question"]
+                    and (authorization_there := self._read(existing)) is not None
+                ):
+                    return authorization_there
             connection.execute(AUTHORIZATIONS.delete().where(_a.expires_at <= encode_time(now)))
             connection.execute(AUTHORIZATIONS.insert(), row)
             return authorization
@@ -174,8 +177,8 @@ class DatabaseVault:
 
     async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
         rows = await self._store.read(_BY_STATE, {"state": state_digest(state), "now": encode_time(now)})
-        found = self._read(rows[0]) if rows else None
-        return found if found is not None and found.state == state else None
+        authorization = self._read(rows[0]) if rows else None
+        return authorization if authorization is not None and authorization.state == state else None
 
     async def close(self, authorization: Authorization, /) -> bool:
         delete = AUTHORIZATIONS.delete().where(_a.state == state_digest(authorization.state))
@@ -183,7 +186,7 @@ class DatabaseVault:
 
     async def authorizations(self, owner: Owner, /, *, now: datetime) -> Sequence[Authorization]:
         rows = await self._store.read(_OPEN, {**_key(owner), "now": encode_time(now)})
-        return [found for row in rows if (found := self._read(row)) is not None]
+        return [authorization for row in rows if (authorization := self._read(row)) is not None]
 
     def __repr__(self) -> str:
         return f"<DatabaseVault in {self._store.place}>"
@@ -223,8 +226,8 @@ def _key(owner: Owner) -> dict[str, Any]:
 
 
 def _question(authorization: Authorization) -> str:
-    asked = json.dumps([sorted(authorization.scopes), authorization.redirect_uri])
-    return hashlib.sha256(asked.encode()).hexdigest()
+    question = json.dumps([sorted(authorization.scopes), authorization.redirect_uri])
+    return hashlib.sha256(question.encode()).hexdigest()
 
 
 def _lock_of(owner: Owner) -> int:

@@ -15,7 +15,7 @@ from ..core import ToolError
 from ..net.challenges import challenge_of, scopes_in
 from .catalogue import Client, OAuth2, Provider, require_endpoint
 from .discovery import with_document
-from .grant import LEAST_SECRET, Grant, Owner
+from .grant import MIN_SECRET_CHARS, Grant, Owner
 from .vault import Vault
 
 PREFIX = "mcp:"
@@ -76,22 +76,22 @@ class Servers:
         parts = urlsplit(url)
         path = parts.path.rstrip("/")
         candidates = [
-            f"{_origin(url)}/.well-known/oauth-protected-resource{each}" for each in dict.fromkeys((path, ""))
+            f"{_origin(url)}/.well-known/oauth-protected-resource{path_of}" for path_of in dict.fromkeys((path, ""))
         ]
         async with self.http(url) as http:
             try:
                 response = await http.post(url, json={}, headers={"Accept": "application/json, text/event-stream"})
-                named = challenge_of(response.headers.get("www-authenticate", "")).get("resource_metadata")
+                metadata_url = challenge_of(response.headers.get("www-authenticate", "")).get("resource_metadata")
             except httpx2.HTTPError as error:
                 raise _unreachable(url, error) from None
-        for candidate in [named] if named else candidates:
-            found = await self._json(candidate, near=url)
-            if found is None:
+        for candidate in [metadata_url] if metadata_url else candidates:
+            document = await self._json(candidate, near=url)
+            if document is None:
                 continue
-            described = found.get("resource")
-            if not isinstance(described, str) or not _covers(described, url):
+            resource = document.get("resource")
+            if not isinstance(resource, str) or not _covers(resource, url):
                 raise _unusable(url, "its metadata belongs to another resource (RFC 9728, 3.3)")
-            return found
+            return document
         return None
 
     async def _document(self, issuer: str, *, near: str, is_named: bool) -> Mapping[str, Any]:
@@ -108,8 +108,8 @@ class Servers:
             f"{origin}{path}/.well-known/openid-configuration",
         ]
         for candidate in dict.fromkeys(candidates):
-            if (found := await self._json(candidate, near=near)) is not None:
-                return found
+            if (document := await self._json(candidate, near=near)) is not None:
+                return document
         if is_named:
             raise _unusable(issuer, "it publishes no metadata (RFC 8414)")
         # Servers of the first revision that had an authorization: by fixed names.
@@ -129,9 +129,9 @@ class Servers:
         methods = document.get("code_challenge_methods_supported")
         if not (isinstance(methods, list) and "S256" in methods):
             raise _unusable(issuer, "it does not support PKCE with S256 (RFC 7636)")
-        described = url if resource is None else str(resource["resource"])
+        resource_url = url if resource is None else str(resource["resource"])
         try:
-            table = OAuth2(issuer=issuer, resource=described, refresh="kept")
+            table = OAuth2(issuer=issuer, resource=resource_url, refresh="kept")
             return with_document(table, document, issuer)
         except ValueError:
             raise _unusable(issuer, "its metadata is not valid, or belongs to another issuer (RFC 8414, 3.3)") from None
@@ -143,14 +143,14 @@ class Servers:
     ) -> tuple[Client, str]:
         """Return what this program is there, and how it authenticates."""
         supported = document.get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
-        methods = [ours for theirs, ours in _METHODS.items() if isinstance(supported, list) and theirs in supported]
+        methods = [ours for name, ours in _METHODS.items() if isinstance(supported, list) and name in supported]
         secret_method = next((method for method in methods if method != "none"), "post")
         if configured is not None and configured.id:
             return configured, secret_method if configured.secret else "none"
         owner = Owner("", "default", name, "client")
-        stored = await self.vault.get(owner)
-        if stored is not None and self._is_ours(stored.grant, issuer):
-            return _registered(stored.grant)  # what was granted to it would not be refreshed for another
+        stored_grant = await self.vault.get(owner)
+        if stored_grant is not None and self._is_ours(stored_grant.grant, issuer):
+            return _registered(stored_grant.grant)  # what was granted to it would not be refreshed for another
         _, document_url = self.pages()
         if document_url and document.get("client_id_metadata_document_supported") is True:
             return Client(document_url), "none"
@@ -162,7 +162,7 @@ class Servers:
                 "unauthorized",
             )
         grant = await self._register(endpoint, issuer, methods, near=name.removeprefix(PREFIX))
-        await self.vault.put(owner, grant, version=None if stored is None else stored.version)
+        await self.vault.put(owner, grant, version=None if stored_grant is None else stored_grant.version)
         return _registered(grant)
 
     def _is_ours(self, grant: Grant, issuer: str) -> bool:
@@ -175,9 +175,9 @@ class Servers:
 
     async def _register(self, endpoint: str, issuer: str, methods: Sequence[str], *, near: str) -> Grant:
         """Return a client of our own at *issuer* (RFC 7591)."""
-        wanted = "none" if "none" in methods or not methods else methods[0]
-        names = {ours: theirs for theirs, ours in _METHODS.items()}
-        body = client_metadata(self._redirect_uri, names[wanted])
+        method_here = "none" if "none" in methods or not methods else methods[0]
+        names = {ours: name for name, ours in _METHODS.items()}
+        body = client_metadata(self._redirect_uri, names[method_here])
         try:
             require_endpoint(endpoint)
             async with self.http(near) as http:
@@ -196,17 +196,17 @@ class Servers:
         return Grant(client_id, secret if _is_text(secret) else None, detail=detail)
 
     async def _json(self, url: str, *, near: str) -> dict[str, Any] | None:
-        """Return the JSON object at *url*; None where there is none. The host of *near* was named by somebody here."""
+        """Return the JSON object at *url*; None where there is none. The host of *near* was named by the operator."""
         try:
             require_endpoint(url)
             async with self.http(near) as http:
                 response = await http.get(url, headers={"Accept": "application/json"})
-            found: Any = response.json() if response.status_code == 200 else None
+            document: Any = response.json() if response.status_code == 200 else None
         except httpx2.HTTPError as error:
             raise _unreachable(url, error) from None
         except ValueError:
             return None
-        return found if isinstance(found, dict) else None
+        return document if isinstance(document, dict) else None
 
 
 def client_metadata(redirect_uri: str, method: str) -> dict[str, Any]:
@@ -226,7 +226,7 @@ def _registered(grant: Grant) -> tuple[Client, str]:
 
 
 def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and value.isascii() and value.isprintable() and LEAST_SECRET <= len(value) <= 2000
+    return isinstance(value, str) and value.isascii() and value.isprintable() and MIN_SECRET_CHARS <= len(value) <= 2000
 
 
 def _is_loopback(url: str) -> bool:
@@ -240,15 +240,15 @@ def _origin(url: str) -> str:
 
 def _covers(described: str, url: str) -> bool:
     """Return whether the resource *described* is *url*, or is above it at the same origin."""
-    one, other = urlsplit(described), urlsplit(url)
-    above, below = one.path.rstrip("/"), other.path.rstrip("/")
-    return (one.scheme, one.netloc) == (other.scheme, other.netloc) and (
+    resource, server = urlsplit(described), urlsplit(url)
+    above, below = resource.path.rstrip("/"), server.path.rstrip("/")
+    return (resource.scheme, resource.netloc) == (server.scheme, server.netloc) and (
         below == above or below.startswith(f"{above}/")
     )
 
 
 def _unusable(where: str, why: str) -> ToolError:
-    return ToolError(f"Nobody can log in at {where[:200]}: {why}.", "unauthorized")
+    return ToolError(f"A login at {where[:200]} is not possible: {why}.", "unauthorized")
 
 
 def _unreachable(where: str, error: Exception) -> ToolError:

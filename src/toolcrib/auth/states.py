@@ -23,7 +23,7 @@ STEPS: Mapping[GrantState, Step] = {
 }
 """What is done about a grant in each state.
 
-Nothing is granted, or no longer (`no_session`); somebody has been asked for what is missing, and `wait` gives the same
+Nothing is granted, or no longer (`no_session`); a person has been asked for what is missing, and `wait` gives the same
 pending (`pending`); what was granted works, ends within a minute, and nothing newer is to be had (`resolved`).
 """
 

@@ -1,4 +1,4 @@
-"""Where grants are, and the authorizations that somebody has begun: the protocol, and a vault in memory.
+"""Where grants and open authorizations are kept: the protocol, and a vault in memory.
 
 `DatabaseVault`, in `sealed.py`, has them in a store, sealed, for all processes that share it.
 """
@@ -99,8 +99,8 @@ class MemoryVault:
 
     async def put(self, owner: Owner, grant: Grant, /, *, version: int | None) -> bool:
         with self._lock:
-            stored = self._grants.get(owner)
-            if version != (None if stored is None else stored.version):
+            stored_grant = self._grants.get(owner)
+            if version != (None if stored_grant is None else stored_grant.version):
                 return False
             self._versions += 1
             self._grants[owner] = StoredGrant(grant, self._versions)
@@ -108,15 +108,15 @@ class MemoryVault:
 
     async def remove(self, owner: Owner, /, *, version: int | None = None) -> bool:
         with self._lock:
-            stored = self._grants.get(owner)
-            if stored is None or version not in (None, stored.version):
+            stored_grant = self._grants.get(owner)
+            if stored_grant is None or version not in (None, stored_grant.version):
                 return False
             del self._grants[owner]
             return True
 
     async def owned_by(self, principal: str, /) -> Sequence[tuple[Owner, Grant | None]]:
         with self._lock:
-            return [(owner, one.grant) for owner, one in self._grants.items() if owner.principal == principal]
+            return [(owner, item.grant) for owner, item in self._grants.items() if owner.principal == principal]
 
     @asynccontextmanager
     async def alone(self, owner: Owner, /):  # type: ignore[no-untyped-def]
@@ -129,19 +129,19 @@ class MemoryVault:
 
     async def open(self, authorization: Authorization, /, *, now: datetime) -> Authorization:
         with self._lock:
-            for one in list(self._open.values()):
-                if one.expires_at <= now:
-                    del self._open[state_digest(one.state)]
-                elif is_same(one, authorization):
-                    return one
+            for waiting in list(self._open.values()):
+                if waiting.expires_at <= now:
+                    del self._open[state_digest(waiting.state)]
+                elif is_same(waiting, authorization):
+                    return waiting
             while len(self._open) >= self._size:
                 del self._open[next(iter(self._open))]
             self._open[state_digest(authorization.state)] = authorization
             return authorization
 
     async def find(self, state: str, /, *, now: datetime) -> Authorization | None:
-        found = self._open.get(state_digest(state))
-        return found if found is not None and found.expires_at > now else None
+        authorization = self._open.get(state_digest(state))
+        return authorization if authorization is not None and authorization.expires_at > now else None
 
     async def close(self, authorization: Authorization, /) -> bool:
         with self._lock:
@@ -149,7 +149,7 @@ class MemoryVault:
 
     async def authorizations(self, owner: Owner, /, *, now: datetime) -> Sequence[Authorization]:
         with self._lock:
-            return [one for one in self._open.values() if one.owner == owner and one.expires_at > now]
+            return [item for item in self._open.values() if item.owner == owner and item.expires_at > now]
 
 
 def is_same(one: Authorization, other: Authorization) -> bool:

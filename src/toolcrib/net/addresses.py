@@ -46,9 +46,9 @@ class Guard:
         resolve: Resolve | None = None,
     ) -> None:
         self._hosts = None if hosts is None else [_entry(host) for host in _texts(hosts, "hosts")]
-        allowed = [(text, _network(text)) for text in _texts(allow, "allow")]
-        self._networks = [network for _, network in allowed if network is not None]
-        self._names = [_entry(text)[0] for text, network in allowed if network is None]
+        entries = [(text, _network(text)) for text in _texts(allow, "allow")]
+        self._networks = [network for _, network in entries if network is not None]
+        self._names = [_entry(text)[0] for text, network in entries if network is None]
         self._resolve = resolve or _system_resolve
 
     def check(self, url: str | URL) -> None:
@@ -63,8 +63,8 @@ class Guard:
         port = url.port or _PORTS[url.scheme]
         if url.userinfo:
             raise GuardError(f"A URL may not have a user name in it; this one, of '{host}', has.")
-        if self._hosts is not None and not any(_matches(host, name) and port == its for name, its in self._hosts):
-            names = ", ".join(name if its == 443 else f"{name}:{its}" for name, its in self._hosts)
+        if self._hosts is not None and not any(_matches(host, name) and port == number for name, number in self._hosts):
+            names = ", ".join(name if number == 443 else f"{name}:{number}" for name, number in self._hosts)
             raise GuardError(f"'{host}', port {port}, may not be reached here. Only these may: {names or 'none'}.")
         if _address(host) is not None:
             self._require_address(host, host, url.scheme)
@@ -74,10 +74,10 @@ class Guard:
 
         To be connected to as they are: another look-up could give others.
         """
-        found = [host] if _address(host) is not None else list(await self._resolve(host, port))
-        for address in found:
+        addresses = [host] if _address(host) is not None else list(await self._resolve(host, port))
+        for address in addresses:
             self._require_address(host, address, scheme)
-        return found
+        return addresses
 
     def _require_address(self, host: str, text: str, scheme: str) -> None:
         address = _address(text)
@@ -143,5 +143,5 @@ def _texts(entries: Iterable[str], option: str) -> list[str]:
 
 
 async def _system_resolve(host: str, port: int) -> Sequence[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(each[4][0]) for each in found))
+    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))

@@ -20,8 +20,8 @@ from ..core import SetupError
 from .addresses import Guard, GuardError, Resolve
 
 _STATE = "toolcrib.net"
-_CONNECT_S = 10.0  # to each address of a name
-# What a request to another origin keeps. Anything else may be a credential: so are headers that nobody else knows.
+_CONNECT_TIMEOUT_S = 10.0  # to each address of a name
+# What a request to another origin keeps. Anything else may be a credential: so may be headers that are not known.
 _HARMLESS = frozenset(("host", "accept", "accept-encoding", "accept-language", "user-agent", "connection"))
 
 
@@ -47,12 +47,15 @@ def client(
     transport = GuardedTransport(guard, max_bytes, timeout_s, proxy, verify)
     if "mounts" in options:
         raise SetupError("net.client takes no 'mounts': they would go past the guard.")
-    options = {"timeout": httpx2.Timeout(None, connect=_CONNECT_S), **options}  # all in all, there is *timeout_s*
+    options = {
+        "timeout": httpx2.Timeout(None, connect=_CONNECT_TIMEOUT_S),
+        **options,
+    }  # all in all, there is *timeout_s*
     return httpx2.AsyncClient(transport=transport, trust_env=False, **options)
 
 
 class GuardedTransport(httpx2.AsyncBaseTransport):
-    """What `client` sends by, for whoever has a client of their own. At most *max_connections* are open at a time."""
+    """The transport of `client`, for libraries with their own. At most *max_connections* are open at a time."""
 
     def __init__(
         self,
@@ -76,13 +79,13 @@ class GuardedTransport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         origin = (request.url.scheme, request.url.raw_host, request.url.port)
-        sent, begun, until = request.extensions.get(_STATE) or (None, origin, 0.0)
-        if sent is None or sent is request:
-            begun, until = origin, time.monotonic() + self._timeout_s
-        if origin != begun:
-            begun = None  # and is not trusted on its way back
+        earlier, first_origin, until = request.extensions.get(_STATE) or (None, origin, 0.0)
+        if earlier is None or earlier is request:
+            first_origin, until = origin, time.monotonic() + self._timeout_s
+        if origin != first_origin:
+            first_origin = None  # and is not trusted on its way back
             _strip(request)
-        request.extensions[_STATE] = (request, begun, until)
+        request.extensions[_STATE] = (request, first_origin, until)
         self._guard.check(request.url)
         if "accept-encoding" in request.headers:
             request.headers["accept-encoding"] = "gzip"
@@ -196,32 +199,32 @@ class _Bounded(httpx2.AsyncByteStream):
         self._until = until
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        received = size = 0
+        raw_size = size = 0
         chunks = aiter(self._stream)
         while True:
             async with _Deadline(self._until):
                 chunk = await anext(chunks, None)
             if chunk is None:
                 break
-            received += len(chunk)
+            raw_size += len(chunk)
             chunk = self._decoded(chunk, self._max_bytes - size + 1)
             size += len(chunk)
-            if max(size, received) > self._max_bytes:
+            if max(size, raw_size) > self._max_bytes:
                 raise GuardError(f"The response has more than {self._max_bytes} bytes.", "too_large")
             yield chunk
-        if self._decoder is not None and received and not self._decoder.eof:
+        if self._decoder is not None and raw_size and not self._decoder.eof:
             raise httpx2.DecodingError("The compressed response is not complete.")
 
     def _decoded(self, chunk: bytes, room: int) -> bytes:
         if self._decoder is None:
             return chunk
         try:
-            decoded: bytes = self._decoder.decompress(chunk, room)
+            piece: bytes = self._decoder.decompress(chunk, room)
         except zlib.error:
             raise httpx2.DecodingError("The response is not valid gzip.") from None
         if self._decoder.unused_data:
             raise httpx2.DecodingError("Something follows the compressed response.")
-        return decoded
+        return piece
 
     async def aclose(self) -> None:
         await self._stream.aclose()

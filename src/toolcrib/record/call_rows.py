@@ -103,7 +103,7 @@ def to_row(record: CallRecord, store: Store, *, is_start: bool, owner: str, lost
 
 
 def to_record(row: Mapping[Any, Any], store: Store, *, now: int) -> CallRecord:
-    """Return the record in *row*; `lost` is the status of a call that nobody runs any more. Raises StoreError."""
+    """Return the record in *row*; `lost` is the status of a call that no process runs any more. Raises StoreError."""
     try:
         id, call_id, tool, principal, profile, thread = (decode_name(row[name]) for name in _NAMES)  # noqa: A001
         record = CallRecord(call_id, tool, Caller(principal, profile, thread), decode_time(row["started_at"]), id=id)

@@ -25,13 +25,13 @@ from .call_rows import LOST, PUT, STILL_RUNS, TOO_MANY, TOO_OLD, to_row
 
 _log = logging.getLogger("toolcrib")
 
-BATCH_S = 0.1
-"""How long what nobody waits for is collected."""
-BEAT_S, LOST_S = 10.0, 30.0
+BATCH_INTERVAL_S = 0.1
+"""How long records are collected before they are written."""
+BEAT_INTERVAL_S, LOST_TIMEOUT_S = 10.0, 30.0
 """How often it is noted that started calls still run, and after which time without that they are lost."""
 _IDLE_S, _RETRY_S, _TIDY_S, _EXIT_S = 5.0, 1.0, 60.0, 3.0
-_QUEUE_CHARS = 32 * 1024 * 1024
-_DELETED_AT_ONCE = 5_000
+_MAX_QUEUE_CHARS = 32 * 1024 * 1024
+_MAX_DELETED = 5_000
 
 Done = Callable[[], None]
 
@@ -85,7 +85,7 @@ class CallWriter:
         """
         item = _Item(record, is_start, done)
         with self._lock:
-            is_full = record is not None and (len(self._queue) >= self._size or self._chars > _QUEUE_CHARS)
+            is_full = record is not None and (len(self._queue) >= self._size or self._chars > _MAX_QUEUE_CHARS)
             if record is not None and not is_start:
                 self.dropped += is_full  # a call has one end
                 if is_full and record.id in self._begun:
@@ -138,18 +138,18 @@ class CallWriter:
 
     def _step(self) -> bool:
         """Wait for records and write them. False at the end."""
-        came = self._is_closing or self._came.wait(BEAT_S if self._open else _IDLE_S)
+        came = self._is_closing or self._came.wait(BEAT_INTERVAL_S if self._open else _IDLE_S)
         if came:
-            self._hurry.wait(BATCH_S)
+            self._hurry.wait(BATCH_INTERVAL_S)
         self._came.clear()
         self._hurry.clear()
         with self._lock:
             items, self._queue, self._chars = self._queue, [], 0
-            lost = self._lost.copy()  # whose starts are in *items*, or were written before
+            lost_ids = self._lost.copy()  # whose starts are in *items*, or were written before
             if not items and (self._is_closing or not (came or self._open)):
                 self._thread = None
                 return False
-        if self._write(items, lost):
+        if self._write(items, lost_ids):
             return True
         if self._is_closing:
             self.dropped += sum(item.record is not None and not item.is_start for item in items)
@@ -161,12 +161,12 @@ class CallWriter:
         self._came.set()
         return True
 
-    def _write(self, items: list[_Item], lost: list[str]) -> bool:
+    def _write(self, items: list[_Item], lost_ids: list[str]) -> bool:
         """Write *items* in one transaction, and that the ends of *lost* are not known. False where that failed."""
         rows: dict[str, dict[str, Any]] = {}
-        started: set[str] = set()
+        starts: set[str] = set()
         now = self._clock()
-        lost_after = encode_time(now + timedelta(seconds=LOST_S))
+        lost_after = encode_time(now + timedelta(seconds=LOST_TIMEOUT_S))
         try:
             for item in items:
                 if (record := item.record) is not None:
@@ -177,27 +177,27 @@ class CallWriter:
                     except (TypeError, ValueError, AttributeError) as error:
                         # What a policy or a middleware has put there: the others are not to wait for it.
                         self.dropped += not item.is_start
-                        if record.id in self._open | started:
-                            lost.append(record.id)
+                        if record.id in self._open | starts:
+                            lost_ids.append(record.id)
                             self._lost.append(record.id)
-                        started.discard(record.id)
+                        starts.discard(record.id)
                         item.record = None
                         log_failure("A call cannot be written to the call log", error, None)
                         continue
-                    (started.add if item.is_start else started.discard)(record.id)
-            beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_S
-            if rows or beat or lost:
-                self._store.write(lambda connection: self._put_rows(connection, rows, lost, lost_after))
-                written = set(lost)
+                    (starts.add if item.is_start else starts.discard)(record.id)
+            beat = bool(self._open) and time.monotonic() - self._beat_at > BEAT_INTERVAL_S
+            if rows or beat or lost_ids:
+                self._store.write(lambda connection: self._put_rows(connection, rows, lost_ids, lost_after))
+                lost_written = set(lost_ids)
                 with self._lock:
-                    self._lost = [each for each in self._lost if each not in written]
+                    self._lost = [call_id for call_id in self._lost if call_id not in lost_written]
                 self._beat_at = time.monotonic()
         except Exception as error:
             reason = str(error) if error.__class__.__module__.startswith("toolcrib.") else type(error).__name__
             self.fail(reason)
             return False
         else:
-            self._open = ((self._open - rows.keys()) | started).difference(lost)
+            self._open = ((self._open - rows.keys()) | starts).difference(lost_ids)
             self._recovered()
             self._tidy(now)
             return True
@@ -227,14 +227,14 @@ class CallWriter:
         if time.monotonic() - self._tidy_at < _TIDY_S and self._tidy_at:
             return
         self._tidy_at = time.monotonic()
-        values = {"now": encode_time(now), "most": _DELETED_AT_ONCE}
+        values = {"now": encode_time(now), "most": _MAX_DELETED}
         oldest = encode_time(now - timedelta(seconds=self._retention.max_age_s))
         try:
-            for statement, bound in (
+            for statement, bounds in (
                 (TOO_OLD, {"oldest": oldest}),
                 (TOO_MANY, {"max_bytes": self._retention.max_bytes}),
             ):
-                delete = statement.bindparams(**values, **bound)
+                delete = statement.bindparams(**values, **bounds)
                 while self._store.write(lambda connection, delete=delete: connection.execute(delete).rowcount):  # type: ignore[misc]
                     pass
         except Exception as error:

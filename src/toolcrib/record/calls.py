@@ -22,10 +22,10 @@ from .call_writer import CallWriter, Retention, resolved
 _log = logging.getLogger("toolcrib")
 
 STATUSES = ("started", "success", "error", "pending", "lost")
-_START_S = 2.0
+_START_TIMEOUT_S = 2.0
 """How long a call waits for its start to be written."""
-_FLUSH_S = 5.0
-_LOOK_S = 0.25
+_FLUSH_TIMEOUT_S = 5.0
+_LOOK_INTERVAL_S = 0.25
 _OVERLAP = 1_000
 """So many of the newest are looked at again: on PostgreSQL, rows can appear after some that have a higher number."""
 
@@ -81,15 +81,15 @@ class DatabaseCalls(Recorder):
             self.unconfirmed += 1
             writer.put(record, is_start=True)
             return
-        written = asyncio.get_running_loop().create_future()
-        if not writer.put(record, is_start=True, done=resolved(written)):
+        is_written = asyncio.get_running_loop().create_future()
+        if not writer.put(record, is_start=True, done=resolved(is_written)):
             self.unconfirmed += 1
             return
         try:
-            async with asyncio.timeout(_START_S):
-                await written
+            async with asyncio.timeout(_START_TIMEOUT_S):
+                await is_written
         except TimeoutError:
-            writer.fail(f"Writing takes longer than {_START_S:g} s.")
+            writer.fail(f"Writing takes longer than {_START_TIMEOUT_S:g} s.")
         self.unconfirmed += writer.failing
 
     async def finished(self, record: CallRecord, /) -> None:
@@ -100,18 +100,18 @@ class DatabaseCalls(Recorder):
         writer = self._writer()
         if writer.is_idle:
             return
-        written = asyncio.get_running_loop().create_future()
-        writer.put(None, done=resolved(written))
+        is_written = asyncio.get_running_loop().create_future()
+        writer.put(None, done=resolved(is_written))
         try:
-            async with asyncio.timeout(_FLUSH_S):
-                await written
+            async with asyncio.timeout(_FLUSH_TIMEOUT_S):
+                await is_written
         except TimeoutError:
             _log.warning("The call log could not be written in time; the last calls may not be in it.")
 
     async def find(self, id: str, /) -> CallRecord | None:  # noqa: A002
         """Return the call with the `id` of its record. Raises StoreError."""
-        found = await self._select(CALLS.select().where(_t.id == encode_name(id)))
-        return next((record for _, record in found), None)
+        records = await self._select(CALLS.select().where(_t.id == encode_name(id)))
+        return next((record for _, record in records), None)
 
     async def newest(
         self,
@@ -141,19 +141,21 @@ class DatabaseCalls(Recorder):
         """Follow the calls of all processes from now on: each when it starts, if seen, and when it ends or is lost."""
         newest = await self._select(CALLS.select().order_by(_t.number.desc()).limit(1))
         first = last = newest[0][0] if newest else 0
-        seen: dict[int, str] = {}
+        statuses: dict[int, str] = {}
         while True:
-            running = [number for number, state in seen.items() if state == "started"]
+            running = [number for number, state in statuses.items() if state == "started"]
             floor = max(first, last - _OVERLAP)
             query = CALLS.select().where((_t.number > floor) | _t.number.in_(running)).order_by(_t.number)
             for number, record in await self._select(query):
-                if seen.get(number) != record.status:
-                    seen[number] = record.status
+                if statuses.get(number) != record.status:
+                    statuses[number] = record.status
                     last = max(last, number)
                     if _matches(record, tool, principal, status):
                         yield record
-            seen = {number: state for number, state in seen.items() if state == "started" or number > last - _OVERLAP}
-            await asyncio.sleep(_LOOK_S)
+            statuses = {
+                number: state for number, state in statuses.items() if state == "started" or number > last - _OVERLAP
+            }
+            await asyncio.sleep(_LOOK_INTERVAL_S)
 
     def __repr__(self) -> str:
         return f"<DatabaseCalls in {self._store.place}>"
@@ -185,13 +187,13 @@ class DatabaseCalls(Recorder):
 
     async def _select(self, query: Select[Any]) -> list[tuple[int, CallRecord]]:
         rows = await self._store.transact(lambda c: c.execute(query).mappings().fetchall(), write=False)
-        now, found = encode_time(self._clock()), []
+        now, records = encode_time(self._clock()), []
         for row in rows:
             try:
-                found.append((int(row["number"]), to_record(row, self._store, now=now)))
+                records.append((int(row["number"]), to_record(row, self._store, now=now)))
             except StoreError as error:
                 _log.warning("A call in the store %s is left out: %s", self._store.place, error)
-        return found
+        return records
 
 
 def _matches(record: CallRecord, tool: str | None, principal: str | None, status: str | None) -> bool:

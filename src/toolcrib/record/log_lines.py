@@ -1,7 +1,7 @@
 """Redacts known secrets in the lines of Toolcrib's own logs: whatever is logged there, with what it was raised by.
 
 In the logs of tools (`context.log`) too, and in what is logged beside the message (`extra=`, names of tasks). And in
-those of `asyncio`, which reports there what nobody waited for: the exception of a task that a tool has started.
+those of `asyncio`, which reports there exceptions that were never retrieved, as of a task that a tool has started.
 """
 
 import functools
@@ -18,7 +18,7 @@ from .redact import Redactor, redacted_by
 _LOGS = tuple(map(logging.getLogger, ("toolcrib", "toolcrib.watch", "toolcrib.tool", "asyncio")))
 _OWN = vars(logging.makeLogRecord({})).keys() - {"stack_info", "threadName", "processName", "taskName"}
 """What every line has, and no text of a program."""
-_DEEPEST = 20
+_MAX_DEPTH = 20
 
 _changing = threading.Lock()
 _redactors: tuple[weakref.ref[Redactor], ...] = ()
@@ -28,23 +28,23 @@ def redact_log(redactor: Redactor) -> None:
     """Redact the secrets of *redactor* in the logs of Toolcrib and asyncio as long as it is in use."""
     global _redactors
     with _changing:
-        _redactors = (*(each for each in _redactors if each() is not None), weakref.ref(redactor))
+        _redactors = (*(reference for reference in _redactors if reference() is not None), weakref.ref(redactor))
     for log in _LOGS:
         log.addFilter(_redact_line)  # once
 
 
 def _redact_line(record: logging.LogRecord) -> bool:
-    used = [redactor for each in _redactors if (redactor := each()) is not None]
-    redact = functools.partial(redacted_by, used)
+    redactors = [redactor for reference in _redactors if (redactor := reference()) is not None]
+    redact = functools.partial(redacted_by, redactors)
     try:
         message = record.getMessage()
         trace = "" if record.exc_info is None else "".join(traceback.format_exception(*record.exc_info)).rstrip()
     except Exception:
         return True  # the handlers report it
-    if (shown := redact(message)) != message:
-        record.msg, record.args = shown, ()
-    if (shown := redact(trace)) != trace:
-        record.exc_text, record.exc_info = shown, None
+    if (text := redact(message)) != message:
+        record.msg, record.args = text, ()
+    if (text := redact(trace)) != trace:
+        record.exc_text, record.exc_info = text, None
     for name in vars(record).keys() - _OWN:
         setattr(record, name, _redacted(getattr(record, name), redact))
     return True
@@ -57,11 +57,11 @@ def _redacted(value: Any, redact: Callable[[str], str], depth: int = 0) -> Any:
     try:
         text = repr(value)
     except Exception:
-        return value  # whoever looks at it reports it
-    if (shown := redact(text)) == text:
+        return value  # the handlers report it
+    if (text_shown := redact(text)) == text:
         return value
-    if depth < _DEEPEST and type(value) is dict:
-        return {_redacted(key, redact, depth + 1): _redacted(each, redact, depth + 1) for key, each in value.items()}
-    if depth < _DEEPEST and type(value) in (list, tuple, set, frozenset):
-        return type(value)(_redacted(each, redact, depth + 1) for each in value)
-    return shown
+    if depth < _MAX_DEPTH and type(value) is dict:
+        return {_redacted(key, redact, depth + 1): _redacted(item, redact, depth + 1) for key, item in value.items()}
+    if depth < _MAX_DEPTH and type(value) in (list, tuple, set, frozenset):
+        return type(value)(_redacted(item, redact, depth + 1) for item in value)
+    return text_shown

@@ -84,11 +84,11 @@ class Redactor:
         Hold the end back and put it before the next piece: so a secret in two pieces is redacted too. At the end of the
         text, redact what is held.
         """
-        cut = self._forms.start_of_unfinished(text)
+        boundary = self._forms.start_of_unfinished(text)
         spans = _spans(text, self._forms.in_text(text))
         # An occurrence that the cut goes through is held back whole.
-        cut = next((start for start, end in spans if start < cut < end), cut)
-        return text[cut:], _replaced(text[:cut], [span for span in spans if span[1] <= cut])
+        boundary = next((start for start, end in spans if start < boundary < end), boundary)
+        return text[boundary:], _replaced(text[:boundary], [span for span in spans if span[1] <= boundary])
 
     def _update(self) -> None:
         forms = {form for secrets in (self._lasting, self._recent) for row in secrets.values() for form in row}
@@ -163,8 +163,8 @@ def _forms(secret: str) -> tuple[str, ...]:
     for text in (secret, *json_texts):
         forms |= _url(text)
         forms |= {_utf8(text).hex(), _utf8(text).hex().upper()}
-        for encoded in _base64(_utf8(text)):
-            forms |= {encoded, quote(encoded, safe="")}
+        for base64_text in _base64(_utf8(text)):
+            forms |= {base64_text, quote(base64_text, safe="")}
     return tuple(form for form in forms if form)
 
 
@@ -196,10 +196,10 @@ def _base64(data: bytes) -> Iterator[str]:
     """Yield the characters of base64 that carry bits of *data* alone, by its place in a group of three bytes."""
     for encode in (b64encode, urlsafe_b64encode):
         yield encode(data).decode().rstrip("=")
-        for shift, skipped in enumerate((0, 2, 3)):
+        for shift, offset in enumerate((0, 2, 3)):
             whole = encode(bytes(shift) + data).decode().rstrip("=")
             is_even = (shift + len(data)) % 3 == 0
-            yield whole[skipped:] if is_even else whole[skipped:-1]
+            yield whole[offset:] if is_even else whole[offset:-1]
 
 
 def _spans(text: str, forms: Iterable[str]) -> list[tuple[int, int]]:
@@ -213,13 +213,13 @@ def _spans(text: str, forms: Iterable[str]) -> list[tuple[int, int]]:
             else:
                 spans.append((start, start + len(form)))
             start = text.find(form, start + 1)
-    joined: list[tuple[int, int]] = []
+    areas: list[tuple[int, int]] = []
     for start, end in sorted(spans):
-        if joined and start < joined[-1][1]:
-            joined[-1] = (joined[-1][0], max(joined[-1][1], end))
+        if areas and start < areas[-1][1]:
+            areas[-1] = (areas[-1][0], max(areas[-1][1], end))
         else:
-            joined.append((start, end))
-    return joined
+            areas.append((start, end))
+    return areas
 
 
 def _replaced(text: str, spans: Iterable[tuple[int, int]]) -> str:

@@ -1,4 +1,4 @@
-"""Folders of the user's cache that nobody else can write to: what is in them is run.
+"""Folders of the user's cache that only the user can write to: what is in them is run.
 
 Each has entries, files or folders, which are made again where they are missing. What was not used for long is removed,
 and the least recently used where they are too large together; no folder that a process has in use. An entry's own time
@@ -19,12 +19,12 @@ from ..core import raise_missing_extra
 LIMITS = {"wasm": 2**30, "git": 2**30, "environments": 4 * 2**30, "python": 2**30}
 """The folders of the cache, and how many bytes each may have."""
 
-_UNUSED_S = 90 * 86_400.0
-_ABANDONED_S = 86_400.0
-_YOUNG_S = 3600.0
+_MAX_UNUSED_S = 90 * 86_400.0
+_MAX_TEMPORARY_S = 86_400.0
+_MIN_KEPT_S = 3600.0
 """What was used so lately is not removed for its size: it may be on its way to be used again."""
 
-_held: dict[Path, int] = {}
+_open_files: dict[Path, int] = {}
 """Of each folder that this process uses the open file by which others see that."""
 
 
@@ -38,14 +38,14 @@ class Entry:
 
 
 def private_folder(name: str) -> Path | None:
-    """Return the folder *name* of our cache, made if it is not there; None where nobody can vouch for it."""
+    """Return the folder *name* of our cache, made if it is not there; None where others could have written to it."""
     folder = cache_folder(name)
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        seen = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return None
-    is_ours = stat.S_ISDIR(seen.st_mode) and seen.st_uid == os.getuid() and not seen.st_mode & 0o077
+    is_ours = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
     return folder if is_ours else None
 
 
@@ -70,18 +70,18 @@ def hold(folder: Path) -> bool:
 
     while True:
         try:
-            opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             return False
         with suppress(OSError):  # where a file system has no locks, nothing is removed
-            fcntl.flock(opened, fcntl.LOCK_SH)
-        if _is_at(opened, folder):
+            fcntl.flock(file, fcntl.LOCK_SH)
+        if _is_at(file, folder):
             touch(folder)
-            if (before := _held.get(folder)) is not None:
+            if (before := _open_files.get(folder)) is not None:
                 os.close(before)
-            _held[folder] = opened
+            _open_files[folder] = file
             return True
-        os.close(opened)  # it was removed meanwhile, and perhaps made again
+        os.close(file)  # it was removed meanwhile, and perhaps made again
 
 
 def entries(name: str) -> list[Entry]:
@@ -95,17 +95,17 @@ def trim(name: str) -> None:
     for entry in entries(name):
         total += entry.size_bytes
         unused_s = now - entry.used_at_s
-        most_s = _ABANDONED_S if _is_temporary(entry.path) else _UNUSED_S
-        if unused_s > most_s or (total > LIMITS[name] and unused_s > _YOUNG_S):
+        most_s = _MAX_TEMPORARY_S if _is_temporary(entry.path) else _MAX_UNUSED_S
+        if unused_s > most_s or (total > LIMITS[name] and unused_s > _MIN_KEPT_S):
             remove(entry.path)
 
 
 def clear(name: str) -> tuple[int, int]:
     """Remove from the folder *name* whatever is not in use: how many entries that were, and how many bytes."""
-    lately = time.time() - _ABANDONED_S
-    found = [one for one in entries(name) if not _is_temporary(one.path) or one.used_at_s < lately]
-    gone = [one.size_bytes for one in found if remove(one.path)]
-    return len(gone), sum(gone)
+    lately = time.time() - _MAX_TEMPORARY_S
+    unused = [entry for entry in entries(name) if not _is_temporary(entry.path) or entry.used_at_s < lately]
+    sizes = [entry.size_bytes for entry in unused if remove(entry.path)]
+    return len(sizes), sum(sizes)
 
 
 def remove(entry: Path) -> bool:
@@ -116,31 +116,31 @@ def remove(entry: Path) -> bool:
         if not stat.S_ISDIR(entry.lstat().st_mode):
             entry.unlink()
             return True
-        opened = os.open(entry, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        file = os.open(entry, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     except OSError:
         return False
     try:
-        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         aside = entry.with_name(f".removed-{os.getpid()}-{entry.name}")
-        if not _is_at(opened, entry):
+        if not _is_at(file, entry):
             return False
-        entry.rename(aside)  # at once, so that nobody finds half of it
+        entry.rename(aside)  # at once, so that no process finds half of it
     except OSError:
         return False
     finally:
-        os.close(opened)
+        os.close(file)
     shutil.rmtree(aside, ignore_errors=True)
     return True
 
 
 def _entries(folder: Path) -> Iterator[Entry]:
-    with suppress(OSError), os.scandir(folder) as found:
-        for one in found:
+    with suppress(OSError), os.scandir(folder) as items:
+        for item in items:
             with suppress(OSError):  # removed meanwhile
-                seen = one.stat(follow_symlinks=False)
-                if not one.name.endswith(".lock"):  # whoever makes an entry holds it
-                    size = size_of(Path(one)) if stat.S_ISDIR(seen.st_mode) else seen.st_size
-                    yield Entry(Path(one), size, seen.st_mtime)
+                status = item.stat(follow_symlinks=False)
+                if not item.name.endswith(".lock"):  # held while an entry is made
+                    size = size_of(Path(item)) if stat.S_ISDIR(status.st_mode) else status.st_size
+                    yield Entry(Path(item), size, status.st_mtime)
 
 
 def size_of(folder: Path) -> int:
@@ -160,7 +160,7 @@ def _is_temporary(entry: Path) -> bool:
 
 def _is_at(opened: int, path: Path) -> bool:
     try:
-        there = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return os.path.samestat(os.fstat(opened), there)
+    return os.path.samestat(os.fstat(opened), status)

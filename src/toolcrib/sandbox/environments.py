@@ -17,8 +17,8 @@ from ..core import LoadError, SetupError
 from ..schema.toml import parse_toml
 from .cache import cache_folder, hold, private_folder, trim
 
-_INSTALL_S = 600.0
-_LOOK_S = 0.1
+_INSTALL_TIMEOUT_S = 600.0
+_LOCK_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Environment:
         if hold(self.folder) and self._marker.exists():
             return
         if private_folder("environments") is None:
-            raise SetupError(f"{self.folder.parent} must be a folder of this user that nobody else can use.")
+            raise SetupError(f"{self.folder.parent} must be a folder of this user, with access for no other.")
         async with _locked(self.folder.with_suffix(".lock")):
             if hold(self.folder) and self._marker.exists():  # another process has made it meanwhile
                 return
@@ -54,11 +54,11 @@ class Environment:
             await _run([*make, str(self.folder)])
             if self.requirements:
                 report(f"Installing {len(self.requirements)} requirements")
-                listed = self.folder / "requirements.txt"
-                listed.write_text("\n".join(self.requirements) + "\n")
+                file = self.folder / "requirements.txt"
+                file.write_text("\n".join(self.requirements) + "\n")
                 python = str(self.python)
                 install = [uv, "pip", "install", "-q", "--python", python] if uv else [python, "-m", "pip", "install"]
-                await _run([*install, "-r", str(listed)])
+                await _run([*install, "-r", str(file)])
             self._marker.touch()
             trim("environments")
 
@@ -72,10 +72,10 @@ def environment_for(folder: Path) -> Environment:
 
     Raises LoadError.
     """
-    listed, project = folder / "requirements.txt", folder / "pyproject.toml"
+    file, project = folder / "requirements.txt", folder / "pyproject.toml"
     try:
-        if listed.is_file():
-            lines = [line.strip() for line in listed.read_text("utf-8").splitlines()]
+        if file.is_file():
+            lines = [line.strip() for line in file.read_text("utf-8").splitlines()]
         elif project.is_file():
             lines = list(parse_toml(project.read_text("utf-8")).get("project", {}).get("dependencies", ()))
         else:
@@ -98,10 +98,10 @@ async def _run(command: list[str]) -> None:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(_INSTALL_S):
+        async with asyncio.timeout(_INSTALL_TIMEOUT_S):
             output, _ = await process.communicate()
     except TimeoutError:
-        raise SetupError(f"It took longer than {_INSTALL_S:g} s.") from None
+        raise SetupError(f"It took longer than {_INSTALL_TIMEOUT_S:g} s.") from None
     finally:
         if process.returncode is None:
             process.kill()
@@ -115,11 +115,11 @@ async def _locked(file: Path) -> AsyncGenerator[None]:
     """Hold *file* in the block, one process at a time."""
     import fcntl  # not on every system
 
-    with file.open("wb") as held:
+    with file.open("wb") as lock:
         while True:
             try:
-                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(_LOCK_INTERVAL_S)
         yield

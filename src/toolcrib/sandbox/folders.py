@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ..core import LoadError
 
-_MOST_FILES = 10_000
-_MOST_BYTES = 64 * 1024**2
+_MAX_FILES = 10_000
+_MAX_BYTES = 64 * 1024**2
 _NATIVE = (".so", ".pyd", ".dylib", ".dll")
 
 
@@ -17,28 +17,28 @@ def folder_digest(folder: Path) -> str:
 
     Raises LoadError where it is too large, or has something else than files and folders of its own.
     """
-    found = hashlib.sha256()
-    left = _MOST_BYTES
+    digest = hashlib.sha256()
+    left = _MAX_BYTES
     try:
         for name, file in _files(folder):
-            with file.open("rb") as opened:
-                content = opened.read(left + 1)
+            with file.open("rb") as stream:
+                content = stream.read(left + 1)
             left -= len(content)
             if left < 0:
-                raise LoadError(f"The folder {folder} has more than {_MOST_BYTES // 1024**2} MiB, which is the limit.")
-            found.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
+                raise LoadError(f"The folder {folder} has more than {_MAX_BYTES // 1024**2} MiB, which is the limit.")
+            digest.update(f"{name}\0{len(content)}\0".encode("utf-8", "surrogateescape") + content)
     except OSError as error:
         raise LoadError(f"The folder {folder} cannot be read: {error.strerror}.") from None
-    return found.hexdigest()
+    return digest.hexdigest()
 
 
 def folder_stamp(folder: Path) -> str:
     """Return what is another when a file in *folder* was changed since, without reading it."""
     try:
-        seen = [(name, *_stamp(file)) for name, file in _files(folder)]
+        stamps = [(name, *_stamp(file)) for name, file in _files(folder)]
     except OSError:
         return ""
-    return hashlib.sha256(repr(seen).encode()).hexdigest()
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()
 
 
 def native_code_in(folder: Path) -> str | None:
@@ -64,10 +64,10 @@ def _files(folder: Path) -> Iterator[tuple[str, Path]]:
                     yield path.relative_to(folder).as_posix(), path
                 else:
                     raise LoadError(f"{path} is a link or a device. A tool's folder has files and folders only.")
-                if count > _MOST_FILES:
-                    raise LoadError(f"The folder {folder} has more than {_MOST_FILES} files, which is the limit.")
+                if count > _MAX_FILES:
+                    raise LoadError(f"The folder {folder} has more than {_MAX_FILES} files, which is the limit.")
 
 
 def _stamp(file: Path) -> tuple[int, ...]:
-    seen = file.lstat()
-    return seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+    status = file.lstat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns

@@ -79,13 +79,13 @@ def _reap(worker: int) -> int | None:
     status: int | None = None
     while True:
         try:
-            pid, ended = os.waitpid(-1, os.WNOHANG)
+            pid, end = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return status
         if pid == 0:
             return status
         if pid == worker:
-            status = ended
+            status = end
 
 
 def kill_tree(pid: int) -> None:
@@ -98,16 +98,16 @@ def kill_tree(pid: int) -> None:
 
 def kill_below(pid: int) -> None:
     """Kill the descendants of *pid*, in whatever session they are, and those they start meanwhile."""
-    killed: set[int] = set()
+    known_pids: set[int] = set()
     # What has been sent SIGKILL starts nothing more, so this ends; the bound is for what cannot be foreseen.
     for _ in range(1000):
-        found = [each for each in descendants(pid) if each not in killed]
-        if not found:
+        pids = [pid_below for pid_below in descendants(pid) if pid_below not in known_pids]
+        if not pids:
             break
-        killed.update(found)
-        for each in found:
+        known_pids.update(pids)
+        for pid_below in pids:
             with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(each, signal.SIGKILL)
+                os.kill(pid_below, signal.SIGKILL)
     if pid == os.getpid() and not os.path.isdir("/proc/self"):  # noqa: PTH112
         os.killpg(0, signal.SIGKILL)  # where descendants cannot be listed, the group is what can be reached
 

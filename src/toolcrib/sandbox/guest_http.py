@@ -16,12 +16,12 @@ from ..core import SetupError, ToolError, run_on
 if TYPE_CHECKING:
     from httpx2 import AsyncClient, Response
 
-MOST_BYTES = 8 * 1024**2
+MAX_BYTES = 8 * 1024**2
 """How much a request may have, and a response, which is read whole."""
 _TIMEOUT_S = 30.0
 _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # What says where a request goes or how long it is: a server that has several hosts would give the one that is named.
-_OURS = (
+_RESERVED_HEADERS = (
     "host",
     "connection",
     "content-length",
@@ -52,9 +52,9 @@ class GuestHttp:
 
         From any thread but that of the loop.
         """
-        asked = _read(request)
+        fields = _read(request)
         try:
-            return run_on(self._loop, self._sent(**asked))
+            return run_on(self._loop, self._sent(**fields))
         except RequestRefused:
             raise
         except ToolError as error:  # of the guard
@@ -85,30 +85,34 @@ def _client(hosts: Sequence[str], allow: Sequence[str]) -> "AsyncClient":
     try:
         from ..net import client
 
-        return client(hosts=hosts, allow=allow, max_bytes=MOST_BYTES)
+        return client(hosts=hosts, allow=allow, max_bytes=MAX_BYTES)
     except SetupError as error:
         raise RequestRefused(str(error)) from None
 
 
 def _read(request: str) -> dict[str, Any]:
-    if len(request) > 2 * MOST_BYTES:
-        raise RequestRefused(f"The request has more than {MOST_BYTES} bytes.")
+    if len(request) > 2 * MAX_BYTES:
+        raise RequestRefused(f"The request has more than {MAX_BYTES} bytes.")
     try:
-        asked = json.loads(request)
-        method, timeout_s, body = asked.get("method") or "GET", asked.get("timeout_s"), asked.get("body")
-        headers = [(str(name), str(value)) for name, value in asked.get("headers") or ()]
+        fields = json.loads(request)
+        method, timeout_s, body = fields.get("method") or "GET", fields.get("timeout_s"), fields.get("body")
+        headers = [(str(name), str(value)) for name, value in fields.get("headers") or ()]
         content = None if body is None else base64.b64decode(body, validate=True)
         seconds = _TIMEOUT_S if timeout_s is None else min(float(timeout_s), _TIMEOUT_S)
-        url = str(asked["url"])
+        url = str(fields["url"])
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError, binascii.Error):
         raise RequestRefused("A request must be a JSON object with a 'url'.") from None
     if method not in _METHODS:
         raise RequestRefused(f"A request has one of the methods {', '.join(_METHODS)}.")
     for name, value in headers:
-        if name.lower() in _OURS or name.lower().startswith("proxy-") or not {*"\r\n\0"}.isdisjoint(name + value):
+        if (
+            name.lower() in _RESERVED_HEADERS
+            or name.lower().startswith("proxy-")
+            or not {*"\r\n\0"}.isdisjoint(name + value)
+        ):
             raise RequestRefused(f"A request may not set the header {name[:40]!a}.")
-    if content is not None and len(content) > MOST_BYTES:
-        raise RequestRefused(f"The request has more than {MOST_BYTES} bytes.")
+    if content is not None and len(content) > MAX_BYTES:
+        raise RequestRefused(f"The request has more than {MAX_BYTES} bytes.")
     return {"method": method, "url": url, "headers": headers, "content": content, "timeout_s": max(seconds, 0.0)}
 
 

@@ -78,8 +78,8 @@ async def _run(
     environment = environment_of(name, where["variables"], context)
     http = GuestHttp(where.get("hosts", ()), where.get("private_hosts", ()))
     try:
-        granted = Granted(environment, http.fetch, where["mounts"], where.get("program"))
-        ended = await program.run(data, granted, limits)
+        grant = Granted(environment, http.fetch, where["mounts"], where.get("program"))
+        end = await program.run(data, grant, limits)
     finally:
         await http.aclose()
-    return value_of(ended, name, limits, context)
+    return value_of(end, name, limits, context)

@@ -54,10 +54,10 @@ class NativePrograms:
                     status = await process.wait()
                 finally:
                     stop()
-                ended = streams.finish(status, stopped=f"it was ended by signal {-status}" if status < 0 else "")
-            if status > 0 and _TRACEBACK in ended.error_output:
-                last = ended.error_output.decode(errors="replace").rstrip().splitlines()[-1]
-                ended = replace(ended, exception=last[:500])
-            return value_of(ended, name, limits, context)
+                end = streams.finish(status, stopped=f"it was ended by signal {-status}" if status < 0 else "")
+            if status > 0 and _TRACEBACK in end.error_output:
+                last = end.error_output.decode(errors="replace").rstrip().splitlines()[-1]
+                end = replace(end, exception=last[:500])
+            return value_of(end, name, limits, context)
 
         return run

@@ -33,11 +33,11 @@ from .workers import Limits, Worker, WorkerGone, Workers
 _log = logging.getLogger("toolcrib")
 
 _TARGET = "toolcrib.sandbox.worker:serve"
-_TRIES = 3
+_MAX_TRIES = 3
 """How many new workers may end before a call that has not begun fails."""
 _GRACE_S = 0.05
 """How long a cancelled tool may clean up; less than what `call.deadline` allows."""
-_CALLERS = 16
+_MAX_CALLERS = 16
 """With the secrets of how many callers a worker has to do before it is replaced."""
 
 
@@ -156,7 +156,7 @@ class WorkerLease:
     async def prepare(self) -> None:
         """Wait until a worker has imported the tool. Raises ToolError."""
         due = monotonic() + self._pool.limits.start_s
-        left = _TRIES
+        left = _MAX_TRIES
         while True:
             worker = self._worker or self._take()
             if self._key in worker.known:
@@ -203,7 +203,7 @@ class WorkerLease:
         Cancelled, it stops the work and everything that it started.
         """
         message = self._message(arguments)
-        left = _TRIES
+        left = _MAX_TRIES
         while True:
             worker = self._worker
             assert worker is not None
@@ -258,12 +258,12 @@ class WorkerLease:
     def _give_back(self) -> None:
         worker, self._worker = self._worker, None
         if worker is not None:
-            self._pool.give_back(worker, sound=self._is_sound and len(worker.used_by) <= _CALLERS)
+            self._pool.give_back(worker, sound=self._is_sound and len(worker.used_by) <= _MAX_CALLERS)
         self._printed.finish()
 
     def _message(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         context, host = self._context, self._context.host
-        sent, withheld = _sendable(host.variables)
+        variables, types = _sendable(host.variables)
         caller, deadline = host.caller, context.deadline
         due = None if deadline is None or deadline.left_s == float("inf") else deadline.due
         try:
@@ -282,9 +282,9 @@ class WorkerLease:
             "call_id": context.call.id,
             "data": None if context.call.data is None else _sendable(context.call.data),
             "caller": [caller.principal, caller.profile, caller.thread, [*caller.groups], [*caller.claims]],
-            "credentials": [_credential_data(each) for each in context.credentials.values()],
-            "variables": sent,
-            "withheld": withheld,
+            "credentials": [_credential_data(credential) for credential in context.credentials.values()],
+            "variables": variables,
+            "withheld": types,
             "due": due,
             "show_errors": host.show_errors,
             "level": min(logger.getEffectiveLevel() for logger in (context.log, logging.getLogger())),
@@ -363,7 +363,7 @@ class WorkerLease:
 
 
 def _credential_data(credential: Credential) -> dict[str, Any]:
-    data = {one.name: getattr(credential, one.name) for one in fields(Credential)}
+    data = {field.name: getattr(credential, field.name) for field in fields(Credential)}
     expires_at = credential.expires_at and credential.expires_at.isoformat()
     lists = {"scopes": list(credential.scopes), "hosts": list(credential.hosts), "allow": list(credential.allow)}
     return {**data, **lists, "detail": dict(credential.detail), "expires_at": expires_at}
@@ -371,14 +371,14 @@ def _credential_data(credential: Credential) -> dict[str, Any]:
 
 def _sendable(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     """Return the *values* that are JSON, and of the others their types."""
-    sent: dict[str, Any] = {}
-    withheld: dict[str, str] = {}
+    values_sent: dict[str, Any] = {}
+    types: dict[str, str] = {}
     for name, value in values.items():
         if _is_json(value):
-            sent[name] = value
+            values_sent[name] = value
         else:
-            withheld[name] = type(value).__name__
-    return sent, withheld
+            types[name] = type(value).__name__
+    return values_sent, types
 
 
 def _is_json(value: Any) -> bool:

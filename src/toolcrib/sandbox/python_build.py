@@ -20,7 +20,7 @@ from .cache import cache_folder, private_folder, trim
 BUILD_COMMAND = "toolcrib sandbox build-python"
 _PARTS = Path(__file__).parent / "python"
 _BUILDER = "componentize-py"
-_BUILD_S = 600.0
+_BUILD_TIMEOUT_S = 600.0
 # In a process of its own, without the environment of this one: what is imported there is kept for good.
 _SCRIPT = "from componentize_py import script; script()"
 
@@ -59,11 +59,11 @@ def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool 
         report("Making a component of Python and its standard library")
         folder = private_folder("python")
         if folder is None:
-            raise SetupError(f"{state.file.parent} must be a folder of yours that nobody else can use. Remove it.")
+            raise SetupError(f"{state.file.parent} must be a folder of yours, with access for no other. Remove it.")
         with tempfile.TemporaryDirectory(dir=folder) as scratch:
-            made = Path(scratch) / "python.wasm"
-            _componentize(made)
-            made.replace(state.file)
+            file = Path(scratch) / "python.wasm"
+            _componentize(file)
+            file.replace(state.file)
         trim("python")
     from .wasm import Engine  # it brings wasmtime
 
@@ -72,16 +72,21 @@ def build_python(report: Callable[[str], None] = lambda _: None, *, force: bool 
     return python_state()
 
 
-def _componentize(made: Path) -> None:
+def _componentize(file: Path) -> None:
     command = [sys.executable, "-I", "-c", _SCRIPT, "-q", "-d", str(_PARTS / "guest.wit"), "-w", "python"]
-    command += ["componentize", "-p", str(_PARTS), "toolcrib_program", "-o", str(made)]
+    command += ["componentize", "-p", str(_PARTS), "toolcrib_program", "-o", str(file)]
     try:
         done = subprocess.run(  # noqa: S603 - ourselves
-            command, env={"PATH": ""}, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_BUILD_S
+            command,
+            env={"PATH": ""},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_BUILD_TIMEOUT_S,
         )
     except subprocess.TimeoutExpired:
-        raise SetupError(f"Python for the sandbox was not made within {_BUILD_S:g} s.") from None
-    if done.returncode or not made.is_file():
+        raise SetupError(f"Python for the sandbox was not made within {_BUILD_TIMEOUT_S:g} s.") from None
+    if done.returncode or not file.is_file():
         last = (done.stderr or done.stdout).strip()[-1000:]
         raise SetupError(f"Python for the sandbox cannot be made: {_BUILDER} ended with {done.returncode}. {last}")
 

@@ -252,9 +252,9 @@ class _Port:
         waiting = self._waiting[number] = self._loop.create_future()
         self._worker.send(kind, number=number, **more)
         answer: Mapping[str, Any] = await waiting
-        if (refused := answer.get("refused")) is not None:
+        if (refusal := answer.get("refused")) is not None:
             raise ToolError(
-                refused["message"], refused["code"], retry=refused["retry"], details=refused.get("details", {})
+                refusal["message"], refusal["code"], retry=refusal["retry"], details=refusal.get("details", {})
             )
         return answer
 

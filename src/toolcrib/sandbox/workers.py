@@ -26,9 +26,9 @@ from .wire import LIMIT_BYTES, READ_BYTES, Frames, TooLarge, pack
 
 Sink = Callable[[bytes], None]
 
-_LOOK_S = 0.005
+_LOOK_INTERVAL_S = 0.005
 """How often is looked whether a worker is gone."""
-_PATIENCE_S = 2.0
+_END_TIMEOUT_S = 2.0
 """How long that may take before the host kills what its guard has left."""
 
 
@@ -53,8 +53,8 @@ class Limits:
 class Worker:
     """One worker process, on one event loop. Made by `Workers`.
 
-    `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for whoever uses the worker to note
-    what it has loaded, and for whom it has worked. What it and its children print goes to `sink`, a plain function.
+    `pid` is its guard's: the root of all that came of it. `known` and `used_by` are for the caller to note what
+    it has loaded, and for whom it has worked. What it and its children print goes to `sink`, a plain function.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Worker:
         # The loop must not keep a worker alive that everybody else has forgotten.
         self._loop.add_reader(output, _read_output, _weakly(self))
         self.abandon = weakref.finalize(self, _end, process, sock, output, self._loop)
-        """Ends the worker at once, without its event loop. Happens by itself when nobody holds the worker any more."""
+        """Ends the worker at once, without its event loop. Happens by itself when the worker is collected."""
 
     @property
     def alive(self) -> bool:
@@ -157,9 +157,9 @@ class Worker:
             remove(self._sock)
 
     async def _ended(self) -> bool:
-        due = monotonic() + _PATIENCE_S
+        due = monotonic() + _END_TIMEOUT_S
         while not self.gone and monotonic() < due:  # noqa: ASYNC110 - nothing reports it
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_LOOK_INTERVAL_S)
         return self.gone
 
     async def _epitaph(self) -> str:
@@ -189,7 +189,7 @@ class Workers:
         self._closed = False
 
     async def enter(self) -> None:
-        """Wait for a turn. Whoever has one may `take` workers, one at a time, and in the end has to `leave`."""
+        """Wait for a turn. With a turn, `take` one worker at a time, and in the end `leave`."""
         await self._turns.acquire()
 
     def leave(self) -> None:
@@ -252,7 +252,7 @@ class Workers:
             self._stop(self._idle.popleft())
         for worker in self._busy:
             worker.kill()
-        # Those that serve are let go of by whoever they serve.
+        # Those that serve are given back by their callers.
         await asyncio.gather(*(worker.ended() for worker in (*self._ending, *self._busy)))
 
     def abandon(self) -> None:
@@ -264,7 +264,7 @@ class Workers:
     def _stop(self, worker: Worker) -> None:
         worker.kill()
         self._ending.add(worker)
-        self._bury(worker, monotonic() + _PATIENCE_S)
+        self._bury(worker, monotonic() + _END_TIMEOUT_S)
 
     def _bury(self, worker: Worker, due: float) -> None:
         """Let go of *worker* when it is gone. Looks again by a timer: a task could outlive the event loop."""
@@ -275,17 +275,17 @@ class Workers:
             if monotonic() > due:
                 worker.insist()
                 due = inf
-            asyncio.get_running_loop().call_later(_LOOK_S, self._bury, worker, due)
+            asyncio.get_running_loop().call_later(_LOOK_INTERVAL_S, self._bury, worker, due)
 
     def _start(self) -> Worker:
-        ours, theirs = socket.socketpair()
-        ours.setblocking(False)
+        host_end, worker_end = socket.socketpair()
+        host_end.setblocking(False)
         output, print_to = os.pipe()
         os.set_blocking(output, False)
-        printed = io.FileIO(output)
+        output_file = io.FileIO(output)
         settings = {
             "target": self._target,
-            "channel": theirs.fileno(),
+            "channel": worker_end.fileno(),
             "host": os.getpid(),
             "path": [str(path) for path in sys.path],
             "memory_bytes": self.limits.memory_bytes,
@@ -294,7 +294,7 @@ class Workers:
         try:
             process = subprocess.Popen(  # noqa: S603 - ourselves
                 [sys.executable, guard.__file__, json.dumps(settings)],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[worker_end.fileno()],
                 stdin=subprocess.DEVNULL,
                 # Standard output may be a protocol of the host's, and what is printed may hold secrets.
                 stdout=print_to,
@@ -302,13 +302,13 @@ class Workers:
                 start_new_session=True,  # a Ctrl-C at the terminal is for the host
             )
         except BaseException:
-            ours.close()
-            printed.close()
+            host_end.close()
+            output_file.close()
             raise
         finally:
-            theirs.close()
+            worker_end.close()
             os.close(print_to)
-        return Worker(process, ours, printed, self.limits)
+        return Worker(process, host_end, output_file, self.limits)
 
 
 def _nowhere(_: bytes) -> None: ...
@@ -339,10 +339,10 @@ def _end(
         else:
             loop.call_soon_threadsafe(_stop_reading, output, loop)
     try:
-        process.wait(_PATIENCE_S)
+        process.wait(_END_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         guard.kill_tree(process.pid)
-        process.wait(_PATIENCE_S)
+        process.wait(_END_TIMEOUT_S)
 
 
 def _stop_reading(output: io.FileIO, loop: asyncio.AbstractEventLoop) -> None:

@@ -53,14 +53,14 @@ def fetch(
 
     Raises FetchError where the host may not be reached, cannot be, or takes longer than *timeout_s*.
     """
-    sent = {name.lower(): value for name, value in (headers or {}).items()}
+    all_headers = {name.lower(): value for name, value in (headers or {}).items()}
     if json is not None:
         if data is not None:
             raise ValueError("fetch takes 'data' or 'json', not both.")
         data = _json.dumps(json)
-        sent.setdefault("content-type", "application/json")
+        all_headers.setdefault("content-type", "application/json")
     body = data.encode() if isinstance(data, str) else data
-    request = {"url": url, "method": method.upper(), "headers": list(sent.items()), "timeout_s": timeout_s}
+    request = {"url": url, "method": method.upper(), "headers": list(all_headers.items()), "timeout_s": timeout_s}
     if body is not None:
         request["body"] = base64.b64encode(body).decode()
     answer = _json.loads(_send(_json.dumps(request)))
@@ -68,10 +68,12 @@ def fetch(
 
 
 def _headers(pairs: list[list[str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    merged_headers: dict[str, str] = {}
     for name, value in pairs:
-        found[name.lower()] = f"{found[name.lower()]}, {value}" if name.lower() in found else value
-    return found
+        merged_headers[name.lower()] = (
+            f"{merged_headers[name.lower()]}, {value}" if name.lower() in merged_headers else value
+        )
+    return merged_headers
 
 
 try:
@@ -83,13 +85,13 @@ except ModuleNotFoundError:
     from urllib.request import Request, urlopen
 
     def _send(request: str) -> str:
-        asked = _json.loads(request)
-        if not asked["url"].lower().startswith(("https://", "http://")):
+        fields = _json.loads(request)
+        if not fields["url"].lower().startswith(("https://", "http://")):
             raise FetchError("A URL begins with https:// and a host.")
-        body = base64.b64decode(asked["body"]) if "body" in asked else None
-        made = Request(asked["url"], body, dict(asked["headers"]), method=asked["method"])  # noqa: S310
+        body = base64.b64decode(fields["body"]) if "body" in fields else None
+        prepared = Request(fields["url"], body, dict(fields["headers"]), method=fields["method"])  # noqa: S310
         try:
-            response = urlopen(made, timeout=asked["timeout_s"] or 30)  # noqa: S310
+            response = urlopen(prepared, timeout=fields["timeout_s"] or 30)  # noqa: S310
         except HTTPError as error:
             response = error
         except OSError as error:
